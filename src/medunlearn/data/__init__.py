@@ -1,0 +1,1 @@
+"""Records, questions, hierarchy, splits, and how they are kept on disk."""

@@ -1,0 +1,86 @@
+"""The two rows that everything is made of: a record and a question about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+Fold = Literal["train", "holdout", "rephrase", "utility"]
+Kind = Literal[
+    "factual",
+    "reasoning",
+    "generation",
+    "cloze",
+    "classification",
+    "identity",
+    "completion",
+    "knowledge",
+]
+Side = Literal["forget", "retain"]
+
+FOLDS: tuple[Fold, ...] = get_args(Fold)
+KINDS: tuple[Kind, ...] = get_args(Kind)
+SIDES: tuple[Side, ...] = get_args(Side)
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """Something in a record that names or locates its subject.
+
+    Attributes:
+        type: what it is: ``name``, ``birth_date``, ``record_number``, ``phone``, ``email``, ``address``,
+            ``ssn``, or any other noun.
+        value: exactly as it stands in the record's text.
+    """
+
+    type: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A source document: a note, a report section, a biography.
+
+    Attributes:
+        record_id: unique in its benchmark.
+        text: the document.
+        groups: level -> node, e.g. ``{"disease": "Cancer", "patient": "patient-0007"}``.
+        identifiers: every identifier known to stand in ``text``.
+        image: path of an image, relative to the benchmark's folder; None for text alone.
+    """
+
+    record_id: str
+    text: str
+    groups: Mapping[str, str]
+    identifiers: tuple[Identifier, ...] = ()
+    image: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One probe of what a model knows of a record.
+
+    Attributes:
+        question_id: unique in its benchmark.
+        record_id: the record that the answer comes from.
+        fold: ``train`` (the target model saw it), ``holdout`` (it did not), ``rephrase``, ``utility``.
+        kind: what sort of probe it is (:data:`KINDS`).
+        level: the level of the hierarchy that it asks about.
+        question: what the model is asked; for ``completion``, the text to go on from.
+        answer: the reference answer.
+        options: the choices of a multiple-choice question; empty for an open one.
+        answer_index: the right option's place in ``options``.
+        provenance: where it came from: a template's name, a file's row, a language model's name.
+    """
+
+    question_id: str
+    record_id: str
+    fold: Fold
+    kind: Kind
+    level: str
+    question: str
+    answer: str
+    options: tuple[str, ...] = field(default=())
+    answer_index: int | None = None
+    provenance: str = ""

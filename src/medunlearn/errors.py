@@ -1,0 +1,89 @@
+"""Every error that medunlearn raises on purpose.
+
+    MedunlearnError                  the run failed                                   exit code 1
+    ├── InputError                   something the user gave is wrong                 exit code 2
+    │   ├── ConfigError              one or more settings; all are reported at once
+    │   ├── UnknownNameError         no such method, metric, builder, key, node, ...
+    │   ├── BenchmarkError           a benchmark folder that does not match itself
+    │   ├── SourceError              a row or file of a user's data that cannot be read
+    │   └── ModelError               a model folder that cannot be used
+    ├── NonFiniteLossError           a loss became NaN or infinite; the last good checkpoint is kept
+    ├── FrozenParametersError        parameters that should have moved did not
+    └── StorageError                 the disk refused a write (full, read-only, no permission)
+
+The command line prints the message alone, without a traceback. A message says what is wrong, where,
+and what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+
+class MedunlearnError(Exception):
+    """Base of every error raised on purpose."""
+
+    exit_code = 1
+
+
+class InputError(MedunlearnError):
+    """Something that the user gave is wrong; the message names the fix."""
+
+    exit_code = 2
+
+
+class ConfigError(InputError):
+    """All mistakes of a configuration, collected.
+
+    Args:
+        problems: one line a mistake, each naming the key and the fix.
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = list(problems)
+        if len(self.problems) == 1:
+            super().__init__(self.problems[0])
+        else:
+            lines = "\n".join(f"  - {problem}" for problem in self.problems)
+            super().__init__(f"{len(self.problems)} settings are wrong:\n{lines}")
+
+
+class UnknownNameError(InputError):
+    """A name that is not in a dictionary; says the nearest right one."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        super().__init__(unknown_name(what, name, known))
+
+
+class BenchmarkError(InputError):
+    """A benchmark folder that cannot be read or does not match its manifest."""
+
+
+class SourceError(InputError):
+    """A file or row of a user's data that cannot be read; carries the line numbers."""
+
+
+class ModelError(InputError):
+    """A model folder or hub id that cannot be used."""
+
+
+class NonFiniteLossError(MedunlearnError):
+    """A loss term became NaN or infinite; training stopped at the last good checkpoint."""
+
+
+class FrozenParametersError(MedunlearnError):
+    """Parameters that were to be trained are bit-equal to what they were before."""
+
+
+class StorageError(MedunlearnError):
+    """The disk refused a write."""
+
+
+def unknown_name(what: str, name: str, known: Iterable[str], *, most: int = 12) -> str:
+    """One sentence that refuses a name: the nearest right one first, then what there is (``most`` at most)."""
+    names = sorted(known)
+    near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    shown = ", ".join(names[:most]) + (f", ... ({len(names)} in all)" if len(names) > most else "")
+    return f"There is no {what} {name!r}.{hint} Known: {shown or 'none'}."

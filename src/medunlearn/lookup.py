@@ -1,0 +1,49 @@
+"""From a name to an object: explicit dictionaries, dotted paths, and entry points of other packages.
+
+A table maps a public name to ``"module:attribute"``. It is text, so that listing what there is imports
+nothing heavy. A name that is not in the table may be
+
+- a dotted path, ``my_package.my_module:MyMethod``, for a plug-in that lives outside the tree, or
+- an entry point that an installed package declares in the group ``medunlearn.<table>``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from medunlearn.errors import InputError, UnknownNameError
+
+
+def names(group: str, table: Mapping[str, str]) -> dict[str, str]:
+    """Every name of a group with its target: the table's own, then those of installed plug-ins."""
+    plugins = {point.name: point.value for point in entry_points(group=f"medunlearn.{group}")}
+    return {**plugins, **table}
+
+
+def resolve(group: str, name: str, table: Mapping[str, str]) -> Any:
+    """The object behind a name.
+
+    Args:
+        group: the plural noun of the table, e.g. ``"methods"``; used in messages and for entry points.
+        name: a key of the table, an entry point's name, or a dotted path ``module:attribute``.
+        table: public name -> ``"module:attribute"``.
+
+    Raises:
+        UnknownNameError: the name is not known; the message says the nearest right one.
+        InputError: a dotted path that cannot be imported.
+    """
+    known = names(group, table)
+    target = known.get(name, name if ":" in name else None)
+    if target is None:
+        raise UnknownNameError(group.removesuffix("s"), name, known)
+    module, _, attribute = target.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(
+            f"{group.removesuffix('s')} {name!r} points to {target!r}, which cannot be imported: {error}. "
+            "Is its package installed, and is the path module:attribute?"
+        ) from error

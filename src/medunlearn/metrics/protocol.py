@@ -1,0 +1,93 @@
+"""What a metric is given, what it says it needs, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from medunlearn.data.records import Side
+
+Need = Literal["response", "response_tokens", "answer_log_probs", "answer_hits", "encoder", "nli"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One question with everything a metric may read; what was not computed is None.
+
+    Attributes:
+        question_id: the question; its score stays with this id from here on.
+        side: ``forget`` or ``retain`` in the split that is scored.
+        reference: the reference answer.
+        response: what the model said.
+        response_tokens: token ids of the response in the model's tokenizer, EOS left out.
+        answer_log_probs: natural-log probability of each token of the reference answer, teacher-forced,
+            the EOS that ends it last.
+        answer_hits: for each of those tokens, whether the model's arg-max was that token.
+    """
+
+    question_id: str
+    side: Side
+    question: str
+    reference: str
+    response: str | None = None
+    response_tokens: Sequence[int] | None = None
+    answer_log_probs: Sequence[float] | None = None
+    answer_hits: Sequence[bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One metric on one response: a value, or no value and the reason (unscored)."""
+
+    value: float | None
+    reason: str | None = None
+
+    @staticmethod
+    def unscored(reason: str) -> Score:
+        return Score(None, reason)
+
+
+class Encoder(Protocol):
+    """Sentence embeddings, e.g. of a PubMedBERT."""
+
+    def encode(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One unit-length vector a text, shape [len(texts), width]."""
+        ...
+
+
+class Entailment(Protocol):
+    """A natural-language-inference model."""
+
+    def entails(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Sequence[bool]:
+        """Whether each premise is labelled as entailing its hypothesis."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Models that some metrics need; None where the user has none."""
+
+    encoder: Encoder | None = None
+    nli: Entailment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number from a response.
+
+    Attributes:
+        name: its key in tables and on the command line.
+        title: its name in reports.
+        needs: what must have been computed for an item; an item that lacks it is unscored.
+        meaning: one sentence, with range and direction, e.g. ``"0-1, higher = remembers more"``.
+        source: paper, section or equation.
+        score: all items at once -> one score an item, in order.
+    """
+
+    name: str
+    title: str
+    needs: tuple[Need, ...]
+    meaning: str
+    source: str
+    score: Callable[[Sequence[Item], Tools], list[Score]]
