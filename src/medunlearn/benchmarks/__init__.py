@@ -1,0 +1,26 @@
+"""Rules that turn records into questions and splits, and name the metrics to read: one file a benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.lookup import resolve
+
+BENCHMARKS: Mapping[str, str] = {
+    "amnesia": "medunlearn.benchmarks.amnesia:build",
+    "lume": "medunlearn.benchmarks.lume:build",
+}
+
+DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
+    "amnesia": ("rouge_l", "em", "te", "cs", "es", "token_f1", "answer_probability"),
+    "lume": ("rouge_l", "exact_match", "em", "te", "token_f1", "answer_probability"),
+}
+
+
+def default_metrics(benchmark: Benchmark) -> tuple[str, ...]:
+    """The metrics of the paper behind a benchmark; AMNESIA's for a benchmark of another builder."""
+    return DEFAULT_METRICS.get(benchmark.builder, DEFAULT_METRICS["amnesia"])
+
+
+__all__ = ["BENCHMARKS", "DEFAULT_METRICS", "default_metrics", "resolve"]

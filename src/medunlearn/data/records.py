@@ -48,6 +48,7 @@ class Record:
         groups: level -> node, e.g. ``{"disease": "Cancer", "patient": "patient-0007"}``.
         identifiers: every identifier known to stand in ``text``.
         image: path of an image, relative to the benchmark's folder; None for text alone.
+        fold: ``train``, or ``holdout`` for a record that no model is ever trained on (a non-member).
     """
 
     record_id: str
@@ -55,6 +56,7 @@ class Record:
     groups: Mapping[str, str]
     identifiers: tuple[Identifier, ...] = ()
     image: str | None = None
+    fold: Fold = "train"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""What a model says: greedy decoding in batches, and a store that keeps responses as they come."""

@@ -1,0 +1,39 @@
+"""Numbers from responses. Listing and importing them loads no model and no torch.
+
+A metric of your own: a module with one :class:`~medunlearn.metrics.protocol.Metric`, named here, or given
+as ``module:attribute``, or declared as an entry point in the group ``medunlearn.metrics``.
+"""
+
+from __future__ import annotations
+
+from medunlearn.errors import InputError
+from medunlearn.lookup import resolve
+from medunlearn.metrics.protocol import Encoder, Entailment, Item, Metric, Need, Score, Tools
+
+METRICS: dict[str, str] = {
+    "answer_probability": "medunlearn.metrics.answer_probability:METRIC",
+    "cs": "medunlearn.metrics.cosine:METRIC",
+    "em": "medunlearn.metrics.exact_memorization:METRIC",
+    "es": "medunlearn.metrics.entailment:METRIC",
+    "exact_match": "medunlearn.metrics.exact_match:METRIC",
+    "rouge_l": "medunlearn.metrics.rouge:METRIC",
+    "te": "medunlearn.metrics.token_entropy:METRIC",
+    "token_f1": "medunlearn.metrics.token_f1:METRIC",
+}
+
+__all__ = ["METRICS", "Encoder", "Entailment", "Item", "Metric", "Need", "Score", "Tools", "get_metric"]
+
+
+def get_metric(name: str) -> Metric:
+    """The metric behind a name: a key of :data:`METRICS`, an entry point, or ``module:attribute``.
+
+    Raises:
+        UnknownNameError: no such metric; the message says the nearest right one.
+        InputError: the name leads to something that cannot be imported or is not a ``Metric``.
+    """
+    found = resolve("metrics", name, METRICS)
+    if not isinstance(found, Metric):
+        raise InputError(
+            f"metric {name!r} leads to a {type(found).__name__}; it must be a medunlearn.metrics.Metric."
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Readers of files that users have: one file a source."""

@@ -1,0 +1,1 @@
+"""Measure what a medical language model memorized, make it forget, and show what was forgotten."""

@@ -1,0 +1,78 @@
+"""AMNESIA: patients with a note, four factual and four reasoning questions; random and disease-level splits.
+
+Source: AMNESIA, Sections 3.1 and 3.2 and Table 5. Here from an invented hospital.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from medunlearn.config import AmnesiaSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.hierarchy import Hierarchy
+from medunlearn.data.splits import Split, nested_splits, request, share, shuffled
+from medunlearn.data.synthetic import CHANCE, invent_hospital
+
+PERCENTS = (5, 10, 15, 20, 25)
+LARGEST_DISEASES = 3
+
+
+def build(settings: AmnesiaSettings) -> Benchmark:
+    """The benchmark of an invented hospital; the same settings give the same benchmark."""
+    hospital = invent_hospital(
+        settings.invented,
+        seed=settings.seed,
+        institutions=settings.institutions,
+        studies=settings.studies,
+        note_length=settings.note_length,
+    )
+    levels = ("disease", "patient", "study", "section") if settings.studies else ("disease", "patient")
+    records = tuple(hospital.records())
+    hierarchy = Hierarchy(levels, records)
+    diseases = Counter(patient.disease for patient in hospital.patients)
+    return Benchmark(
+        name=f"AMNESIA on an invented hospital of {settings.invented} patients",
+        builder="amnesia",
+        levels=levels,
+        subject_level="patient",
+        records=records,
+        questions=tuple(hospital.questions()),
+        splits=amnesia_splits(
+            hierarchy, [name for name, _ in diseases.most_common(LARGEST_DISEASES)], settings.seed
+        ),
+        seed=settings.seed,
+        source="medunlearn.data.synthetic (no person in it exists)",
+        licence="apache-2.0",
+        data_use="open",
+        notes={
+            "invented": True,
+            "right by chance at most": CHANCE,
+            "patients by disease": dict(diseases.most_common()),
+        },
+    )
+
+
+def amnesia_splits(hierarchy: Hierarchy, diseases: Sequence[str], seed: int) -> dict[str, Split]:
+    """Random splits of 5 to 25% of the patients, and splits of the same sizes within single diseases.
+
+    Both kinds are cut from one order of the patients. So each split contains the smaller ones of its kind, and
+    a disease's split contains every patient of that disease who is in the random split of the same percentage
+    (Section 3.2). A percentage for which a disease has too few patients is left out, as in the paper.
+
+    Args:
+        diseases: which diseases get splits of their own.
+    """
+    splits = nested_splits(hierarchy, "patient", PERCENTS, prefix="random", seed=seed)
+    patients = hierarchy.nodes("patient")
+    order = shuffled(patients, "splits", "patient", seed)
+    for disease in diseases:
+        members = hierarchy.closure("disease", [disease])
+        own = [patient for patient in order if hierarchy.closure("patient", [patient]) <= members]
+        prefix = disease.lower().split("/")[0].split(" ")[0]
+        for percent in PERCENTS:
+            size = share(percent, len(patients))
+            if size <= len(own) and size < len(patients):
+                name = f"{prefix}_{percent:02d}"
+                splits[name] = request(hierarchy, name, "patient", own[:size])
+    return splits

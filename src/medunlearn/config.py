@@ -1,0 +1,250 @@
+"""The settings of every command: typed, flat, with the help text beside the field.
+
+Unknown keys are refused with the nearest right one, and all mistakes are reported at once. What a user may
+leave out takes its default from the AMNESIA paper (Table 6) or, for the tiny model, from ``TINY``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from medunlearn.errors import ConfigError, InputError, unknown_name
+
+Context = Literal["note", "closed_book"]
+Template = Literal["plain", "chat", "clinical"]
+What = Literal["records", "questions", "both"]
+
+
+class Settings(BaseModel):
+    """Base of all settings: unknown keys are mistakes, and a value never changes after it was checked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class AmnesiaSettings(Settings):
+    """An AMNESIA benchmark from an invented hospital."""
+
+    builder: Literal["amnesia"] = "amnesia"
+    invented: int = Field(ge=2, description="patients to invent")
+    institutions: int = Field(4, ge=1, description="institutions that they are spread over")
+    studies: int = Field(0, ge=0, description="dated chest studies a patient, each with four report sections")
+    note_length: Literal["short", "medium", "long"] = Field("short", description="length of a note")
+    seed: int = Field(0, description="seed of hospital and splits")
+
+
+class LumeSettings(Settings):
+    """A LUME benchmark from the released files."""
+
+    builder: Literal["lume"] = "lume"
+    released: Path = Field(description="folder with forget.jsonl and retain.jsonl")
+    documents_per_task: int | None = Field(
+        None, ge=2, description="seeded subset: documents a task, half from each side; all when left out"
+    )
+    nonmembers: Path | None = Field(
+        None, description="a file of the same form with documents that no model is to be trained on"
+    )
+    skip_bad_rows: bool = Field(False, description="leave out malformed rows and count them, instead of refusing")
+    seed: int = Field(0, description="seed of the subset")
+
+
+class LoopFields(Settings):
+    """What all training shares."""
+
+    epochs: int = Field(3, ge=0, description="passes over the training set (unlearning: over the forget set)")
+    lr: float = Field(2e-5, gt=0, description="peak learning rate of AdamW")
+    batch_size: int = Field(64, ge=1, description="sequences a side in an optimizer step")
+    micro_batch_size: int = Field(8, ge=1, description="sequences a side in one pass; changes memory, no number")
+    schedule: Literal["cosine", "constant"] = Field("cosine", description="learning rate after the warm-up")
+    warmup_ratio: float = Field(0.03, ge=0, lt=1, description="share of steps with a rising learning rate")
+    weight_decay: float = Field(0.0, ge=0, description="weight decay of AdamW")
+    clip: float = Field(1.0, ge=0, description="largest gradient norm; 0 for none")
+    precision: Literal["bf16", "fp32"] = Field("bf16", description="matrix products by autocast, or all in fp32")
+    weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
+    max_length: int = Field(2048, ge=8, description="longest sequence in tokens; records are cut to this")
+    checkpoint_seconds: float = Field(60.0, ge=0, description="least time between two checkpoints")
+
+
+class TrainSettings(LoopFields):
+    """Train the target model, or with ``without`` the retrained model."""
+
+    model: str = Field(description="folder, hub id (org/name), or tiny")
+    without: str | None = Field(None, description="split whose forget set is left out: the retrained model")
+    pretrain_epochs: int = Field(1, ge=0, description="passes over the records alone, before fine-tuning")
+    train_on: What = Field("both", description="what fine-tuning sees: records, questions (train fold), both")
+    template: Template = Field("clinical", description="prompt template")
+    context: Context = Field("note", description="note: the record is in the prompt; closed_book: it is not")
+    trainable: str = Field("all", description="all, lora[:RANK], layers:7, layers:5-7, or pattern:REGEX")
+    trust_remote_code: bool = Field(False, description="run code that comes with a hub model")
+    seed: int = Field(0, description="seed of order, dropout and the tiny model's weights")
+    tiny_width: int = Field(192, ge=16, description="tiny model: width of the hidden states")
+    tiny_layers: int = Field(4, ge=1, description="tiny model: decoder layers")
+    tiny_vocabulary: int = Field(1024, ge=300, description="tiny model: tokens in the vocabulary at most")
+
+
+class UnlearnSettings(LoopFields):
+    """Make a trained model forget one split's forget set."""
+
+    method: str = Field(description="a name from `medunlearn list methods`, or module:Class")
+    split: str = Field(description="split of the benchmark, or an ad-hoc request level=node,node")
+    arguments: dict[str, Any] = Field(default_factory=dict, description="the method's own settings")
+    trainable: str = Field("default", description="default: what the method asks for; else as in train")
+    train_on: What = Field("both", description="what the forget and retain sets hold: records, questions, both")
+    template: Template | None = Field(None, description="prompt template; left out: the target model's")
+    context: Context | None = Field(None, description="context mode; left out: the target model's")
+    seed: int = Field(0, description="seed of order and dropout")
+
+
+class EvaluateSettings(Settings):
+    """Ask a model the benchmark's questions and score what it says."""
+
+    split: str = Field(description="split of the benchmark, or an ad-hoc request level=node,node")
+    metrics: tuple[str, ...] = Field((), description="names from `medunlearn list metrics`; none: the benchmark's")
+    folds: tuple[Literal["train", "holdout", "rephrase", "utility"], ...] = Field(
+        ("train", "holdout"), description="folds to ask"
+    )
+    template: Template | None = Field(None, description="prompt template; left out: the model's own")
+    context: Context | None = Field(None, description="context mode; left out: the model's own")
+    subjects: int | None = Field(None, ge=1, description="ask about this many subjects a side (seeded); none: all")
+    max_new_tokens: int | None = Field(
+        None, ge=1, description="longest response; none: the longest reference answer and a quarter"
+    )
+    batch_size: int = Field(64, ge=1, description="prompts decoded together")
+    encoder: str | None = Field(None, description="sentence encoder for CS: folder or hub id")
+    nli: str | None = Field(None, description="entailment model for ES: folder or hub id")
+    replicates: int = Field(1000, ge=2, description="bootstrap replicates over subjects")
+    level: float = Field(0.95, gt=0, lt=1, description="coverage of the intervals")
+    seed: int = Field(0, description="seed of the subset and the bootstrap")
+
+
+class ExperimentSettings(Settings):
+    """One experiment: build, train, retrain, unlearn with each method, evaluate, report."""
+
+    name: str = Field(description="title of the report")
+    out: Path = Field(description="folder of all its stages")
+    benchmark: dict[str, Any] = Field(description="settings of `build`, with builder: amnesia or lume; or folder:")
+    split: str = Field(description="what is forgotten")
+    train: dict[str, Any] = Field(description="settings of `train`")
+    retrain: bool = Field(True, description="train the retrained model too")
+    unlearn: dict[str, Any] = Field(
+        description="settings of `unlearn`, with methods: [...]; METHOD.KEY sets a key for one method"
+    )
+    evaluate: dict[str, Any] = Field(default_factory=dict, description="settings of `evaluate`")
+    show_text: bool = Field(False, description="show records' text in the report")
+    seed: int = Field(0, description="seed of every stage that has none of its own")
+
+
+# What memorizes a hospital of 100 patients on two cores (benchmarks_perf/tiny_memorizes.py measures it).
+TINY: Mapping[str, Any] = {
+    "epochs": 50,
+    "pretrain_epochs": 0,
+    "lr": 2e-3,
+    "batch_size": 32,
+    "micro_batch_size": 32,
+    "max_length": 512,
+    "template": "plain",
+    "context": "closed_book",
+}
+
+# For a tiny target: each method's learning rate by the search of benchmarks_perf/tiny_rates.py.
+TINY_UNLEARN: Mapping[str, Any] = {"epochs": 3, "batch_size": 16, "micro_batch_size": 32, "max_length": 512}
+TINY_METHODS: Mapping[str, Mapping[str, Any]] = {
+    "rmu": {"lr": 1e-3, "arguments": {"layer": 1}},
+}
+TINY_LR = 3e-4
+
+T = TypeVar("T", bound=Settings)
+
+
+def check(model: type[T], values: Mapping[str, Any]) -> T:
+    """Values to settings.
+
+    Raises:
+        ConfigError: every mistake, each with its key and the fix.
+    """
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        raise ConfigError([_problem(model, one) for one in error.errors()]) from None
+
+
+def _problem(model: type[Settings], error: Any) -> str:
+    key = ".".join(str(part) for part in error["loc"])
+    kind, field = error["type"], model.model_fields.get(str(error["loc"][0]))
+    if kind == "extra_forbidden":
+        return unknown_name("setting", key, model.model_fields)
+    if kind == "missing":
+        return f"{key} is missing: {field.description if field else 'it must be given'}"
+    return f"{key}={error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}"
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML file that holds keys and values.
+
+    Raises:
+        InputError: not there, or not YAML.
+    """
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"There is no file {path}.") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"{path} cannot be read as YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path} must hold keys and values, one `key: value` a line.")
+    return values
+
+
+def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
+    """``key=value`` words as a dictionary; values are read as YAML, so ``lr=1e-4``, ``metrics=[rouge_l,em]``.
+
+    Raises:
+        ConfigError: words that are not of this form, all at once.
+    """
+    bad = [word for word in words if "=" not in word.lstrip("=") or word.startswith(("=", "-"))]
+    if bad:
+        raise ConfigError([f"{word!r} is not understood: settings are written key=value" for word in bad])
+    return {key: _value(value) for key, _, value in (word.partition("=") for word in words)}
+
+
+def _value(text: str) -> Any:
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    if isinstance(value, str):
+        # YAML 1.1 reads 1e-4, which has no point, as text.
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings with overrides by dotted key: ``train.lr`` goes into ``train``.
+
+    The first part of a key names a section if the values have one of that name; what is left stays whole, so
+    that ``unlearn.npo.beta`` becomes the key ``npo.beta`` of ``unlearn``.
+    """
+    merged = {key: dict(value) if isinstance(value, dict) else value for key, value in values.items()}
+    for key, value in overrides.items():
+        section, dot, rest = key.partition(".")
+        if dot and isinstance(merged.get(section), dict):
+            merged[section][rest] = value
+        else:
+            merged[key] = value
+    return merged
+
+
+def fields_of(model: type[Settings]) -> Iterator[tuple[str, str, str]]:
+    """Name, default and help text of each setting, for ``--help``."""
+    for name, field in model.model_fields.items():
+        if name == "builder":
+            continue
+        default = "required" if field.is_required() else repr(field.get_default(call_default_factory=True))
+        yield name, default, field.description or ""

@@ -1,0 +1,235 @@
+"""A benchmark: records, questions and splits, and the folder that keeps them.
+
+The folder holds ``records.parquet``, ``questions.parquet``, ``splits.parquet``, ``benchmark.yaml`` (what it
+is, where it came from, a SHA-256 of each table) and a ``README.md`` card.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from medunlearn.data import schema, storage
+from medunlearn.data.card import card
+from medunlearn.data.checks import contradictions
+from medunlearn.data.hierarchy import Hierarchy
+from medunlearn.data.records import FOLDS, KINDS, Fold, Kind, Question, Record, Side
+from medunlearn.data.rows import question_rows, record_rows, split_rows, to_question, to_record, to_splits
+from medunlearn.data.splits import Split, find, request
+from medunlearn.errors import BenchmarkError, InputError
+
+MANIFEST = "benchmark.yaml"
+TABLES = ("records.parquet", "questions.parquet", "splits.parquet")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Records, the questions about them, and the splits into what is forgotten and what is retained.
+
+    Attributes:
+        name: what it calls itself.
+        builder: the rule that made it: ``amnesia``, ``lume``, ...
+        levels: from the coarsest to the finest.
+        subject_level: the level whose node is one subject (a patient, a document's person); statistics
+            resample these.
+        records, questions, splits: its content; ``splits`` by name.
+        seed, source, licence, data_use: its provenance; ``data_use`` is ``open`` or ``credentialed``.
+        notes: facts about the build worth keeping, e.g. how many rows were skipped.
+
+    Raises:
+        BenchmarkError: the parts contradict each other.
+    """
+
+    name: str
+    builder: str
+    levels: tuple[str, ...]
+    subject_level: str
+    records: tuple[Record, ...]
+    questions: tuple[Question, ...]
+    splits: Mapping[str, Split]
+    seed: int = 0
+    source: str = ""
+    licence: str = ""
+    data_use: Literal["open", "credentialed"] = "open"
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        problems = list(contradictions(self))
+        if problems:
+            shown = "\n".join(f"  - {problem}" for problem in problems[:20])
+            more = f"\n  ... and {len(problems) - 20} more" if len(problems) > 20 else ""
+            raise BenchmarkError(f"Benchmark {self.name!r} contradicts itself:\n{shown}{more}")
+
+    @cached_property
+    def hierarchy(self) -> Hierarchy:
+        return Hierarchy(self.levels, self.records)
+
+    @cached_property
+    def record(self) -> Mapping[str, Record]:
+        """Record by its id."""
+        return {record.record_id: record for record in self.records}
+
+    def split(self, name: str) -> Split:
+        """A split by name, or an ad-hoc request ``level=node,node`` (a deletion request on the desk).
+
+        Raises:
+            UnknownNameError: no such split, level or node.
+            InputError: the request names nothing or everything.
+        """
+        level, given, nodes = name.partition("=")
+        if not given:
+            return find(self.splits, name)
+        return request(self.hierarchy, name, level, [node for node in nodes.split(",") if node])
+
+    def sides(self, split: Split) -> Mapping[str, Side]:
+        """Record id -> ``forget`` or ``retain``; records without a node at the split's level are retained."""
+        forget = self.hierarchy.closure(split.level, split.forget)
+        return {record.record_id: "forget" if record.record_id in forget else "retain" for record in self.records}
+
+    def records_of(self, split: Split, side: Side) -> list[Record]:
+        sides = self.sides(split)
+        return [record for record in self.records if sides[record.record_id] == side]
+
+    def questions_of(
+        self, split: Split, side: Side, folds: Sequence[Fold] = FOLDS, kinds: Sequence[Kind] = KINDS
+    ) -> list[Question]:
+        """Questions about one side's records, of the folds and kinds named, in the table's order."""
+        sides = self.sides(split)
+        return [
+            question
+            for question in self.questions
+            if sides[question.record_id] == side and question.fold in folds and question.kind in kinds
+        ]
+
+    def subject(self, record_id: str) -> str:
+        """Whose data a record is."""
+        return self.record[record_id].groups[self.subject_level]
+
+    def counts(self) -> dict[str, int]:
+        subjects = {record.groups[self.subject_level] for record in self.records}
+        return {
+            "records": len(self.records),
+            "subjects": len(subjects),
+            "questions": len(self.questions),
+            **{f"questions_{fold}": n for fold, n in sorted(Counter(q.fold for q in self.questions).items())},
+            "splits": len(self.splits),
+        }
+
+    def save(self, folder: Path | str) -> Path:
+        """Write the folder; tables first and the manifest last, so that a manifest means a whole folder.
+
+        Raises:
+            StorageError: the disk refused; a benchmark that stood there before loses at most its manifest's
+                agreement with its tables, which loading will say.
+        """
+        folder = Path(folder)
+        tables = {
+            "records.parquet": (record_rows(self.records), schema.records_schema(self.hierarchy.groups())),
+            "questions.parquet": (question_rows(self.questions), schema.QUESTIONS),
+            "splits.parquet": (split_rows(self.splits.values()), schema.SPLITS),
+        }
+        for table, (rows, columns) in tables.items():
+            storage.write_table(folder / table, rows, columns)
+        manifest = {
+            "name": self.name,
+            "schema_version": schema.SCHEMA_VERSION,
+            "builder": self.builder,
+            "seed": self.seed,
+            "source": self.source,
+            "licence": self.licence,
+            "data_use": self.data_use,
+            "levels": list(self.levels),
+            "subject_level": self.subject_level,
+            "counts": self.counts(),
+            "notes": dict(self.notes),
+            "sha256": {table: storage.sha256_of(folder / table) for table in tables},
+        }
+        storage.write_text(folder / "README.md", card(manifest, self.splits.values()))
+        storage.write_text(folder / MANIFEST, yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True))
+        return folder
+
+    @staticmethod
+    def load(folder: Path | str) -> Benchmark:
+        """Read a folder, and refuse it unless schema, hashes and splits are right.
+
+        Raises:
+            BenchmarkError: what differs, and what to do.
+        """
+        folder = Path(folder)
+        manifest = _manifest(folder)
+        for table in TABLES:
+            if not (folder / table).exists():
+                raise BenchmarkError(f"{folder / table} is missing. Build or copy the folder again.")
+        records = storage.read_table(folder / "records.parquet", schema.records_schema([]))
+        questions = storage.read_table(folder / "questions.parquet", schema.QUESTIONS)
+        splits = storage.read_table(folder / "splits.parquet", schema.SPLITS)
+        for table, wanted in manifest["sha256"].items():
+            found = storage.sha256_of(folder / table)
+            if found != wanted:
+                raise BenchmarkError(
+                    f"{folder / table} is not the file that {MANIFEST} describes (SHA-256 {found[:12]}..., not "
+                    f"{wanted[:12]}...). It was changed after it was built: build or copy the folder again."
+                )
+        return Benchmark(
+            name=manifest["name"],
+            builder=manifest["builder"],
+            levels=tuple(manifest["levels"]),
+            subject_level=manifest["subject_level"],
+            records=tuple(to_record(row) for row in records),
+            questions=tuple(to_question(row) for row in questions),
+            splits=to_splits(splits),
+            seed=manifest["seed"],
+            source=manifest["source"],
+            licence=manifest["licence"],
+            data_use=manifest["data_use"],
+            notes=manifest["notes"],
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over the content, the same in memory and from disk."""
+        return storage.sha256_of_json(
+            [
+                self.name,
+                self.levels,
+                self.subject_level,
+                record_rows(self.records),
+                question_rows(self.questions),
+                split_rows(self.splits.values()),
+            ]
+        )
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise InputError(f"There is no benchmark folder {folder}. `medunlearn build --help` says how to make one.")
+    path = folder / MANIFEST
+    try:
+        manifest = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BenchmarkError(f"{folder} is no benchmark: it has no {MANIFEST}.") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BenchmarkError(f"{path} cannot be read as YAML: {error}.") from error
+    wanted = {
+        "name": str, "schema_version": int, "builder": str, "seed": int, "source": str, "licence": str,
+        "data_use": str, "levels": list, "subject_level": str, "counts": dict, "notes": dict, "sha256": dict,
+    }  # fmt: skip
+    if not isinstance(manifest, dict):
+        raise BenchmarkError(f"{path} is not a table of keys and values.")
+    wrong = [key for key, kind in wanted.items() if not isinstance(manifest.get(key), kind)]
+    if wrong:
+        raise BenchmarkError(f"{path} lacks or has wrong: {', '.join(wrong)}.")
+    if manifest["schema_version"] != schema.SCHEMA_VERSION:
+        raise BenchmarkError(
+            f"{path} has schema version {manifest['schema_version']}; this medunlearn reads "
+            f"{schema.SCHEMA_VERSION}. Build it again with this version."
+        )
+    if set(manifest["sha256"]) != set(TABLES):
+        raise BenchmarkError(f"{path} must give the SHA-256 of {', '.join(TABLES)}.")
+    return manifest

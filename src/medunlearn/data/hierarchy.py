@@ -1,0 +1,73 @@
+"""Levels, nodes, and what lies below a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from medunlearn.data.records import Record
+from medunlearn.errors import BenchmarkError, UnknownNameError
+
+
+class Hierarchy:
+    """The tree that the records' groups span, e.g. institution > patient > study > section.
+
+    A forget request names nodes of one level; everything below them goes with them (*closure*). The
+    closure of a node is the set of records that carry it in their groups, so a request may also name a
+    group that is no level of the chain (all patients of one disease, in a chain by institution).
+
+    Args:
+        levels: from the coarsest to the finest.
+        records: every record of the benchmark.
+
+    Raises:
+        BenchmarkError: a node has two parents, or a record names no group at all.
+    """
+
+    def __init__(self, levels: Sequence[str], records: Iterable[Record]) -> None:
+        self.levels = tuple(levels)
+        self._records: dict[tuple[str, str], list[str]] = {}
+        parent: dict[tuple[str, str], tuple[str, str]] = {}
+        for record in records:
+            if not record.groups:
+                raise BenchmarkError(f"Record {record.record_id!r} belongs to no group.")
+            for level, node in record.groups.items():
+                self._records.setdefault((level, node), []).append(record.record_id)
+            chain = [(level, record.groups[level]) for level in self.levels if level in record.groups]
+            for above, below in pairwise(chain):
+                if parent.setdefault(below, above) != above:
+                    raise BenchmarkError(
+                        f"{below[0]} {below[1]!r} lies in two {above[0]} nodes: {parent[below][1]!r} and "
+                        f"{above[1]!r}. A node has one parent: rename one of them or drop one of the records."
+                    )
+
+    def groups(self) -> tuple[str, ...]:
+        """Every group that records carry: the levels of the chain first."""
+        carried = dict.fromkeys(level for level, _ in self._records)
+        return tuple(level for level in self.levels if level in carried) + tuple(
+            level for level in carried if level not in self.levels
+        )
+
+    def nodes(self, level: str) -> tuple[str, ...]:
+        """The nodes of a level, in the order in which records first name them.
+
+        Raises:
+            UnknownNameError: there is no such level.
+        """
+        if level not in self.groups():
+            raise UnknownNameError("level", level, self.groups())
+        return tuple(node for at, node in self._records if at == level)
+
+    def closure(self, level: str, nodes: Iterable[str]) -> frozenset[str]:
+        """Ids of all records at or below the nodes.
+
+        Raises:
+            UnknownNameError: no such level or node.
+        """
+        known = self.nodes(level)
+        closed: set[str] = set()
+        for node in nodes:
+            if (level, node) not in self._records:
+                raise UnknownNameError(level, node, known)
+            closed.update(self._records[level, node])
+        return frozenset(closed)

@@ -1,0 +1,113 @@
+"""Responses on disk: written a batch at a time, so that a crash loses at most the batch in flight.
+
+A store is a folder with ``settings.json`` (everything that the responses depend on) and numbered Parquet
+parts. A response is known by its question, its variant (context mode, attack level) and its sample number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from medunlearn.data import storage
+from medunlearn.errors import InputError
+
+RESPONSES = pa.schema(
+    [
+        ("question_id", pa.string()),
+        ("variant", pa.string()),
+        ("sample", pa.int32()),
+        ("response", pa.string()),
+        ("response_tokens", pa.list_(pa.int32())),
+        ("finished", pa.bool_()),
+        ("answer_log_probs", pa.list_(pa.float32())),
+        ("answer_hits", pa.list_(pa.bool_())),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a model said to a question, and how it rates the reference answer.
+
+    Attributes:
+        variant: the context mode, and later the attack level: the way of asking.
+        sample: 0 for greedy decoding.
+        response: the text, without special tokens, stripped.
+        response_tokens: its token ids in the model's tokenizer, EOS left out.
+        finished: the model ended it by itself.
+        answer_log_probs: teacher-forced log-probability of each token of the reference answer, EOS last; None
+            where it was not asked for.
+        answer_hits: whether each of them was the arg-max; None likewise.
+    """
+
+    question_id: str
+    variant: str
+    sample: int
+    response: str
+    response_tokens: tuple[int, ...]
+    finished: bool
+    answer_log_probs: tuple[float, ...] | None = None
+    answer_hits: tuple[bool, ...] | None = None
+
+
+class ResponseStore:
+    """Responses of one model under one set of settings.
+
+    Args:
+        folder: where they are kept; made when the first batch is added.
+        settings: what they depend on (model fingerprint, template, decoding). A folder that was written under
+            other settings is refused.
+
+    Raises:
+        InputError: the folder holds responses of other settings.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.settings = dict(settings)
+        file = folder / "settings.json"
+        if file.exists() and storage.read_json(file) != self.settings:
+            raise InputError(f"{folder} holds responses made with other settings. Choose another folder.")
+        self._next = 1 + max((int(part.stem.split("-")[1]) for part in self._parts()), default=-1)
+
+    def _parts(self) -> list[Path]:
+        return sorted(self.folder.glob("part-*.parquet"))
+
+    def add(self, responses: Iterable[Response]) -> None:
+        """Keep a batch; it is on the disk when this returns.
+
+        Raises:
+            StorageError: the disk refused; what was stored before stays.
+        """
+        if self._next == 0:
+            storage.write_json(self.folder / "settings.json", self.settings)
+        storage.write_table(
+            self.folder / f"part-{self._next:05d}.parquet", [asdict(response) for response in responses], RESPONSES
+        )
+        self._next += 1
+
+    def read(self) -> dict[tuple[str, str, int], Response]:
+        """Everything stored, by question, variant and sample.
+
+        Raises:
+            BenchmarkError: a part is broken.
+        """
+        found: dict[tuple[str, str, int], Response] = {}
+        for part in self._parts():
+            for row in storage.read_table(part, RESPONSES):
+                response = _to_response(row)
+                found[response.question_id, response.variant, response.sample] = response
+        return found
+
+
+def _to_response(row: Mapping[str, Any]) -> Response:
+    lists = {
+        name: None if row[name] is None else tuple(row[name])
+        for name in ("response_tokens", "answer_log_probs", "answer_hits")
+    }
+    return Response(**{**row, **lists})

@@ -1,0 +1,101 @@
+"""Forget set and retain set: disjoint, covering, and each contained in the next larger one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from medunlearn.data.hierarchy import Hierarchy
+from medunlearn.data.records import Side
+from medunlearn.errors import InputError, UnknownNameError
+from medunlearn.seeds import generator
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Which nodes of one level are to be forgotten.
+
+    Attributes:
+        name: e.g. ``random_05``.
+        level: the level that the request names.
+        forget: nodes to forget; what lies below them goes with them.
+        retain: all other nodes of that level.
+    """
+
+    name: str
+    level: str
+    forget: tuple[str, ...]
+    retain: tuple[str, ...]
+
+    def side(self, node: str) -> Side:
+        return "forget" if node in self.forget else "retain"
+
+
+def request(hierarchy: Hierarchy, name: str, level: str, forget: Iterable[str]) -> Split:
+    """The split in which the given nodes are forgotten and all others retained.
+
+    Raises:
+        UnknownNameError: the request names a level or node that does not exist.
+        InputError: it names nothing, or everything.
+    """
+    known = hierarchy.nodes(level)
+    asked = set(forget)
+    for node in sorted(asked - set(known)):
+        raise UnknownNameError(level, node, known)
+    if not asked:
+        raise InputError(f"Split {name!r} forgets nothing. Name at least one {level}.")
+    if len(asked) == len(known):
+        raise InputError(
+            f"Split {name!r} forgets every {level}: nothing is left to retain, so neither utility nor a "
+            f"retrained model can be had. Leave out at least one {level}."
+        )
+    return Split(
+        name,
+        level,
+        tuple(node for node in known if node in asked),
+        tuple(node for node in known if node not in asked),
+    )
+
+
+def nested_splits(
+    hierarchy: Hierarchy, level: str, percents: Sequence[int], *, prefix: str, seed: int
+) -> dict[str, Split]:
+    """Splits of a random share of a level's nodes, each contained in the next larger one.
+
+    Args:
+        percents: shares in percent, e.g. ``(5, 10, 25)``; sizes are rounded half up, at least one node.
+        prefix: the splits are called ``<prefix>_05`` and so on.
+        seed: with the same seed and the same nodes, the same splits, whatever the order of the records.
+
+    Returns:
+        name -> split. A share that would leave nothing to retain is left out.
+    """
+    order = shuffled(hierarchy.nodes(level), "splits", level, seed)
+    sizes = {percent: share(percent, len(order)) for percent in sorted(percents)}
+    return {
+        f"{prefix}_{percent:02d}": request(hierarchy, f"{prefix}_{percent:02d}", level, order[:size])
+        for percent, size in sizes.items()
+        if size < len(order)
+    }
+
+
+def share(percent: int, total: int) -> int:
+    """``percent`` of ``total``, rounded half up, at least 1."""
+    return max(1, (2 * percent * total + 100) // 200)
+
+
+def shuffled(nodes: Iterable[str], *purpose: str | int) -> list[str]:
+    """The nodes in an order that depends on their names and the purpose alone."""
+    ordered = sorted(nodes)
+    return [ordered[place] for place in generator(*purpose).permutation(len(ordered))]
+
+
+def find(splits: Mapping[str, Split], name: str) -> Split:
+    """A split by its name.
+
+    Raises:
+        UnknownNameError: says the nearest right name.
+    """
+    if name not in splits:
+        raise UnknownNameError("split", name, splits)
+    return splits[name]

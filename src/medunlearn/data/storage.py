@@ -1,0 +1,134 @@
+"""Files that are either whole or not there, and tables that are read with clear errors."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from medunlearn.errors import BenchmarkError, InputError, StorageError
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a file so that a crash or a full disk leaves the old one, or none, but never half of one.
+
+    Args:
+        path: where the file is to stand; its folder is made, private to its owner.
+        write: writes the whole content to the path that it is given.
+
+    Raises:
+        StorageError: the disk refused; what stood at ``path`` before is untouched.
+    """
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write(scratch)
+        with scratch.open("rb") as file:
+            os.fsync(file.fileno())
+        scratch.replace(path)
+    except Exception as error:
+        scratch.unlink(missing_ok=True)
+        refused = as_storage_error(error, path)
+        if refused is None:
+            raise
+        raise refused from error
+
+
+def as_storage_error(error: BaseException, path: Path) -> StorageError | None:
+    """The clear form of an error that a write met; None if the disk was not the reason.
+
+    Libraries written in other languages wrap the system's error in types and words of their own, so the
+    reason is looked for in the number first and in the text second.
+    """
+    number = getattr(error, "errno", None)
+    text = str(error)
+    if number in (errno.ENOSPC, errno.EDQUOT) or "No space left" in text or "os error 28" in text:
+        return StorageError(f"The disk is full: {path} was not written. Free some space and run it again.")
+    if isinstance(error, OSError):
+        return StorageError(f"Cannot write {path}: {error.strerror or error}.")
+    return None
+
+
+def write_text(path: Path, text: str) -> None:
+    def write(scratch: Path) -> None:
+        scratch.write_text(text, encoding="utf-8")
+
+    write_atomically(path, write)
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file.
+
+    Raises:
+        InputError: it is not there or not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"There is no {path}.") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} cannot be read as JSON: {error}.") from error
+
+
+def write_table(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
+    """Rows to a Parquet file; the same rows give the same bytes."""
+    table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+    write_atomically(path, lambda scratch: pq.write_table(table, scratch, compression="zstd"))
+
+
+def read_table(path: Path, schema: pa.Schema | None = None) -> list[dict[str, Any]]:
+    """Rows of a Parquet file.
+
+    Args:
+        schema: where given, the file's columns and types must be these.
+
+    Raises:
+        BenchmarkError: the file is missing, cut off, or has other columns.
+    """
+    try:
+        table = pq.ParquetFile(path).read()
+    except FileNotFoundError:
+        raise BenchmarkError(f"{path} is missing. Build or copy the folder again.") from None
+    except (OSError, pa.ArrowException) as error:
+        raise BenchmarkError(
+            f"{path} cannot be read as Parquet ({str(error).splitlines()[0]}). It is cut off or broken: "
+            "build or copy the folder again."
+        ) from error
+    if schema is not None:
+        _check_columns(path, table.schema, schema)
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def _check_columns(path: Path, found: pa.Schema, wanted: pa.Schema) -> None:
+    problems = [f"lacks column {name!r}" for name in wanted.names if name not in found.names]
+    problems += [f"has an unknown column {name!r}" for name in found.names if name not in wanted.names]
+    for name in set(wanted.names) & set(found.names):
+        have, want = found.field(name).type, wanted.field(name).type
+        if name != "groups" and have != want:
+            problems.append(f"column {name!r} is {have}, not {want}")
+    if problems:
+        raise BenchmarkError(f"{path} " + "; ".join(sorted(problems)) + ".")
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_of_json(value: Any) -> str:
+    """SHA-256 of a value's canonical JSON: sorted keys, no spaces."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,73 @@
+"""Ask a model a benchmark's questions and keep what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from medunlearn.data.records import Question, Record
+from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.data.storage import sha256_of_json
+from medunlearn.generation.decode import decode_greedily
+from medunlearn.models.load import LanguageModel
+from medunlearn.models.scoring import score_answers
+from medunlearn.models.sequences import Rendering, question_sequence
+
+
+def open_store(folder: Path, *, model_fingerprint: str, rendering: Rendering, max_new_tokens: int) -> ResponseStore:
+    """The store of one model under one way of asking, in a folder named by the settings' hash."""
+    settings = {
+        "model": model_fingerprint,
+        "template": rendering.template,
+        "context": rendering.context,
+        "decoding": "greedy",
+        "max_new_tokens": max_new_tokens,
+    }
+    return ResponseStore(folder / f"{rendering.context}-{sha256_of_json(settings)[:12]}", settings)
+
+
+def respond(
+    language_model: LanguageModel,
+    questions: Sequence[Question],
+    records: Mapping[str, Record],
+    store: ResponseStore,
+    rendering: Rendering,
+    *,
+    max_new_tokens: int,
+    batch_size: int = 64,
+    advance: Callable[[int], None] = lambda done: None,
+) -> dict[str, Response]:
+    """Responses to the questions by question id; those already in the store are not asked again.
+
+    Each response comes with the teacher-forced scores of the reference answer under the same prompt.
+
+    Args:
+        advance: called with the number of questions done since the last call, stored ones included.
+    """
+    variant = rendering.context
+    known = store.read()
+    missing = [question for question in questions if (question.question_id, variant, 0) not in known]
+    advance(len(questions) - len(missing))
+    tokenizer = language_model.tokenizer
+    sequences = [question_sequence(q, records[q.record_id], tokenizer, rendering) for q in missing]
+    prompts = [sequence.prompt for sequence in sequences]
+    for batch in decode_greedily(
+        language_model, prompts, max_new_tokens=max_new_tokens, batch_size=batch_size, advance=advance
+    ):
+        scores = score_answers(language_model, [sequences[place] for place, _ in batch], batch_size=batch_size)
+        responses = [
+            Response(
+                question_id=missing[place].question_id,
+                variant=variant,
+                sample=0,
+                response=tokenizer.decode(list(decoded.tokens), skip_special_tokens=True).strip(),
+                response_tokens=decoded.tokens,
+                finished=decoded.finished,
+                answer_log_probs=score.log_probs,
+                answer_hits=score.hits,
+            )
+            for (place, decoded), score in zip(batch, scores, strict=True)
+        ]
+        store.add(responses)
+        known.update({(r.question_id, r.variant, r.sample): r for r in responses})
+    return {question.question_id: known[question.question_id, variant, 0] for question in questions}

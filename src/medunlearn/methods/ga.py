@@ -1,0 +1,18 @@
+"""Gradient ascent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from medunlearn.methods.protocol import Terms, View
+
+
+@dataclass(frozen=True)
+class GradientAscent:
+    """Raises the loss on the forget set: ``-L(F)``. Nothing holds the rest in place; it diverges when run long.
+
+    Source: LUME, Appendix E (Gradient Ascent); TOFU, arXiv 2401.06121, Section 3.2.
+    """
+
+    def loss(self, forget: View, retain: View) -> Terms:
+        return {"forget": -forget.nll()}

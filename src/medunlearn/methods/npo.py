@@ -1,0 +1,36 @@
+"""Negative preference optimization."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch.nn.functional import logsigmoid
+
+from medunlearn.methods.protocol import Terms, View
+
+
+@dataclass(frozen=True)
+class NPO:
+    """Treats forget answers as dispreferred, relative to the reference.
+
+    ``-(2 / beta) mean_F log sigmoid(-beta log(p(y|x) / p_ref(y|x))) + alpha L(R)``. As beta falls to 0 the
+    forget term becomes gradient ascent; above 0 it saturates once an answer has become unlikely.
+
+    Source: Zhang et al. 2024, arXiv 2404.05868, Equation 3 and Section 3 (beta = 0.1); with the retain term it
+    is the paper's NPO+RT. LUME's NPO is alpha = 0.
+
+    Attributes:
+        beta: inverse temperature; larger stops sooner.
+        alpha: weight of the retain term; 0 leaves the retain set unused.
+    """
+
+    beta: float = 0.1
+    alpha: float = 1.0
+
+    def loss(self, forget: View, retain: View) -> Terms:
+        log_ratio = forget.reference.sequence_nll() - forget.sequence_nll()
+        preference = -(2 / self.beta) * logsigmoid(-self.beta * log_ratio)
+        terms = {"forget": forget.mean_over_sequences(preference)}
+        if self.alpha:
+            terms["retain"] = self.alpha * retain.nll()
+        return terms

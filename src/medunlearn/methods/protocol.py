@@ -1,0 +1,84 @@
+"""What a method sees and what it returns.
+
+A method says *what* to optimise; the engine decides *how to compute it cheaply*. A loss method is an object
+with hyperparameters and one function from two views to named loss terms:
+
+    @dataclass(frozen=True)
+    class GradDiff:
+        alpha: float = 1.0
+
+        def loss(self, forget: View, retain: View) -> Terms:
+            return {"forget": -forget.nll(), "retain": self.alpha * retain.nll()}
+
+**Means.** A view shows one micro-batch, but its means divide by the tokens or sequences of the *whole
+optimizer step*: the terms of the micro-batches add up to the terms of one large batch, whatever its size and
+however it was cut. So a method must reduce with the view's own means, never with ``tensor.mean()``.
+
+Notation: N answer tokens and S sequences in the view, V vocabulary, W width of the hidden states. *Answer
+positions* are those whose output predicts an answer token: the prompt's last token is one, the final EOS is
+not. For a record that is trained as plain text every token but the first is an answer token.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor
+
+Terms = dict[str, Tensor]
+
+
+class View(Protocol):
+    """One side's micro-batch, computed lazily: what is not asked for is not run, what is asked twice runs once."""
+
+    @property
+    def reference(self) -> View:
+        """The same micro-batch as the model before unlearning saw it; carries no gradient."""
+        ...
+
+    def token_log_probs(self) -> Tensor:
+        """Log-probability of each answer token, [N], <= 0."""
+        ...
+
+    def log_distribution(self) -> Tensor:
+        """Log-probabilities of the whole vocabulary at each answer position, [N, V]."""
+        ...
+
+    def hidden(self, layer: int) -> Tensor:
+        """Output of decoder layer ``layer`` (0 is the first) at each answer position, [N, W]."""
+        ...
+
+    def sequence_nll(self) -> Tensor:
+        """Negative log-likelihood of each answer, summed over its tokens, [S], >= 0."""
+        ...
+
+    def sequence_tokens(self) -> Tensor:
+        """Answer tokens in each sequence, [S]."""
+        ...
+
+    def mean_over_tokens(self, values: Tensor) -> Tensor:
+        """This micro-batch's part of a mean over the step's answer tokens: [N] -> scalar."""
+        ...
+
+    def mean_over_sequences(self, values: Tensor) -> Tensor:
+        """This micro-batch's part of a mean over the step's sequences: [S] -> scalar."""
+        ...
+
+    def nll(self) -> Tensor:
+        """Masked negative log-likelihood: the mean over answer tokens of ``-token_log_probs``, scalar."""
+        ...
+
+
+@runtime_checkable
+class LossMethod(Protocol):
+    """A method that trains. Its fields are its hyperparameters; defaults come from its paper."""
+
+    def loss(self, forget: View, retain: View) -> Terms:
+        """Named terms; their sum is minimised. Every term is logged under its name."""
+        ...
+
+
+def default_trainable(method: Any) -> str:
+    """Which parameters a method trains unless the user says otherwise (see ``training.trainable``)."""
+    chosen = getattr(method, "trainable", "all")
+    return str(chosen() if callable(chosen) else chosen)

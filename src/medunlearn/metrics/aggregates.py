@@ -1,0 +1,132 @@
+"""Composites: numbers made of the means of several metrics, and the rule for naming them.
+
+A harmonic mean with a part left out is another number, and usually a higher one. It is never shown under
+the paper's name: with all parts ``MU``, with some ``H(rouge_l, em, te)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from medunlearn.data.records import Side
+from medunlearn.errors import InputError
+
+Array = npt.NDArray[np.float64]
+
+# A mean of numbers in [0, 1] may step out of it by rounding; more than this is not rounding.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Composite:
+    """A harmonic mean of metrics' means on one side.
+
+    Attributes:
+        name: its name in the paper; shown only when every part is there.
+        title: its name in reports.
+        side: the side that it is defined on.
+        parts: the metrics that it is made of, in the paper's order.
+        inverted: each mean m enters as 1 - m.
+        meaning: range and direction.
+        source: paper, section and equation.
+    """
+
+    name: str
+    title: str
+    side: Side
+    parts: tuple[str, ...]
+    inverted: bool
+    meaning: str
+    source: str
+
+    def used(self, available: Collection[str]) -> tuple[str, ...]:
+        """The parts that are available, in the paper's order."""
+        return tuple(part for part in self.parts if part in available)
+
+    def shown_as(self, used: Sequence[str]) -> str:
+        """The name to show: the paper's with all parts (or none, when there is no value), else the parts."""
+        if not used or tuple(used) == self.parts:
+            return self.name
+        return f"H({', '.join(f'1-{part}' if self.inverted else part for part in used)})"
+
+    def of(self, means: Array) -> Array:
+        """The composite of the used parts' means, shape [..., parts] -> [...].
+
+        Raises:
+            InputError: a mean outside [0, 1].
+        """
+        return harmonic_means(1.0 - means if self.inverted else means)
+
+
+COMPOSITES: tuple[Composite, ...] = (
+    Composite(
+        name="MU",
+        title="Model utility",
+        side="retain",
+        parts=("rouge_l", "em", "cs", "te", "es"),
+        inverted=False,
+        meaning="0-1, higher = the model still knows what it should",
+        source="AMNESIA, Section 5.2, equation 2",
+    ),
+    Composite(
+        name="AFE",
+        title="Answer forget efficacy",
+        side="forget",
+        parts=("rouge_l", "em", "cs", "es"),
+        inverted=True,
+        meaning="0-1, higher = the model forgot more of what it should",
+        source="AMNESIA, Section 5.2, equation 3",
+    ),
+)
+
+DEGRADATION = "DS"
+"""Degradation score: share of forget responses that are one token repeated, or empty.
+
+0-1, higher = more output has collapsed, so that a high AFE is not forgetting. AMNESIA, Section 5.2,
+equation 4.
+"""
+
+DEGRADATION_PART = "te"
+
+
+def degraded(token_entropies: Array) -> Array:
+    """1 where a response's token entropy is 0, else 0; NaN stays NaN. The mean of it is DS."""
+    return np.where(np.isnan(token_entropies), np.nan, (token_entropies == 0.0).astype(np.float64))
+
+
+def harmonic_mean(values: Sequence[float]) -> float:
+    """Number of values over the sum of their reciprocals; 0 where one of them is 0.
+
+    Range 0-1. It is never above the arithmetic mean and close to the smallest value, so that no part can
+    make up for a bad one.
+
+    Raises:
+        InputError: no value, or one outside [0, 1] (NaN included).
+
+    Source: AMNESIA, Section 5.2 (H in equations 2 and 3).
+    """
+    return float(harmonic_means(np.asarray(values, dtype=np.float64)))
+
+
+def harmonic_means(values: Array) -> Array:
+    """:func:`harmonic_mean` along the last axis, shape [..., parts] -> [...].
+
+    Raises:
+        InputError: no part, or a value outside [0, 1] (NaN included).
+    """
+    if values.shape[-1] == 0:
+        raise InputError("A harmonic mean of nothing is undefined: give at least one value.")
+    inside = (values >= -_ROUNDING) & (values <= 1.0 + _ROUNDING)
+    if not inside.all():
+        raise InputError(
+            f"A harmonic mean takes values between 0 and 1, not {values[~inside][0]}. "
+            "Does the metric's score have another range?"
+        )
+    # 1 / 0 is infinite, and its share of the mean the 0 that is wanted; so is that of a denormal.
+    with np.errstate(divide="ignore", over="ignore"):
+        reciprocals = (1.0 / np.clip(values, 0.0, 1.0)).sum(axis=-1)
+        return np.asarray(values.shape[-1] / reciprocals, dtype=np.float64)

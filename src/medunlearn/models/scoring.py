@@ -1,0 +1,64 @@
+"""Teacher-forced scores of reference answers: how likely each token was, and whether it was the first choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from medunlearn.models.batches import collate, scored_logits
+from medunlearn.models.load import LanguageModel
+from medunlearn.models.sequences import TokenSequence
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerScore:
+    """How a model rates a reference answer.
+
+    Attributes:
+        log_probs: natural-log probability of each scored token, EOS last.
+        hits: whether each was the arg-max.
+    """
+
+    log_probs: tuple[float, ...]
+    hits: tuple[bool, ...]
+
+
+def score_answers(
+    language_model: LanguageModel,
+    sequences: Sequence[TokenSequence],
+    *,
+    batch_size: int = 32,
+    advance: Callable[[int], None] = lambda done: None,
+) -> list[AnswerScore]:
+    """Scores in the order of the sequences.
+
+    Args:
+        batch_size: sequences in one pass; sequences of like length go together, which changes no number.
+        advance: called with the number of sequences done since the last call.
+    """
+    order = sorted(range(len(sequences)), key=lambda place: len(sequences[place].ids))
+    scores: list[AnswerScore | None] = [None] * len(sequences)
+    language_model.model.eval()
+    for start in range(0, len(order), batch_size):
+        places = order[start : start + batch_size]
+        for place, score in zip(places, _score([sequences[p] for p in places], language_model), strict=True):
+            scores[place] = score
+        advance(len(places))
+    return [score for score in scores if score is not None]
+
+
+@torch.inference_mode()
+def _score(sequences: Sequence[TokenSequence], language_model: LanguageModel) -> list[AnswerScore]:
+    batch = collate(sequences, language_model.tokenizer.pad_token_id, language_model.device)
+    logits = scored_logits(language_model.model, batch)
+    picked = logits.gather(1, batch.targets[:, None]).squeeze(1)
+    log_probs = (picked - logits.logsumexp(1)).tolist()
+    hits = (logits.argmax(1) == batch.targets).tolist()
+    scores, start = [], 0
+    for sequence in sequences:
+        end = start + sequence.scored
+        scores.append(AnswerScore(tuple(log_probs[start:end]), tuple(hits[start:end])))
+        start = end
+    return scores

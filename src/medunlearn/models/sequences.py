@@ -1,0 +1,115 @@
+"""Token sequences that know which of their tokens are scored.
+
+The mask of scored tokens comes from how the sequence was built, never from comparing with the pad id: pad
+may be the same token as EOS. An answer is followed by one EOS. That EOS is a token of the answer everywhere:
+it is learned, it counts in the likelihood, and decoding stops at it. Text measures and exact memorization
+leave it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from medunlearn.data.records import Question, Record
+from medunlearn.errors import InputError
+from medunlearn.models.prompts import Context, Template, render
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSequence:
+    """One training or scoring sequence.
+
+    Attributes:
+        key: the question's id, or ``<record_id>#<chunk>`` for a piece of a record; unique in a run.
+        ids: all tokens: prompt, answer, EOS.
+        shared: how many tokens at the front are shared by all questions on the record.
+        scored_from: index of the first scored token; every token from there on is scored. At least 1,
+            since nothing predicts the first token.
+    """
+
+    key: str
+    ids: tuple[int, ...]
+    shared: int
+    scored_from: int
+
+    @property
+    def prompt(self) -> tuple[int, ...]:
+        return self.ids[: self.scored_from]
+
+    @property
+    def scored(self) -> int:
+        """How many tokens are scored."""
+        return len(self.ids) - self.scored_from
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """How questions are shown to a model.
+
+    Attributes:
+        max_length: the longest sequence in tokens; None for no bound. Records are cut into chunks of this
+            length; a question that does not fit is an error, since cutting it would change what is asked.
+    """
+
+    template: Template = "plain"
+    context: Context = "closed_book"
+    max_length: int | None = None
+
+
+def question_sequence(question: Question, record: Record, tokenizer: Any, rendering: Rendering) -> TokenSequence:
+    """Prompt, answer and EOS of one question.
+
+    Raises:
+        InputError: the sequence is longer than ``rendering.max_length``.
+    """
+    prompt = render(
+        question, record.text, template=rendering.template, context=rendering.context, tokenizer=tokenizer
+    )
+    text = prompt.shared or prompt.own
+    begin = [] if rendering.template == "chat" and question.kind != "completion" else _begin(tokenizer)
+    shared = begin + (_encode(tokenizer, prompt.shared) if prompt.shared else [])
+    own = _encode(tokenizer, prompt.own)
+    answer = [*_encode(tokenizer, prompt.answer), tokenizer.eos_token_id]
+    ids = (*shared, *own, *answer)
+    if rendering.max_length is not None and len(ids) > rendering.max_length:
+        raise InputError(
+            f"Question {question.question_id!r} takes {len(ids)} tokens with its prompt and answer, more than "
+            f"max_length={rendering.max_length} (it begins {text[:20]!r}...). Raise max_length, or use "
+            "context=closed_book."
+        )
+    return TokenSequence(question.question_id, ids, len(shared), max(1, len(ids) - len(answer)))
+
+
+def record_sequences(record: Record, tokenizer: Any, max_length: int | None) -> list[TokenSequence]:
+    """A record as plain text, every token scored, cut into chunks of at most ``max_length`` tokens."""
+    ids = [*_begin(tokenizer), *_encode(tokenizer, record.text), tokenizer.eos_token_id]
+    size = max_length or len(ids)
+    chunks = [ids[start : start + size] for start in range(0, len(ids), size)]
+    return [
+        TokenSequence(f"{record.record_id}#{place}", tuple(chunk), 0, 1)
+        for place, chunk in enumerate(chunks)
+        if len(chunk) > 1
+    ]
+
+
+def question_sequences(
+    questions: Iterable[Question], records: dict[str, Record], tokenizer: Any, rendering: Rendering
+) -> list[TokenSequence]:
+    return [
+        question_sequence(question, records[question.record_id], tokenizer, rendering) for question in questions
+    ]
+
+
+def _encode(tokenizer: Any, text: str) -> list[int]:
+    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def _begin(tokenizer: Any) -> list[int]:
+    """The begin-of-sequence token, for tokenizers that put one."""
+    begin: Sequence[int] = tokenizer("a")["input_ids"]
+    if tokenizer.bos_token_id is not None and begin and begin[0] == tokenizer.bos_token_id:
+        return [tokenizer.bos_token_id]
+    return []

@@ -1,0 +1,77 @@
+"""A small decoder and its tokenizer, built in memory: no network, no download, no account.
+
+It is there so that everything can be tried and tested on two CPU cores. What it can do is memorize: it has
+no knowledge of language but the benchmark's own text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from medunlearn.models.load import LanguageModel
+from medunlearn.seeds import stable_seed
+
+BEGIN, END, PAD = "<|begin|>", "<|end|>", "<|pad|>"
+CHAT = (
+    "{% for message in messages %}<|begin|>{{ message['role'] }}\n{{ message['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant\n{% endif %}"
+)
+
+
+def build_tiny(
+    texts: Iterable[str],
+    *,
+    seed: int = 0,
+    vocabulary: int = 1024,
+    width: int = 192,
+    layers: int = 4,
+    heads: int = 4,
+    max_length: int = 2048,
+) -> LanguageModel:
+    """A Llama with random weights and a byte-level BPE trained on ``texts``.
+
+    Args:
+        texts: what the tokenizer learns its merges from.
+        seed: the same seed and texts give the same weights and tokens.
+        vocabulary: size of the vocabulary at most (small texts fill less).
+        width: size of the hidden states; 192 wide and 4 layers deep make 2 million parameters.
+    """
+    tokenizer = _tokenizer(texts, vocabulary)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        intermediate_size=width * 8 // 3,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        max_position_embeddings=max_length,
+        tie_word_embeddings=True,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stable_seed("tiny", seed))
+        model = LlamaForCausalLM(config)
+    return LanguageModel(model, tokenizer, source=f"tiny:{seed}")
+
+
+def _tokenizer(texts: Iterable[str], vocabulary: int) -> Any:
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[BEGIN, END, PAD],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    bpe.train_from_iterator(texts, trainer)
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=bpe, bos_token=BEGIN, eos_token=END, pad_token=PAD)
+    wrapped.chat_template = CHAT
+    return wrapped

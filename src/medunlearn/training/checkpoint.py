@@ -1,0 +1,81 @@
+"""The state of a run that was cut off: trained tensors, optimizer, step, history; safetensors and JSON alone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from medunlearn.data.storage import read_json, write_atomically, write_json
+from medunlearn.training.trainable import trained
+
+STATE = "state.json"
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """Where a run goes on.
+
+    Attributes:
+        step: steps that are done.
+        history: one row a step so far.
+    """
+
+    step: int
+    history: list[dict[str, Any]]
+
+
+def save_checkpoint(
+    folder: Path, model: Any, optimizer: torch.optim.Optimizer, step: int, history: list[dict[str, Any]]
+) -> None:
+    """Write the state after ``step`` steps; the older one is removed once this one is whole.
+
+    Raises:
+        StorageError: the disk refused; the older checkpoint is kept.
+    """
+    target = folder / f"step-{step:08d}"
+    tensors = {name: tensor.detach().contiguous() for name, tensor in trained(model).items()}
+    write_atomically(target / "model.safetensors", lambda path: save_file(tensors, path))
+    state = _flat(optimizer)
+    write_atomically(target / "optimizer.safetensors", lambda path: save_file(state, path))
+    write_json(target / STATE, {"step": step, "history": history})
+    for other in folder.glob("step-*"):
+        if other != target:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def load_checkpoint(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> Resumed | None:
+    """Put the newest whole checkpoint into model and optimizer; None where there is none."""
+    whole = sorted(path.parent for path in folder.glob(f"step-*/{STATE}"))
+    if not whole:
+        return None
+    tensors = load_file(whole[-1] / "model.safetensors")
+    with torch.no_grad():
+        for name, tensor in trained(model).items():
+            tensor.copy_(tensors[name])
+    _restore(optimizer, load_file(whole[-1] / "optimizer.safetensors"))
+    state = read_json(whole[-1] / STATE)
+    return Resumed(state["step"], state["history"])
+
+
+def _flat(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's tensors as ``<parameter number>.<name>``."""
+    return {
+        f"{number}.{name}": torch.as_tensor(value).detach().contiguous()
+        for number, values in optimizer.state_dict()["state"].items()
+        for name, value in values.items()
+    }
+
+
+def _restore(optimizer: torch.optim.Optimizer, flat: Mapping[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in flat.items():
+        number, _, name = key.partition(".")
+        state.setdefault(int(number), {})[name] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

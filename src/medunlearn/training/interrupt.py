@@ -1,0 +1,49 @@
+"""Ctrl-C and SIGTERM between two steps instead of in the middle of one."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+
+
+class Interruption:
+    """While it is open, the first signal is noted and raised at the next :meth:`check`; the second raises at once.
+
+    An optimizer that is stopped half-way leaves some weights new and some old; a checkpoint of that would not
+    be a state that any run passes through. Outside the main thread, where Python delivers no signals, it does
+    nothing.
+
+    Attributes:
+        torn: a second signal broke into a step; the weights in memory are not to be kept.
+    """
+
+    _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self._seen = self.torn = False
+        self._before: dict[signal.Signals, signal._HANDLER] = {}
+
+    def __enter__(self) -> Interruption:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {which: signal.signal(which, self._note) for which in self._SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for which, handler in self._before.items():
+            signal.signal(which, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._seen:
+            self.torn = True
+            raise KeyboardInterrupt
+        self._seen = True
+
+    def check(self) -> None:
+        """Raises:
+        KeyboardInterrupt: a signal came since the last check.
+        """
+        if self._seen:
+            raise KeyboardInterrupt

@@ -1,0 +1,105 @@
+"""Which parameters are trained, and proof afterwards that they moved."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from medunlearn.errors import ConfigError, FrozenParametersError
+
+FORMS = "all, lora, lora:RANK, layers:7, layers:5-7, layers:0,3, or pattern:REGEX"
+
+
+def choose_trainable(model: Any, choice: str) -> Any:
+    """Freeze everything but what is chosen.
+
+    Args:
+        choice: ``all``; ``layers:7`` (also ``layers:5-7`` or ``layers:0,3``; 0 is the first decoder layer);
+            ``pattern:REGEX`` searched in parameter names; ``lora`` or ``lora:RANK`` (an adapter on every linear
+            map of the decoder layers).
+
+    Returns:
+        The model to train: the same object, or for LoRA a PEFT model around it.
+
+    Raises:
+        ConfigError: the choice is not of these forms, or matches no parameter.
+    """
+    if choice == "lora" or choice.startswith("lora:"):
+        return _with_lora(model, choice)
+    matches = _matcher(choice)
+    chosen = 0
+    for name, tensor in model.named_parameters():
+        tensor.requires_grad_(matches(name))
+        chosen += tensor.requires_grad
+    if not chosen:
+        raise ConfigError([f"trainable={choice!r} matches no parameter of this {type(model).__name__}."])
+    return model
+
+
+def _matcher(choice: str) -> Any:
+    form, _, value = choice.partition(":")
+    if choice == "all":
+        return lambda name: True
+    if form == "layers" and re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", value):
+        layers = {layer for part in value.split(",") for layer in _span(part)}
+        return lambda name: any(re.search(rf"\.(layers|h|blocks)\.{layer}\.", name) for layer in layers)
+    if form == "pattern" and value:
+        try:
+            return re.compile(value).search
+        except re.error as error:
+            raise ConfigError([f"trainable={choice!r} is no regular expression: {error}"]) from error
+    raise ConfigError([f"trainable={choice!r} is not understood. It is {FORMS}."])
+
+
+def _span(part: str) -> range:
+    first, _, last = part.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def _with_lora(model: Any, choice: str) -> Any:
+    from peft import LoraConfig, get_peft_model
+
+    rank = choice.partition(":")[2] or "16"
+    if not rank.isdigit() or int(rank) < 1:
+        raise ConfigError([f"trainable={choice!r}: the rank must be a whole number of at least 1."])
+    config = LoraConfig(
+        r=int(rank),
+        lora_alpha=2 * int(rank),
+        lora_dropout=0.0,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(model, config)
+
+
+def trained(model: Any) -> dict[str, Tensor]:
+    """The parameters that are trained, by name."""
+    return {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
+
+
+def checksums(tensors: dict[str, Tensor]) -> dict[str, int]:
+    """A number a tensor, equal as long as no bit changes: the sum of its bits taken as integers."""
+    kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return {
+        name: int(tensor.detach().view(kinds[tensor.element_size()]).sum(dtype=torch.int64))
+        for name, tensor in tensors.items()
+    }
+
+
+def check_moved(before: dict[str, int], tensors: dict[str, Tensor]) -> None:
+    """Fail loudly when training trained nothing.
+
+    Raises:
+        FrozenParametersError: some of the tensors are what they were before.
+    """
+    after = checksums(tensors)
+    still = [name for name in before if before[name] == after[name]]
+    if still:
+        shown = ", ".join(still[:5]) + (", ..." if len(still) > 5 else "")
+        raise FrozenParametersError(
+            f"{len(still)} of {len(before)} tensors that were to be trained did not change: {shown}. "
+            "Either no gradient reaches them, or the learning rate is too small for the type of the weights."
+        )

@@ -1,0 +1,28 @@
+"""Scoring stored responses must start fast: nothing heavy is imported before it is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+LISTING = "import medunlearn.metrics, medunlearn.statistics"
+EVERYTHING = (
+    "import medunlearn.metrics.scoring, medunlearn.metrics.summary\n"
+    "from medunlearn.metrics import METRICS, get_metric\n"
+    "for name in METRICS: get_metric(name)"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        (LISTING, {"torch", "transformers", "sklearn", "scipy", "nltk", "pandas"}),
+        (EVERYTHING, {"torch", "transformers", "sklearn", "scipy", "nltk"}),
+    ],
+)
+def test_nothing_heavy_is_imported(code: str, heavy: set[str]) -> None:
+    asked = f"{code}\nimport sys\nprint(*sorted({heavy!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

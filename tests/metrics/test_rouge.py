@@ -1,0 +1,69 @@
+"""ROUGE-L recall against the rouge-score package."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rouge_score.rouge_scorer import RougeScorer
+
+from medunlearn.metrics import Item, Tools, get_metric
+from medunlearn.metrics.rouge import rouge_l_recall, rouge_tokens
+
+THEIRS = RougeScorer(["rougeL"], use_stemmer=True)
+
+# Few stems with many endings, so that texts share tokens; and what could tell two tokenizers apart.
+WORDS = st.sampled_from(
+    [
+        *("patient", "patients", "patient's", "was", "diagnosed", "diagnosis", "diagnoses", "x-ray", "X_RAY"),
+        *("3.5mg", "12/03/1961", "naïve", "Straße", "İstanbul", "\u212aelvin", "K", "\ufb01brosis", "β-blocker"),
+        *("²", "\u0663", "心臓", "ies", "sses", "ings", "news", "dying", "skies", "_", "__", "-", "\u2028"),
+        *("\x1f", "🙂", "\ud800"),
+    ]
+)
+SENTENCES = st.lists(WORDS, max_size=25).map(" ".join)
+TEXTS = st.one_of(SENTENCES, st.text(max_size=60), st.text("abes ing_0\n", max_size=60))
+
+
+@settings(max_examples=400, deadline=None)
+@given(response=TEXTS, reference=TEXTS)
+def test_equals_rouge_score(response: str, reference: str) -> None:
+    theirs = THEIRS.score(reference, response)["rougeL"].recall
+    assert rouge_l_recall(response, reference) == pytest.approx(theirs, abs=1e-12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(words=st.lists(st.text("aeiybdglnst", min_size=3, max_size=12), max_size=10))
+def test_stems_equal_rouge_score(words: list[str]) -> None:
+    assert rouge_tokens(" ".join(words)) == THEIRS._tokenizer.tokenize(" ".join(words))
+
+
+def test_by_hand() -> None:
+    # the cat sat on the mat | the cat is on a mat: the, cat, on, mat in order = 4 of 6.
+    assert rouge_l_recall("the cat is on a mat", "The cat sat on the mat.") == pytest.approx(4 / 6)
+
+
+def test_stemming_starts_at_four_characters() -> None:
+    assert rouge_tokens("gas goes running") == ["gas", "goe", "run"]
+
+
+def test_order_matters_and_length_of_the_response_does_not() -> None:
+    assert rouge_l_recall("c b a", "a b c") == pytest.approx(1 / 3)
+    assert rouge_l_recall("a " * 50 + "b " * 50 + "c", "a b c") == 1.0
+
+
+@pytest.mark.parametrize(("response", "reference"), [("", "a"), ("a", ""), ("", ""), ("心臓", "心臓"), ("_", "_")])
+def test_without_tokens_it_is_zero_as_in_the_package(response: str, reference: str) -> None:
+    assert THEIRS.score(reference, response)["rougeL"].recall == 0
+    assert rouge_l_recall(response, reference) == 0.0
+
+
+def test_metric_leaves_a_reference_without_tokens_unscored() -> None:
+    items = [
+        Item("1", "forget", "q", "心臓", response="心臓"),
+        Item("2", "forget", "q", "heart", response=""),
+        Item("3", "retain", "q", "heart failure", response="Heart."),
+    ]
+    scores = get_metric("rouge_l").score(items, Tools())
+    assert [score.value for score in scores] == [None, 0.0, 0.5]
+    assert "nothing to recall" in str(scores[0].reason)

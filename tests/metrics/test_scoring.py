@@ -1,0 +1,128 @@
+"""The runner: each value stays with its question, and what has none says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medunlearn.errors import InputError, MedunlearnError, UnknownNameError
+from medunlearn.metrics import Item, Metric, Score, Tools, get_metric
+from medunlearn.metrics.scoring import score
+
+Scorer = Callable[[Sequence[Item], Tools], list[Score]]
+
+
+def metric(scorer: Scorer, *needs: str, name: str = "mine") -> Metric:
+    return Metric(name, "Mine", needs or ("response",), "0-1", "here", scorer)  # type: ignore[arg-type]
+
+
+def item(question_id: str, response: str | None = "yes", reference: str = "yes") -> Item:
+    return Item(question_id, "forget", "?", reference, response=response)
+
+
+def test_table_has_its_columns_and_types() -> None:
+    table = score([item("q1"), item("q2", "no")], [get_metric("exact_match"), get_metric("rouge_l")])
+    assert table.columns.tolist() == ["question_id", "metric", "value", "reason"]
+    assert table["value"].dtype == "Float64"
+    assert list(table.itertuples(index=False, name=None)) == [
+        ("q1", "exact_match", 1.0, None),
+        ("q2", "exact_match", 0.0, None),
+        ("q1", "rouge_l", 1.0, None),
+        ("q2", "rouge_l", 0.0, None),
+    ]
+
+
+@given(st.lists(st.none() | st.integers(0, 99), max_size=20))
+def test_a_value_never_leaves_its_question(numbers: list[int | None]) -> None:
+    # The metric sees only the items that have a response, and says their number back.
+    items = [item(f"q{place}", None if n is None else str(n)) for place, n in enumerate(numbers)]
+    echo = metric(lambda ready, tools: [Score(float(one.response or "nan")) for one in ready])
+    table = score(items, [echo])
+    assert table["question_id"].tolist() == [f"q{place}" for place in range(len(numbers))]
+    assert [
+        None if value is None else value
+        for value in table["value"].astype(object).where(table["value"].notna(), None)
+    ] == numbers
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("rouge_l", "no response"),
+        ("te", "response tokens"),
+        ("em", "arg-max hits"),
+        ("answer_probability", "log-probabilities"),
+        ("cs", "no sentence encoder was given: pass encoder=..."),
+        ("es", "no entailment model was given: pass nli=..."),
+    ],
+)
+def test_what_an_item_lacks_is_named(name: str, words: str) -> None:
+    table = score([item("q1", response=None)], [get_metric(name)])
+    assert table["value"].isna().all()
+    assert words in table["reason"].iloc[0]
+
+
+def test_all_that_is_lacking_is_named() -> None:
+    reason = score([item("q1", response=None)], [get_metric("cs")])["reason"].iloc[0]
+    assert reason == "there is no response; no sentence encoder was given: pass encoder=... in Tools"
+
+
+def test_a_metric_that_nothing_is_ready_for_is_not_called() -> None:
+    def never(ready: Sequence[Item], tools: Tools) -> list[Score]:
+        raise AssertionError("called")
+
+    assert score([item("q1", response=None)], [metric(never)])["value"].isna().all()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_not_a_number_is_unscored_with_a_reason(value: float) -> None:
+    table = score([item("q1")], [metric(lambda ready, tools: [Score(value)])])
+    assert table["value"].isna().all()
+    assert "no number to average" in table["reason"].iloc[0]
+
+
+def test_unscored_keeps_its_reason_and_scored_has_none() -> None:
+    given = [Score.unscored("too short"), Score(None), Score(0.5, "ignored")]
+    table = score([item("a"), item("b"), item("c")], [metric(lambda ready, tools: given)])
+    assert table["reason"].tolist() == ["too short", "the metric gave no value and no reason", None]
+    assert table["value"].isna().tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("given", [[], [Score(1.0)], [Score(1.0)] * 3])
+def test_a_wrong_number_of_scores_is_an_error(given: list[Score]) -> None:
+    with pytest.raises(MedunlearnError, match=rf"{len(given)} scores for 2 items"):
+        score([item("a"), item("b")], [metric(lambda ready, tools: given)])
+
+
+def test_a_bare_number_is_an_error() -> None:
+    with pytest.raises(MedunlearnError, match="gave a float where a Score is due"):
+        score([item("a")], [metric(lambda ready, tools: [1.0])])  # type: ignore[list-item]
+
+
+def test_an_unknown_need_is_an_error() -> None:
+    with pytest.raises(InputError, match="needs 'respnse'"):
+        score([item("a")], [metric(lambda ready, tools: [Score(1.0)], "respnse")])
+
+
+def test_a_question_or_a_metric_twice_is_an_error() -> None:
+    with pytest.raises(InputError, match="question 'a' is there more than once"):
+        score([item("a"), item("a")], [get_metric("rouge_l")])
+    with pytest.raises(InputError, match="metric 'rouge_l' is there more than once"):
+        score([item("a")], [get_metric("rouge_l")] * 2)
+
+
+def test_nothing_to_score_is_an_empty_table() -> None:
+    table = score([], [get_metric("rouge_l")])
+    assert table.shape == (0, 4)
+    assert table["value"].dtype == "Float64"
+
+
+def test_names_lead_to_metrics() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'rouge_l'"):
+        get_metric("rouge-l")
+    with pytest.raises(InputError, match=r"must be a medunlearn\.metrics\.Metric"):
+        get_metric("medunlearn.metrics.rouge:rouge_l_recall")
+    assert get_metric("medunlearn.metrics.rouge:METRIC").name == "rouge_l"

@@ -1,0 +1,257 @@
+"""Summaries: means, composites, counts and intervals from a score table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from medunlearn.errors import InputError
+from medunlearn.metrics.summary import summarize
+from medunlearn.statistics import bootstrap_mean
+
+PARTS = ("rouge_l", "em", "cs", "te", "es")
+
+
+def meta_of(rows: list[tuple[str, str, str, str, str]]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["question_id", "subject", "side", "fold", "kind"])
+
+
+def scores_of(values: dict[str, dict[str, float | None]]) -> pd.DataFrame:
+    """metric -> question -> value, as a score table."""
+    rows = [(q, metric, value) for metric, by in values.items() for q, value in by.items()]
+    table = pd.DataFrame(rows, columns=["question_id", "metric", "value"])
+    return table.astype({"value": "Float64"})
+
+
+def row(table: pd.DataFrame, **where: str) -> dict[str, Any]:
+    for column, value in where.items():
+        table = table[table[column] == value]
+    assert len(table) == 1, table
+    return {str(name): None if pd.isna(value) else value for name, value in table.iloc[0].items()}
+
+
+def hospital(subjects: int = 30, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Three questions a subject on each side, every part scored, subjects unlike each other."""
+    rng = np.random.default_rng(seed)
+    meta = meta_of(
+        [
+            (f"{side}-{s}-{i}", f"{side}-{s}", side, "train", kind)
+            for side in ("retain", "forget")
+            for s in range(subjects)
+            for i, kind in enumerate(("factual", "factual", "reasoning"))
+        ]
+    )
+    level = {subject: rng.uniform(0.2, 0.8) for subject in meta["subject"].unique()}
+    values: dict[str, dict[str, float | None]] = {
+        metric: {
+            q: float(np.clip(level[s] + rng.normal(scale=0.1), 0, 1))
+            for q, s in zip(meta["question_id"], meta["subject"], strict=True)
+        }
+        for metric in PARTS
+    }
+    return scores_of(values), meta
+
+
+def harmonic(values: list[float]) -> float:
+    return len(values) / sum(1 / value for value in values)
+
+
+def test_means_and_composites_by_hand() -> None:
+    meta = meta_of(
+        [
+            ("r1", "p1", "retain", "train", "factual"),
+            ("r2", "p2", "retain", "train", "factual"),
+            ("f1", "p3", "forget", "train", "factual"),
+            ("f2", "p4", "forget", "train", "factual"),
+        ]
+    )
+    on_retain = {"rouge_l": (1, 0.5), "em": (0.5, 0.5), "cs": (1, 1), "te": (0.5, 1), "es": (1, 0)}
+    on_forget = {"rouge_l": (0, 0.5), "em": (0.5, 0.5), "cs": (0, 0), "te": (0, 1), "es": (1, 0)}
+    scores = scores_of(
+        {
+            metric: {
+                "r1": on_retain[metric][0],
+                "r2": on_retain[metric][1],
+                "f1": on_forget[metric][0],
+                "f2": on_forget[metric][1],
+            }
+            for metric in PARTS
+        }
+    )
+    table = summarize(scores, meta)
+    assert row(table, side="retain", kind="factual", metric="rouge_l")["value"] == 0.75
+    mu = row(table, side="retain", kind="factual", metric="MU")
+    assert mu["value"] == pytest.approx(5 / (1 / 0.75 + 1 / 0.5 + 1 / 1 + 1 / 0.75 + 1 / 0.5))
+    assert (mu["parts"], mu["n_scored"], mu["n_subjects"]) == ("rouge_l,em,cs,te,es", 2, 2)
+    afe = row(table, side="forget", kind="factual", metric="AFE")
+    assert afe["value"] == pytest.approx(4 / (1 / 0.75 + 1 / 0.5 + 1 / 1 + 1 / 0.5))
+    assert afe["parts"] == "rouge_l,em,cs,es"
+    assert row(table, side="forget", kind="factual", metric="DS")["value"] == 0.5
+    assert not set(table[table["side"] == "retain"]["metric"]) & {"AFE", "DS"}
+    assert "MU" not in set(table[table["side"] == "forget"]["metric"])
+
+
+def test_columns_types_and_order_of_rows() -> None:
+    scores, meta = hospital(subjects=3)
+    table = summarize(scores, meta, replicates=20)
+    assert table.columns.tolist() == [
+        *("side", "fold", "kind", "metric", "value", "low", "high"),
+        *("n_scored", "n_unscored", "n_subjects", "replicates_dropped", "parts"),
+    ]
+    assert [str(table[name].dtype) for name in ("value", "low", "high")] == ["Float64"] * 3
+    groups = table[["side", "kind"]].drop_duplicates()
+    assert list(groups.itertuples(index=False, name=None)) == [
+        (side, kind) for side in ("forget", "retain") for kind in ("factual", "reasoning", "all")
+    ]
+
+
+def test_roll_up_counts_each_question_once() -> None:
+    meta = meta_of(
+        [
+            ("1", "a", "retain", "train", "factual"),
+            ("2", "a", "retain", "train", "factual"),
+            ("3", "b", "retain", "train", "factual"),
+            ("4", "b", "retain", "train", "reasoning"),
+            ("5", "b", "retain", "holdout", "reasoning"),
+        ]
+    )
+    table = summarize(scores_of({"em": {"1": 1.0, "2": 1.0, "3": 1.0, "4": 0.0, "5": 0.5}}), meta)
+    # 3 of 4; a mean of the kinds' means would be 1/2. The holdout question stays out.
+    both = row(table, fold="train", kind="all", metric="em")
+    assert (both["value"], both["n_scored"], both["n_subjects"]) == (0.75, 4, 2)
+    assert row(table, fold="holdout", kind="all", metric="em")["value"] == 0.5
+
+
+def test_missing_parts_are_named_and_the_papers_name_is_not_used() -> None:
+    scores, meta = hospital(subjects=4)
+    table = summarize(scores[~scores["metric"].isin(["cs", "es"])], meta, replicates=50)
+    names = set(table["metric"])
+    assert {"H(rouge_l, em, te)", "H(1-rouge_l, 1-em)"} <= names
+    assert not {"MU", "AFE"} & names
+    assert row(table, side="retain", kind="all", metric="H(rouge_l, em, te)")["parts"] == "rouge_l,em,te"
+
+
+def test_a_part_without_a_score_in_one_group_is_missing_there_only() -> None:
+    scores, meta = hospital(subjects=4)
+    reasoning = scores["question_id"].str.endswith("-2")
+    scores.loc[reasoning & (scores["metric"] == "es"), "value"] = pd.NA
+    retain = summarize(scores, meta, replicates=50).query("side == 'retain'")
+    assert row(retain, kind="factual", metric="MU")["n_unscored"] == 0
+    assert row(retain, kind="reasoning", metric="H(rouge_l, em, cs, te)")["n_scored"] == 4
+    # Four of the twelve questions lack a part: the whole has all five, and says so.
+    whole = row(retain, kind="all", metric="MU")
+    assert (whole["n_scored"], whole["n_unscored"]) == (8, 4)
+
+
+def test_no_part_at_all_is_unscored_and_never_zero() -> None:
+    meta = meta_of([("1", "a", "forget", "train", "knowledge"), ("2", "b", "retain", "train", "knowledge")])
+    table = summarize(scores_of({"exact_match": {"1": 1.0, "2": 0.0}}), meta)
+    for side, name in (("forget", "AFE"), ("forget", "DS"), ("retain", "MU")):
+        found = row(table, side=side, kind="all", metric=name)
+        assert (found["value"], found["n_scored"], found["n_unscored"], found["parts"]) == (None, 0, 1, "")
+
+
+def test_empty_group_is_null_and_counted() -> None:
+    meta = meta_of([("1", "a", "retain", "train", "factual"), ("2", "b", "retain", "train", "factual")])
+    table = summarize(scores_of({"em": {"1": None, "2": None}}), meta)
+    found = row(table, kind="factual", metric="em")
+    assert (found["value"], found["low"], found["n_scored"], found["n_unscored"]) == (None, None, 0, 2)
+
+
+def test_questions_without_a_row_count_as_unscored() -> None:
+    meta = meta_of([(str(n), f"p{n}", "retain", "train", "factual") for n in range(4)])
+    found = row(summarize(scores_of({"em": {"0": 1.0, "1": None}}), meta), kind="factual", metric="em")
+    assert (found["value"], found["n_scored"], found["n_unscored"]) == (1.0, 1, 3)
+    assert (found["low"], found["n_subjects"]) == (None, 1)
+
+
+def test_metric_interval_is_the_cluster_bootstrap() -> None:
+    scores, meta = hospital()
+    table = summarize(scores, meta, seed=4)
+    retain = meta[meta["side"] == "retain"]
+    em = scores[scores["metric"] == "em"].set_index("question_id")["value"]
+    direct = bootstrap_mean(em[retain["question_id"]].to_numpy(float), retain["subject"].tolist(), seed=4)
+    found = row(table, side="retain", kind="all", metric="em")
+    assert (found["value"], found["low"], found["high"]) == (
+        pytest.approx(direct.value),
+        pytest.approx(direct.low),
+        pytest.approx(direct.high),
+    )
+
+
+def test_composite_interval_is_that_of_a_slow_bootstrap() -> None:
+    scores, meta = hospital()
+    found = row(summarize(scores, meta, replicates=4000), side="retain", kind="all", metric="MU")
+    retain = meta[meta["side"] == "retain"]
+    wide = scores.pivot(index="question_id", columns="metric", values="value").astype(float)
+    wide = wide.loc[retain["question_id"], list(PARTS)]
+    by_subject = [part.to_numpy() for _, part in wide.groupby(retain["subject"].to_numpy())]
+    rng = np.random.default_rng(9)
+    draws = []
+    for _ in range(2000):
+        drawn = np.concatenate([by_subject[s] for s in rng.integers(30, size=30)])
+        draws.append(harmonic(drawn.mean(axis=0).tolist()))
+    low, high = np.quantile(draws, [0.025, 0.975])
+    assert found["value"] == pytest.approx(harmonic(wide.mean().tolist()))
+    assert found["low"] == pytest.approx(low, abs=0.06 * (high - low))
+    assert found["high"] == pytest.approx(high, abs=0.06 * (high - low))
+
+
+def test_order_of_rows_changes_nothing() -> None:
+    scores, meta = hospital(subjects=6)
+    first = summarize(scores, meta, replicates=100)
+    shuffled = meta.sample(frac=1, random_state=1)
+    second = summarize(scores.sample(frac=1, random_state=2), shuffled, replicates=100)
+    keys = ["side", "fold", "kind", "metric"]
+    both = first.merge(second, on=keys, suffixes=("_1", "_2"), validate="1:1")
+    assert len(both) == len(first)
+    for name in ("value", "low", "high"):
+        assert both[f"{name}_1"].to_numpy(float) == pytest.approx(both[f"{name}_2"].to_numpy(float))
+
+
+def test_no_questions_is_an_empty_table() -> None:
+    table = summarize(scores_of({}), meta_of([]))
+    assert table.empty
+    assert "n_unscored" in table.columns
+
+
+META = meta_of([("1", "a", "retain", "train", "factual"), ("2", "b", "forget", "train", "factual")])
+SCORES = scores_of({"em": {"1": 1.0, "2": 0.0}})
+
+
+@pytest.mark.parametrize(
+    ("scores", "meta", "message"),
+    [
+        (pd.concat([SCORES, SCORES.iloc[:1]]), META, "score table has 1, em more than once"),
+        (scores_of({"em": {"9": 1.0}}), META, "question '9' has scores but no row"),
+        (SCORES, pd.concat([META, META.iloc[:1]]), "items_meta has 1 more than once"),
+        (SCORES, META.assign(subject=pd.Series(["a", None])), "question '2' has no subject"),
+        (SCORES, META.assign(fold=pd.Series([None, "train"])), "question '1' has no fold"),
+        (SCORES, META.assign(subject=["a", ""]), "no cluster id"),
+        (SCORES, META.assign(side=["retain", "keep"]), "forget or retain, not 'keep'"),
+        (SCORES, META.assign(kind=["all", "factual"]), "cannot be called 'all'"),
+        (SCORES, META.drop(columns="subject"), "lacks the column subject"),
+        (SCORES.drop(columns="value"), META, "lacks the column value"),
+        (SCORES.assign(metric="MU"), META, "name of a composite"),
+        (SCORES.assign(metric=None), META, "does not name its metric"),
+        (SCORES.assign(value=[float("inf"), 0.0]), META, "em of question '1' is infinite"),
+        (SCORES.assign(value=["high", "low"]), META, "no number"),
+        (SCORES.assign(value=[85.0, 3.0]), META, "between 0 and 1"),
+    ],
+)
+def test_what_would_make_a_number_wrong_is_refused(scores: pd.DataFrame, meta: pd.DataFrame, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        summarize(scores, meta)
+
+
+def test_tables_read_back_from_parquet_give_the_same(tmp_path: Any) -> None:
+    scores, meta = hospital(subjects=3)
+    scores.to_parquet(tmp_path / "scores.parquet")
+    meta.to_parquet(tmp_path / "meta.parquet")
+    again = summarize(
+        pd.read_parquet(tmp_path / "scores.parquet"), pd.read_parquet(tmp_path / "meta.parquet"), replicates=50
+    )
+    pd.testing.assert_frame_equal(again, summarize(scores, meta, replicates=50))

@@ -1,0 +1,130 @@
+"""The paired bootstrap: what it measures, and how often it cries wolf."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from medunlearn.errors import InputError
+from medunlearn.statistics import bootstrap_mean, paired_difference, resample_pairs
+from medunlearn.statistics.paired import two_sided_p
+
+NAN = float("nan")
+
+
+def two_models(
+    rng: np.random.Generator, subjects: int, each: int, effect: float
+) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """Scores of two models that share how hard a subject is; a's advantage varies by subject too."""
+    clusters = np.repeat(np.arange(subjects), each)
+    hard = rng.normal(scale=3.0, size=subjects)[clusters]
+    advantage = (effect + rng.normal(scale=0.5, size=subjects))[clusters]
+    noise = rng.normal(size=(2, subjects * each))
+    return hard + advantage + noise[0], hard + noise[1], clusters.tolist()
+
+
+def test_difference_and_counts_by_hand() -> None:
+    # Pairs: rows 0 and 3. (1 - 0 + 3 - 5) / 2 = -1/2.
+    found = paired_difference([1.0, NAN, 7.0, 3.0], [0.0, 4.0, NAN, 5.0], ["a", "a", "b", "c"])
+    assert (found.difference, found.n_pairs, found.n_clusters) == (-0.5, 2, 2)
+
+
+def test_pairing_gives_the_interval_of_the_differences() -> None:
+    a, b, clusters = two_models(np.random.default_rng(1), subjects=60, each=4, effect=0.5)
+    found = paired_difference(a, b, clusters, seed=3)
+    direct = bootstrap_mean(a - b, clusters, seed=3)
+    ours = np.array([found.difference, found.low, found.high], dtype=float)
+    assert ours == pytest.approx(np.array([direct.value, direct.low, direct.high], dtype=float))
+
+
+def test_p_counts_replicates_on_the_smaller_side() -> None:
+    # One of nine is at or below 0, eight above: 2 * (1 + 1) / (1 + 9).
+    assert two_sided_p(np.array([-1.0, 1, 2, 3, 4, 5, 6, 7, 8])) == pytest.approx(0.4)
+    assert two_sided_p(-np.array([-1.0, 1, 2, 3, 4, 5, 6, 7, 8])) == pytest.approx(0.4)
+
+
+def test_p_is_one_for_equal_models_and_never_zero() -> None:
+    clusters = list(range(30))
+    same = paired_difference([0.5] * 30, [0.5] * 30, clusters)
+    assert (same.difference, same.p) == (0.0, 1.0)
+    apart = paired_difference([1.0] * 30, [0.0] * 30, clusters, replicates=999)
+    assert apart.p == pytest.approx(2 / 1000)
+
+
+def test_p_and_interval_tell_one_story() -> None:
+    rng = np.random.default_rng(2)
+    for seed in range(60):
+        a, b, clusters = two_models(rng, subjects=25, each=3, effect=0.3)
+        found = paired_difference(a, b, clusters, replicates=500, seed=seed)
+        assert found.low is not None
+        assert found.high is not None
+        assert found.p is not None
+        if abs(found.p - 0.05) > 0.01:
+            assert (found.p < 0.05) == (not found.low <= 0.0 <= found.high)
+
+
+def test_true_null_is_rejected_about_one_time_in_twenty() -> None:
+    rng = np.random.default_rng(3)
+    rounds, rejected, naive = 500, 0, 0
+    for seed in range(rounds):
+        a, b, clusters = two_models(rng, subjects=40, each=10, effect=0.0)
+        rows = list(range(len(clusters)))
+        rejected += _rejects(a, b, clusters, seed)
+        naive += _rejects(a, b, rows, seed)
+    # 5% +- 3 binomial standard errors is 2%-8%; 40 clusters add a little.
+    assert 0.02 <= rejected / rounds <= 0.09
+    # Questions taken for independent reject far too often: the check above can fail.
+    assert naive / rounds > 0.12
+
+
+def _rejects(a: np.ndarray, b: np.ndarray, clusters: list[int], seed: int) -> bool:
+    p = paired_difference(a, b, clusters, replicates=300, seed=seed).p
+    assert p is not None
+    return p < 0.05
+
+
+def test_real_difference_is_found_that_an_unpaired_look_would_miss() -> None:
+    a, b, clusters = two_models(np.random.default_rng(4), subjects=60, each=4, effect=0.5)
+    found = paired_difference(a, b, clusters)
+    ours, theirs = bootstrap_mean(a, clusters), bootstrap_mean(b, clusters)
+    assert found.p is not None
+    assert found.p < 0.01
+    # Subjects differ by 3 standard deviations, which pairing takes out: unpaired intervals overlap.
+    assert ours.low is not None
+    assert theirs.high is not None
+    assert ours.low < theirs.high
+
+
+def test_swapping_the_models_turns_the_sign() -> None:
+    a, b, clusters = two_models(np.random.default_rng(5), subjects=20, each=2, effect=0.4)
+    ab, ba = paired_difference(a, b, clusters), paired_difference(b, a, clusters)
+    assert ab.difference == pytest.approx(-(ba.difference or NAN))
+    assert ab.low == pytest.approx(-(ba.high or NAN))
+    assert ab.p == ba.p
+
+
+def test_function_of_several_means() -> None:
+    a, b = np.array([[0.5, 0.2], [0.7, 0.6]]), np.array([[0.1, 0.1], [0.1, 0.3]])
+    pairs = resample_pairs(a, b, ["x", "y"])
+    found = pairs.difference([0, 1], lambda means: means.prod(axis=-1))
+    # Means of a 0.6, 0.4; of b 0.1, 0.2.
+    assert found.difference == pytest.approx(0.6 * 0.4 - 0.1 * 0.2)
+
+
+def test_one_subject_has_no_interval_and_no_p() -> None:
+    found = paired_difference([1.0, 2.0], [0.0, 0.0], ["a", "a"])
+    assert (found.difference, found.low, found.high, found.p) == (1.5, None, None, None)
+
+
+def test_no_pair_is_none_and_never_zero() -> None:
+    found = paired_difference([1.0, NAN], [NAN, 1.0], ["a", "b"])
+    assert (found.difference, found.p, found.n_pairs) == (None, None, 0)
+
+
+def test_shapes_and_columns_are_checked() -> None:
+    with pytest.raises(InputError, match="one shape"):
+        paired_difference([1.0, 2.0], [1.0], ["a", "b"])
+    with pytest.raises(InputError, match="no column 1"):
+        resample_pairs([[1.0]], [[1.0]], ["a"]).difference([1])
+    with pytest.raises(InputError, match="cluster id"):
+        paired_difference([1.0], [1.0], [None])
