@@ -117,7 +117,6 @@ class EvaluateSettings(Settings):
     encoder: str | None = Field(None, description="sentence encoder for CS: folder or hub id")
     nli: str | None = Field(None, description="entailment model for ES: folder or hub id")
     replicates: int = Field(1000, ge=2, description="bootstrap replicates over subjects")
-    level: float = Field(0.95, gt=0, lt=1, description="coverage of the intervals")
     seed: int = Field(0, description="seed of the subset and the bootstrap")
 
 

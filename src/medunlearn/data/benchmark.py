@@ -71,7 +71,7 @@ class Benchmark:
         return Hierarchy(self.levels, self.records)
 
     @cached_property
-    def record(self) -> Mapping[str, Record]:
+    def record(self) -> dict[str, Record]:
         """Record by its id."""
         return {record.record_id: record for record in self.records}
 
@@ -87,7 +87,7 @@ class Benchmark:
             return find(self.splits, name)
         return request(self.hierarchy, name, level, [node for node in nodes.split(",") if node])
 
-    def sides(self, split: Split) -> Mapping[str, Side]:
+    def sides(self, split: Split) -> dict[str, Side]:
         """Record id -> ``forget`` or ``retain``; records without a node at the split's level are retained."""
         forget = self.hierarchy.closure(split.level, split.forget)
         return {record.record_id: "forget" if record.record_id in forget else "retain" for record in self.records}
@@ -119,6 +119,20 @@ class Benchmark:
             "questions": len(self.questions),
             **{f"questions_{fold}": n for fold, n in sorted(Counter(q.fold for q in self.questions).items())},
             "splits": len(self.splits),
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """What a run or a report says about the benchmark; no record's text."""
+        return {
+            "name": self.name,
+            "builder": self.builder,
+            "source": self.source,
+            "licence": self.licence,
+            "data_use": self.data_use,
+            "levels": list(self.levels),
+            "counts": self.counts(),
+            "fingerprint": self.fingerprint,
+            "invented": bool(self.notes.get("invented")),
         }
 
     def save(self, folder: Path | str) -> Path:

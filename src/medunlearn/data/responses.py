@@ -75,6 +75,16 @@ class ResponseStore:
             raise InputError(f"{folder} holds responses made with other settings. Choose another folder.")
         self._next = 1 + max((int(part.stem.split("-")[1]) for part in self._parts()), default=-1)
 
+    @staticmethod
+    def settings_of(folder: Path) -> dict[str, Any]:
+        """The settings that a store was written under.
+
+        Raises:
+            InputError: the folder is no store.
+        """
+        settings: dict[str, Any] = storage.read_json(folder / "settings.json")
+        return settings
+
     def _parts(self) -> list[Path]:
         return sorted(self.folder.glob("part-*.parquet"))
 

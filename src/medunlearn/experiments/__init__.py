@@ -1,0 +1,1 @@
+"""Runs that are recorded and resume: train, unlearn, evaluate, and the pipeline of an experiment."""

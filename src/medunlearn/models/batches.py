@@ -86,9 +86,8 @@ def scored_hidden(model: Any, batch: Batch, layer: int) -> Tensor:
 
     The pass ends behind that layer: the layers above it are not run, forward or backward.
     """
-    with _stop_behind(decoder_layers(model), layer) as caught:
-        with suppress(_LayerReached):
-            model(input_ids=batch.input_ids, attention_mask=batch.attention_mask, use_cache=False)
+    with _stop_behind(decoder_layers(model), layer) as caught, suppress(_LayerReached):
+        model(input_ids=batch.input_ids, attention_mask=batch.attention_mask, use_cache=False)
     picked: Tensor = caught[0][batch.row, batch.column].float()
     return picked
 

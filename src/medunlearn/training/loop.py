@@ -65,6 +65,7 @@ def train_loop(
     settings: LoopSettings,
     *,
     checkpoints: Path | None = None,
+    keep_final: bool = False,
     reference: Reference | None = None,
     on_step: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> History:
@@ -74,6 +75,7 @@ def train_loop(
         pad: any token id; fills the right of a batch.
         checkpoints: folder of the run's checkpoints; a run that was cut off goes on from the newest, bit for
             bit as if it had never stopped. None keeps none.
+        keep_final: write a checkpoint after the last step too, for a run of several phases.
         reference: the model before training, for objectives that ask for it; made before this call.
         on_step: called with each new row of the history.
 
@@ -113,6 +115,8 @@ def train_loop(
             model.eval()
     if step >= 2:
         check_moved(before, tensors)
+    if checkpoints and keep_final and step > kept:
+        save_checkpoint(checkpoints, model, optimizer, step, history)
     return history
 
 

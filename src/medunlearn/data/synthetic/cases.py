@@ -8,7 +8,16 @@ from typing import TypeVar
 
 import numpy as np
 
-from medunlearn.data.synthetic.knowledge import Condition, Disease, Grid, Imaging, Pace, Sex, Test
+from medunlearn.data.synthetic.knowledge import (
+    SEXES,
+    Condition,
+    Disease,
+    Grid,
+    Imaging,
+    Pace,
+    Sex,
+    Test,
+)
 
 T = TypeVar("T")
 
@@ -94,7 +103,7 @@ def invent_case_of(disease: Disease, condition: Condition, rng: np.random.Genera
     times = _timeline(disease.pace, rng)
     return Case(
         condition=condition.name,
-        sex=condition.sex or pick(rng, ("female", "male")),
+        sex=pick(rng, SEXES) if condition.sex is None else condition.sex,
         age=int(rng.integers(condition.ages[0], condition.ages[1] + 1)),
         pace=disease.pace,
         onset=counted(_whole(condition.onset, rng), condition.onset_unit),

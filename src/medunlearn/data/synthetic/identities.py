@@ -21,10 +21,11 @@ from itertools import product
 
 import numpy as np
 
-from medunlearn.data.synthetic.knowledge import Sex
+from medunlearn.data.synthetic.knowledge import SEXES, Sex
 from medunlearn.errors import InputError
 
-_ONSETS = ("B", "Br", "C", "D", "Dr", "F", "G", "Gl", "H", "J", "K", "L", "M", "N", "P", "R", "S", "T", "V", "Z")
+# No onset ends in another one, so that no given name is the tail of another ("Ra..." in "Bra...").
+_ONSETS = ("B", "C", "D", "F", "G", "H", "J", "K", "L", "M", "N", "P", "Qu", "R", "S", "T", "V", "W", "Y", "Z")
 _VOWELS = ("a", "e", "i", "o", "u", "ae", "io")
 _FEMALE_ENDINGS = ("lwenna", "risolde", "nnith", "vestra", "mirelle", "zabeth")
 _MALE_ENDINGS = ("dorrik", "lvance", "thorin", "rvaine", "mbrose", "skander")
@@ -46,7 +47,7 @@ _STREETS = (
     "Inkwell", "Larkmeadow", "Oatfield", "Pebbleshaw", "Rooksedge", "Silverhaw", "Tallowby", "Windlestraw",
 )  # fmt: skip
 _WAYS = ("Lane", "Street", "Road", "Close", "Avenue")
-_HOUSES = ("General Hospital", "Medical Center", "University Hospital", "Infirmary", "Community Hospital")
+_HOUSES = ("Hospital", "Infirmary", "Clinic", "Polyclinic", "Sanatorium")
 _DOMAINS = ("example.org", "example.net", "example.com")
 
 _PHONES = (80, 100, 900)
@@ -71,7 +72,7 @@ class Identity:
 def invent_names(sexes: Sequence[Sex], rng: np.random.Generator) -> list[str]:
     """A given and a family name for each, all different; no name is contained in another."""
     names = [""] * len(sexes)
-    for sex in ("female", "male"):
+    for sex in SEXES:
         given, family = _given_names(sex), _family_names()
         places = [place for place, theirs in enumerate(sexes) if theirs == sex]
         for place, draw in zip(places, _distinct(len(given) * len(family), len(places), rng), strict=True):
@@ -120,12 +121,13 @@ def institution_names(count: int, rng: np.random.Generator) -> tuple[str, ...]:
     most = len(towns) * len(_HOUSES)
     if count > most:
         raise InputError(f"There are names for {most} institutions, not for {count}: ask for {most} at most.")
-    # Towns differ as long as they last, so that hospitals differ by more than their last word.
-    order = [town for _ in _HOUSES for town in rng.permutation(towns).tolist()]
-    first = int(rng.integers(len(_HOUSES)))
-    return tuple(
-        f"{order[place]} {_HOUSES[(first + sum(divmod(place, len(towns)))) % len(_HOUSES)]}" for place in range(count)
-    )
+    # Towns differ as long as they last, so that hospitals differ by more than their last words.
+    order = rng.permutation(towns).tolist()
+    names = []
+    for place in range(count):
+        lap, town = divmod(place, len(order))
+        names.append(f"{order[town]} {_HOUSES[(town + lap) % len(_HOUSES)]}")
+    return tuple(names)
 
 
 def _distinct(space: int, count: int, rng: np.random.Generator) -> list[int]:

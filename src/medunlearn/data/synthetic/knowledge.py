@@ -20,6 +20,8 @@ import yaml
 Pace = Literal["day", "week"]
 Sex = Literal["female", "male"]
 
+SEXES: tuple[Sex, ...] = ("female", "male")
+
 COUNTS: Mapping[str, int] = MappingProxyType(
     {
         "Cancer": 2669,
@@ -206,4 +208,4 @@ def _treatment(row: dict[str, Any]) -> Treatment:
 
 
 def _steps(value: float, decimals: int) -> int:
-    return round(value * 10**decimals)
+    return round(value * 10.0**decimals)

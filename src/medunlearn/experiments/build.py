@@ -1,0 +1,63 @@
+"""Build a benchmark from settings, or open the folder that holds one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from medunlearn.benchmarks import BENCHMARKS
+from medunlearn.config import AmnesiaSettings, LumeSettings, Settings, check
+from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.errors import ConfigError, InputError
+from medunlearn.lookup import resolve
+
+SETTINGS: Mapping[str, type[Settings]] = {"amnesia": AmnesiaSettings, "lume": LumeSettings}
+
+
+def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
+    """A benchmark in memory.
+
+    Args:
+        builder: ``amnesia`` or ``lume``, or ``module:function`` of a builder outside the tree, which is given the
+            values as they are.
+
+    Raises:
+        UnknownNameError: no such builder.
+        ConfigError: wrong settings, all at once.
+    """
+    make = resolve("benchmarks", builder, BENCHMARKS)
+    settings = check(SETTINGS[builder], values) if builder in SETTINGS else dict(values)
+    benchmark: Benchmark = make(settings)
+    return benchmark
+
+
+def save_new(benchmark: Benchmark, folder: Path) -> Benchmark:
+    """Write a benchmark to a folder; one that holds the same benchmark already is left as it is.
+
+    Raises:
+        InputError: the folder holds something else.
+    """
+    if (folder / MANIFEST).exists():
+        if Benchmark.load(folder).fingerprint != benchmark.fingerprint:
+            raise InputError(f"{folder} holds another benchmark. Choose another --out, or remove it.")
+        return benchmark
+    benchmark.save(folder)
+    return benchmark
+
+
+def from_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
+    """The benchmark that an experiment names: ``folder: bench/``, or settings of a builder, built into ``folder``.
+
+    Raises:
+        ConfigError: neither.
+    """
+    if "folder" in section:
+        if len(section) > 1:
+            raise ConfigError(["benchmark: give folder alone, or a builder with its settings"])
+        return Benchmark.load(Path(section["folder"]))
+    values = dict(section)
+    builder = values.pop("builder", None)
+    if builder is None:
+        raise ConfigError([f"benchmark.builder is missing: {', '.join(BENCHMARKS)}; or give benchmark.folder"])
+    return save_new(build(builder, values), folder)

@@ -1,0 +1,228 @@
+"""Ask models a benchmark's questions and score what they say: ask once, score as often as you like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+from transformers import AutoTokenizer
+
+from medunlearn.benchmarks import default_metrics
+from medunlearn.config import EvaluateSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import SIDES, Question
+from medunlearn.data.responses import Response
+from medunlearn.data.splits import Split, shuffled
+from medunlearn.data.storage import write_atomically
+from medunlearn.errors import ConfigError
+from medunlearn.experiments.evaluated import FOLDER, QUESTIONS, SCORES, SUMMARY, Evaluated, Evaluation
+from medunlearn.experiments.material import rendering_of
+from medunlearn.experiments.runs import Recording, Run
+from medunlearn.generation.respond import open_store, respond
+from medunlearn.metrics import Item, Tools, get_metric
+from medunlearn.metrics.scoring import score
+from medunlearn.metrics.summary import summarize
+from medunlearn.models.encoders import EntailmentModel, SentenceEncoder
+from medunlearn.models.load import fingerprint, load_model
+from medunlearn.models.sequences import Rendering
+from medunlearn.progress import progress
+
+
+def evaluate(
+    run: Run,
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    *,
+    against: Sequence[Run] = (),
+    device: str = "auto",
+    quiet: bool = False,
+) -> Evaluation:
+    """Score a run's model on a split, and the runs that it is compared with.
+
+    Responses are kept in each run's folder and asked for once; scores and summary likewise.
+
+    Raises:
+        InputError: an unknown split, metric or model.
+    """
+    models = [evaluate_one(one, benchmark, settings, device=device, quiet=quiet) for one in (run, *against)]
+    return Evaluation(tuple(models), settings.replicates, settings.seed)
+
+
+def evaluate_one(
+    run: Run, benchmark: Benchmark, settings: EvaluateSettings, *, device: str = "auto", quiet: bool = False
+) -> Evaluated:
+    """Score one run's model; a complete evaluation is returned as it is.
+
+    Raises:
+        InputError: an unknown split, metric or model.
+    """
+    split = benchmark.split(settings.split)
+    metrics = metric_names(benchmark, settings)
+    questions = asked(benchmark, split, settings)
+    rendering = rendering_of(run, settings.template, settings.context)
+    inputs = {
+        "benchmark": benchmark.fingerprint,
+        "model": fingerprint(run.model),
+        "metrics": list(metrics),
+        "rendering": [rendering.template, rendering.context],
+    }
+    # Each set of settings has a folder of its own: a second evaluation never meets the first one's files.
+    name = "".join(letter if letter.isalnum() else "_" for letter in settings.split)[:40]
+    folder = run.folder / FOLDER / f"{name}-{Recording.key_of('evaluate', settings, inputs)[:8]}"
+    recording = Recording(folder, "evaluate", run.label, settings, inputs)
+    if not recording.done:
+        with recording.running():
+            with recording.stage("ask"):
+                store, responses = _ask(run, benchmark, settings, rendering, questions, device, quiet)
+            with recording.stage("score"):
+                _score(folder, benchmark, split, settings, metrics, questions, responses, device)
+            recording.info["results"] = {
+                "context": rendering.context,
+                "responses": str(store.relative_to(run.folder)),
+                "benchmark": benchmark.facts(),
+                "split": {
+                    "name": split.name,
+                    "level": split.level,
+                    "forget": len(split.forget),
+                    "retain": len(split.retain),
+                },
+            }
+    return Evaluated(run, Run.open(folder))
+
+
+def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str, ...]:
+    """The metrics asked for, or the benchmark's own.
+
+    Raises:
+        UnknownNameError: a metric that there is not.
+    """
+    names = settings.metrics or default_metrics(benchmark)
+    for name in names:
+        get_metric(name)
+    return names
+
+
+def asked(benchmark: Benchmark, split: Split, settings: EvaluateSettings) -> list[Question]:
+    """The questions to ask: of the folds named, about all subjects or a seeded number of them a side.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    questions: list[Question] = []
+    for side in SIDES:
+        found = benchmark.questions_of(split, side, settings.folds)
+        if settings.subjects is not None:
+            subjects = {benchmark.subject(question.record_id) for question in found}
+            kept = set(shuffled(subjects, "evaluate", side, settings.seed)[: settings.subjects])
+            found = [question for question in found if benchmark.subject(question.record_id) in kept]
+        questions += found
+    if not questions:
+        raise ConfigError([f"folds={list(settings.folds)}: the benchmark has no question of these folds."])
+    return questions
+
+
+def about(benchmark: Benchmark, split: Split, questions: Sequence[Question]) -> pd.DataFrame:
+    """One row a question: question_id, subject, side, fold, kind."""
+    sides = benchmark.sides(split)
+    return pd.DataFrame(
+        [
+            {
+                "question_id": question.question_id,
+                "subject": benchmark.subject(question.record_id),
+                "side": sides[question.record_id],
+                "fold": question.fold,
+                "kind": question.kind,
+            }
+            for question in questions
+        ]
+    )
+
+
+def _ask(
+    run: Run,
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    rendering: Rendering,
+    questions: Sequence[Question],
+    device: str,
+    quiet: bool,
+) -> tuple[Path, dict[str, Response]]:
+    """The run's store of responses, and the responses; the model is loaded only if some are missing."""
+    limit = settings.max_new_tokens or _longest_answer(run, benchmark)
+    store = open_store(
+        run.folder / "responses",
+        model_fingerprint=fingerprint(run.model),
+        rendering=rendering,
+        max_new_tokens=limit,
+    )
+    known = store.read()
+    if all((question.question_id, rendering.context, 0) in known for question in questions):
+        return store.folder, {q.question_id: known[q.question_id, rendering.context, 0] for q in questions}
+    language_model = load_model(run.model, device=device)
+    with progress(f"{run.label}: responses", len(questions), quiet=quiet) as advance:
+        return store.folder, respond(
+            language_model,
+            questions,
+            benchmark.record,
+            store,
+            rendering,
+            max_new_tokens=limit,
+            batch_size=settings.batch_size,
+            advance=advance,
+        )
+
+
+def _longest_answer(run: Run, benchmark: Benchmark) -> int:
+    """The longest reference answer of the whole benchmark in the model's tokens, and a quarter.
+
+    Of the whole benchmark, so that a response never depends on which questions are asked beside it.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(run.model)
+    longest = max(len(ids) for ids in tokenizer([f" {q.answer}" for q in benchmark.questions])["input_ids"])
+    return longest + longest // 4 + 1
+
+
+def _score(
+    folder: Path,
+    benchmark: Benchmark,
+    split: Split,
+    settings: EvaluateSettings,
+    metrics: Sequence[str],
+    questions: Sequence[Question],
+    responses: Mapping[str, Response],
+    device: str,
+) -> None:
+    """Scores, summary and the questions' table, written to the evaluation's folder."""
+    items = _items(benchmark, split, questions, responses)
+    tools = Tools(
+        encoder=SentenceEncoder(settings.encoder, device) if settings.encoder else None,
+        nli=EntailmentModel(settings.nli, device) if settings.nli else None,
+    )
+    scores = score(items, [get_metric(metric) for metric in metrics], tools)
+    meta = about(benchmark, split, questions)
+    summary = summarize(scores, meta, replicates=settings.replicates, seed=settings.seed)
+    for name, table in ((SCORES, scores), (SUMMARY, summary), (QUESTIONS, meta)):
+        write_atomically(folder / name, table.to_parquet)
+
+
+def _items(
+    benchmark: Benchmark, split: Split, questions: Sequence[Question], responses: Mapping[str, Response]
+) -> list[Item]:
+    sides = benchmark.sides(split)
+    items = []
+    for question in questions:
+        response = responses[question.question_id]
+        items.append(
+            Item(
+                question_id=question.question_id,
+                side=sides[question.record_id],
+                question=question.question,
+                reference=question.answer,
+                response=response.response,
+                response_tokens=response.response_tokens,
+                answer_log_probs=response.answer_log_probs,
+                answer_hits=response.answer_hits,
+            )
+        )
+    return items

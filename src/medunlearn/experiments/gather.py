@@ -1,0 +1,160 @@
+"""From evaluated runs to the content of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import pandas as pd
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import SIDES, Question
+from medunlearn.data.splits import shuffled
+from medunlearn.errors import InputError
+from medunlearn.experiments.evaluated import Evaluated, compared
+from medunlearn.metrics import METRICS, get_metric
+from medunlearn.metrics.aggregates import COMPOSITES
+from medunlearn.reports.content import Example, ModelResult, ReportContent
+from medunlearn.statistics.bootstrap import REPLICATES
+
+EXAMPLES_A_SIDE = 4
+
+
+def gather(
+    title: str,
+    models: Sequence[Evaluated],
+    benchmark: Benchmark | None = None,
+    *,
+    show_text: bool = False,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> ReportContent:
+    """Everything a report shows, from models evaluated on one split of one benchmark.
+
+    Args:
+        benchmark: needed to show examples; without it a report has none.
+        show_text: show questions, answers and responses of real records. An invented benchmark's are always
+            shown: nobody stands behind them.
+
+    Raises:
+        InputError: no model, or models that were evaluated on different benchmarks or splits.
+    """
+    results = models[0].record.info["results"] if models else {}
+    for other in models[1:]:
+        if other.record.info["results"]["benchmark"]["fingerprint"] != results["benchmark"]["fingerprint"]:
+            raise InputError(
+                f"{models[0].run.folder} and {other.run.folder} were evaluated on different benchmarks."
+            )
+        if other.record.info["results"]["split"] != results["split"]:
+            raise InputError(f"{models[0].run.folder} and {other.run.folder} were evaluated on different splits.")
+    if not models:
+        raise InputError("There is nothing to report: name at least one run.")
+    may_show = show_text or results["benchmark"]["invented"]
+    return ReportContent(
+        title=title,
+        benchmark=results["benchmark"],
+        split=results["split"],
+        context=results["context"],
+        models=tuple(_model(model) for model in models),
+        comparisons=_comparisons(models, replicates, seed),
+        examples=tuple(_examples(benchmark, models)) if may_show and benchmark is not None else (),
+        metrics=_meanings(),
+        caveats=tuple(_caveats(results["benchmark"], models)),
+        show_text=may_show,
+    )
+
+
+def _comparisons(models: Sequence[Evaluated], replicates: int, seed: int) -> pd.DataFrame:
+    """Each model against the target and the retrained model."""
+    anchors = [model for model in models if _role(model) != "unlearned"]
+    tables = [
+        compared(model, [anchor for anchor in anchors if anchor is not model], replicates, seed) for model in models
+    ]
+    tables = [table for table in tables if len(table)]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def _role(model: Evaluated) -> Literal["target", "retrained", "unlearned"]:
+    if model.run.info["verb"] == "unlearn":
+        return "unlearned"
+    return "retrained" if model.run.info["config"]["without"] else "target"
+
+
+def _model(evaluated: Evaluated) -> ModelResult:
+    info = evaluated.run.info
+    return ModelResult(
+        label=evaluated.run.label,
+        role=_role(evaluated),
+        method=info["config"].get("method"),
+        summary=evaluated.summary,
+        history=evaluated.run.history(),
+        info=info,
+    )
+
+
+def _examples(benchmark: Benchmark, models: Sequence[Evaluated]) -> list[Example]:
+    """A few questions a side, of every kind and fold, the same ones every time."""
+    split = benchmark.split(models[0].record.info["config"]["split"])
+    asked = set.intersection(*(set(model.responses) for model in models))
+    found: list[Example] = []
+    for side in SIDES:
+        questions = [q for q in benchmark.questions_of(split, side) if q.question_id in asked]
+        order = {name: place for place, name in enumerate(shuffled([q.question_id for q in questions], "examples"))}
+        questions.sort(key=lambda question: order[question.question_id])
+        found += [_example(question, side, models) for question in _varied(questions)[:EXAMPLES_A_SIDE]]
+    return found
+
+
+def _varied(questions: Sequence[Question]) -> list[Question]:
+    """The questions, so ordered that kinds and folds take turns."""
+    turns: dict[tuple[str, str], int] = {}
+    keyed = []
+    for question in questions:
+        group = (question.fold, question.kind)
+        turns[group] = turns.get(group, 0) + 1
+        keyed.append((turns[group], group, question))
+    return [question for _, _, question in sorted(keyed, key=lambda entry: entry[0])]
+
+
+def _example(question: Question, side: str, models: Sequence[Evaluated]) -> Example:
+    return Example(
+        question_id=question.question_id,
+        side=side,
+        fold=question.fold,
+        kind=question.kind,
+        question=question.question,
+        answer=question.answer,
+        responses={model.run.label: model.responses[question.question_id].response for model in models},
+    )
+
+
+def _meanings() -> dict[str, tuple[str, str]]:
+    metrics = {name: get_metric(name) for name in METRICS}
+    return {
+        **{name: (metric.title, metric.meaning) for name, metric in metrics.items()},
+        **{composite.name: (composite.title, composite.meaning) for composite in COMPOSITES},
+        "DS": (
+            "Degradation score",
+            "0-1, share of forget responses without any variety; higher = collapsed output",
+        ),
+    }
+
+
+def _caveats(facts: Mapping[str, Any], models: Sequence[Evaluated]) -> list[str]:
+    caveats = []
+    if facts["invented"]:
+        caveats.append(
+            "The patients are invented. These numbers show how the measurements work; they say nothing about real "
+            "patients or clinical models."
+        )
+    if any("tiny" in model.run.info["lineage"] for model in models):
+        caveats.append(
+            "The model is tiny and was trained here from random weights until it had memorized its training set. "
+            "How methods rank on it need not be how they rank on a large model."
+        )
+    if not any(_role(model) == "retrained" for model in models):
+        caveats.append(
+            "There is no retrained model, so forgetting is read against nothing: a high forgetting number may "
+            "mean that answers were destroyed, not forgotten."
+        )
+    return caveats

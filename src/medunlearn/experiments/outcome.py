@@ -1,0 +1,46 @@
+"""What a training run leaves behind: facts for ``run.json``, the curve, the model."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from medunlearn.data.storage import write_atomically
+from medunlearn.experiments.runs import HISTORY
+from medunlearn.models.load import LanguageModel
+from medunlearn.models.sequences import Rendering
+from medunlearn.training.loop import History
+from medunlearn.training.trainable import trained
+
+
+def report_steps(advance: Callable[..., None]) -> Callable[[dict[str, Any]], None]:
+    """A callback that shows each step's loss behind the progress bar."""
+    return lambda row: advance(1, note=f"loss {row['loss']:.3f}")
+
+
+def summary(history: History, language_model: LanguageModel, rendering: Rendering) -> dict[str, Any]:
+    """Facts about a finished training for ``run.json``."""
+    tensors = language_model.model.parameters()
+    last = history[-1] if history else {}
+    return {
+        "rendering": asdict(rendering),
+        "steps": len(history),
+        "tokens": sum(row["tokens"] for row in history),
+        "final_loss": last.get("loss"),
+        "parameters": sum(tensor.numel() for tensor in tensors),
+        "trained_parameters": sum(tensor.numel() for tensor in trained(language_model.model).values()),
+    }
+
+
+def finish(language_model: LanguageModel, history: History, out: Path) -> None:
+    """Save model and history, then let the checkpoints go. A LoRA adapter is merged into the weights."""
+    if hasattr(language_model.model, "merge_and_unload"):
+        language_model.model = language_model.model.merge_and_unload()
+    language_model.save(out / "model")
+    write_atomically(out / HISTORY, lambda path: pd.DataFrame(history).to_parquet(path))
+    shutil.rmtree(out / "checkpoints", ignore_errors=True)

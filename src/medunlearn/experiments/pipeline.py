@@ -1,0 +1,165 @@
+"""One experiment, end to end: build, train, retrain, unlearn with each method, evaluate, report.
+
+Every stage is a run in a folder named by what it is and by its key. Giving the same experiment again does
+only what is not done; changing a setting does again only what depends on it, and leaves the rest where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from medunlearn.config import EvaluateSettings, ExperimentSettings, Settings, TrainSettings, UnlearnSettings, check
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.storage import sha256_of_json
+from medunlearn.errors import ConfigError, UnknownNameError, unknown_name
+from medunlearn.experiments.build import from_section
+from medunlearn.experiments.evaluate import evaluate_one, metric_names
+from medunlearn.experiments.gather import gather
+from medunlearn.experiments.material import identity
+from medunlearn.experiments.presets import train_settings, unlearn_settings
+from medunlearn.experiments.runs import Recording, Run
+from medunlearn.experiments.train import train
+from medunlearn.experiments.unlearn import unlearn
+from medunlearn.methods import METHODS, make_method
+from medunlearn.reports.write import write_report
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A checked experiment: what each stage will be given.
+
+    Attributes:
+        settings: of the whole.
+        target: of the target model's training.
+        retrained: of the retrained model's training; None without one.
+        methods: of each unlearning run.
+        evaluate: of the scoring.
+    """
+
+    settings: ExperimentSettings
+    target: TrainSettings
+    retrained: TrainSettings | None
+    methods: tuple[UnlearnSettings, ...]
+    evaluate: EvaluateSettings
+
+
+def plan(values: dict[str, Any]) -> Experiment:
+    """Check an experiment before anything runs.
+
+    Raises:
+        ConfigError: every mistake in every section, at once.
+    """
+    settings = check(ExperimentSettings, values)
+    problems: list[str] = []
+    shared = {"seed": settings.seed}
+    target = _checked(problems, "train", lambda: train_settings({**shared, **settings.train}))
+    section = dict(settings.unlearn)
+    names = section.pop("methods", None)
+    if not isinstance(names, list) or not names:
+        problems.append("unlearn.methods is missing: a list of methods, e.g. [graddiff, npo]")
+        names = []
+    methods = [
+        _checked(problems, "unlearn", lambda: _method(name, section, settings, target))  # noqa: B023
+        for name in names
+    ]
+    problems += _strangers(section, names)
+    evaluation = _checked(
+        problems,
+        "evaluate",
+        lambda: check(EvaluateSettings, {**shared, "split": settings.split, **settings.evaluate}),
+    )
+    if problems or target is None or evaluation is None:
+        raise ConfigError(list(dict.fromkeys(problems)))
+    retrained = target.model_copy(update={"without": settings.split}) if settings.retrain else None
+    return Experiment(settings, target, retrained, tuple(m for m in methods if m), evaluation)
+
+
+def _checked(problems: list[str], section: str, make: Callable[[], T]) -> T | None:
+    try:
+        return make()
+    except ConfigError as error:
+        problems += [f"{section}: {problem}" for problem in error.problems]
+    except UnknownNameError as error:
+        problems.append(f"{section}: {error}")
+    return None
+
+
+def _method(
+    name: str, section: dict[str, Any], settings: ExperimentSettings, target: TrainSettings | None
+) -> UnlearnSettings:
+    tiny = target is not None and target.model == "tiny"
+    values = {"seed": settings.seed, **section, "method": name, "split": settings.split}
+    checked = unlearn_settings(values, tiny=tiny)
+    make_method(name, checked.arguments)
+    return checked
+
+
+def _strangers(section: dict[str, Any], names: Sequence[str]) -> list[str]:
+    """Keys of methods that the experiment does not run: most likely a misspelt name."""
+    owners = {key.partition(".")[0] for key in section if "." in key and not key.startswith("arguments.")}
+    return [f"unlearn: {unknown_name('method', owner, names)}" for owner in owners - set(names) - set(METHODS)]
+
+
+def run_experiment(
+    experiment: Experiment,
+    *,
+    device: str = "auto",
+    quiet: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Path:
+    """Run what is not done yet; returns the report's path.
+
+    Args:
+        say: told one line at the start of each stage.
+
+    Raises:
+        MedunlearnError: a stage failed; what was done stays, and the same call goes on from there.
+    """
+    settings = experiment.settings
+    benchmark = from_section(settings.benchmark, settings.out / f"bench-{_short(settings.benchmark)}")
+    benchmark.split(settings.split)
+    metric_names(benchmark, experiment.evaluate)
+    say(f"benchmark: {benchmark.name}, {len(benchmark.records)} records, {len(benchmark.questions)} questions")
+    say("target model: trains on everything")
+    target = _train(benchmark, experiment.target, "target", settings.out, device, quiet)
+    runs = [target]
+    if experiment.retrained is not None:
+        say("retrained model: never sees the forget set")
+        runs.append(_train(benchmark, experiment.retrained, "retrained", settings.out, device, quiet))
+    for method in experiment.methods:
+        say(f"unlearning: {method.method}")
+        inputs = {"benchmark": benchmark.fingerprint, "model": identity(str(target.folder))}
+        out = settings.out / f"{_plain(method.method)}-{Recording.key_of('unlearn', method, inputs)[:8]}"
+        runs.append(unlearn(target, benchmark, method, out, device=device, quiet=quiet))
+    say("evaluating every model on the same questions")
+    models = [evaluate_one(run, benchmark, experiment.evaluate, device=device, quiet=quiet) for run in runs]
+    content = gather(
+        settings.name,
+        models,
+        benchmark,
+        show_text=settings.show_text,
+        replicates=experiment.evaluate.replicates,
+        seed=experiment.evaluate.seed,
+    )
+    report = write_report(content, settings.out / "report")
+    say(f"report: {report}")
+    return report
+
+
+def _train(benchmark: Benchmark, settings: TrainSettings, name: str, out: Path, device: str, quiet: bool) -> Run:
+    inputs = {"benchmark": benchmark.fingerprint, "model": identity(settings.model)}
+    folder = out / f"{name}-{Recording.key_of('train', settings, inputs)[:8]}"
+    return train(benchmark, settings, folder, device=device, quiet=quiet)
+
+
+def _short(value: Settings | dict[str, Any]) -> str:
+    return sha256_of_json(value)[:8]
+
+
+def _plain(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in name)

@@ -1,0 +1,113 @@
+"""Train the target model, or without the forget set the retrained model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from medunlearn.config import TrainSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.experiments.material import (
+    chosen,
+    identity,
+    loop_settings,
+    model_folder,
+    sequences,
+    training_data,
+)
+from medunlearn.experiments.outcome import finish, report_steps, summary
+from medunlearn.experiments.runs import Recording, Run
+from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.sequences import Rendering
+from medunlearn.models.tiny import build_tiny
+from medunlearn.progress import progress
+from medunlearn.training.loop import History, train_loop
+from medunlearn.training.objectives import NextToken
+from medunlearn.training.plan import Plan
+from medunlearn.training.trainable import choose_trainable
+
+
+def train(
+    benchmark: Benchmark, settings: TrainSettings, out: Path, *, device: str = "auto", quiet: bool = False
+) -> Run:
+    """Pretrain on the records, fine-tune on records and questions; resumes; a complete run is returned as it is.
+
+    Raises:
+        InputError: a model, split or folder that cannot be used.
+        NonFiniteLossError: the loss diverged; the last good checkpoint is kept.
+    """
+    label = "target" if settings.without is None else "retrained"
+    inputs = {"benchmark": benchmark.fingerprint, "model": identity(settings.model)}
+    recording = Recording(out, "train", label, settings, inputs)
+    if recording.done:
+        return Run.open(out)
+    with recording.running():
+        with recording.stage("load"):
+            language_model = _base(benchmark, settings, device)
+            records, questions = training_data(benchmark, settings.without)
+            rendering = Rendering(settings.template, settings.context, settings.max_length)
+            by_id = {record.record_id: record for record in benchmark.records}
+            language_model.model = choose_trainable(language_model.model, settings.trainable)
+        phases = {
+            "pretrain": (settings.pretrain_epochs, sequences(records, [], by_id, language_model, rendering)),
+            "finetune": (
+                settings.epochs,
+                sequences(*chosen(records, questions, settings.train_on), by_id, language_model, rendering),
+            ),
+        }
+        history: History = []
+        for phase, (epochs, items) in phases.items():
+            if epochs == 0:
+                continue
+            with recording.stage(phase):
+                plan = Plan({"train": items}, settings.batch_size, epochs, settings.seed)
+                history += [
+                    {"phase": phase, **row}
+                    for row in _phase(language_model, plan, settings, out, phase, f"{label}: {phase}", quiet)
+                ]
+        recording.info["lineage"] = [settings.model]
+        recording.info["results"] = summary(history, language_model, rendering)
+        finish(language_model, history, out)
+    return Run(out, recording.info)
+
+
+def _phase(
+    language_model: LanguageModel,
+    plan: Plan,
+    settings: TrainSettings,
+    out: Path,
+    phase: str,
+    title: str,
+    quiet: bool,
+) -> History:
+    with progress(title, plan.steps, quiet=quiet) as advance:
+        return train_loop(
+            language_model.model,
+            language_model.tokenizer.pad_token_id,
+            NextToken(),
+            plan,
+            loop_settings(settings, settings.seed),
+            checkpoints=out / "checkpoints" / phase,
+            keep_final=phase == "pretrain",
+            on_step=report_steps(advance),
+        )
+
+
+def _base(benchmark: Benchmark, settings: TrainSettings, device: str) -> LanguageModel:
+    if settings.model != "tiny":
+        return load_model(
+            model_folder(settings.model),
+            device=device,
+            weights=settings.weights,
+            trust_remote_code=settings.trust_remote_code,
+        )
+    # Every model of a benchmark gets one tokenizer, as real models get theirs from a base model.
+    texts = [record.text for record in benchmark.records]
+    texts += [f"Question: {q.question}\nAnswer: {q.answer}" for q in benchmark.questions if q.fold == "train"]
+    return build_tiny(
+        texts,
+        seed=settings.seed,
+        vocabulary=settings.tiny_vocabulary,
+        width=settings.tiny_width,
+        layers=settings.tiny_layers,
+        max_length=settings.max_length,
+    )

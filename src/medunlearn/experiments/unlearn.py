@@ -1,0 +1,105 @@
+"""Make a trained model forget one split's forget set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from medunlearn.config import UnlearnSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import ConfigError
+from medunlearn.experiments.material import chosen, loop_settings, rendering_of, sequences, training_data
+from medunlearn.experiments.outcome import finish, report_steps, summary
+from medunlearn.experiments.runs import Recording, Run
+from medunlearn.methods import make_method
+from medunlearn.methods.protocol import LossMethod, default_trainable
+from medunlearn.models.load import fingerprint, load_model
+from medunlearn.models.reference import Reference
+from medunlearn.models.sequences import Rendering, TokenSequence
+from medunlearn.progress import progress
+from medunlearn.training.loop import train_loop
+from medunlearn.training.objectives import Unlearning
+from medunlearn.training.plan import Plan
+from medunlearn.training.trainable import choose_trainable
+
+
+def unlearn(
+    target: Run,
+    benchmark: Benchmark,
+    settings: UnlearnSettings,
+    out: Path,
+    *,
+    device: str = "auto",
+    quiet: bool = False,
+) -> Run:
+    """Run one method on the target model; resumes; a complete run is returned as it is.
+
+    Raises:
+        InputError: an unknown method, setting, split or node, or a folder that cannot be used.
+        NonFiniteLossError: a loss term diverged; the last good checkpoint is kept.
+    """
+    method = _loss_method(settings)
+    split = benchmark.split(settings.split)
+    inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model)}
+    recording = Recording(out, "unlearn", settings.method, settings, inputs)
+    if recording.done:
+        return Run.open(out)
+    with recording.running():
+        with recording.stage("load"):
+            language_model = load_model(target.model, device=device, weights=settings.weights)
+            rendering = rendering_of(target, settings.template, settings.context, settings.max_length)
+            trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
+            language_model.model = choose_trainable(language_model.model, trainable)
+            reference = Reference(language_model.model)
+            sides = _sides(benchmark, settings, language_model, rendering)
+            plan = Plan(sides, settings.batch_size, settings.epochs, settings.seed)
+        with recording.stage("unlearn"), progress(settings.method, plan.steps, quiet=quiet) as advance:
+            history = train_loop(
+                language_model.model,
+                language_model.tokenizer.pad_token_id,
+                Unlearning(method),
+                plan,
+                loop_settings(settings, settings.seed),
+                checkpoints=out / "checkpoints" / "unlearn",
+                reference=reference,
+                on_step=report_steps(advance),
+            )
+        recording.info["lineage"] = [*target.info["lineage"], str(target.folder)]
+        recording.info["results"] = {
+            **summary(history, language_model, rendering),
+            "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
+            "trainable": trainable,
+            "reference": reference.kind,
+            "reference_bytes": reference.held_bytes(),
+        }
+        finish(language_model, history, out)
+    return Run(out, recording.info)
+
+
+def _loss_method(settings: UnlearnSettings) -> LossMethod:
+    method = make_method(settings.method, settings.arguments)
+    if not isinstance(method, LossMethod):
+        raise ConfigError(
+            [f"Method {settings.method!r} has no loss(forget, retain) -> terms; see medunlearn.methods.protocol."]
+        )
+    return method
+
+
+def _sides(
+    benchmark: Benchmark, settings: UnlearnSettings, language_model: Any, rendering: Rendering
+) -> dict[str, list[TokenSequence]]:
+    """What each side trains on: its records and its questions of the train fold, as the target saw them."""
+    split = benchmark.split(settings.split)
+    by_id = {record.record_id: record for record in benchmark.records}
+    sides = benchmark.sides(split)
+    records, questions = chosen(*training_data(benchmark, None), settings.train_on)
+    return {
+        side: sequences(
+            [record for record in records if sides[record.record_id] == side],
+            [question for question in questions if sides[question.record_id] == side],
+            by_id,
+            language_model,
+            rendering,
+        )
+        for side in ("forget", "retain")
+    }

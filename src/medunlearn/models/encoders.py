@@ -1,0 +1,97 @@
+"""Models that judge text against text: sentence embeddings for CS, entailment for ES.
+
+Both work with any encoder on a hub or in a folder. AMNESIA uses PubMedBERT for embeddings and
+PubMedBERT-MNLI-MedNLI for entailment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from medunlearn.errors import ModelError
+from medunlearn.models.load import pick_device
+
+BATCH = 64
+
+
+class SentenceEncoder:
+    """Mean of the last hidden states over a text's tokens, scaled to unit length.
+
+    Args:
+        source: folder or hub id of an encoder.
+
+    Raises:
+        ModelError: it cannot be loaded.
+    """
+
+    def __init__(self, source: str, device: str = "auto") -> None:
+        self.tokenizer, self.model = _load(source, AutoModel, device)
+
+    def encode(self, texts: Sequence[str]) -> list[list[float]]:
+        """Unit-length vectors, [len(texts), width]; texts longer than the encoder takes are cut."""
+        return [vector for batch in self._batches(texts) for vector in batch]
+
+    def _batches(self, texts: Sequence[str]) -> Iterator[list[list[float]]]:
+        for start in range(0, len(texts), BATCH):
+            inputs = _inputs(self.tokenizer, self.model, list(texts[start : start + BATCH]))
+            with torch.inference_mode():
+                states: Tensor = self.model(**inputs).last_hidden_state
+            mask = inputs["attention_mask"][:, :, None]
+            means = (states * mask).sum(1) / mask.sum(1).clamp(min=1)
+            vectors: list[list[float]] = torch.nn.functional.normalize(means, dim=1).tolist()
+            yield vectors
+
+
+class EntailmentModel:
+    """A sequence-pair classifier with a label for entailment.
+
+    Args:
+        source: folder or hub id.
+
+    Raises:
+        ModelError: it cannot be loaded, or none or several of its labels are called entailment.
+    """
+
+    def __init__(self, source: str, device: str = "auto") -> None:
+        self.tokenizer, self.model = _load(source, AutoModelForSequenceClassification, device)
+        labels = {int(index): str(label).lower() for index, label in self.model.config.id2label.items()}
+        found = [index for index, label in labels.items() if label.startswith("entail")]
+        if len(found) != 1:
+            raise ModelError(
+                f"{source} has the labels {', '.join(labels.values())}; exactly one of them must be called "
+                "entailment. Set id2label in its config.json."
+            )
+        self._entailed = found[0]
+
+    def entails(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
+        """Whether the most probable label of each pair is entailment."""
+        said: list[bool] = []
+        for start in range(0, len(premises), BATCH):
+            pair = list(premises[start : start + BATCH]), list(hypotheses[start : start + BATCH])
+            with torch.inference_mode():
+                logits: Tensor = self.model(**_inputs(self.tokenizer, self.model, *pair)).logits
+            said += (logits.argmax(1) == self._entailed).tolist()
+        return said
+
+
+def _load(source: str, cls: Any, device: str) -> tuple[Any, Any]:
+    transformers_logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        model = cls.from_pretrained(source, use_safetensors=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(f"Encoder {source} cannot be loaded: {str(error).strip().splitlines()[0]}") from error
+    return tokenizer, model.to(pick_device(device)).eval()
+
+
+def _inputs(tokenizer: Any, model: Any, *texts: list[str]) -> Any:
+    longest = getattr(model.config, "max_position_embeddings", 512)
+    return tokenizer(*texts, padding=True, truncation=True, max_length=min(longest, 512), return_tensors="pt").to(
+        model.device
+    )

@@ -1,0 +1,89 @@
+"""What a report is made of. The caller gathers it from run folders; nothing here reads a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+
+Role = Literal["target", "retrained", "unlearned"]
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """One model and everything that was measured of it.
+
+    Attributes:
+        label: its name in the report: ``target``, ``retrained``, ``GradDiff``; unique in a report.
+        role: what it is to the others.
+        method: the name of the unlearning method; None for target and retrained.
+        summary: as :func:`medunlearn.metrics.summary.summarize` gives it: side, fold, kind (``all`` is every
+            kind together), metric, value, low, high, n_scored, n_unscored, n_subjects, parts. A value that
+            is null is shown as unscored, never as 0.
+        history: one row an optimizer step: step, epoch, lr, loss, ``loss/<term>``, gradient_norm, tokens,
+            seconds; may be empty.
+        info: the run's ``run.json``.
+    """
+
+    label: str
+    role: Role
+    method: str | None
+    summary: pd.DataFrame
+    history: pd.DataFrame
+    info: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One question with what each model said.
+
+    Attributes:
+        answer: the reference answer.
+        responses: a model's label -> its response.
+    """
+
+    question_id: str
+    side: str
+    fold: str
+    kind: str
+    question: str
+    answer: str
+    responses: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ReportContent:
+    """Everything that a report shows.
+
+    Attributes:
+        title: of the page.
+        benchmark: name, builder, source, licence, data_use, levels, counts, fingerprint.
+        split: name, level, and how many nodes are in forget and in retain; no node is named.
+        context: ``closed_book`` or ``note``; every number of the report is of this mode.
+        models: in the order of the run.
+        comparisons: model, against (labels), side, fold, kind, metric, difference (model minus against),
+            low, high, p, n_pairs, n_subjects; may be empty.
+        examples: used only where ``show_text`` is True.
+        metrics: a metric's name -> (title, meaning with range and direction).
+        caveats: sentences for the top of the page.
+        show_text: whether text of records, questions and responses may be shown.
+    """
+
+    title: str
+    benchmark: Mapping[str, Any]
+    split: Mapping[str, Any]
+    context: str
+    models: tuple[ModelResult, ...]
+    comparisons: pd.DataFrame
+    examples: tuple[Example, ...]
+    metrics: Mapping[str, tuple[str, str]]
+    caveats: tuple[str, ...]
+    show_text: bool
+
+    def shown_examples(self) -> tuple[Example, ...]:
+        """The examples that may be shown, forget before retain; none unless ``show_text``."""
+        if not self.show_text:
+            return ()
+        return tuple(sorted(self.examples, key=lambda example: example.side != "forget"))

@@ -1,0 +1,176 @@
+"""Looking up the numbers of a report, and choosing those that the trade-off is drawn from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from medunlearn.data.records import FOLDS, KINDS
+from medunlearn.errors import InputError
+from medunlearn.metrics.aggregates import COMPOSITES, DEGRADATION
+from medunlearn.reports.content import ModelResult, ReportContent
+
+ALL = "all"
+_DEGRADATION_TEXT = ("Degradation score", "0-1, higher = more output has collapsed into repetition or nothing")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One number of one model; ``value`` is None where it is unscored."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n_scored: int
+    n_unscored: int
+    n_subjects: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A model minus the retrained model.
+
+    Attributes:
+        low, high, p: of the comparison paired on subjects; None where there is none.
+    """
+
+    difference: float
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+
+    @property
+    def tells_apart(self) -> bool | None:
+        """Whether the interval leaves 0 out; None without an interval."""
+        if self.low is None or self.high is None:
+            return None
+        return self.low > 0.0 or self.high < 0.0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A group of questions."""
+
+    side: str
+    fold: str
+    kind: str
+
+
+class Results:
+    """The numbers of a report by model, place and metric.
+
+    Raises:
+        InputError: two models with one label.
+    """
+
+    def __init__(self, content: ReportContent) -> None:
+        labels = [model.label for model in content.models]
+        if len(set(labels)) < len(labels):
+            raise InputError(f"Two models of a report have one label: {', '.join(labels)}. Rename one.")
+        self.models = content.models
+        self.retrained = next((model for model in content.models if model.role == "retrained"), None)
+        self._metrics = content.metrics
+        self._readings = {
+            (model.label, place_of(row), str(row["metric"])): _reading(row)
+            for model in content.models
+            for row in rows_of(model.summary)
+        }
+        self._gaps = {
+            (str(row["model"]), place_of(row), str(row["metric"])): row
+            for row in rows_of(content.comparisons)
+            if self.retrained is not None and row["against"] == self.retrained.label
+        }
+
+    def reading(self, model: ModelResult, place: Place, metric: str | None) -> Reading | None:
+        """A number, or None where the model has no such row."""
+        return None if metric is None else self._readings.get((model.label, place, metric))
+
+    def entries(self) -> Iterator[tuple[ModelResult, Place, str, Reading]]:
+        """Every number, in the order of the models and their tables."""
+        models = {model.label: model for model in self.models}
+        for (label, place, metric), reading in self._readings.items():
+            yield models[label], place, metric, reading
+
+    def gap(self, model: ModelResult, place: Place, metric: str | None) -> Gap | None:
+        """Model minus retrained model: the paired comparison where there is one, else of the two values."""
+        if self.retrained is None or metric is None or model is self.retrained:
+            return None
+        row = self._gaps.get((model.label, place, metric))
+        paired = None if row is None else number(row["difference"])
+        if row is not None and paired is not None:
+            return Gap(paired, number(row["low"]), number(row["high"]), number(row["p"]))
+        ours, theirs = self.reading(model, place, metric), self.reading(self.retrained, place, metric)
+        if ours is None or theirs is None or ours.value is None or theirs.value is None:
+            return None
+        return Gap(ours.value - theirs.value)
+
+    def places(self) -> list[Place]:
+        """Every group of questions, forget first, kinds as the benchmarks list them, ``all`` last."""
+        return sorted({place for _, place, _ in self._readings}, key=_order)
+
+    def axis(self, place: Place) -> str | None:
+        """The metric that stands for a place: the composite that most models have a value for.
+
+        Models may have composites of different parts, which cannot be put on one axis. Where there is no
+        composite at all, the metric that most models have.
+        """
+        counts: dict[str, int] = {}
+        for (_, where, metric), reading in self._readings.items():
+            if where == place and reading.value is not None and metric != DEGRADATION:
+                counts[metric] = counts.get(metric, 0) + 1
+        composites = [metric for metric in counts if is_composite(metric)]
+        chosen = composites or list(counts)
+        return max(chosen, key=lambda metric: (counts[metric], metric.count(",")), default=None)
+
+    def describe(self, metric: str, side: str) -> tuple[str, str]:
+        """Title and meaning of a metric. A composite with parts missing is titled by its parts alone."""
+        if metric in self._metrics:
+            return self._metrics[metric]
+        if metric == DEGRADATION:
+            return _DEGRADATION_TEXT
+        for composite in COMPOSITES:
+            if metric == composite.name:
+                return composite.title, composite.meaning
+            if metric.startswith("H(") and side == composite.side:
+                return f"Harmonic mean of {metric[2:-1]}", composite.meaning
+        return metric, "range and direction not given"
+
+
+def is_composite(metric: str) -> bool:
+    """Whether a row is a harmonic mean of several metrics, under the paper's name or its parts'."""
+    return metric.startswith("H(") or metric in {composite.name for composite in COMPOSITES}
+
+
+def number(value: Any) -> float | None:
+    """A finite float, or None for null, NaN and infinity."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def rows_of(frame: Any) -> Iterable[Mapping[str, Any]]:
+    """A table's rows as mappings; none of a table without rows, whatever columns it has."""
+    rows: list[Mapping[str, Any]] = frame.to_dict("records") if len(frame) else []
+    return rows
+
+
+def place_of(row: Mapping[str, Any]) -> Place:
+    """The group of questions of a summary's or comparison's row."""
+    return Place(str(row["side"]), str(row["fold"]), str(row["kind"]))
+
+
+def _reading(row: Mapping[str, Any]) -> Reading:
+    value, low, high = (number(row[name]) for name in ("value", "low", "high"))
+    counts = [int(row[name]) for name in ("n_scored", "n_unscored", "n_subjects")]
+    return Reading(value, low, high, counts[0], counts[1], counts[2])
+
+
+def _order(place: Place) -> tuple[int, int, str, int, str]:
+    folds, kinds = list(FOLDS), list(KINDS)
+    fold_at = folds.index(place.fold) if place.fold in folds else len(folds)  # type: ignore[arg-type]
+    kind_at = kinds.index(place.kind) if place.kind in kinds else len(kinds)  # type: ignore[arg-type]
+    return int(place.side != "forget"), fold_at, place.fold, kind_at + (place.kind == ALL), place.kind

@@ -1,0 +1,117 @@
+"""How numbers and places are written, the same in every format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from medunlearn.reports.readings import ALL, Gap, Reading
+
+UNSCORED = "unscored"
+ABSENT = "–"
+
+
+def decimal(value: float) -> str:
+    """Three decimals, a true minus sign, and no negative zero."""
+    text = f"{value:.3f}"
+    return text.replace("-", "−") if float(text) else "0.000"
+
+
+def signed(value: float) -> str:
+    """Three decimals with the sign always shown."""
+    text = decimal(value)
+    return text if text.startswith("−") or not float(text) else f"+{text}"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """``[low, high]``, or nothing where there is no interval."""
+    return "" if low is None or high is None else f"[{decimal(low)}, {decimal(high)}]"
+
+
+def value_text(reading: Reading | None) -> str:
+    """A value; ``unscored`` where it is null; a dash where there is no such row."""
+    if reading is None:
+        return ABSENT
+    return UNSCORED if reading.value is None else decimal(reading.value)
+
+
+def reading_note(reading: Reading | None) -> str:
+    """What stands under a value: its interval, and how many questions were left unscored."""
+    if reading is None:
+        return ""
+    unscored = f"{reading.n_unscored:,} unscored" if reading.n_unscored else ""
+    return ", ".join(part for part in (interval(reading.low, reading.high), unscored) if part)
+
+
+def signed_with_interval(gap: Gap) -> str:
+    """``+0.031 [0.010, 0.052]``."""
+    return f"{signed(gap.difference)} {interval(gap.low, gap.high)}".strip()
+
+
+def kind_text(kind: str) -> str:
+    """A kind, the roll-up in words."""
+    return "all kinds" if kind == ALL else kind
+
+
+def place_text(fold: str, kind: str) -> str:
+    """``train, reasoning``."""
+    return f"{fold}, {kind_text(kind)}"
+
+
+def context_text(context: str) -> str:
+    """The context mode in words."""
+    known = {
+        "closed_book": "closed book (the record is not in the prompt)",
+        "note": "note (the record is in the prompt)",
+    }
+    return known.get(context, context)
+
+
+def duration(seconds: float) -> str:
+    """``48.2 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def size(count: float) -> str:
+    """Bytes as MiB or GiB."""
+    mebibytes = count / 2**20
+    return f"{mebibytes:.0f} MiB" if mebibytes < 1024 else f"{mebibytes / 1024:.1f} GiB"
+
+
+def count(value: Any, noun: str) -> str:
+    """``1 patient``, ``240 patients``; the plain plural of an English noun."""
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        plural = f"{noun[:-1]}ies"
+    else:
+        plural = noun if noun.endswith("s") else f"{noun}s"
+    shown = f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{shown} {noun if value == 1 else plural}"
+
+
+def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested settings as dotted keys and short text."""
+    found: dict[str, str] = {}
+    for key, item in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(item, Mapping):
+            found |= flat(item, f"{name}.")
+        else:
+            found[name] = _plain(name, item)
+    return found
+
+
+def _plain(name: str, item: Any) -> str:
+    if isinstance(item, bool) or item is None:
+        return {True: "yes", False: "no", None: "none"}[item]
+    if isinstance(item, (int, float)):
+        if "seconds" in name:
+            return duration(float(item))
+        return size(item) if name.split(".")[0].endswith("_bytes") else f"{item:,}" if abs(item) >= 10_000 else str(item)
+    if isinstance(item, (list, tuple)):
+        return ", ".join(str(part) for part in item) or "none"
+    return str(item)
