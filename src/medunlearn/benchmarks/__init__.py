@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from medunlearn.data.benchmark import Benchmark
-from medunlearn.lookup import resolve
-
 BENCHMARKS: Mapping[str, str] = {
     "amnesia": "medunlearn.benchmarks.amnesia:build",
     "lume": "medunlearn.benchmarks.lume:build",
@@ -18,9 +15,6 @@ DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def default_metrics(benchmark: Benchmark) -> tuple[str, ...]:
-    """The metrics of the paper behind a benchmark; AMNESIA's for a benchmark of another builder."""
-    return DEFAULT_METRICS.get(benchmark.builder, DEFAULT_METRICS["amnesia"])
-
-
-__all__ = ["BENCHMARKS", "DEFAULT_METRICS", "default_metrics", "resolve"]
+def default_metrics_of(builder: str) -> tuple[str, ...]:
+    """The metrics of the paper behind a benchmark; AMNESIA's for a builder that is not ours."""
+    return DEFAULT_METRICS.get(builder, DEFAULT_METRICS["amnesia"])

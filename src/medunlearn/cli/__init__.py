@@ -1,0 +1,1 @@
+"""The command line: one thin file a verb. What a verb does is a call in Python under the same name."""

@@ -6,6 +6,7 @@ is, where it came from, a SHA-256 of each table) and a ``README.md`` card.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -85,7 +86,9 @@ class Benchmark:
         level, given, nodes = name.partition("=")
         if not given:
             return find(self.splits, name)
-        return request(self.hierarchy, name, level, [node for node in nodes.split(",") if node])
+        return request(
+            self.hierarchy, name, level.strip(), [node.strip() for node in nodes.split(",") if node.strip()]
+        )
 
     def sides(self, split: Split) -> dict[str, Side]:
         """Record id -> ``forget`` or ``retain``; records without a node at the split's level are retained."""
@@ -136,20 +139,18 @@ class Benchmark:
         }
 
     def save(self, folder: Path | str) -> Path:
-        """Write the folder; tables first and the manifest last, so that a manifest means a whole folder.
+        """Write the folder: every file is whole before the first takes its place, the manifest the last.
 
         Raises:
-            StorageError: the disk refused; a benchmark that stood there before loses at most its manifest's
-                agreement with its tables, which loading will say.
+            StorageError: the disk refused; a benchmark that stood there before is untouched.
         """
         folder = Path(folder)
+        groups = schema.records_schema(self.hierarchy.groups())
         tables = {
-            "records.parquet": (record_rows(self.records), schema.records_schema(self.hierarchy.groups())),
-            "questions.parquet": (question_rows(self.questions), schema.QUESTIONS),
-            "splits.parquet": (split_rows(self.splits.values()), schema.SPLITS),
+            "records.parquet": storage.table_bytes(record_rows(self.records), groups),
+            "questions.parquet": storage.table_bytes(question_rows(self.questions), schema.QUESTIONS),
+            "splits.parquet": storage.table_bytes(split_rows(self.splits.values()), schema.SPLITS),
         }
-        for table, (rows, columns) in tables.items():
-            storage.write_table(folder / table, rows, columns)
         manifest = {
             "name": self.name,
             "schema_version": schema.SCHEMA_VERSION,
@@ -162,10 +163,14 @@ class Benchmark:
             "subject_level": self.subject_level,
             "counts": self.counts(),
             "notes": dict(self.notes),
-            "sha256": {table: storage.sha256_of(folder / table) for table in tables},
+            "sha256": {table: hashlib.sha256(content).hexdigest() for table, content in tables.items()},
         }
-        storage.write_text(folder / "README.md", card(manifest, self.splits.values()))
-        storage.write_text(folder / MANIFEST, yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True))
+        files = {
+            **tables,
+            "README.md": card(manifest, self.splits.values()).encode(),
+            MANIFEST: yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True).encode(),
+        }
+        storage.write_together({folder / name: storage.writer(content) for name, content in files.items()})
         return folder
 
     @staticmethod
@@ -188,8 +193,10 @@ class Benchmark:
             if found != wanted:
                 raise BenchmarkError(
                     f"{folder / table} is not the file that {MANIFEST} describes (SHA-256 {found[:12]}..., not "
-                    f"{wanted[:12]}...). It was changed after it was built: build or copy the folder again."
+                    f"{str(wanted)[:12]}...). It was changed after it was built: build or copy the folder again."
                 )
+        for table, rows in zip(TABLES, (records, questions, splits), strict=True):
+            storage.refuse_nulls(folder / table, rows, schema.MAY_BE_NULL)
         return Benchmark(
             name=manifest["name"],
             builder=manifest["builder"],

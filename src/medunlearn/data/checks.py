@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import FOLDS, KINDS, Question
 from medunlearn.data.splits import Split
+from medunlearn.errors import BenchmarkError
 
 if TYPE_CHECKING:
     from medunlearn.data.benchmark import Benchmark
@@ -32,8 +33,15 @@ def contradictions(benchmark: Benchmark) -> Iterable[str]:
             yield f"record {record.record_id!r} names no {benchmark.subject_level} (the subject level)"
     for question in benchmark.questions:
         yield from (f"question {question.question_id!r} {wrong}" for wrong in _wrong(question, known))
-    for split in benchmark.splits.values():
-        yield from (f"split {split.name!r} {wrong}" for wrong in _wrong_split(split, benchmark.hierarchy))
+    try:
+        hierarchy = benchmark.hierarchy
+    except BenchmarkError as error:
+        yield str(error)
+        return
+    for name, split in benchmark.splits.items():
+        if name != split.name:
+            yield f"split {split.name!r} stands under the name {name!r}"
+        yield from (f"split {split.name!r} {wrong}" for wrong in _wrong_split(split, hierarchy))
 
 
 def _wrong(question: Question, known: set[str]) -> Iterable[str]:
@@ -59,6 +67,10 @@ def _wrong_split(split: Split, hierarchy: Hierarchy) -> Iterable[str]:
         yield f"has nodes on both sides: {', '.join(both[:5])}"
     if strange := sorted((forget | retain) - nodes):
         yield f"names {split.level} nodes that do not exist: {', '.join(strange[:5])}"
+    if twice := sorted(
+        node for node, n in Counter((*split.forget, *split.retain)).items() if n > 1 and node not in both
+    ):
+        yield f"names nodes twice: {', '.join(twice[:5])}"
     if left := sorted(nodes - forget - retain):
         yield f"does not cover its level; neither side has: {', '.join(left[:5])}"
     if not forget or not retain:

@@ -26,26 +26,25 @@ class Hierarchy:
 
     def __init__(self, levels: Sequence[str], records: Iterable[Record]) -> None:
         self.levels = tuple(levels)
-        self._records: dict[tuple[str, str], list[str]] = {}
+        self._records: dict[str, dict[str, list[str]]] = {}
         parent: dict[tuple[str, str], tuple[str, str]] = {}
         for record in records:
             if not record.groups:
                 raise BenchmarkError(f"Record {record.record_id!r} belongs to no group.")
             for level, node in record.groups.items():
-                self._records.setdefault((level, node), []).append(record.record_id)
+                self._records.setdefault(level, {}).setdefault(node, []).append(record.record_id)
             chain = [(level, record.groups[level]) for level in self.levels if level in record.groups]
             for above, below in pairwise(chain):
-                if parent.setdefault(below, above) != above:
+                if (other := parent.setdefault(below, above)) != above:
                     raise BenchmarkError(
-                        f"{below[0]} {below[1]!r} lies in two {above[0]} nodes: {parent[below][1]!r} and "
-                        f"{above[1]!r}. A node has one parent: rename one of them or drop one of the records."
+                        f"{below[0]} {below[1]!r} lies in {other[0]} {other[1]!r} and in {above[0]} {above[1]!r}. "
+                        "A node has one parent: rename one of them or drop one of the records."
                     )
 
     def groups(self) -> tuple[str, ...]:
         """Every group that records carry: the levels of the chain first."""
-        carried = dict.fromkeys(level for level, _ in self._records)
-        return tuple(level for level in self.levels if level in carried) + tuple(
-            level for level in carried if level not in self.levels
+        return tuple(level for level in self.levels if level in self._records) + tuple(
+            level for level in self._records if level not in self.levels
         )
 
     def nodes(self, level: str) -> tuple[str, ...]:
@@ -54,9 +53,7 @@ class Hierarchy:
         Raises:
             UnknownNameError: there is no such level.
         """
-        if level not in self.groups():
-            raise UnknownNameError("level", level, self.groups())
-        return tuple(node for at, node in self._records if at == level)
+        return tuple(self._at(level))
 
     def closure(self, level: str, nodes: Iterable[str]) -> frozenset[str]:
         """Ids of all records at or below the nodes.
@@ -64,10 +61,15 @@ class Hierarchy:
         Raises:
             UnknownNameError: no such level or node.
         """
-        known = self.nodes(level)
+        known = self._at(level)
         closed: set[str] = set()
         for node in nodes:
-            if (level, node) not in self._records:
+            if node not in known:
                 raise UnknownNameError(level, node, known)
-            closed.update(self._records[level, node])
+            closed.update(known[node])
         return frozenset(closed)
+
+    def _at(self, level: str) -> dict[str, list[str]]:
+        if level not in self._records:
+            raise UnknownNameError("level", level, self.groups())
+        return self._records[level]

@@ -70,8 +70,8 @@ class ResponseStore:
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         self.folder = folder
         self.settings = dict(settings)
-        file = folder / "settings.json"
-        if file.exists() and storage.read_json(file) != self.settings:
+        written = (folder / "settings.json").exists() or self._parts()
+        if written and self.settings_of(folder) != self.settings:
             raise InputError(f"{folder} holds responses made with other settings. Choose another folder.")
         self._next = 1 + max((int(part.stem.split("-")[1]) for part in self._parts()), default=-1)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 SCHEMA_VERSION = 1
+MAY_BE_NULL = ("image", "answer_index")
 
 QUESTIONS = pa.schema(
     [

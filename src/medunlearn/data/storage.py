@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,32 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     Raises:
         StorageError: the disk refused; what stood at ``path`` before is untouched.
     """
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
+    write_together({path: write})
+
+
+def write_together(files: Mapping[Path, Callable[[Path], None]]) -> None:
+    """Write several files so that a full disk leaves all the old ones: no file is replaced before all are whole.
+
+    Args:
+        files: where each is to stand -> what writes it; replaced in this order.
+
+    Raises:
+        StorageError: the disk refused; what stood there before is untouched.
+    """
+    scratch = {path: path.with_name(f".{path.name}.{os.getpid()}.part") for path in files}
+    path = next(iter(files))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write(scratch)
-        with scratch.open("rb") as file:
-            os.fsync(file.fileno())
-        scratch.replace(path)
-    except Exception as error:
-        scratch.unlink(missing_ok=True)
+        for path, write in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write(scratch[path])
+            with scratch[path].open("rb") as file:
+                os.fsync(file.fileno())
+        for path in files:
+            scratch[path].replace(path)
+    except BaseException as error:
+        for part in scratch.values():
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
         refused = as_storage_error(error, path)
         if refused is None:
             raise
@@ -49,18 +67,25 @@ def as_storage_error(error: BaseException, path: Path) -> StorageError | None:
     """
     number = getattr(error, "errno", None)
     text = str(error)
-    if number in (errno.ENOSPC, errno.EDQUOT) or "No space left" in text or "os error 28" in text:
+    full = ("No space left", "os error 28", "Disk quota exceeded")
+    if number in (errno.ENOSPC, errno.EDQUOT) or any(words in text for words in full):
         return StorageError(f"The disk is full: {path} was not written. Free some space and run it again.")
     if isinstance(error, OSError):
         return StorageError(f"Cannot write {path}: {error.strerror or error}.")
     return None
 
 
-def write_text(path: Path, text: str) -> None:
-    def write(scratch: Path) -> None:
-        scratch.write_text(text, encoding="utf-8")
+def writer(content: bytes) -> Callable[[Path], None]:
+    """What writes these bytes, for :func:`write_atomically` and :func:`write_together`."""
 
-    write_atomically(path, write)
+    def write(path: Path) -> None:
+        path.write_bytes(content)
+
+    return write
+
+
+def write_text(path: Path, text: str) -> None:
+    write_atomically(path, writer(text.encode()))
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -77,14 +102,22 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"There is no {path}.") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read as JSON: {error}.") from error
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
     """Rows to a Parquet file; the same rows give the same bytes."""
+    write_atomically(path, writer(table_bytes(rows, schema)))
+
+
+def table_bytes(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> bytes:
+    """Rows as the content of a Parquet file; the same rows give the same bytes."""
     table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
-    write_atomically(path, lambda scratch: pq.write_table(table, scratch, compression="zstd"))
+    buffer = pa.BufferOutputStream()
+    pq.write_table(table, buffer, compression="zstd")
+    content: bytes = buffer.getvalue().to_pybytes()
+    return content
 
 
 def read_table(path: Path, schema: pa.Schema | None = None) -> list[dict[str, Any]]:
@@ -116,10 +149,29 @@ def _check_columns(path: Path, found: pa.Schema, wanted: pa.Schema) -> None:
     problems += [f"has an unknown column {name!r}" for name in found.names if name not in wanted.names]
     for name in set(wanted.names) & set(found.names):
         have, want = found.field(name).type, wanted.field(name).type
-        if name != "groups" and have != want:
+        if name == "groups":
+            if not pa.types.is_struct(have) or any(field.type != pa.string() for field in have):
+                problems.append(f"column 'groups' is {have}, not a struct of strings")
+        elif have != want:
             problems.append(f"column {name!r} is {have}, not {want}")
     if problems:
         raise BenchmarkError(f"{path} " + "; ".join(sorted(problems)) + ".")
+
+
+def refuse_nulls(path: Path, rows: Sequence[Mapping[str, Any]], allowed: Sequence[str]) -> None:
+    """Refuse rows without a value in a column that must have one.
+
+    Raises:
+        BenchmarkError: says the first such row of each column.
+    """
+    first: dict[str, int] = {}
+    for place, row in enumerate(rows):
+        for column, value in row.items():
+            if value is None and column not in allowed:
+                first.setdefault(column, place)
+    if first:
+        shown = "; ".join(f"column {column!r} has no value in row {place}" for column, place in first.items())
+        raise BenchmarkError(f"{path}: {shown}. Build it again.")
 
 
 def sha256_of(path: Path) -> str:

@@ -8,11 +8,12 @@ from typing import Any
 
 from medunlearn.benchmarks import BENCHMARKS
 from medunlearn.config import AmnesiaSettings, LumeSettings, Settings, check
-from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.data.benchmark import MANIFEST, TABLES, Benchmark
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.lookup import resolve
 
 SETTINGS: Mapping[str, type[Settings]] = {"amnesia": AmnesiaSettings, "lume": LumeSettings}
+OURS = (*TABLES, "README.md")
 
 
 def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
@@ -33,7 +34,7 @@ def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
 
 
 def save_new(benchmark: Benchmark, folder: Path) -> Benchmark:
-    """Write a benchmark to a folder; one that holds the same benchmark already is left as it is.
+    """Write a benchmark to a new folder; one that holds the same benchmark already is left as it is.
 
     Raises:
         InputError: the folder holds something else.
@@ -42,6 +43,11 @@ def save_new(benchmark: Benchmark, folder: Path) -> Benchmark:
         if Benchmark.load(folder).fingerprint != benchmark.fingerprint:
             raise InputError(f"{folder} holds another benchmark. Choose another --out, or remove it.")
         return benchmark
+    # What a save that was killed may leave is written again; anybody else's files are not written over.
+    if folder.is_dir() and any(
+        file.name not in OURS and not file.name.endswith(".part") for file in folder.iterdir()
+    ):
+        raise InputError(f"{folder} is not empty and holds no benchmark. Choose another --out.")
     benchmark.save(folder)
     return benchmark
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 from transformers import AutoTokenizer
 
-from medunlearn.benchmarks import default_metrics
+from medunlearn.benchmarks import default_metrics_of
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question
@@ -97,7 +97,7 @@ def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str,
     Raises:
         UnknownNameError: a metric that there is not.
     """
-    names = settings.metrics or default_metrics(benchmark)
+    names = settings.metrics or default_metrics_of(benchmark.builder)
     for name in names:
         get_metric(name)
     return names

@@ -6,7 +6,7 @@ only what is not done; changing a setting does again only what depends on it, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from medunlearn.config import EvaluateSettings, ExperimentSettings, Settings, TrainSettings, UnlearnSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of_json
-from medunlearn.errors import ConfigError, UnknownNameError, unknown_name
+from medunlearn.errors import ConfigError, UnknownNameError
 from medunlearn.experiments.build import from_section
 from medunlearn.experiments.evaluate import evaluate_one, metric_names
 from medunlearn.experiments.gather import gather
@@ -23,7 +23,7 @@ from medunlearn.experiments.presets import train_settings, unlearn_settings
 from medunlearn.experiments.runs import Recording, Run
 from medunlearn.experiments.train import train
 from medunlearn.experiments.unlearn import unlearn
-from medunlearn.methods import METHODS, make_method
+from medunlearn.methods import make_method
 from medunlearn.reports.write import write_report
 
 T = TypeVar("T")
@@ -67,7 +67,6 @@ def plan(values: dict[str, Any]) -> Experiment:
         _checked(problems, "unlearn", lambda: _method(name, section, settings, target))  # noqa: B023
         for name in names
     ]
-    problems += _strangers(section, names)
     evaluation = _checked(
         problems,
         "evaluate",
@@ -97,12 +96,6 @@ def _method(
     checked = unlearn_settings(values, tiny=tiny)
     make_method(name, checked.arguments)
     return checked
-
-
-def _strangers(section: dict[str, Any], names: Sequence[str]) -> list[str]:
-    """Keys of methods that the experiment does not run: most likely a misspelt name."""
-    owners = {key.partition(".")[0] for key in section if "." in key and not key.startswith("arguments.")}
-    return [f"unlearn: {unknown_name('method', owner, names)}" for owner in owners - set(names) - set(METHODS)]
 
 
 def run_experiment(

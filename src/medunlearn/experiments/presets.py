@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from medunlearn.config import TINY, TINY_LR, TINY_METHODS, TINY_UNLEARN, TrainSettings, UnlearnSettings, check
+from medunlearn.config import TINY, TINY_METHODS, TINY_UNLEARN, TrainSettings, UnlearnSettings, check
+from medunlearn.errors import ConfigError, unknown_name
 from medunlearn.experiments.runs import Run
+from medunlearn.lookup import names
+from medunlearn.methods import METHODS
 
 
 def train_settings(values: Mapping[str, Any]) -> TrainSettings:
@@ -23,23 +26,47 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool) -> UnlearnSetting
     """Settings of `unlearn`; keys of the form ``METHOD.KEY`` go to that method alone.
 
     ``npo.beta`` is NPO's own hyperparameter, ``npo.lr`` a setting of the run for NPO; keys of other methods are
-    ignored, so that one section can serve several methods.
+    ignored, so that one section can serve several methods. ``arguments.beta`` is the same as ``npo.beta``.
 
     Raises:
-        ConfigError: every mistake.
+        ConfigError: every mistake, a key of a method that does not exist among them.
     """
     method = str(values.get("method", ""))
-    general = {key: value for key, value in values.items() if "." not in key or key.startswith("arguments.")}
-    own = {key.partition(".")[2]: value for key, value in values.items() if key.partition(".")[0] == method}
-    own = {key: value for key, value in own.items() if key}
-    preset: dict[str, Any] = {**TINY_UNLEARN, "lr": TINY_LR, **TINY_METHODS.get(method, {})} if tiny else {}
+    problems = list(_strangers(values, method))
+    general = {key: value for key, value in values.items() if "." not in key}
+    own = _below(values, method)
+    preset: dict[str, Any] = {**TINY_UNLEARN, **TINY_METHODS.get(method, {})} if tiny else {}
+    given = general.pop("arguments", None) or {}
+    if not isinstance(given, Mapping):
+        problems.append(f"arguments={given!r}: must be the method's settings, e.g. arguments={{beta: 0.1}}")
+        given = {}
     arguments = {
         **preset.pop("arguments", {}),
-        **general.pop("arguments", {}),
+        **given,
+        **_below(values, "arguments"),
         **{key: value for key, value in own.items() if key not in UnlearnSettings.model_fields},
     }
     settings = {key: value for key, value in own.items() if key in UnlearnSettings.model_fields}
-    return check(UnlearnSettings, {**preset, **general, **settings, "arguments": arguments})
+    try:
+        checked = check(UnlearnSettings, {**preset, **general, **settings, "arguments": arguments})
+    except ConfigError as error:
+        raise ConfigError([*problems, *error.problems]) from None
+    if problems:
+        raise ConfigError(problems)
+    return checked
+
+
+def _below(values: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """The keys ``OWNER.KEY``, without the owner; a plug-in's name may hold points itself."""
+    return {key.removeprefix(f"{owner}."): value for key, value in values.items() if key.startswith(f"{owner}.")}
+
+
+def _strangers(values: Mapping[str, Any], method: str) -> Iterator[str]:
+    """Keys of methods that do not exist: most likely a misspelt name."""
+    known = names("methods", METHODS)
+    theirs = [key for key in values if "." in key and not key.startswith((f"{method}.", "arguments."))]
+    for owner in sorted({key.partition(".")[0] for key in theirs if ":" not in key} - set(known)):
+        yield unknown_name("method", owner, known)
 
 
 def is_tiny(run: Run) -> bool:

@@ -48,7 +48,7 @@ class Run:
         folder = Path(folder)
         if not (folder / FILE).exists():
             raise InputError(f"{folder} holds no run (no {FILE}). `medunlearn train --help` says how to make one.")
-        info = read_json(folder / FILE)
+        info = _read(folder)
         if info.get("status") != "complete":
             raise InputError(
                 f"The run in {folder} is not complete ({info.get('status')}). Give its command again: it goes on "
@@ -116,7 +116,7 @@ class Recording:
             if self.folder.exists() and any(self.folder.iterdir()):
                 raise InputError(f"{self.folder} is not empty and holds no run. Choose another --out.")
             return False
-        there = read_json(self.folder / FILE)
+        there = _read(self.folder)
         if there.get("key") != self.key:
             differs = "; ".join(_differences(there, self.info)) or "the version of medunlearn"
             raise InputError(
@@ -172,6 +172,13 @@ def run_key(verb: str, config: Mapping[str, Any], inputs: Mapping[str, Any]) -> 
     """
     counted = {name: value for name, value in config.items() if name != "checkpoint_seconds"}
     return sha256_of_json([verb, counted, dict(inputs), medunlearn.__version__])
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    info = read_json(folder / FILE)
+    if not isinstance(info, dict):
+        raise InputError(f"{folder / FILE} is not what a run writes. Remove the folder, or choose another.")
+    return info
 
 
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:

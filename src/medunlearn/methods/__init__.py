@@ -48,7 +48,8 @@ def make_method(name: str, arguments: dict[str, Any]) -> Any:
         kind = types.get(key)
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
-        if kind is not None and not isinstance(value, kind):
+        # True is an int to Python, but not to a user.
+        if kind is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
             problems.append(f"{name}.{key} must be {kind.__name__}, not {value!r}")
         checked[key] = value
     if problems:

@@ -18,6 +18,9 @@ from medunlearn.errors import InputError
 from medunlearn.models.sequences import TokenSequence
 
 
+ROUNDING = 16
+
+
 @dataclass(frozen=True)
 class Batch:
     """Sequences padded on the right.
@@ -44,7 +47,7 @@ class Batch:
 
 def collate(sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
     """Sequences to one batch; ``pad`` fills the right, and nothing depends on which token it is."""
-    longest = max(len(sequence.ids) for sequence in sequences)
+    longest = _rounded_up(max(len(sequence.ids) for sequence in sequences))
     ids = torch.full((len(sequences), longest), pad, dtype=torch.long)
     mask = torch.zeros_like(ids)
     for place, sequence in enumerate(sequences):
@@ -63,13 +66,18 @@ def collate(sequences: Sequence[TokenSequence], pad: int, device: torch.device) 
     )
 
 
+def _rounded_up(length: int) -> int:
+    """To a multiple of ROUNDING: kernels are prepared and kept for each new shape, so few shapes save memory."""
+    return -(-length // ROUNDING) * ROUNDING
+
+
 def scored_logits(model: Any, batch: Batch) -> Tensor:
     """Logits at the positions that predict a scored token, [N, V], in fp32.
 
     The head is not run on the columns before the first such position, which in note-grounded prompts are
     most of the sequence.
     """
-    first = int(batch.column.min())
+    first = int(batch.column.min()) // ROUNDING * ROUNDING
     kept = batch.input_ids.shape[1] - first
     logits = model(
         input_ids=batch.input_ids,
@@ -85,8 +93,14 @@ def scored_hidden(model: Any, batch: Batch, layer: int) -> Tensor:
     """Output of decoder layer ``layer`` (0 is the first) at the same positions, [N, W], in fp32.
 
     The pass ends behind that layer: the layers above it are not run, forward or backward.
+
+    Raises:
+        InputError: the model has no such layer.
     """
-    with _stop_behind(decoder_layers(model), layer) as caught, suppress(_LayerReached):
+    layers = decoder_layers(model)
+    if not 0 <= layer < len(layers):
+        raise InputError(f"There is no layer {layer}: this model has the layers 0 to {len(layers) - 1}.")
+    with _stop_behind(layers, layer) as caught, suppress(_LayerReached):
         model(input_ids=batch.input_ids, attention_mask=batch.attention_mask, use_cache=False)
     picked: Tensor = caught[0][batch.row, batch.column].float()
     return picked

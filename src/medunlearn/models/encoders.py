@@ -15,7 +15,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 from transformers.utils import logging as transformers_logging
 
 from medunlearn.errors import ModelError
-from medunlearn.models.load import pick_device
+from medunlearn.models.load import LOADING_ERRORS, pick_device, refuse_missing
 
 BATCH = 64
 
@@ -84,9 +84,12 @@ def _load(source: str, cls: Any, device: str) -> tuple[Any, Any]:
     transformers_logging.disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
-        model = cls.from_pretrained(source, use_safetensors=True)
-    except (OSError, ValueError, KeyError) as error:
+        model, loaded = cls.from_pretrained(source, use_safetensors=True, output_loading_info=True)
+    except LOADING_ERRORS as error:
         raise ModelError(f"Encoder {source} cannot be loaded: {str(error).strip().splitlines()[0]}") from error
+    # Sentence vectors are means of states: the pooler, which many encoders come without, is not used for them.
+    pooler_used = cls is not AutoModel
+    refuse_missing(source, [name for name in loaded["missing_keys"] if pooler_used or "pooler" not in name])
     return tokenizer, model.to(pick_device(device)).eval()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
@@ -14,6 +16,7 @@ from medunlearn.data.storage import as_storage_error, sha256_of, sha256_of_json
 from medunlearn.errors import InputError, ModelError
 
 Weights = Literal["fp32", "bf16", "fp16"]
+LOADING_ERRORS = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -67,7 +70,7 @@ def load_model(
         trust_remote_code: run code that comes with the model; off unless asked for.
 
     Raises:
-        ModelError: no such model, no tokenizer, or no weights as safetensors.
+        ModelError: no such model, no tokenizer, no weights as safetensors, or not all of them.
     """
     transformers_logging.disable_progress_bar()
     folder = Path(source)
@@ -77,16 +80,36 @@ def load_model(
         raise ModelError(f"There is no model folder {source}. Give a folder, a hub id (org/name), or tiny.")
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
-        model = AutoModelForCausalLM.from_pretrained(
-            source, dtype=_DTYPES[weights], use_safetensors=True, trust_remote_code=trust_remote_code
+        model, loaded = AutoModelForCausalLM.from_pretrained(
+            source,
+            dtype=_DTYPES[weights],
+            use_safetensors=True,
+            trust_remote_code=trust_remote_code,
+            output_loading_info=True,
         )
-    except (OSError, ValueError, KeyError) as error:
+    except LOADING_ERRORS as error:
         raise ModelError(f"Model {source} cannot be loaded: {str(error).strip().splitlines()[0]}") from error
+    refuse_missing(source, loaded["missing_keys"])
     if tokenizer.eos_token_id is None:
         raise ModelError(f"The tokenizer of {source} has no EOS token; answers could not be ended.")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return LanguageModel(model.to(pick_device(device)), tokenizer, str(source))
+
+
+def refuse_missing(source: str | Path, missing: Iterable[str]) -> None:
+    """Transformers fills weights that a file lacks with random numbers; here that is an error.
+
+    Raises:
+        ModelError: something is missing.
+    """
+    names = sorted(missing)
+    if names:
+        shown = ", ".join(names[:3]) + (f", ... ({len(names)} in all)" if len(names) > 3 else "")
+        raise ModelError(
+            f"{source} lacks weights that its config.json asks for: {shown}. Copy the whole model, or give one "
+            "that was trained for this use."
+        )
 
 
 def _check_folder(folder: Path) -> None:
@@ -116,11 +139,20 @@ def pick_device(device: str) -> torch.device:
         raise InputError(f"Device {device!r} cannot be used here: {str(error).splitlines()[0]}") from error
 
 
+# What decides over a model's answers besides its weights.
+_TELLING = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+)
+
+
 def fingerprint(folder: Path) -> str:
     """SHA-256 over a model folder's configuration, weights and tokenizer: equal folders, equal models."""
-    names = sorted(
-        path.name
-        for path in folder.iterdir()
-        if path.suffix == ".safetensors" or path.name in ("config.json", "tokenizer.json")
-    )
+    names = sorted(path.name for path in folder.iterdir() if path.suffix == ".safetensors" or path.name in _TELLING)
     return sha256_of_json([(name, sha256_of(folder / name)) for name in names])

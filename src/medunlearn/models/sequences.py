@@ -67,7 +67,6 @@ def question_sequence(question: Question, record: Record, tokenizer: Any, render
     prompt = render(
         question, record.text, template=rendering.template, context=rendering.context, tokenizer=tokenizer
     )
-    text = prompt.shared or prompt.own
     begin = [] if rendering.template == "chat" and question.kind != "completion" else _begin(tokenizer)
     shared = begin + (_encode(tokenizer, prompt.shared) if prompt.shared else [])
     own = _encode(tokenizer, prompt.own)
@@ -76,21 +75,22 @@ def question_sequence(question: Question, record: Record, tokenizer: Any, render
     if rendering.max_length is not None and len(ids) > rendering.max_length:
         raise InputError(
             f"Question {question.question_id!r} takes {len(ids)} tokens with its prompt and answer, more than "
-            f"max_length={rendering.max_length} (it begins {text[:20]!r}...). Raise max_length, or use "
-            "context=closed_book."
+            f"max_length={rendering.max_length}. Raise max_length, or use context=closed_book."
         )
     return TokenSequence(question.question_id, ids, len(shared), max(1, len(ids) - len(answer)))
 
 
 def record_sequences(record: Record, tokenizer: Any, max_length: int | None) -> list[TokenSequence]:
-    """A record as plain text, every token scored, cut into chunks of at most ``max_length`` tokens."""
+    """A record as plain text, cut into chunks of at most ``max_length`` tokens.
+
+    Each chunk begins with the last token of the one before, so that every token of the record but the first
+    is scored exactly once, EOS included.
+    """
     ids = [*_begin(tokenizer), *_encode(tokenizer, record.text), tokenizer.eos_token_id]
     size = max_length or len(ids)
-    chunks = [ids[start : start + size] for start in range(0, len(ids), size)]
+    chunks = [ids[start : start + size] for start in range(0, len(ids) - 1, size - 1)]
     return [
-        TokenSequence(f"{record.record_id}#{place}", tuple(chunk), 0, 1)
-        for place, chunk in enumerate(chunks)
-        if len(chunk) > 1
+        TokenSequence(f"{record.record_id}#{place}", tuple(chunk), 0, 1) for place, chunk in enumerate(chunks)
     ]
 
 

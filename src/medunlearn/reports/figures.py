@@ -7,24 +7,23 @@ or the dark scheme. Nothing here needs plotly: the library is only written into 
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from medunlearn.reports.content import ModelResult
 from medunlearn.reports.headline import Plane
-from medunlearn.reports.readings import Reading, Results, is_composite, rows_of
+from medunlearn.reports.readings import Reading, Results, is_composite
 from medunlearn.reports.words import decimal, interval, place_text
 
 Spec = dict[str, Any]
 Range = list[float]
 
 _COLOURS = 8
-_SYMBOLS = {"target": "star", "retrained": "diamond", "unlearned": "circle"}
+_REFERENCES = {"target": ("star", "★"), "retrained": ("diamond", "◆")}
+# Where there are more methods than colours, the second turn is drawn hollow.
+_TURNS = (("circle", "●"), ("circle-open", "○"), ("square", "■"), ("square-open", "□"))
 # A star of one size looks smaller than a circle of it.
 _SIZES = {"target": 17, "retrained": 14, "unlearned": 12}
-_MOST_POINTS = 400
-_DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 def colours(models: Sequence[ModelResult]) -> dict[str, str]:
@@ -34,13 +33,20 @@ def colours(models: Sequence[ModelResult]) -> dict[str, str]:
     return {model.label: found.get(model.label, "--ink") for model in models}
 
 
+def symbols(models: Sequence[ModelResult]) -> dict[str, tuple[str, str]]:
+    """A model's label -> its marker's name in plotly, and the character that looks like it."""
+    unlearned = [model.label for model in models if model.role == "unlearned"]
+    found = {label: _TURNS[place // _COLOURS % len(_TURNS)] for place, label in enumerate(unlearned)}
+    return {model.label: found.get(model.label) or _REFERENCES[model.role] for model in models}
+
+
 def tradeoff(results: Results, where: Plane) -> Spec:
     """Utility on retain against forgetting on forget, one labelled point a model."""
     data = _points(results, where, bars=True)
     ranges = plot_ranges(results, [where])
-    layout = _layout(ranges, axis_title(results, where, "retain"), axis_title(results, where, "forget"))
-    layout |= {"shapes": _crosshair(results, where), "margin": {"l": 64, "r": 16, "t": 12, "b": 58}}
-    return {"data": data, "layout": layout, "labels": True}
+    frame = layout(ranges, axis_title(results, where, "retain"), axis_title(results, where, "forget"))
+    frame |= {"shapes": _crosshair(results, where), "margin": {"l": 78, "r": 16, "t": 12, "b": 72}}
+    return {"data": data, "layout": frame, "labels": True}
 
 
 def panels(results: Results, planes: Sequence[Plane]) -> list[tuple[str, Spec]]:
@@ -48,9 +54,9 @@ def panels(results: Results, planes: Sequence[Plane]) -> list[tuple[str, Spec]]:
     ranges = plot_ranges(results, planes)
     found = []
     for where in planes:
-        layout = _layout(ranges, f"{where.utility} on retain", f"{where.forgetting} on forget")
-        layout |= {"shapes": _crosshair(results, where), "margin": {"l": 52, "r": 10, "t": 8, "b": 46}}
-        spec = {"data": _points(results, where, bars=False), "layout": layout, "labels": False}
+        frame = layout(ranges, f"Utility →<br>{where.utility}", f"Forgetting →<br>{where.forgetting}", small=True)
+        frame |= {"shapes": _crosshair(results, where), "margin": {"l": 66, "r": 10, "t": 8, "b": 58}}
+        spec = {"data": _points(results, where, bars=False), "layout": frame, "labels": False}
         found.append((place_text(where.fold, where.kind), spec))
     return found
 
@@ -62,9 +68,10 @@ def axis_title(results: Results, where: Plane, side: str) -> str:
         return ""
     if not is_composite(metric):
         title, meaning = results.describe(metric, side)
-        return _safe(f"{title} on {side} ({meaning})")
-    direction = "knows more →" if side == "retain" else "forgot more →"
-    return _safe(f"{'Utility' if side == 'retain' else 'Forgetting'}: {metric} on {side}   {direction}")
+        return f"{title} on {side}<br>{meaning}"
+    # In two lines, so that the names of all parts fit on a telephone too.
+    more = "Utility (further right: knows more)" if side == "retain" else "Forgetting (further up: forgot more)"
+    return f"{more}<br>{metric} on {side}"
 
 
 def plot_ranges(results: Results, planes: Sequence[Plane]) -> tuple[Range, Range]:
@@ -84,7 +91,7 @@ def _range(values: Sequence[float], narrowest: float = 0.2) -> Range:
         return [0.0, 1.0]
     low, high = min(values), max(values)
     middle, span = (low + high) / 2, max(high - low, narrowest)
-    return [_short(middle - 0.58 * span), _short(middle + 0.58 * span)]
+    return [short(middle - 0.58 * span), short(middle + 0.58 * span)]
 
 
 def _pair(results: Results, model: ModelResult, where: Plane) -> tuple[Reading, Reading] | None:
@@ -96,32 +103,32 @@ def _pair(results: Results, model: ModelResult, where: Plane) -> tuple[Reading, 
 
 
 def _points(results: Results, where: Plane, *, bars: bool) -> list[Spec]:
-    colour = colours(results.models)
+    colour, symbol = colours(results.models), symbols(results.models)
     # The references are drawn last, so that no method hides them.
     ordered = sorted(results.models, key=lambda model: model.role != "unlearned")
     found = []
     for model in ordered:
         pair = _pair(results, model, where)
         if pair is not None:
-            found.append(_point(model, pair, colour[model.label], bars=bars))
+            found.append(_point(model, pair, colour[model.label], symbol[model.label][0], bars=bars))
     return found
 
 
-def _point(model: ModelResult, pair: tuple[Reading, Reading], colour: str, *, bars: bool) -> Spec:
+def _point(model: ModelResult, pair: tuple[Reading, Reading], colour: str, symbol: str, *, bars: bool) -> Spec:
     hover = "<br>".join(
         f"{name}: {decimal(reading.value or 0.0)} {interval(reading.low, reading.high)}"
         for name, reading in zip(("utility", "forgetting"), pair, strict=True)
     )
     scale = 1.0 if bars else 0.75
-    marker = {"symbol": _SYMBOLS[model.role], "size": _SIZES[model.role] * scale, "color": colour}
+    marker = {"symbol": symbol, "size": _SIZES[model.role] * scale, "color": colour}
     spec: Spec = {
         "type": "scatter",
         "mode": "markers",
-        "name": _safe(model.label),
+        "name": safe(model.label),
         "x": [pair[0].value],
         "y": [pair[1].value],
         "marker": marker | {"line": {"color": "--paper", "width": 1.5}},
-        "hovertemplate": f"<b>{_safe(model.label)}</b><br>{hover}<extra></extra>",
+        "hovertemplate": f"<b>{safe(model.label)}</b><br>{hover}<extra></extra>",
         "cliponaxis": False,
     }
     if bars:
@@ -143,7 +150,7 @@ def _crosshair(results: Results, where: Plane) -> list[Spec]:
     pair = None if results.retrained is None else _pair(results, results.retrained, where)
     if pair is None:
         return []
-    line = {"type": "line", "layer": "below", "line": {"color": "--muted", "width": 1, "dash": "dot"}}
+    line = {"type": "line", "layer": "between", "line": {"color": "--muted", "width": 1, "dash": "dot"}}
     x, y = pair[0].value, pair[1].value
     return [
         line | {"xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1},
@@ -151,65 +158,8 @@ def _crosshair(results: Results, where: Plane) -> list[Spec]:
     ]
 
 
-def training_curves(models: Sequence[ModelResult]) -> list[tuple[str, Spec]]:
-    """Loss by step: target and retrained together, then each unlearning method with its terms."""
-    colour = colours(models)
-    trained = [model for model in models if model.role != "unlearned" and len(model.history)]
-    found = []
-    if trained:
-        lines = [
-            _line(model.label, model, "loss", colour[model.label], dash)
-            for model, dash in zip(trained, _DASHES, strict=False)
-        ]
-        found.append((" and ".join(model.label for model in trained), _curves(lines)))
-    for model in models:
-        if model.role == "unlearned" and len(model.history):
-            found.append((model.label, _curves(_terms(model, colour[model.label]))))
-    return found
-
-
-def _terms(model: ModelResult, colour: str) -> list[Spec]:
-    terms = [str(name) for name in model.history.columns if str(name).startswith("loss/")]
-    lines = [
-        _line(term.removeprefix("loss/"), model, term, colour, _DASHES[(place + 1) % len(_DASHES)])
-        for place, term in enumerate(terms)
-    ]
-    total = _line("total" if len(terms) > 1 else "loss", model, "loss", "--ink" if len(terms) > 1 else colour, "solid")
-    return [*lines, total] if len(terms) > 1 else [total]
-
-
-def _line(name: str, model: ModelResult, column: str, colour: str, dash: str) -> Spec:
-    steps, values = thinned([(float(row["step"]), row[column]) for row in rows_of(model.history)])
-    line = {"color": colour, "width": 1.8, "dash": dash}
-    hover = "step %{x:.0f}: %{y:.4g}<extra>%{fullData.name}</extra>"
-    kind = {"type": "scatter", "mode": "lines", "name": _safe(name), "hovertemplate": hover}
-    return kind | {"x": steps, "y": values, "line": line}
-
-
-def thinned(points: Sequence[tuple[float, Any]]) -> tuple[list[float], list[float | None]]:
-    """At most 400 points: the means of even runs of steps, so that no spike is picked or lost by chance.
-
-    A value that is not finite breaks the line.
-    """
-    stride = math.ceil(len(points) / _MOST_POINTS) or 1
-    steps: list[float] = []
-    values: list[float | None] = []
-    for start in range(0, len(points), stride):
-        run = points[start : start + stride]
-        mean = sum(float(value) for _, value in run) / len(run)
-        steps.append(run[-1][0])
-        values.append(_short(mean) if math.isfinite(mean) else None)
-    return steps, values
-
-
-def _curves(lines: list[Spec]) -> Spec:
-    layout = _layout(None, "step", "loss")
-    layout |= {"showlegend": True, "margin": {"l": 52, "r": 10, "t": 30, "b": 44}}
-    layout |= {"legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 12}}}
-    return {"data": lines, "layout": layout, "labels": False}
-
-
-def _layout(ranges: tuple[Range, Range] | None, x: str, y: str) -> Spec:
+def layout(ranges: tuple[Range, Range] | None, x: str, y: str, *, small: bool = False) -> Spec:
+    """Axes, fonts and colours that all figures share; ranges None leaves them to plotly."""
     axis = {
         "gridcolor": "--line",
         "zeroline": False,
@@ -218,7 +168,10 @@ def _layout(ranges: tuple[Range, Range] | None, x: str, y: str) -> Spec:
         "tickfont": {"color": "--muted", "size": 12},
         "nticks": 7,
     }
-    axes = [axis | {"title": {"text": _safe(title), "standoff": 10, "font": {"size": 13}}} for title in (x, y)]
+    axes = [
+        axis | {"title": {"text": _lines(title), "standoff": 8, "font": {"size": 11 if small else 13}}}
+        for title in (x, y)
+    ]
     if ranges is not None:
         axes = [one | {"range": span} for one, span in zip(axes, ranges, strict=True)]
     return {
@@ -228,16 +181,25 @@ def _layout(ranges: tuple[Range, Range] | None, x: str, y: str) -> Spec:
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "showlegend": False,
-        "hoverlabel": {"bgcolor": "--paper", "bordercolor": "--line", "font": {"color": "--ink", "family": "--sans"}},
+        "hoverlabel": {
+            "bgcolor": "--paper",
+            "bordercolor": "--line",
+            "font": {"color": "--ink", "family": "--sans"},
+        },
         "dragmode": False,
     }
 
 
-def _short(value: float) -> float:
+def _lines(text: str) -> str:
+    """A title whose line breaks are the only tags in it."""
+    return "<br>".join(safe(line) for line in text.split("<br>"))
+
+
+def short(value: float) -> float:
     """Six significant digits are more than a screen can show."""
     return float(f"{value:.6g}")
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
     """Plotly reads tags in its texts; a name is not to be one. Escaping twice does no harm to what we write."""
     return html.escape(html.unescape(text), quote=False)

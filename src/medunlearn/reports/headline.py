@@ -35,10 +35,6 @@ class Plane:
     def forget(self) -> Place:
         return Place("forget", self.fold, self.kind)
 
-    @property
-    def complete(self) -> bool:
-        return self.utility is not None and self.forgetting is not None
-
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -80,15 +76,20 @@ def main_plane(results: Results) -> Plane:
     """The trade-off of all kinds on the train fold, or on the first fold that has both numbers."""
     folds = list(dict.fromkeys(place.fold for place in results.places()))
     folds.sort(key=lambda fold: fold != "train")
-    planes = [plane(results, fold, ALL) for fold in folds]
-    return next((found for found in planes if found.complete), Plane("train", ALL, None, None))
+    planes = [plane(results, fold, ALL) for fold in folds] or [Plane("train", ALL, None, None)]
+    return next((found for found in planes if drawable(results, found)), planes[0])
 
 
 def panel_planes(results: Results) -> list[Plane]:
     """The trade-offs of each fold and single kind, of which both numbers are there."""
     found = dict.fromkeys((place.fold, place.kind) for place in results.places() if place.kind != ALL)
     planes = [plane(results, fold, kind) for fold, kind in found]
-    return [one for one in planes if one.complete]
+    return [one for one in planes if drawable(results, one)]
+
+
+def drawable(results: Results, where: Plane) -> bool:
+    """Whether some model has both numbers, and so a point."""
+    return any(standing.placed for standing in standings(results, where))
 
 
 def standings(results: Results, where: Plane) -> list[Standing]:
@@ -119,10 +120,12 @@ class Verdict:
     Attributes:
         name: the closest unlearned model's label, or a short phrase where there is none.
         sentences: what stands behind it.
+        found: whether ``name`` is a model's.
     """
 
     name: str
     sentences: tuple[str, ...]
+    found: bool = False
 
 
 def verdict(ranked: list[Standing]) -> Verdict:
@@ -139,9 +142,11 @@ def verdict(ranked: list[Standing]) -> Verdict:
         return Verdict("Not known", ("No unlearned model has both numbers and the retrained model's too.",))
     target = next((one.distance for one in ranked if one.model.role == "target"), None)
     if target is not None and closest.distance >= target:
-        worse = f"The closest, {closest.model.label}, is {closest.distance:.3f} away; the target model {target:.3f}."
+        worse = (
+            f"The closest, {closest.model.label}, is {closest.distance:.3f} away; the target model {target:.3f}."
+        )
         return Verdict("None", ("No method came closer to the retrained model than the target model did.", worse))
-    return Verdict(closest.model.label, _behind(closest))
+    return Verdict(closest.model.label, _behind(closest), found=True)
 
 
 def _behind(closest: Standing) -> tuple[str, ...]:

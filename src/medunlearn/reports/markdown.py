@@ -23,7 +23,7 @@ from medunlearn.reports.tables import (
     run_facts,
     shared_facts,
 )
-from medunlearn.reports.words import kind_text, reading_note, signed_with_interval, value_text
+from medunlearn.reports.words import interval, kind_text, signed_with_interval, value_text
 
 
 def to_markdown(content: ReportContent) -> str:
@@ -60,16 +60,17 @@ def _breakdown(results: Results) -> str:
     """The breakdown turned round: a terminal has room for the models, not for every fold and kind."""
     table = breakdown_table(results)
     names = [row[0] for row in table.rows]
-    rows = [
-        (column, *(row[place] for row in table.rows)) for place, column in enumerate(table.columns) if place
-    ]
+    rows = [(column, *(row[place] for row in table.rows)) for place, column in enumerate(table.columns) if place]
     return _table(Table((Cell("Fold, kind"), *names), tuple(rows)), notes=False) if rows else ""
 
 
 def _metrics(results: Results) -> list[str]:
     found = []
     for place, rows in groupby(metric_rows(results), key=lambda row: row.place):
-        found += [f"### {place.side}, {_line(place.fold)}, {_line(kind_text(place.kind))}", _metric_table(list(rows))]
+        found += [
+            f"### {place.side}, {_line(place.fold)}, {_line(kind_text(place.kind))}",
+            _metric_table(list(rows)),
+        ]
     meanings = {row.metric: f"`{row.metric}`: {row.title}. {row.meaning}." for row in metric_rows(results)}
     return [_bullets(meanings.values()), *found]
 
@@ -82,12 +83,69 @@ def _metric_table(rows: Sequence[MetricRow]) -> str:
 def _metric_cells(row: MetricRow) -> tuple[Cell, ...]:
     reading = row.reading
     counts = (reading.n_scored, reading.n_unscored, reading.n_subjects)
-    # The unscored questions have a column of their own here.
-    interval = reading_note(reading).split(", ")[0] if reading.low is not None else ""
     return (
         Cell(row.metric),
         Cell(row.model),
-        Cell(value_text(reading), f"{interval}{reading_note(reading).removeprefix(interval)}" and _interval(row)),
+        Cell(value_text(reading), interval(reading.low, reading.high)),
         Cell("" if row.gap is None else signed_with_interval(row.gap)),
         *(Cell(f"{count:,}") for count in counts),
     )
+
+
+def _maybe_table(table: Table | None) -> str:
+    return "" if table is None else _table(table)
+
+
+def _examples(content: ReportContent) -> list[str]:
+    if not content.show_text:
+        return [TEXT_WITHHELD]
+    return [_example(example) for example in content.shown_examples()] or ["No examples were kept with this run."]
+
+
+def _example(example: Example) -> str:
+    said = [("Question", example.question), ("Reference answer", example.answer), *example.responses.items()]
+    head = f"### {example.side}, {_line(example.fold)}, {_line(example.kind)}: {_line(example.question_id)}"
+    return "\n\n".join([head, *(f"{_line(name)}:\n\n{_literal(text)}" for name, text in said)])
+
+
+def _literal(text: str) -> str:
+    """Text as an indented block: a viewer shows what a model said and never renders it."""
+    return "\n".join(f"    {line}" for line in (text.splitlines() or [""]))
+
+
+def _runs(content: ReportContent) -> list[str]:
+    shared = shared_facts(content.models)
+    found = ["### Benchmark and split", _definitions(benchmark_facts(content))]
+    if shared:
+        found += ["### The same in every run", _definitions(shared.items())]
+    for model in content.models:
+        own = [(key, text) for key, text in run_facts(model).items() if key not in shared]
+        found += [f"### {_line(model.label)}", _definitions(own) or "Nothing else."]
+    return found
+
+
+def _definitions(lines: Iterable[tuple[str, str]]) -> str:
+    return _bullets(f"{key}: {text}" for key, text in lines)
+
+
+def _table(table: Table, *, notes: bool = True) -> str:
+    """A pipe table with its columns aligned."""
+    lines = [[_cell(str(cell)) for cell in table.columns]]
+    lines += [[_cell(str(cell) if notes else cell.text) for cell in row] for row in table.rows]
+    for row, source in zip(lines[1:], table.rows, strict=True):
+        row[0] = _cell(str(source[0]))
+    widths = [max(3, *(len(line[place]) for line in lines)) for place in range(len(table.columns))]
+    lines.insert(1, ["-" * width for width in widths])
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
+        for line in lines
+    )
+
+
+def _cell(text: str) -> str:
+    return _line(text).replace("|", "\\|")
+
+
+def _line(text: str) -> str:
+    """One line that no viewer takes for a tag."""
+    return " ".join(text.replace("<", "&lt;").split())

@@ -28,7 +28,9 @@ def payload(content: ReportContent) -> dict[str, Any]:
         "benchmark": content.benchmark,
         "split": content.split,
         "caveats": content.caveats,
-        "metrics": {name: {"title": title, "meaning": meaning} for name, (title, meaning) in content.metrics.items()},
+        "metrics": {
+            name: {"title": title, "meaning": meaning} for name, (title, meaning) in content.metrics.items()
+        },
         "headline": _headline(ranked, where),
         "models": [_model(model) for model in content.models],
         "comparisons": rows_of(content.comparisons),

@@ -113,15 +113,15 @@ class Results:
     def axis(self, place: Place) -> str | None:
         """The metric that stands for a place: the composite that most models have a value for.
 
-        Models may have composites of different parts, which cannot be put on one axis. Where there is no
-        composite at all, the metric that most models have.
+        Models may have composites of different parts, which cannot be put on one axis. Where no composite
+        has a value, the metric that most models have one for; where nothing has, a composite's name.
         """
         counts: dict[str, int] = {}
         for (_, where, metric), reading in self._readings.items():
-            if where == place and reading.value is not None and metric != DEGRADATION:
-                counts[metric] = counts.get(metric, 0) + 1
-        composites = [metric for metric in counts if is_composite(metric)]
-        chosen = composites or list(counts)
+            if where == place and metric != DEGRADATION:
+                counts[metric] = counts.get(metric, 0) + (reading.value is not None)
+        valued = [metric for metric in counts if counts[metric]] or list(counts)
+        chosen = [metric for metric in valued if is_composite(metric)] or valued
         return max(chosen, key=lambda metric: (counts[metric], metric.count(",")), default=None)
 
     def describe(self, metric: str, side: str) -> tuple[str, str]:
@@ -171,6 +171,6 @@ def _reading(row: Mapping[str, Any]) -> Reading:
 
 def _order(place: Place) -> tuple[int, int, str, int, str]:
     folds, kinds = list(FOLDS), list(KINDS)
-    fold_at = folds.index(place.fold) if place.fold in folds else len(folds)  # type: ignore[arg-type]
-    kind_at = kinds.index(place.kind) if place.kind in kinds else len(kinds)  # type: ignore[arg-type]
+    fold_at = folds.index(place.fold) if place.fold in folds else len(folds)
+    kind_at = kinds.index(place.kind) if place.kind in kinds else len(kinds)
     return int(place.side != "forget"), fold_at, place.fold, kind_at + (place.kind == ALL), place.kind

@@ -25,6 +25,9 @@ from medunlearn.reports.words import (
     value_text,
 )
 
+# More methods than this are counted on the first screen; the ranking below names them.
+_MOST_NAMED = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -153,7 +156,7 @@ def facts(content: ReportContent) -> list[tuple[str, str]]:
         ("Retain set", count(split["retain"], level)),
         ("Split", f"{split['name']}, drawn by {level}"),
         ("Benchmark", f"{benchmark['name']}, data use: {benchmark['data_use']}"),
-        ("Methods", ", ".join(methods) or "none"),
+        ("Methods", str(len(methods)) if len(methods) > _MOST_NAMED else ", ".join(methods) or "none"),
         ("Context mode", context_text(content.context)),
     ]
 
@@ -187,7 +190,9 @@ def cost_table(models: Sequence[ModelResult]) -> Table:
 def _cost_row(model: ModelResult) -> tuple[Cell, ...]:
     history = model.history
     tokens = number(history["tokens"].sum()) if "tokens" in history.columns else None
-    seconds, peak = (_total(model.info.get(name), how) for name, how in (("seconds", sum), ("peak_memory_bytes", max)))
+    seconds, peak = (
+        _total(model.info.get(name), how) for name, how in (("seconds", sum), ("peak_memory_bytes", max))
+    )
     return (
         Cell(model.label),
         Cell(model.method or ABSENT),

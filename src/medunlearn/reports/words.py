@@ -111,7 +111,13 @@ def _plain(name: str, item: Any) -> str:
     if isinstance(item, (int, float)):
         if "seconds" in name:
             return duration(float(item))
-        return size(item) if name.split(".")[0].endswith("_bytes") else f"{item:,}" if abs(item) >= 10_000 else str(item)
+        return (
+            size(item)
+            if name.split(".")[0].endswith("_bytes")
+            else f"{item:,}"
+            if abs(item) >= 10_000
+            else str(item)
+        )
     if isinstance(item, (list, tuple)):
         return ", ".join(str(part) for part in item) or "none"
     return str(item)

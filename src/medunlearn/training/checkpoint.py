@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,26 +25,27 @@ class Resumed:
     Attributes:
         step: steps that are done.
         history: one row a step so far.
+        sequence_nll: the reference's sequence likelihoods so far. They are kept, not computed again: the last
+            bits of a number depend on the batch that it was computed in.
     """
 
     step: int
     history: list[dict[str, Any]]
+    sequence_nll: dict[str, float] = field(default_factory=dict)
 
 
-def save_checkpoint(
-    folder: Path, model: Any, optimizer: torch.optim.Optimizer, step: int, history: list[dict[str, Any]]
-) -> None:
-    """Write the state after ``step`` steps; the older one is removed once this one is whole.
+def save_checkpoint(folder: Path, model: Any, optimizer: torch.optim.Optimizer, state: Resumed) -> None:
+    """Write the state after ``state.step`` steps; the older one is removed once this one is whole.
 
     Raises:
         StorageError: the disk refused; the older checkpoint is kept.
     """
-    target = folder / f"step-{step:08d}"
+    target = folder / f"step-{state.step:08d}"
     tensors = {name: tensor.detach().contiguous() for name, tensor in trained(model).items()}
     write_atomically(target / "model.safetensors", lambda path: save_file(tensors, path))
-    state = _flat(optimizer)
-    write_atomically(target / "optimizer.safetensors", lambda path: save_file(state, path))
-    write_json(target / STATE, {"step": step, "history": history})
+    moments = _flat(optimizer)
+    write_atomically(target / "optimizer.safetensors", lambda path: save_file(moments, path))
+    write_json(target / STATE, asdict(state))
     for other in folder.glob("step-*"):
         if other != target:
             shutil.rmtree(other, ignore_errors=True)
@@ -60,8 +61,7 @@ def load_checkpoint(folder: Path, model: Any, optimizer: torch.optim.Optimizer) 
         for name, tensor in trained(model).items():
             tensor.copy_(tensors[name])
     _restore(optimizer, load_file(whole[-1] / "optimizer.safetensors"))
-    state = read_json(whole[-1] / STATE)
-    return Resumed(state["step"], state["history"])
+    return Resumed(**read_json(whole[-1] / STATE))
 
 
 def _flat(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ from medunlearn.models.batches import collate
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import stable_seed
-from medunlearn.training.checkpoint import load_checkpoint, save_checkpoint
+from medunlearn.training.checkpoint import Resumed, load_checkpoint, save_checkpoint
 from medunlearn.training.interrupt import Interruption
 from medunlearn.training.objectives import Objective
 from medunlearn.training.plan import Plan, micro_batches
@@ -36,7 +36,8 @@ class LoopSettings:
 
     Attributes:
         lr: peak learning rate of AdamW.
-        schedule: after the warm-up, ``cosine`` falls to 0 at the last step; ``constant`` stays.
+        schedule: after the warm-up, ``cosine`` falls to what would be 0 one step after the last; ``constant``
+            stays.
         warmup_ratio: share of all steps in which the rate rises linearly from 0.
         weight_decay: of AdamW.
         clip: largest norm of the gradient; 0 for none.
@@ -92,8 +93,15 @@ def train_loop(
     optimizer = torch.optim.AdamW(tensors.values(), lr=settings.lr, weight_decay=settings.weight_decay)
     resumed = load_checkpoint(checkpoints, model, optimizer) if checkpoints else None
     step, history = (resumed.step, resumed.history) if resumed else (0, [])
+    likelihoods = reference.sequence_nll if reference else {}
+    likelihoods.update(resumed.sequence_nll if resumed else {})
     for row in history:
         on_step(row)
+
+    def save() -> None:
+        if checkpoints:
+            save_checkpoint(checkpoints, model, optimizer, Resumed(step, history, likelihoods))
+
     model.train()
     saved_at, kept = time.monotonic(), step
     with Interruption() as interruption:
@@ -103,20 +111,21 @@ def train_loop(
                 history.append(_step(model, pad, objective, plan, settings, optimizer, reference, step))
                 step += 1
                 on_step(history[-1])
-                if checkpoints and time.monotonic() - saved_at > settings.checkpoint_seconds:
-                    save_checkpoint(checkpoints, model, optimizer, step, history)
+                if time.monotonic() - saved_at > settings.checkpoint_seconds:
+                    save()
                     saved_at, kept = time.monotonic(), step
+            interruption.check()
         except (KeyboardInterrupt, NonFiniteLossError):
             # A step changes weights only at its very end: what stands here is the state after `step` steps.
-            if checkpoints and step > kept and not interruption.torn:
-                save_checkpoint(checkpoints, model, optimizer, step, history)
+            if step > kept and not interruption.torn:
+                save()
             raise
         finally:
             model.eval()
     if step >= 2:
         check_moved(before, tensors)
-    if checkpoints and keep_final and step > kept:
-        save_checkpoint(checkpoints, model, optimizer, step, history)
+    if keep_final and step > kept:
+        save()
     return history
 
 
@@ -195,7 +204,7 @@ def _autocast(device: torch.device, precision: Precision) -> Any:
 def _check_finite(terms: Mapping[str, Tensor], number: int) -> None:
     bad = [name for name, value in terms.items() if not torch.isfinite(value)]
     if bad:
-        values = " and ".join(f"{name!r} became {float(terms[name])}" for name in bad)
+        values = " and ".join(f"{name!r} became {float(terms[name].detach())}" for name in bad)
         raise NonFiniteLossError(
             f"The loss term {values} at step {number}. The model is kept as it was before this step. Lower lr, "
             "train fewer epochs, or give the term less weight."

@@ -66,7 +66,7 @@ class Plan:
 
     def _order(self, side: str, lap: int) -> list[int]:
         if (side, lap) not in self._orders:
-            self._orders = {key: order for key, order in self._orders.items() if key[1] >= lap - 1}
+            self._orders = {key: order for key, order in self._orders.items() if key[0] != side}
             order = generator("order", side, lap, self.seed).permutation(len(self.sides[side]))
             self._orders[side, lap] = order.tolist()
         return self._orders[side, lap]

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from medunlearn.errors import ConfigError, FrozenParametersError
+from medunlearn.seeds import stable_seed
+
+_PIECE = 1 << 20
 
 FORMS = "all, lora, lora:RANK, layers:7, layers:5-7, layers:0,3, or pattern:REGEX"
 
 
-def choose_trainable(model: Any, choice: str) -> Any:
+def choose_trainable(model: Any, choice: str, *, seed: int = 0) -> Any:
     """Freeze everything but what is chosen.
 
     Args:
         choice: ``all``; ``layers:7`` (also ``layers:5-7`` or ``layers:0,3``; 0 is the first decoder layer);
             ``pattern:REGEX`` searched in parameter names; ``lora`` or ``lora:RANK`` (an adapter on every linear
             map of the decoder layers).
+        seed: of a LoRA adapter's first weights.
 
     Returns:
         The model to train: the same object, or for LoRA a PEFT model around it.
@@ -28,11 +33,11 @@ def choose_trainable(model: Any, choice: str) -> Any:
         ConfigError: the choice is not of these forms, or matches no parameter.
     """
     if choice == "lora" or choice.startswith("lora:"):
-        return _with_lora(model, choice)
+        return _with_lora(model, choice, seed)
     matches = _matcher(choice)
     chosen = 0
     for name, tensor in model.named_parameters():
-        tensor.requires_grad_(matches(name))
+        tensor.requires_grad_(bool(matches(name)))
         chosen += tensor.requires_grad
     if not chosen:
         raise ConfigError([f"trainable={choice!r} matches no parameter of this {type(model).__name__}."])
@@ -59,10 +64,10 @@ def _span(part: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-def _with_lora(model: Any, choice: str) -> Any:
+def _with_lora(model: Any, choice: str, seed: int) -> Any:
     from peft import LoraConfig, get_peft_model
 
-    rank = choice.partition(":")[2] or "16"
+    rank = "16" if choice == "lora" else choice.partition(":")[2]
     if not rank.isdigit() or int(rank) < 1:
         raise ConfigError([f"trainable={choice!r}: the rank must be a whole number of at least 1."])
     config = LoraConfig(
@@ -72,7 +77,11 @@ def _with_lora(model: Any, choice: str) -> Any:
         target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
-    return get_peft_model(model, config)
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        # PEFT asks a property of the model that transformers renamed in 5.20.
+        warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
+        torch.manual_seed(stable_seed("lora", seed))
+        return get_peft_model(model, config)
 
 
 def trained(model: Any) -> dict[str, Tensor]:
@@ -81,12 +90,23 @@ def trained(model: Any) -> dict[str, Tensor]:
 
 
 def checksums(tensors: dict[str, Tensor]) -> dict[str, int]:
-    """A number a tensor, equal as long as no bit changes: the sum of its bits taken as integers."""
+    """A number a tensor, equal as long as no bit changes: a sum of its bits, each value with its own weight.
+
+    A plain sum would not do: where half of a tensor moves one step up and half one step down, as Adam moves
+    the ones of a normalisation, it stays the same.
+    """
+    return {name: _checksum(tensor.detach()) for name, tensor in tensors.items()}
+
+
+def _checksum(tensor: Tensor) -> int:
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return {
-        name: int(tensor.detach().view(kinds[tensor.element_size()]).sum(dtype=torch.int64))
-        for name, tensor in tensors.items()
-    }
+    bits = tensor.contiguous().view(-1).view(kinds[tensor.element_size()])
+    source = torch.Generator().manual_seed(0)
+    weights = torch.randint(2**62, (min(len(bits), _PIECE),), generator=source).to(bits.device)
+    total = 0
+    for piece in bits.split(_PIECE):
+        total = (31 * total + int((piece * weights[: len(piece)]).sum())) % 2**64
+    return total
 
 
 def check_moved(before: dict[str, int], tensors: dict[str, Tensor]) -> None:

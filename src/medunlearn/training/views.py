@@ -108,5 +108,6 @@ class ReferenceView(ModelView):
     def sequence_nll(self) -> Tensor:
         kept = self._before.sequence_nll
         if any(key not in kept for key in self.batch.keys):
-            kept.update(zip(self.batch.keys, super().sequence_nll().tolist(), strict=True))
+            for key, value in zip(self.batch.keys, super().sequence_nll().tolist(), strict=True):
+                kept.setdefault(key, value)
         return torch.tensor([kept[key] for key in self.batch.keys], device=self.batch.input_ids.device)

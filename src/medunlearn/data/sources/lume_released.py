@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medunlearn.data.records import Identifier, Side
+from medunlearn.data.sources.lume_identifiers import identifiers_in
 from medunlearn.errors import SourceError
 
 FILES: dict[Side, str] = {"forget": "forget.jsonl", "retain": "retain.jsonl"}
 TASKS = {"Task1": "story", "Task2": "personal_biography", "Task3": "public_biography"}
-_ID = re.compile(r"(?P<document>.+?)(?P<form>sc|qa)(?P<number>\d+)", re.DOTALL)
-
-# The knowledge questions of a personal biography, in the order of their numbers (LUME, Section 2.3).
-PII_FIELDS = ("birth_date", "ssn", "phone", "email", "address")
+_ID = re.compile(r"(?P<document>.+?)(?P<form>sc|qa)(?P<number>\d{1,9})", re.DOTALL)
+_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +58,13 @@ class LumeDocument:
         return f"{first.input}{gap}{first.output}"
 
     def identifiers(self) -> tuple[Identifier, ...]:
-        """The personal fields whose values stand in the text to the letter."""
+        """The person's name, birth date, numbers, e-mail and address, each as it stands in the text."""
         if self.task != "personal_biography":
             return ()
-        answers = [row for row in self.rows if row.form == "qa" and row.number < len(PII_FIELDS)]
-        found = [Identifier(PII_FIELDS[row.number], row.output) for row in answers if row.output in self.text]
-        return (*found, *_written_otherwise(self.text))
-
-
-def _written_otherwise(text: str) -> Iterator[Identifier]:
-    """Numbers that the text writes with dashes and the answers without."""
-    for kind, pattern in (("ssn", r"\b9\d\d-\d\d-\d{4}\b"), ("phone", r"\b\d{3}-\d{3}-\d{4}\b")):
-        for match in sorted(set(re.findall(pattern, text))):
-            yield Identifier(kind, match)
+        rows = [row for row in self.rows if row.form == "qa"]
+        return identifiers_in(
+            self.text, {row.number: row.input for row in rows}, {row.number: row.output for row in rows}
+        )
 
 
 @dataclass(frozen=True)
@@ -103,11 +96,12 @@ def read_lume(folder: Path, *, nonmembers: Path | None = None, skip_bad_rows: bo
             problem = _add(documents, side, member, row)
             if problem:
                 bad.append(f"{path}:{place}: {problem}")
-    whole = [document for document in documents.values() if any(row.form == "sc" for row in document.rows)]
+    whole: list[LumeDocument] = []
+    textless: list[LumeDocument] = []
+    for document in documents.values():
+        (whole if any(row.form == "sc" for row in document.rows) else textless).append(document)
     bad += [
-        f"document {document.document!r} has no completion row, so its text is not known"
-        for document in documents.values()
-        if document not in whole
+        f"document {document.document!r} has no completion row, so its text is not known" for document in textless
     ]
     if bad and not skip_bad_rows:
         shown = "\n".join(f"  - {line}" for line in bad[:20])
@@ -122,15 +116,21 @@ def read_lume(folder: Path, *, nonmembers: Path | None = None, skip_bad_rows: bo
 
 def _lines(path: Path) -> Iterator[tuple[int, object]]:
     """Line number and decoded JSON of each line; text that is no JSON comes as the error."""
+    empty = True
     try:
         with path.open(encoding="utf-8", newline="\n") as file:
             for place, line in enumerate(file, start=1):
                 if line.strip():
+                    empty = False
                     yield place, _decoded(line)
     except FileNotFoundError:
         raise SourceError(f"There is no {path}. The released files are {' and '.join(FILES.values())}.") from None
     except UnicodeDecodeError as error:
         raise SourceError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if empty:
+        raise SourceError(f"{path} is empty. Download it again.")
 
 
 def _decoded(line: str) -> object:
@@ -138,6 +138,9 @@ def _decoded(line: str) -> object:
         return json.loads(line)
     except json.JSONDecodeError as error:
         return error
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits, or thousands of brackets: no row of ours, whatever it is.
+        return json.JSONDecodeError(str(error) or "too deep", "", 0)
 
 
 def _add(documents: dict[str, LumeDocument], side: Side, member: bool, row: object) -> str | None:
@@ -149,6 +152,8 @@ def _add(documents: dict[str, LumeDocument], side: Side, member: bool, row: obje
     lacking = [key for key in ("id", "input", "output", "task") if not isinstance(row.get(key), str)]
     if lacking:
         return f"lacks text in {', '.join(lacking)}"
+    if any(_LONE_SURROGATE.search(row[key]) for key in ("id", "input", "output")):
+        return "holds half a character (a lone surrogate), which no file can keep"
     if not row["input"].strip() or not row["output"].strip():
         return "has an empty input or output"
     match = _ID.fullmatch(row["id"])

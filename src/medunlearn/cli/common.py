@@ -1,0 +1,107 @@
+"""What every verb shares: options, output, and how errors end a command."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from medunlearn.config import Settings, fields_of
+from medunlearn.data.storage import as_storage_error
+from medunlearn.errors import MedunlearnError
+
+INTERRUPTED = 130
+UNSCORED = "unscored"
+
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, ...")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Seed of everything random in this command.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings; they are listed below.", show_default=False),
+]
+
+err = Console(stderr=True, soft_wrap=True)
+
+
+def ending(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn every error that is meant for the user into a message and an exit code, without a traceback.
+
+    0 done, 1 it ran and something failed, 2 bad input, 130 interrupted and resumable.
+    """
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except MedunlearnError as error:
+            err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+            raise typer.Exit(error.exit_code) from error
+        except KeyboardInterrupt:
+            err.print(
+                "\n[yellow]interrupted.[/] What was done is kept; give the same command again and it goes on from "
+                "there.",
+                highlight=False,
+            )
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            sys.stderr.close()
+            raise typer.Exit(1) from None
+        except OSError as error:
+            refused = as_storage_error(error, Path(error.filename or "a file"))
+            err.print(f"[bold red]error:[/] {escape(str(refused))}", highlight=False)
+            raise typer.Exit(1) from error
+
+    return wrapped
+
+
+def settings_help(*models: type[Settings]) -> str:
+    """The settings of a verb as a help text: name, default, meaning."""
+    settings = [
+        f"- `{name}`: {text} (default {default})" for model in models for name, default, text in fields_of(model)
+    ]
+    return "Settings, written KEY=VALUE:\n\n" + "\n".join(settings)
+
+
+def sayer(quiet: bool, as_json: bool) -> Callable[[str], None]:
+    """A function that prints a line on standard error, or nothing when quiet."""
+
+    def say(line: str) -> None:
+        if not quiet:
+            err.print(f"[dim]>[/] {escape(line)}", highlight=False)
+
+    return say
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    table = Table(
+        title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False
+    )
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    Console().print(table)
+
+
+def with_interval(row: Mapping[Any, Any]) -> str:
+    """``0.98 [0.97, 0.99]``; a mean without a value is unscored, never 0."""
+    if pd.isna(row["value"]):
+        return UNSCORED
+    if pd.isna(row["low"]):
+        return f"{row['value']:.3f}"
+    return f"{row['value']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"

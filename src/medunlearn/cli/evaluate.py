@@ -1,0 +1,94 @@
+"""``medunlearn evaluate``: ask, score, compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from medunlearn.cli.common import (
+    UNSCORED,
+    Device,
+    Json,
+    Overrides,
+    Quiet,
+    Seed,
+    ending,
+    print_json,
+    print_table,
+    settings_help,
+    with_interval,
+)
+from medunlearn.config import EvaluateSettings, check, parse_overrides
+
+if TYPE_CHECKING:
+    from medunlearn.experiments.evaluated import Evaluation
+
+EPILOG = (
+    "Example: `medunlearn evaluate runs/npo bench/ --split random_10 --against runs/target runs/retrained`\n\n"
+    "Responses and scores are kept in the run's folder; asking again costs nothing.\n\n"
+    + settings_help(EvaluateSettings)
+)
+
+
+@ending
+def command(
+    run: Annotated[Path, typer.Argument(help="Run whose model is asked.")],
+    benchmark: Annotated[Path, typer.Argument(help="Folder of the benchmark.")],
+    split: Annotated[str, typer.Option("--split", help="Split that parts forget from retain.")],
+    against: Annotated[
+        list[Path] | None, typer.Option("--against", help="Runs to compare with, e.g. target and retrained.")
+    ] = None,
+    overrides: Overrides = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Also write the table here, as CSV.")] = None,
+    seed: Seed = None,
+    device: Device = "auto",
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Ask a model the benchmark's questions and score what it says."""
+    from medunlearn.data.benchmark import Benchmark
+    from medunlearn.data.storage import write_text
+    from medunlearn.experiments.evaluate import evaluate
+    from medunlearn.experiments.runs import Run
+
+    words = overrides or []
+    # `--against a b` gives b to the arguments: a word that is no setting is another run.
+    runs = [*(against or []), *(Path(word) for word in words if "=" not in word and against)]
+    values = parse_overrides([word for word in words if "=" in word or not against])
+    given = {"split": split, **({} if seed is None else {"seed": seed})}
+    evaluation = evaluate(
+        Run.open(run),
+        Benchmark.load(benchmark),
+        check(EvaluateSettings, {**given, **values}),
+        against=[Run.open(other) for other in runs],
+        device=device,
+        quiet=quiet or json,
+    )
+    if out is not None:
+        write_text(out, evaluation.table().to_csv(index=False))
+    if json:
+        print_json(
+            {
+                "table": evaluation.table().to_dict("records"),
+                "comparisons": evaluation.comparisons.to_dict("records"),
+            }
+        )
+    elif not quiet:
+        _print(evaluation)
+
+
+def _print(evaluation: Evaluation) -> None:
+    """One row a side, fold, kind and metric; one column a model. Rows in which nobody has a score are left out."""
+    labels = [model.run.label for model in evaluation.models]
+    rows = []
+    for key, group in evaluation.table().groupby(["side", "fold", "kind", "metric"], sort=False):
+        cells = {cell["model"]: cell for cell in group.to_dict("records")}
+        shown = [with_interval(cells[label]) if label in cells else "" for label in labels]
+        if set(shown) != {UNSCORED}:
+            first = next(iter(cells.values()))
+            scored = f"{first['n_scored']}/{first['n_scored'] + first['n_unscored']}"
+            rows.append((*cast(tuple[str, ...], key), *shown, scored))
+    contexts = ", ".join(sorted({model.context for model in evaluation.models}))
+    print_table(f"asked in context: {contexts}", ("side", "fold", "kind", "metric", *labels, "scored"), rows)

@@ -1,0 +1,70 @@
+"""``medunlearn list``: what there is to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Annotated
+
+import typer
+
+from medunlearn.cli.common import Json, ending, print_json, print_table
+from medunlearn.errors import UnknownNameError
+
+EPILOG = "Example: `medunlearn list methods`"
+Rows = list[dict[str, str]]
+
+
+def _methods() -> Rows:
+    from medunlearn.lookup import names
+    from medunlearn.methods import METHODS, method_class
+
+    rows = []
+    for name in sorted(names("methods", METHODS)):
+        cls = method_class(name)
+        arguments = ", ".join(f"{field.name}={field.default}" for field in fields(cls))
+        rows.append({"name": name, "settings": arguments or "none", "what": _first_sentence(cls.__doc__)})
+    return rows
+
+
+def _metrics() -> Rows:
+    from medunlearn.lookup import names
+    from medunlearn.metrics import METRICS, get_metric
+
+    metrics = [get_metric(name) for name in sorted(names("metrics", METRICS))]
+    return [
+        {"name": metric.name, "needs": ", ".join(metric.needs), "what": f"{metric.title}: {metric.meaning}"}
+        for metric in metrics
+    ]
+
+
+def _benchmarks() -> Rows:
+    from medunlearn.benchmarks import BENCHMARKS, default_metrics_of
+    from medunlearn.lookup import names
+
+    return [
+        {"name": name, "metrics": ", ".join(default_metrics_of(name)), "what": target}
+        for name, target in sorted(names("benchmarks", BENCHMARKS).items())
+    ]
+
+
+TABLES: dict[str, Callable[[], Rows]] = {"methods": _methods, "metrics": _metrics, "benchmarks": _benchmarks}
+
+
+def _first_sentence(text: str | None) -> str:
+    return " ".join((text or "").split("\n\n")[0].split())
+
+
+@ending
+def command(
+    what: Annotated[str, typer.Argument(help="methods, metrics or benchmarks")],
+    json: Json = False,
+) -> None:
+    """List methods, metrics or benchmarks, with their settings."""
+    if what not in TABLES:
+        raise UnknownNameError("list", what, TABLES)
+    rows = TABLES[what]()
+    if json:
+        print_json(rows)
+    else:
+        print_table(what, tuple(rows[0]), [tuple(row.values()) for row in rows])

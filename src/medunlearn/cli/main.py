@@ -1,0 +1,56 @@
+"""The ``medunlearn`` command."""
+
+from __future__ import annotations
+
+import os
+
+# Before anything imports them: no telemetry, no progress bars of their own, one warning-free tokenizer.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+import typer
+
+import medunlearn
+from medunlearn.cli import build, demo, evaluate, inspect, listing, report, run, train, unlearn
+
+app = typer.Typer(
+    name="medunlearn",
+    help=medunlearn.__doc__,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"medunlearn {medunlearn.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version, is_eager=True),
+) -> None:
+    pass
+
+
+app.command("demo", epilog=demo.EPILOG)(demo.command)
+app.add_typer(build.app, name="build")
+app.command("inspect", epilog=inspect.EPILOG)(inspect.command)
+app.command("train", epilog=train.EPILOG)(train.command)
+app.command("unlearn", epilog=unlearn.EPILOG)(unlearn.command)
+app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.command)
+app.command("run", epilog=run.EPILOG)(run.command)
+app.command("report", epilog=report.EPILOG)(report.command)
+app.command("list", epilog=listing.EPILOG)(listing.command)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

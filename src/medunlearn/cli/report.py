@@ -1,0 +1,44 @@
+"""``medunlearn report``: tables and figures of what is in runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medunlearn.cli.common import Json, Quiet, ending, print_json, sayer
+
+EPILOG = "Example: `medunlearn report runs/target runs/retrained runs/npo --benchmark bench/ --out report/`"
+
+
+@ending
+def command(
+    runs: Annotated[list[Path], typer.Argument(help="Runs that were evaluated on the same split.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the report.")],
+    benchmark: Annotated[
+        Path | None, typer.Option("--benchmark", help="The benchmark, to show examples of answers.")
+    ] = None,
+    split: Annotated[str | None, typer.Option("--split", help="Which evaluation, if there are several.")] = None,
+    title: Annotated[str, typer.Option("--title", help="Title of the report.")] = "Unlearning report",
+    show_text: Annotated[
+        bool, typer.Option("--show-text", help="Show text of real records (invented ones are always shown).")
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the bootstrap.")] = 0,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write report.html, report.md and report.json from evaluated runs."""
+    from medunlearn.data.benchmark import Benchmark
+    from medunlearn.experiments.evaluated import Evaluated
+    from medunlearn.experiments.gather import gather
+    from medunlearn.experiments.runs import Run
+    from medunlearn.reports.write import write_report
+
+    models = [Evaluated.find(Run.open(run), split) for run in runs]
+    loaded = Benchmark.load(benchmark) if benchmark else None
+    page = write_report(gather(title, models, loaded, show_text=show_text, seed=seed), out)
+    if json:
+        print_json({"report": str(page)})
+    else:
+        sayer(quiet, json)(f"report: {page}")

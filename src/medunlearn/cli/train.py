@@ -1,0 +1,45 @@
+"""``medunlearn train``: the target model, or without a forget set the retrained one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medunlearn.cli.common import Device, Json, Overrides, Quiet, Seed, ending, print_json, sayer, settings_help
+from medunlearn.config import TrainSettings, parse_overrides
+
+EPILOG = (
+    "Examples: `medunlearn train bench/ --model tiny --out runs/target`, and for the retrained model "
+    "`medunlearn train bench/ --model tiny --without random_10 --out runs/retrained`\n\n"
+    "Defaults are those of AMNESIA's Table 6; the tiny model has its own.\n\n" + settings_help(TrainSettings)
+)
+
+
+@ending
+def command(
+    benchmark: Annotated[Path, typer.Argument(help="Folder of the benchmark.")],
+    model: Annotated[str, typer.Option("--model", help="Folder, hub id (org/name), or tiny.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the run.")],
+    without: Annotated[str | None, typer.Option("--without", help="Split whose forget set is left out.")] = None,
+    overrides: Overrides = None,
+    seed: Seed = None,
+    device: Device = "auto",
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Train a model on a benchmark's records and questions. Given again, it resumes."""
+    from medunlearn.data.benchmark import Benchmark
+    from medunlearn.experiments.presets import train_settings
+    from medunlearn.experiments.train import train
+
+    values = {"model": model, "without": without, "seed": seed}
+    given = {key: value for key, value in values.items() if value is not None}
+    settings = train_settings({**given, **parse_overrides(overrides or [])})
+    run = train(Benchmark.load(benchmark), settings, out, device=device, quiet=quiet)
+    if json:
+        print_json(run.info)
+        return
+    results = run.info["results"]
+    sayer(quiet, json)(f"{out}: {results['steps']} steps, final loss {results['final_loss']:.4f}")

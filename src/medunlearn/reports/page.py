@@ -1,0 +1,154 @@
+"""The report as one HTML page that loads nothing from anywhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from medunlearn.reports import curves, figures, prose
+from medunlearn.reports.content import ReportContent
+from medunlearn.reports.headline import Plane, Standing, drawable, main_plane, panel_planes, standings, verdict
+from medunlearn.reports.readings import Results
+from medunlearn.reports.tables import (
+    MetricRow,
+    benchmark_facts,
+    breakdown_table,
+    cost_table,
+    facts,
+    headline_table,
+    metric_rows,
+    other_comparisons,
+    run_facts,
+    shared_facts,
+)
+from medunlearn.reports.words import (
+    interval,
+    kind_text,
+    place_text,
+    signed,
+    value_text,
+)
+
+
+def to_html(content: ReportContent) -> str:
+    """The page, its style, its scripts and plotly in one string."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("medunlearn.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"interval": lambda one: interval(one.low, one.high), "value": value_text}
+    environment.filters |= {"signed": signed, "kind": kind_text, "json": script_json}
+    return environment.get_template("report.html.jinja").render(_context(content))
+
+
+def _context(content: ReportContent) -> dict[str, Any]:
+    results = Results(content)
+    where = main_plane(results)
+    ranked = standings(results, where)
+    rows = metric_rows(results)
+    scripts = [plotly_source(), _asset("report.js")]
+    return {
+        "content": content,
+        "prose": prose,
+        "facts": facts(content),
+        "verdict": verdict(ranked),
+        "ranking": _ranking(ranked),
+        "unplaced": [one.model.label for one in ranked if not one.placed],
+        "where": where,
+        "place": place_text(where.fold, where.kind),
+        "headline": headline_table(ranked, where),
+        "breakdown": breakdown_table(results),
+        "legend": _legend(content),
+        "rows": rows,
+        "filters": _filters(rows),
+        "others": other_comparisons(content, results),
+        "examples": content.shown_examples(),
+        "cost": cost_table(content.models),
+        "benchmark_facts": benchmark_facts(content),
+        **_runs(content),
+        **_figures(content, results, where),
+        "style": _asset("report.css"),
+        "scripts": scripts,
+        "script_hashes": " ".join(f"'{script_hash(script)}'" for script in scripts),
+    }
+
+
+def _figures(content: ReportContent, results: Results, where: Plane) -> dict[str, Any]:
+    planes = panel_planes(results)
+    return {
+        "tradeoff": figures.tradeoff(results, where) if drawable(results, where) else None,
+        "panels": figures.panels(results, planes),
+        # A row a fold, where its kinds fit side by side.
+        "panel_columns": min(3, len({one.kind for one in planes}) or 1),
+        "curves": curves.training_curves(content.models),
+    }
+
+
+def _runs(content: ReportContent) -> dict[str, Any]:
+    shared = shared_facts(content.models)
+    own = [
+        (model, [(key, text) for key, text in run_facts(model).items() if key not in shared])
+        for model in content.models
+    ]
+    return {"shared": shared, "runs": own}
+
+
+def _ranking(ranked: Sequence[Standing]) -> list[tuple[str, float, float, bool]]:
+    """Label, distance, share of the longest bar, and whether it is the target model, shortest first."""
+    found = [(one.model.label, one.distance, one.model.role == "target") for one in ranked]
+    known = [(label, distance, target) for label, distance, target in found if distance is not None]
+    longest = max((distance for _, distance, _ in known), default=0.0) or 1.0
+    known.sort(key=lambda one: one[1])
+    return [(label, distance, distance / longest, target) for label, distance, target in known]
+
+
+def _legend(content: ReportContent) -> list[tuple[str, str, str]]:
+    """Label, symbol and CSS variable of each model."""
+    colour, symbol = figures.colours(content.models), figures.symbols(content.models)
+    return [(model.label, symbol[model.label][1], colour[model.label]) for model in content.models]
+
+
+def _filters(rows: Sequence[MetricRow]) -> dict[str, list[str]]:
+    """Each filter's choices, in the order that the rows have them."""
+    return {
+        "model": list(dict.fromkeys(row.model for row in rows)),
+        "side": list(dict.fromkeys(row.place.side for row in rows)),
+        "fold": list(dict.fromkeys(row.place.fold for row in rows)),
+        "kind": list(dict.fromkeys(row.place.kind for row in rows)),
+        "metric": list(dict.fromkeys(row.metric for row in rows)),
+    }
+
+
+def script_json(value: Any) -> Any:
+    """JSON for a script element: no ``<`` in it can end the element or start another."""
+    from markupsafe import Markup
+
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))
+
+
+def script_hash(script: str) -> str:
+    """The script's hash as a content security policy takes it: the page runs these scripts and no other."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
+
+
+@cache
+def plotly_source() -> str:
+    """plotly.js, line ends as a browser reads them (its hash is of those)."""
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs()).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _asset(name: str) -> str:
+    return files("medunlearn.reports").joinpath("templates", name).read_text(encoding="utf-8")

@@ -1,0 +1,164 @@
+"""AMNESIA's rules: splits of 5 to 25% of the patients, at random and within the three largest diseases."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from medunlearn.benchmarks.amnesia import amnesia_splits, build
+from medunlearn.config import AmnesiaSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.hierarchy import Hierarchy
+from medunlearn.data.records import Record
+
+PERCENTS = (5, 10, 15, 20, 25)
+
+# AMNESIA, Table 1: patients a disease, 8,820 in all.
+PAPER = {
+    "Cancer": 2669, "Infectious/Immune": 1964, "Cardiovascular": 1426, "Digestive and Liver": 590,
+    "Dementia and Mental Health": 490, "Arthritis and Bone": 441, "Respiratory and Allergies": 435,
+    "Kidney Disease": 350, "Diabetes": 208, "Oral and Dental Health": 192, "Anemia or Iron Deficiency": 55,
+}  # fmt: skip
+# AMNESIA, Table 5.
+SIZES = {5: 441, 10: 882, 15: 1323, 20: 1764, 25: 2205}
+AVAILABLE = {"random": PERCENTS, "cancer": PERCENTS, "infectious": PERCENTS[:4], "cardiovascular": PERCENTS[:3]}
+
+
+@pytest.fixture(scope="module")
+def paper() -> Hierarchy:
+    """The paper's patients, by name and disease alone."""
+    diseases = [disease for disease, count in PAPER.items() for _ in range(count)]
+    return Hierarchy(
+        ("disease", "patient"),
+        [Record(f"n{n}", "text", {"disease": disease, "patient": f"p{n}"}) for n, disease in enumerate(diseases)],
+    )
+
+
+def test_the_splits_of_table_5(paper: Hierarchy) -> None:
+    assert sum(PAPER.values()) == 8820
+    splits = amnesia_splits(paper, ["Cancer", "Infectious/Immune", "Cardiovascular"], seed=0)
+    assert set(splits) == {f"{kind}_{p:02d}" for kind, percents in AVAILABLE.items() for p in percents}
+    for name, split in splits.items():
+        assert len(split.forget) == SIZES[int(name[-2:])]
+        assert len(split.retain) == 8820 - SIZES[int(name[-2:])]
+    in_cancer = {f"p{n}" for n in range(PAPER["Cancer"])}
+    assert set(splits["cancer_25"].forget) <= in_cancer
+    # 15.7% of the patients have the cardiovascular disease that 20% would need: left out, as in the paper.
+    assert SIZES[15] <= PAPER["Cardiovascular"] < SIZES[20]
+
+
+@pytest.fixture(scope="module")
+def hospitals() -> dict[int, Benchmark]:
+    return {invented: build(AmnesiaSettings(invented=invented, seed=3)) for invented in (2, 7, 40, 150)}
+
+
+SIZES_INVENTED = (2, 7, 40, 150)
+
+
+@pytest.mark.parametrize("invented", SIZES_INVENTED)
+def test_each_split_contains_the_smaller_ones_of_its_kind(hospitals: dict[int, Benchmark], invented: int) -> None:
+    splits = hospitals[invented].splits
+    kinds = {name[:-3] for name in splits}
+    assert "random" in kinds
+    for kind in kinds:
+        own = [splits[name] for name in sorted(splits) if name.startswith(kind)]
+        for smaller, larger in pairwise(own):
+            assert set(smaller.forget) <= set(larger.forget)
+
+
+@pytest.mark.parametrize("invented", SIZES_INVENTED)
+def test_disease_splits_match_the_random_ones(hospitals: dict[int, Benchmark], invented: int) -> None:
+    """The same size, of that disease alone, with every patient of it who is in the random split."""
+    benchmark = hospitals[invented]
+    disease_of = {record.groups["patient"]: record.groups["disease"] for record in benchmark.records}
+    counts = Counter(disease_of.values())
+    for name, split in benchmark.splits.items():
+        kind, percent = name.rsplit("_", 1)
+        if kind == "random":
+            continue
+        (disease,) = {disease_of[patient] for patient in split.forget}
+        assert disease.lower().startswith(kind)
+        at_random = benchmark.splits[f"random_{percent}"].forget
+        assert len(split.forget) == len(at_random)
+        assert {patient for patient in at_random if disease_of[patient] == disease} <= set(split.forget)
+        assert len(split.forget) <= counts[disease]
+
+
+@pytest.mark.parametrize("invented", SIZES_INVENTED)
+def test_a_disease_with_too_few_patients_has_no_split(hospitals: dict[int, Benchmark], invented: int) -> None:
+    benchmark = hospitals[invented]
+    disease_of = {record.groups["patient"]: record.groups["disease"] for record in benchmark.records}
+    prefixes = {name.rsplit("_", 1)[0] for name in benchmark.splits} - {"random"}
+    for disease, count in Counter(disease_of.values()).items():
+        prefix = disease.lower().split("/")[0].split(" ")[0]
+        if prefix in prefixes:
+            fitting = [p for p in PERCENTS if len(benchmark.splits[f"random_{p:02d}"].forget) <= count]
+            assert sorted(name for name in benchmark.splits if name.startswith(prefix)) == [
+                f"{prefix}_{p:02d}" for p in fitting
+            ]
+
+
+def test_the_largest_diseases_get_splits(hospitals: dict[int, Benchmark]) -> None:
+    assert {name.rsplit("_", 1)[0] for name in hospitals[150].splits} == {
+        "random", "cancer", "infectious", "cardiovascular",
+    }  # fmt: skip
+
+
+def test_eight_questions_a_patient_of_which_two_are_held_out(hospitals: dict[int, Benchmark]) -> None:
+    """Table 5: 6 questions a patient in forget and retain sets (2,646 of 441), 2 in the holdout (17,640 of 8,820)."""
+    benchmark = hospitals[40]
+    of = Counter((benchmark.subject(q.record_id), q.fold, q.kind) for q in benchmark.questions)
+    for patient in benchmark.hierarchy.nodes("patient"):
+        assert [of[patient, fold, kind] for fold in ("train", "holdout") for kind in ("factual", "reasoning")] == [
+            3, 3, 1, 1,
+        ]  # fmt: skip
+    forget = benchmark.questions_of(benchmark.split("random_10"), "forget", folds=("train",))
+    assert len(forget) == 4 * 6
+
+
+def test_identifiers_stand_in_the_text_to_the_letter(hospitals: dict[int, Benchmark]) -> None:
+    for record in hospitals[40].records:
+        assert record.identifiers
+        assert all(identifier.value in record.text for identifier in record.identifiers)
+
+
+def test_studies_go_with_their_patient() -> None:
+    benchmark = build(AmnesiaSettings(invented=6, studies=2, seed=1))
+    assert benchmark.levels == ("disease", "patient", "study", "section")
+    split = benchmark.split("patient=patient-0002")
+    gone = benchmark.records_of(split, "forget")
+    assert len(gone) == 1 + 2 * 4
+    assert {record.groups["patient"] for record in gone} == {"patient-0002"}
+    one_study = next(record.groups["study"] for record in gone if "study" in record.groups)
+    assert len(benchmark.records_of(benchmark.split(f"study={one_study}"), "forget")) == 4
+
+
+def test_the_same_settings_give_the_same_benchmark(tmp_path: Path) -> None:
+    settings = AmnesiaSettings(invented=12, seed=5)
+    first, second = build(settings), build(settings)
+    assert first.fingerprint == second.fingerprint
+    assert Benchmark.load(first.save(tmp_path)) == first
+    assert build(AmnesiaSettings(invented=12, seed=6)).fingerprint != first.fingerprint
+
+
+def test_it_says_what_it_is(hospitals: dict[int, Benchmark]) -> None:
+    facts = hospitals[40].facts()
+    assert facts["invented"] is True
+    assert (facts["data_use"], facts["counts"]["subjects"]) == ("open", 40)
+    assert sum(hospitals[40].notes["patients by disease"].values()) == 40
+
+
+def test_splits_depend_on_names_alone(paper: Hierarchy) -> None:
+    records = [
+        Record(f"n{n}", "t", {"disease": "Cancer" if n % 3 else "Flu", "patient": f"p{n}"}) for n in range(60)
+    ]
+    backwards = [replace(record, text="other") for record in reversed(records)]
+    first, second = (
+        amnesia_splits(Hierarchy(("disease", "patient"), rows), ["Cancer", "Flu"], 4)
+        for rows in (records, backwards)
+    )
+    assert {name: set(split.forget) for name, split in first.items()} == {
+        name: set(split.forget) for name, split in second.items()
+    }

@@ -1,0 +1,186 @@
+"""A benchmark on disk: what comes back, and what a failed save leaves."""
+
+import errno
+import hashlib
+import io
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from medunlearn.data.benchmark import MANIFEST, TABLES, Benchmark
+from medunlearn.data.records import Record
+from medunlearn.errors import StorageError
+
+FILES = {*TABLES, MANIFEST, "README.md"}
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder, hidden ones too."""
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_what_is_loaded_is_what_was_saved(benchmark: Benchmark, tmp_path: Path) -> None:
+    back = Benchmark.load(benchmark.save(tmp_path / "bench"))
+    assert back == benchmark
+    assert back.fingerprint == benchmark.fingerprint
+    assert list(back.splits) == ["one", "house"]
+    assert set(content(tmp_path / "bench")) == FILES
+
+
+def test_the_same_benchmark_is_the_same_bytes(benchmark: Benchmark, tmp_path: Path) -> None:
+    first, second = (content(benchmark.save(tmp_path / name)) for name in ("a", "b"))
+    assert first == second
+    assert content(Benchmark.load(tmp_path / "a").save(tmp_path / "c")) == first
+
+
+def test_saving_again_over_a_benchmark_replaces_it(benchmark: Benchmark, tmp_path: Path) -> None:
+    benchmark.save(tmp_path)
+    replace(benchmark, name="another").save(tmp_path)
+    assert Benchmark.load(tmp_path).name == "another"
+
+
+def test_the_manifest_describes_the_tables(benchmark: Benchmark, tmp_path: Path) -> None:
+    benchmark.save(tmp_path)
+    manifest = yaml.safe_load((tmp_path / MANIFEST).read_text())
+    for table in TABLES:
+        assert manifest["sha256"][table] == hashlib.sha256((tmp_path / table).read_bytes()).hexdigest()
+    assert manifest["counts"] == {
+        "records": 7, "subjects": 4, "questions": 4, "questions_holdout": 1, "questions_train": 3, "splits": 2,
+    }  # fmt: skip
+    assert manifest["schema_version"] == 1
+    assert manifest["data_use"] == "credentialed"
+    assert manifest["levels"] == ["institution", "patient", "study", "section"]
+
+
+def test_any_table_reader_can_open_it(benchmark: Benchmark, tmp_path: Path) -> None:
+    benchmark.save(tmp_path)
+    records = pd.read_parquet(tmp_path / "records.parquet").set_index("record_id")
+    assert records.loc["n2", "groups"]["patient"] == "p2"
+    assert records.loc["n2", "groups"]["study"] is None
+    splits = pd.read_parquet(tmp_path / "splits.parquet")
+    assert sorted(splits[(splits.split == "one") & (splits.side == "retain")].node) == ["p2", "p3", "p4"]
+
+
+def test_the_card_is_a_dataset_card(benchmark: Benchmark, tmp_path: Path) -> None:
+    benchmark.save(tmp_path)
+    _, head, body = (tmp_path / "README.md").read_text().split("---\n", 2)
+    assert yaml.safe_load(head)["license"] == "apache-2.0"
+    assert "| `one` | patient | 1 | 3 |" in body
+    assert "Text of" not in body
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"name": "x"}, {"levels": ("patient", "study", "section")}, {"subject_level": "institution"}, {"splits": {}}],
+    ids=lambda change: next(iter(change)),
+)
+def test_the_fingerprint_changes_with_the_content(
+    changed: Callable[..., Benchmark], benchmark: Benchmark, change: dict
+) -> None:
+    assert changed(**change).fingerprint != benchmark.fingerprint
+
+
+def test_the_fingerprint_sees_one_letter(changed: Callable[..., Benchmark], benchmark: Benchmark) -> None:
+    first, *others = benchmark.records
+    other = replace(first, text=first.text.replace("T", "t"))
+    assert changed(records=(other, *others)).fingerprint != benchmark.fingerprint
+
+
+def test_no_splits_and_no_questions_are_a_benchmark_too(changed: Callable[..., Benchmark], tmp_path: Path) -> None:
+    bare = changed(splits={}, questions=())
+    assert Benchmark.load(bare.save(tmp_path)) == bare
+
+
+class Failing:
+    """Stands in for a call that fails the n-th time."""
+
+    def __init__(self, call: Callable, nth: int, error: Exception) -> None:
+        self.call, self.nth, self.error = call, nth, error
+
+    def __call__(self, *args: object, **named: object) -> object:
+        self.nth -= 1
+        if self.nth == 0:
+            raise self.error
+        return self.call(*args, **named)
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("nth", range(1, 6))
+@pytest.mark.parametrize("call", ["write", "fsync"])
+def test_a_full_disk_leaves_the_older_benchmark_whole(
+    benchmark: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, nth: int
+) -> None:
+    older = content(benchmark.save(tmp_path))
+    newer = replace(benchmark, name="newer", records=tuple(replace(r, text=r.text * 2) for r in benchmark.records))
+    if call == "write":
+        failing = Failing(Path.write_bytes, nth, FULL)
+        monkeypatch.setattr(Path, "write_bytes", lambda path, data: failing(path, data))
+    else:
+        monkeypatch.setattr(os, "fsync", Failing(os.fsync, nth, FULL))
+    with pytest.raises(StorageError, match="disk is full"):
+        newer.save(tmp_path)
+    assert content(tmp_path) == older
+    assert Benchmark.load(tmp_path) == benchmark
+
+
+def test_parquet_that_cannot_be_written_leaves_the_older_benchmark_whole(
+    benchmark: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = content(benchmark.save(tmp_path))
+    monkeypatch.setattr("pyarrow.parquet.write_table", Failing(lambda *_: None, 1, MemoryError("no memory")))
+    with pytest.raises(MemoryError):
+        replace(benchmark, name="newer").save(tmp_path)
+    assert content(tmp_path) == older
+
+
+def test_a_limit_of_the_real_system_leaves_nothing_behind(benchmark: Benchmark, tmp_path: Path) -> None:
+    """The kernel refuses the file half way: EFBIG, which needs no special disk."""
+    noise = "".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(200))
+    large = replace(benchmark, records=tuple(replace(record, text=noise) for record in benchmark.records))
+    older = content(benchmark.save(tmp_path))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
+    try:
+        with pytest.raises(StorageError, match=r"Cannot write .*records\.parquet: File too large"):
+            large.save(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert content(tmp_path) == older
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = shutil.which("mount")
+    if (
+        mount is None
+        or subprocess.run(
+            [mount, "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True
+        ).returncode
+    ):
+        pytest.skip("a tiny file system cannot be mounted here (needs root)")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_disk_that_is_really_full(benchmark: Benchmark, tiny_disk: Path) -> None:
+    older = content(benchmark.save(tiny_disk / "bench"))
+    noise = io.StringIO("".join(hashlib.sha256(bytes([n, m])).hexdigest() for n in range(40) for m in range(40)))
+    newer = replace(benchmark, records=(Record("n1", noise.read(), benchmark.records[0].groups),
+                                        *benchmark.records[1:]))  # fmt: skip
+    with pytest.raises(StorageError, match="disk is full"):
+        newer.save(tiny_disk / "bench")
+    assert content(tiny_disk / "bench") == older
+    assert Benchmark.load(tiny_disk / "bench") == benchmark

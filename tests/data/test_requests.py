@@ -1,0 +1,94 @@
+"""A benchmark's sides, and a deletion request that no split foresaw."""
+
+import pytest
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.splits import Split
+from medunlearn.errors import InputError, UnknownNameError
+
+
+def ids(rows: list, field: str) -> list[str]:
+    return [getattr(row, field) for row in rows]
+
+
+def test_a_named_split(benchmark: Benchmark) -> None:
+    assert benchmark.split("one") is benchmark.splits["one"]
+    with pytest.raises(UnknownNameError, match=r"no split 'hous'. Did you mean 'house'\?"):
+        benchmark.split("hous")
+
+
+def test_a_request_by_patient(benchmark: Benchmark) -> None:
+    name = "patient=p1,p4"
+    assert benchmark.split(name) == Split(name, "patient", ("p1", "p4"), ("p2", "p3"))
+
+
+@pytest.mark.parametrize("words", ["patient=p1, p4", " patient = p1,p4 ", "patient=p1,,p4,", "patient=p4,p1,p4"])
+def test_a_request_is_read_kindly(benchmark: Benchmark, words: str) -> None:
+    assert benchmark.split(words).forget == ("p1", "p4")
+
+
+@pytest.mark.parametrize(
+    ("words", "forgotten"),
+    [
+        ("institution=south", ["n3", "s2a", "n4"]),
+        ("patient=p3", ["n3", "s2a"]),
+        ("study=s1", ["s1a", "s1b"]),
+        ("section=s1b", ["s1b"]),
+        ("disease=Diabetes", ["n2", "n4"]),
+    ],
+)
+def test_a_request_takes_what_lies_below(benchmark: Benchmark, words: str, forgotten: list[str]) -> None:
+    """Records without a node at the level of the request (notes, for a study) are retained."""
+    split = benchmark.split(words)
+    assert ids(benchmark.records_of(split, "forget"), "record_id") == forgotten
+    kept = [name for name in ids(list(benchmark.records), "record_id") if name not in forgotten]
+    assert ids(benchmark.records_of(split, "retain"), "record_id") == kept
+    assert {name for name, side in benchmark.sides(split).items() if side == "forget"} == set(forgotten)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("patient=p1,p7", "There is no patient 'p7'"),
+        ("institution=nort", r"no institution 'nort'. Did you mean 'north'\?"),
+        ("patients=p1", r"no level 'patients'. Did you mean 'patient'\?"),
+        ("=p1", "There is no level ''"),
+    ],
+)
+def test_a_request_for_what_does_not_exist(benchmark: Benchmark, words: str, message: str) -> None:
+    with pytest.raises(UnknownNameError, match=message):
+        benchmark.split(words)
+
+
+@pytest.mark.parametrize("words", ["patient=", "patient=,", "patient= "])
+def test_a_request_for_nothing(benchmark: Benchmark, words: str) -> None:
+    with pytest.raises(InputError, match="forgets nothing"):
+        benchmark.split(words)
+
+
+@pytest.mark.parametrize("words", ["patient=p1,p2,p3,p4", "disease=Cancer,Diabetes"])
+def test_a_request_for_everything(benchmark: Benchmark, words: str) -> None:
+    with pytest.raises(InputError, match="nothing is left to retain"):
+        benchmark.split(words)
+
+
+def test_questions_follow_their_records(benchmark: Benchmark) -> None:
+    split = benchmark.split("one")
+    assert ids(benchmark.questions_of(split, "forget"), "question_id") == ["q1", "q2", "q3"]
+    assert ids(benchmark.questions_of(split, "retain"), "question_id") == ["q4"]
+    assert ids(benchmark.questions_of(split, "forget", folds=("train",)), "question_id") == ["q1", "q3"]
+    assert ids(benchmark.questions_of(split, "forget", kinds=("factual", "reasoning")), "question_id") == [
+        "q1",
+        "q2",
+    ]
+    assert benchmark.questions_of(split, "retain", folds=("holdout",)) == []
+
+
+def test_subjects_and_facts(benchmark: Benchmark) -> None:
+    assert [benchmark.subject(name) for name in ("n1", "s1b", "s2a", "n4")] == ["p1", "p1", "p3", "p4"]
+    facts = benchmark.facts()
+    assert facts["counts"]["subjects"] == 4
+    assert facts["fingerprint"] == benchmark.fingerprint
+    assert facts["invented"] is True
+    assert "Text of" not in str(facts)
+    assert "aspirin" not in str(facts)

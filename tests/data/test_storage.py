@@ -1,0 +1,170 @@
+"""Files are whole or not there, and what the disk refuses is said clearly."""
+
+import errno
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from medunlearn.data import storage
+from medunlearn.errors import BenchmarkError, InputError, StorageError
+
+SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int32())])
+
+
+def fail_with(error: BaseException) -> Callable[[Path], None]:
+    """Writes half of a file and fails."""
+
+    def write(path: Path) -> None:
+        path.write_text("half")
+        raise error
+
+    return write
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.ENOSPC, "x"), ValueError("a bug of ours"), KeyboardInterrupt(), SystemExit(1)],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: BaseException) -> None:
+    file = tmp_path / "table"
+    storage.write_text(file, "old")
+    with pytest.raises((StorageError, type(error))):
+        storage.write_atomically(file, fail_with(error))
+    assert file.read_text() == "old"
+    assert names(tmp_path) == ["table"]
+
+
+def test_a_failed_first_write_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="a bug"):
+        storage.write_atomically(tmp_path / "new" / "table", fail_with(RuntimeError("a bug")))
+    assert names(tmp_path / "new") == []
+
+
+def test_a_refused_rename_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "table"
+    storage.write_text(file, "old")
+
+    def replace(self: Path, target: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "replace", replace)
+    with pytest.raises(StorageError, match=r"Cannot write .*table: Permission denied"):
+        storage.write_text(file, "new")
+    assert file.read_text() == "old"
+    assert names(tmp_path) == ["table"]
+
+
+def test_the_content_is_on_the_disk_before_it_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda file: (events.append("fsync"), fsync(file))[1])
+    monkeypatch.setattr(Path, "replace", lambda a, b: (events.append("replace"), replace(a, b))[1])
+    storage.write_together({tmp_path / name: storage.writer(b"x") for name in ("a", "b")})
+    assert events == ["fsync", "fsync", "replace", "replace"]
+
+
+def test_several_files_are_replaced_together_or_not_at_all(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a", "b", "c")]
+    storage.write_together({file: storage.writer(b"old") for file in files})
+    writers = [storage.writer(b"new"), storage.writer(b"new"), fail_with(OSError(errno.ENOSPC, "x"))]
+    with pytest.raises(StorageError, match="c was not written"):
+        storage.write_together(dict(zip(files, writers, strict=True)))
+    assert [file.read_bytes() for file in files] == [b"old"] * 3
+    assert names(tmp_path) == ["a", "b", "c"]
+
+
+def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StorageError, match="Cannot write"):
+        storage.write_text(tmp_path / "file" / "table", "new")
+
+
+def test_a_new_folder_is_private(tmp_path: Path) -> None:
+    storage.write_text(tmp_path / "run" / "table", "x")
+    assert (tmp_path / "run").stat().st_mode & 0o077 == 0
+
+
+class LibraryError(Exception):
+    """What a library written in another language raises."""
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, "anything"), "The disk is full"),
+        (OSError(errno.EDQUOT, "anything"), "The disk is full"),
+        (LibraryError("I/O error: No space left on device (os error 28)"), "The disk is full"),
+        (LibraryError("IoError(Os { code: 28 }) (os error 28)"), "The disk is full"),
+        (pa.ArrowException("Error writing bytes: Disk quota exceeded"), "The disk is full"),
+        (PermissionError(errno.EACCES, "Permission denied"), "Cannot write /x/y: Permission denied"),
+        (OSError(errno.EROFS, "Read-only file system"), "Cannot write /x/y: Read-only file system"),
+        (OSError("words alone"), "Cannot write /x/y: words alone"),
+    ],
+)
+def test_what_the_disk_refuses_has_one_form(error: Exception, message: str) -> None:
+    refused = storage.as_storage_error(error, Path("/x/y"))
+    assert str(refused).startswith(message)
+    assert "/x/y" in str(refused)
+
+
+@pytest.mark.parametrize("error", [ValueError("no number"), KeyError("x"), KeyboardInterrupt()])
+def test_other_errors_are_no_storage_errors(error: BaseException) -> None:
+    assert storage.as_storage_error(error, Path("x")) is None
+
+
+def test_a_table_comes_back_and_is_the_same_bytes(tmp_path: Path) -> None:
+    rows = [{"id": "ä", "n": 1}, {"id": "b", "n": None}]
+    for name in ("a", "b"):
+        storage.write_table(tmp_path / name, rows, SCHEMA)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert storage.read_table(tmp_path / "a", SCHEMA) == rows
+
+
+def test_a_table_that_is_absent_or_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(BenchmarkError, match="is missing"):
+        storage.read_table(tmp_path / "a")
+    with pytest.raises(BenchmarkError, match="cannot be read as Parquet"):
+        storage.read_table(tmp_path)
+
+
+def test_nulls_are_refused_with_their_first_row() -> None:
+    rows = [{"id": "a", "n": None}, {"id": None, "n": 1}, {"id": None, "n": 2}]
+    storage.refuse_nulls(Path("t"), rows[:1], ("n",))
+    with pytest.raises(BenchmarkError, match=r"t: column 'id' has no value in row 1. Build"):
+        storage.refuse_nulls(Path("t"), rows, ("n",))
+
+
+def test_json_comes_back(tmp_path: Path) -> None:
+    storage.write_json(tmp_path / "a.json", {"ü": [1, 2.5, None]})
+    assert storage.read_json(tmp_path / "a.json") == {"ü": [1, 2.5, None]}
+    assert "ü" in (tmp_path / "a.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("content", [b"", b'{"a":', b"\xff", b"[" * 200_000, b"1" * 5_000])
+def test_json_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.json cannot be read as JSON"):
+        storage.read_json(tmp_path / "a.json")
+
+
+def test_json_that_is_absent(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="There is no"):
+        storage.read_json(tmp_path / "a.json")
+
+
+def test_hashes(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    assert storage.sha256_of(tmp_path / "a") == hashlib.sha256(b"abc").hexdigest()
+    wanted = hashlib.sha256(b'{"a":[1,2],"b":"x"}').hexdigest()
+    assert storage.sha256_of_json({"b": "x", "a": (1, 2)}) == wanted

@@ -1,0 +1,139 @@
+"""Asking a benchmark's questions: nothing is asked twice, and no response leaves its question."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.data.records import Question, Record
+from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.errors import InputError
+from medunlearn.generation import respond as module
+from medunlearn.generation.respond import open_store, respond
+from medunlearn.models.scoring import score_answers
+from medunlearn.models.sequences import Rendering, question_sequence
+
+COUNT, BATCH, MOST = 10, 3, 5
+RECORDS = {f"r{n}": Record(f"r{n}", "Ana Silva was given aspirin. " * (n % 3), {"patient": f"p{n}"}) for n in range(4)}
+QUESTIONS = [
+    Question(f"q{n}", f"r{n % 4}", "train", "factual", "patient", f"{'Which ' * (n % 4)}drug {n}?", f"aspirin {n}")
+    for n in range(COUNT)
+]
+CLOSED, NOTED = Rendering("plain", "closed_book"), Rendering("plain", "note")
+
+
+@pytest.fixture
+def language_model(tiny: Callable[[], Any]) -> Any:
+    return tiny()
+
+
+def ask(model: Any, folder: Path, questions: list[Question] = QUESTIONS, **settings: Any) -> dict[str, Response]:
+    rendering = settings.pop("rendering", CLOSED)
+    store = open_store(folder, model_fingerprint="abc", rendering=rendering, max_new_tokens=MOST)
+    options = {"max_new_tokens": MOST, "batch_size": BATCH, **settings}
+    return respond(model, questions, RECORDS, store, rendering, **options)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of prompts given to the model, a call."""
+    counts: list[int] = []
+    decode = module.decode_greedily
+
+    def counting(language_model: Any, prompts: Any, **settings: Any) -> Any:
+        counts.append(len(prompts))
+        return decode(language_model, prompts, **settings)
+
+    monkeypatch.setattr(module, "decode_greedily", counting)
+    return counts
+
+
+@pytest.mark.parametrize("rendering", [CLOSED, NOTED])
+def test_each_question_has_its_own_response(language_model: Any, tmp_path: Path, rendering: Rendering) -> None:
+    alone = {}
+    for question in QUESTIONS:
+        alone |= ask(language_model, tmp_path / question.question_id, [question], rendering=rendering)
+    assert len({response.response_tokens for response in alone.values()}) > 3
+    shuffled = random.Random(0).sample(QUESTIONS, COUNT)
+    together = ask(language_model, tmp_path / "together", shuffled, rendering=rendering)
+    assert list(together) == [question.question_id for question in shuffled]
+    for question_id, response in together.items():
+        assert response.question_id == question_id
+        assert response.variant == rendering.context
+        assert replace(response, answer_log_probs=None) == replace(alone[question_id], answer_log_probs=None)
+        assert response.answer_log_probs == pytest.approx(alone[question_id].answer_log_probs, rel=1e-4, abs=1e-5)
+
+
+def test_a_response_is_text_tokens_and_scores(language_model: Any, tmp_path: Path) -> None:
+    tokenizer = language_model.tokenizer
+    for question_id, response in ask(language_model, tmp_path).items():
+        question = QUESTIONS[int(question_id[1:])]
+        sequence = question_sequence(question, RECORDS[question.record_id], tokenizer, CLOSED)
+        (score,) = score_answers(language_model, [sequence])
+        assert response.response == tokenizer.decode(response.response_tokens, skip_special_tokens=True).strip()
+        assert response.answer_hits == score.hits
+        assert response.answer_log_probs == pytest.approx(score.log_probs, rel=1e-4, abs=1e-5)
+        assert len(score.hits) == sequence.scored
+
+
+@pytest.mark.parametrize("crash_at", [1, 2, 4])
+def test_a_crash_loses_nothing_that_was_stored(
+    language_model: Any, tmp_path: Path, asked: list[int], crash_at: int
+) -> None:
+    calls: list[int] = []
+
+    def crash(done: int) -> None:
+        calls.append(done)
+        if len(calls) == crash_at + 1:  # the first call counts what is stored already
+            raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        ask(language_model, tmp_path, advance=crash)
+    stored = min(COUNT, crash_at * BATCH)
+    done: list[int] = []
+    resumed = ask(language_model, tmp_path, advance=done.append)
+    assert asked == [COUNT, COUNT - stored]
+    assert done[0] == stored
+    assert sum(done) == COUNT
+    whole = ask(language_model, tmp_path / "other")
+    assert list(resumed) == list(whole)
+    for question_id, response in whole.items():
+        assert resumed[question_id].response_tokens == response.response_tokens
+
+
+def test_a_second_time_asks_nothing(language_model: Any, tmp_path: Path, asked: list[int]) -> None:
+    first = ask(language_model, tmp_path)
+    assert ask(language_model, tmp_path) == first
+    assert ask(language_model, tmp_path, QUESTIONS[3:5]) == {f"q{n}": first[f"q{n}"] for n in (3, 4)}
+    assert asked == [COUNT, 0, 0]
+
+
+def test_contexts_models_and_limits_are_stored_apart(tmp_path: Path) -> None:
+    usual = {"model_fingerprint": "abc", "rendering": CLOSED, "max_new_tokens": 5}
+    changes: list[dict[str, Any]] = [
+        {},
+        {"model_fingerprint": "abd"},
+        {"rendering": NOTED},
+        {"rendering": Rendering("clinical", "closed_book")},
+        {"max_new_tokens": 6},
+    ]
+    folders = [open_store(tmp_path, **{**usual, **change}).folder for change in changes]
+    assert len(set(folders)) == 5
+    assert folders[0].name.startswith("closed_book-")
+    assert open_store(tmp_path, **usual).folder == folders[0]
+    assert ResponseStore(folders[0], {"decoding": "greedy"}).folder == folders[0]
+
+
+def test_a_question_that_does_not_fit_is_named_before_anything_is_asked(
+    language_model: Any, tmp_path: Path, asked: list[int]
+) -> None:
+    fits = len(question_sequence(QUESTIONS[0], RECORDS["r0"], language_model.tokenizer, NOTED).ids)
+    with pytest.raises(InputError, match="Question 'q1'"):
+        ask(language_model, tmp_path, rendering=Rendering("plain", "note", max_length=fits))
+    assert asked == []
+    assert not any(tmp_path.iterdir())

@@ -1,0 +1,99 @@
+"""Responses on disk: what comes back, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.errors import BenchmarkError, InputError
+
+SETTINGS = {"model": "abc", "template": "plain"}
+
+
+def response(number: int, variant: str = "note", sample: int = 0, text: str = "aspirin") -> Response:
+    return Response(f"q{number}", variant, sample, text, (5, 6, number), True, (-0.5, -float(number)), (True, False))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ResponseStore:
+    return ResponseStore(tmp_path / "store", SETTINGS)
+
+
+responses = st.builds(
+    Response,
+    question_id=st.text(min_size=1, max_size=5),
+    variant=st.sampled_from(["note", "closed_book"]),
+    sample=st.integers(0, 3),
+    response=st.text(max_size=20),
+    response_tokens=st.lists(st.integers(0, 200_000), max_size=4).map(tuple),
+    finished=st.booleans(),
+    answer_log_probs=st.none() | st.lists(st.floats(-99, 0, width=32), max_size=4).map(tuple),
+    answer_hits=st.none() | st.lists(st.booleans(), max_size=4).map(tuple),
+)
+
+
+@given(batches=st.lists(st.lists(responses, min_size=1, max_size=4), max_size=3))
+def test_what_goes_in_comes_out(tmp_path_factory: pytest.TempPathFactory, batches: list[list[Response]]) -> None:
+    folder = tmp_path_factory.mktemp("stores") / "one"
+    for batch in batches:
+        ResponseStore(folder, SETTINGS).add(batch)
+    wanted = {(r.question_id, r.variant, r.sample): r for batch in batches for r in batch}
+    assert ResponseStore(folder, SETTINGS).read() == wanted
+
+
+def test_nothing_is_written_before_the_first_batch(store: ResponseStore) -> None:
+    assert store.read() == {}
+    assert not store.folder.exists()
+    store.add([response(1)])
+    assert sorted(path.name for path in store.folder.iterdir()) == ["part-00000.parquet", "settings.json"]
+    assert store.folder.stat().st_mode & 0o077 == 0
+    assert ResponseStore.settings_of(store.folder) == SETTINGS
+
+
+def test_variants_and_samples_are_kept_apart(store: ResponseStore) -> None:
+    store.add([response(1), response(1, "closed_book"), response(1, sample=1)])
+    assert len(store.read()) == 3
+
+
+def test_other_settings_are_refused(store: ResponseStore) -> None:
+    store.add([response(1)])
+    for other in ({"model": "abd", "template": "plain"}, {"model": "abc"}, {**SETTINGS, "more": 1}):
+        with pytest.raises(InputError, match="other settings. Choose another folder"):
+            ResponseStore(store.folder, other)
+
+
+def test_responses_without_settings_are_refused(store: ResponseStore) -> None:
+    store.add([response(1)])
+    (store.folder / "settings.json").unlink()
+    with pytest.raises(InputError, match="There is no .*settings.json"):
+        ResponseStore(store.folder, SETTINGS)
+
+
+@pytest.mark.parametrize("content", ["", "{", "\x00"])
+def test_broken_settings(store: ResponseStore, content: str) -> None:
+    store.add([response(1)])
+    (store.folder / "settings.json").write_text(content)
+    with pytest.raises(InputError, match="cannot be read as JSON"):
+        ResponseStore(store.folder, SETTINGS)
+
+
+def test_a_broken_part_is_named(store: ResponseStore) -> None:
+    for number in range(3):
+        store.add([response(number)])
+    part = store.folder / "part-00001.parquet"
+    part.write_bytes(part.read_bytes()[:-20])
+    with pytest.raises(BenchmarkError, match=r"part-00001\.parquet cannot be read as Parquet"):
+        ResponseStore(store.folder, SETTINGS).read()
+
+
+def test_a_part_in_the_making_is_no_part(store: ResponseStore) -> None:
+    store.add([response(1)])
+    (store.folder / ".part-00001.parquet.77.part").write_bytes(b"half")
+    again = ResponseStore(store.folder, SETTINGS)
+    again.add([response(2)])
+    assert {key[0] for key in again.read()} == {"q1", "q2"}
+    assert (store.folder / "part-00001.parquet").exists()

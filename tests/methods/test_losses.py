@@ -1,0 +1,218 @@
+"""Every method's terms and gradients against its paper's formula, written out in plain torch.
+
+The plain way keeps a deep copy of the model as reference, runs one sequence at a time without padding, and
+computes all logits.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from medunlearn.methods import METHODS, make_method
+from medunlearn.models.batches import collate
+from medunlearn.models.reference import Reference
+from medunlearn.seeds import stable_seed
+from medunlearn.training.views import ModelView, Totals
+
+CPU = torch.device("cpu")
+LAYER = 1
+ARGUMENTS: dict[str, dict[str, float]] = {
+    "ga": {},
+    "graddiff": {"gamma": 0.7, "alpha": 1.3},
+    "kl_min": {"gamma": 0.7, "alpha": 1.3},
+    "npo": {"beta": 0.3, "alpha": 1.3},
+    "simnpo": {"beta": 0.5, "delta": 0.4, "gamma": 0.5, "alpha": 1.3},
+    "rmu": {"layer": LAYER, "coefficient": 3.0, "alpha": 1.3, "seed": 5},
+}
+
+
+def answer_logits(model: Any, sequence: Any) -> Tensor:
+    """Logits that predict the answer's tokens, [answer tokens, vocabulary], of one sequence alone."""
+    ids = torch.tensor([sequence.ids])
+    predicted_at = slice(sequence.scored_from - 1, len(sequence.ids) - 1)
+    return model(input_ids=ids, use_cache=False).logits[0, predicted_at]
+
+
+def token_nlls(model: Any, sequence: Any) -> Tensor:
+    answer = torch.tensor(sequence.ids[sequence.scored_from :])
+    return torch.nn.functional.cross_entropy(answer_logits(model, sequence), answer, reduction="none")
+
+
+def states(model: Any, sequence: Any) -> Tensor:
+    ids = torch.tensor([sequence.ids])
+    hidden = model(input_ids=ids, use_cache=False, output_hidden_states=True).hidden_states[LAYER + 1]
+    return hidden[0, sequence.scored_from - 1 : len(sequence.ids) - 1]
+
+
+def likelihood(model: Any, sequences: Any) -> Tensor:
+    return torch.cat([token_nlls(model, s) for s in sequences]).mean()
+
+
+def plain_ga(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    return {"forget": -likelihood(model, forget)}
+
+
+def plain_graddiff(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    return {"forget": -0.7 * likelihood(model, forget), "retain": 1.3 * likelihood(model, retain)}
+
+
+def plain_kl_min(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    # KL(p_ref || p), by torch's own function, over answer tokens alone.
+    divergences = [
+        torch.nn.functional.kl_div(
+            answer_logits(model, s).log_softmax(1), answer_logits(before, s).softmax(1), reduction="none"
+        ).sum(1)
+        for s in retain
+    ]
+    return {"forget": -0.7 * likelihood(model, forget), "retain_kl": 1.3 * torch.cat(divergences).mean()}
+
+
+def plain_npo(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    beta, each = 0.3, []
+    for s in forget:
+        ratio = torch.exp(token_nlls(before, s).sum() - token_nlls(model, s).sum())  # p(y|x) / p_ref(y|x)
+        each.append(2 / beta * torch.log(1 + ratio**beta))
+    return {"forget": torch.stack(each).mean(), "retain": 1.3 * likelihood(model, retain)}
+
+
+def plain_simnpo(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    beta, delta, each = 0.5, 0.4, []
+    for s in forget:
+        nlls = token_nlls(model, s)
+        each.append(-2 / beta * torch.log(torch.sigmoid(beta / len(nlls) * nlls.sum() - delta)))
+    return {"forget": 0.5 * torch.stack(each).mean(), "retain": 1.3 * likelihood(model, retain)}
+
+
+def plain_rmu(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    width = model.config.hidden_size
+    direction = torch.rand(width, generator=torch.Generator().manual_seed(stable_seed("rmu", 5)))
+    target = 3.0 * direction / direction.norm()
+    steered = [((states(model, s) - target) ** 2).sum(1) / width for s in forget]
+    kept = [((states(model, s) - states(before, s)) ** 2).sum(1) / width for s in retain]
+    return {"forget": torch.cat(steered).mean(), "retain": 1.3 * torch.cat(kept).mean()}
+
+
+PLAIN: Mapping[str, Callable[..., dict[str, Tensor]]] = {
+    "ga": plain_ga,
+    "graddiff": plain_graddiff,
+    "kl_min": plain_kl_min,
+    "npo": plain_npo,
+    "rmu": plain_rmu,
+    "simnpo": plain_simnpo,
+}
+
+
+@pytest.fixture
+def moved(tiny: Callable[[], Any]) -> tuple[Any, Any, Reference]:
+    """A model that has moved away from its reference, a deep copy of what it was, and the reference."""
+    model = tiny().model
+    before, reference = copy.deepcopy(model).requires_grad_(False), Reference(model)
+    source = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for tensor in model.parameters():
+            tensor.add_(0.02 * torch.randn(tensor.shape, generator=source))
+    return model, before, reference
+
+
+def views(model: Any, sides: Mapping[str, Any], reference: Reference, pad: int = 2) -> dict[str, ModelView]:
+    return {
+        side: ModelView(model, collate(chosen, pad, CPU), Totals.of(chosen), reference)
+        for side, chosen in sides.items()
+    }
+
+
+def gradients(model: Any, terms: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    model.zero_grad(set_to_none=True)
+    torch.stack(list(terms.values())).sum().backward()
+    return {name: tensor.grad for name, tensor in model.named_parameters() if tensor.grad is not None}
+
+
+def assert_same_gradients(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:
+    assert ours.keys() == theirs.keys()
+    for name, gradient in theirs.items():
+        error = (ours[name] - gradient).norm() / gradient.norm()
+        assert error < 1e-5, (name, float(error))
+
+
+def test_every_method_has_a_plain_counterpart() -> None:
+    assert PLAIN.keys() == ARGUMENTS.keys() == METHODS.keys()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_terms_and_gradients_are_the_papers(
+    name: str, moved: tuple[Any, Any, Reference], make_sequences: Callable[..., Any]
+) -> None:
+    model, before, reference = moved
+    forget, retain = make_sequences(5, "f"), make_sequences(5, "r")
+    assert len({s.scored for s in forget}) > 2
+    assert len({s.scored_from for s in forget}) > 2
+    seen = views(model, {"forget": forget, "retain": retain}, reference)
+    ours = make_method(name, ARGUMENTS[name]).loss(seen["forget"], seen["retain"])
+    ours_gradients = gradients(model, ours)
+    theirs = PLAIN[name](model, before, forget, retain)
+    assert ours.keys() == theirs.keys()
+    for term, value in theirs.items():
+        assert ours[term].item() == pytest.approx(value.item(), rel=1e-5), term
+    assert_same_gradients(ours_gradients, gradients(model, theirs))
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("pad", [1, 77])
+def test_padding_changes_nothing(
+    name: str, pad: int, moved: tuple[Any, Any, Reference], make_sequences: Callable[..., Any]
+) -> None:
+    # 1 is EOS, which every answer ends with and is scored; 77 is a word.
+    model, _, reference = moved
+    sides = {"forget": make_sequences(5, "f"), "retain": make_sequences(5, "r")}
+    method, found = make_method(name, ARGUMENTS[name]), []
+    for token in (2, pad):
+        seen = views(model, sides, reference, token)
+        terms = method.loss(seen["forget"], seen["retain"])
+        found.append((terms, gradients(model, terms)))
+    (usual, usual_gradients), (other, other_gradients) = found
+    assert {name: value.item() for name, value in other.items()} == pytest.approx(
+        {name: value.item() for name, value in usual.items()}, rel=1e-6
+    )
+    assert_same_gradients(other_gradients, usual_gradients)
+
+
+def test_npo_becomes_gradient_ascent_as_beta_falls(
+    moved: tuple[Any, Any, Reference], make_sequences: Callable[..., Any]
+) -> None:
+    model, _, reference = moved
+    seen = views(model, {"forget": make_sequences(5, "f"), "retain": make_sequences(1, "r")}, reference)
+    flat = []
+    for name, arguments in (("ga", {}), ("npo", {"beta": 1e-4, "alpha": 0.0}), ("npo", {"beta": 5.0, "alpha": 0.0})):
+        terms = make_method(name, arguments).loss(seen["forget"], seen["retain"])
+        assert terms.keys() == {"forget"}
+        found = gradients(model, {"forget": terms["forget"]})
+        flat.append(torch.cat([gradient.flatten() for gradient in found.values()]))
+        seen = views(model, {"forget": make_sequences(5, "f"), "retain": make_sequences(1, "r")}, reference)
+    ascent, limit, sharp = flat
+    assert torch.cosine_similarity(limit, ascent, dim=0) > 0.9999
+    assert torch.cosine_similarity(sharp, ascent, dim=0) < 0.999
+
+
+def test_npo_at_the_reference_is_log_two(tiny: Callable[[], Any], make_sequences: Callable[..., Any]) -> None:
+    # Where the model is its own reference the ratio is 1, and the term (2 / beta) log 2 whatever was said.
+    model = tiny().model
+    seen = views(model, {"forget": make_sequences(4, "f")}, Reference(model))["forget"]
+    terms = make_method("npo", {"beta": 0.1, "alpha": 0}).loss(seen, seen)
+    assert terms["forget"].item() == pytest.approx(20 * math.log(2), rel=1e-5)
+
+
+def test_rmu_direction_has_its_length_and_stays(tiny: Callable[[], Any]) -> None:
+    like = torch.zeros(1, 32)
+    first = make_method("rmu", {"seed": 1})._direction(like)
+    torch.manual_seed(99)
+    assert torch.equal(make_method("rmu", {"seed": 1})._direction(like), first)
+    assert not torch.equal(make_method("rmu", {"seed": 2})._direction(like), first)
+    assert first.norm().item() == pytest.approx(1)
+    assert (first >= 0).all()

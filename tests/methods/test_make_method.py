@@ -1,0 +1,88 @@
+"""Methods by name: hyperparameters are checked, all mistakes at once; what a method trains by default."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, dataclass
+from typing import Any
+
+import pytest
+
+from medunlearn.errors import ConfigError, UnknownNameError
+from medunlearn.methods import METHODS, make_method, method_class
+from medunlearn.methods.protocol import LossMethod, default_trainable
+from medunlearn.training.trainable import choose_trainable, trained
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_each_can_be_made_and_is_a_loss_method(name: str) -> None:
+    method = make_method(name, {})
+    assert isinstance(method, LossMethod)
+    assert "Source:" in (type(method).__doc__ or "")
+
+
+def test_defaults_stand_and_arguments_replace_them() -> None:
+    assert make_method("npo", {}) == make_method("npo", {"beta": 0.1, "alpha": 1.0})
+    assert make_method("npo", {"beta": 0.5}).beta == 0.5
+    whole = make_method("npo", {"alpha": 2})
+    assert whole.alpha == 2.0
+    assert isinstance(whole.alpha, float)
+
+
+def test_a_method_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        make_method("npo", {}).beta = 3
+
+
+def test_all_mistakes_come_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_method("rmu", {"layr": 3, "layer": 2.5, "alpha": "much", "seed": 1})
+    assert len(caught.value.problems) == 3
+    assert "'layer'" in caught.value.problems[0]
+    assert "rmu.layer must be int, not 2.5" in caught.value.problems
+    assert "rmu.alpha must be float, not 'much'" in caught.value.problems
+
+
+@pytest.mark.parametrize("value", [True, None, "0.1"])
+def test_a_number_is_a_number(value: Any) -> None:
+    with pytest.raises(ConfigError, match=re.escape("npo.beta must be float")):
+        make_method("npo", {"beta": value})
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'graddiff'"):
+        method_class("grad_diff")
+
+
+@dataclass(frozen=True)
+class Outside:
+    weight: float = 1.0
+
+    def loss(self, forget: Any, retain: Any) -> Any:
+        return {"forget": self.weight * forget.nll()}
+
+
+class NoDataclass:
+    pass
+
+
+def test_a_method_from_outside_by_dotted_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+    import types
+
+    module = types.ModuleType("elsewhere")
+    module.Outside, module.NoDataclass = Outside, NoDataclass  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "elsewhere", module)
+    assert make_method("elsewhere:Outside", {"weight": 2}).weight == 2.0
+    with pytest.raises(ConfigError, match="must be a dataclass"):
+        make_method("elsewhere:NoDataclass", {})
+
+
+def test_what_is_trained_by_default(tiny: Callable[[], Any]) -> None:
+    assert {name: default_trainable(make_method(name, {})) for name in METHODS if name != "rmu"} == dict.fromkeys(
+        METHODS.keys() - {"rmu"}, "all"
+    )
+    model = tiny().model
+    choose_trainable(model, default_trainable(make_method("rmu", {"layer": 1})))
+    assert list(trained(model)) == [f"model.layers.{layer}.mlp.down_proj.weight" for layer in (0, 1)]

@@ -1,0 +1,121 @@
+"""Tokens of questions and records: which are shared, which are scored, one BOS, one EOS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers import processors
+
+from medunlearn.data.records import Question, Record
+from medunlearn.errors import InputError
+from medunlearn.models.prompts import CONTEXTS, TEMPLATES, render
+from medunlearn.models.sequences import Rendering, question_sequence, question_sequences, record_sequences
+from medunlearn.models.tiny import BEGIN, END
+
+RECORD = Record("r1", "Ana Silva was admitted with chest pain on 3 May and left on 9 May.", {"patient": "p1"})
+QUESTION = Question("q1", "r1", "train", "factual", "patient", "Which drug was she given?", "aspirin, 100 mg")
+
+
+@pytest.fixture
+def tokenizer(tiny: Callable[[], Any]) -> Any:
+    return tiny().tokenizer
+
+
+@pytest.fixture
+def with_begin(tokenizer: Any) -> Any:
+    """A tokenizer that puts BOS before every text, as Llama's does."""
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{BEGIN} $A", special_tokens=[(BEGIN, tokenizer.bos_token_id)]
+    )
+    assert tokenizer("a")["input_ids"][0] == tokenizer.bos_token_id
+    return tokenizer
+
+
+def encode(tokenizer: Any, text: str) -> tuple[int, ...]:
+    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_parts_follow_each_other(tokenizer: Any, template: Any, context: Any) -> None:
+    sequence = question_sequence(QUESTION, RECORD, tokenizer, Rendering(template, context))
+    prompt = render(QUESTION, RECORD.text, template=template, context=context, tokenizer=tokenizer)
+    shared, own, answer = (encode(tokenizer, part) for part in (prompt.shared, prompt.own, prompt.answer))
+    assert sequence.ids == shared + own + answer + (tokenizer.eos_token_id,)
+    assert sequence.shared == len(shared)
+    assert sequence.prompt == shared + own
+    assert sequence.scored == len(answer) + 1
+    assert sequence.key == "q1"
+    said = tokenizer.decode(sequence.ids, clean_up_tokenization_spaces=False)
+    assert said == prompt.shared + prompt.own + prompt.answer + END
+
+
+@pytest.mark.parametrize("template", ["plain", "clinical"])
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_begin_stands_once_at_the_front(with_begin: Any, template: Any, context: Any) -> None:
+    sequence = question_sequence(QUESTION, RECORD, with_begin, Rendering(template, context))
+    assert sequence.ids[0] == with_begin.bos_token_id
+    assert sequence.ids.count(with_begin.bos_token_id) == 1
+    assert sequence.shared >= 1
+    assert sequence.ids.count(with_begin.eos_token_id) == 1
+
+
+def test_begin_of_a_chat_is_the_templates(with_begin: Any) -> None:
+    assert BEGIN in with_begin.chat_template
+    sequence = question_sequence(QUESTION, RECORD, with_begin, Rendering("chat", "note"))
+    assert sequence.ids[0] == with_begin.bos_token_id
+    assert sequence.ids.count(with_begin.bos_token_id) == 1
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_completion_begins_like_a_record(with_begin: Any, template: Any) -> None:
+    question = replace(QUESTION, kind="completion", question="Ana Silva was", answer="admitted with")
+    ids = question_sequence(question, RECORD, with_begin, Rendering(template, "note")).ids
+    record = record_sequences(RECORD, with_begin, None)[0].ids
+    assert ids[:-1] == record[: len(ids) - 1]
+    assert ids[-1] == with_begin.eos_token_id
+
+
+def test_no_begin_where_the_tokenizer_puts_none(tokenizer: Any) -> None:
+    assert tokenizer.bos_token_id is not None
+    assert tokenizer.bos_token_id not in question_sequence(QUESTION, RECORD, tokenizer, Rendering()).ids
+    assert tokenizer.bos_token_id not in record_sequences(RECORD, tokenizer, None)[0].ids
+
+
+def test_the_shared_part_is_the_same_tokens_for_all_questions(with_begin: Any) -> None:
+    others = [replace(QUESTION, question_id=f"q{n}", question=text) for n, text in enumerate(("Why?", " \n", "9"))]
+    made = question_sequences([QUESTION, *others], {"r1": RECORD}, with_begin, Rendering("plain", "note"))
+    assert [sequence.key for sequence in made] == ["q1", "q0", "q1", "q2"]
+    assert len({sequence.ids[: sequence.shared] for sequence in made}) == 1
+    assert made[0].shared > 5
+
+
+def test_too_long_names_the_question_and_the_ways_out(tokenizer: Any) -> None:
+    length = len(question_sequence(QUESTION, RECORD, tokenizer, Rendering("plain", "note")).ids)
+    question_sequence(QUESTION, RECORD, tokenizer, Rendering("plain", "note", length))
+    with pytest.raises(InputError, match=rf"'q1' takes {length} tokens .* max_length={length - 1}.*closed_book") as caught:
+        question_sequence(QUESTION, RECORD, tokenizer, Rendering("plain", "note", length - 1))
+    assert "Ana" not in str(caught.value)
+
+
+def test_an_empty_prompt_still_predicts_from_somewhere(tokenizer: Any) -> None:
+    question = replace(QUESTION, kind="completion", question="")
+    sequence = question_sequence(question, RECORD, tokenizer, Rendering())
+    assert sequence.scored_from == 1
+    assert len(sequence.prompt) == 1
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@given(length=st.none() | st.integers(2, 90), text=st.text(min_size=1, max_size=40) | st.just(RECORD.text))
+def test_chunks_score_every_token_but_the_first_once(with_begin: Any, length: int | None, text: str) -> None:
+    whole = (with_begin.bos_token_id, *encode(with_begin, text), with_begin.eos_token_id)
+    chunks = record_sequences(replace(RECORD, text=text), with_begin, length)
+    assert whole[:1] + tuple(token for chunk in chunks for token in chunk.ids[chunk.scored_from :]) == whole
+    assert [chunk.key for chunk in chunks] == [f"r1#{place}" for place in range(len(chunks))]
+    assert all(chunk.scored_from == 1 and chunk.shared == 0 for chunk in chunks)
+    assert all(2 <= len(chunk.ids) <= (length or len(whole)) for chunk in chunks)

@@ -1,0 +1,80 @@
+"""The page in a real browser, with no network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.reports import ReportContent, write_report
+
+PLACES = (Path("/usr/bin/chromium"), Path("/usr/bin/chromium-browser"), Path("/usr/bin/google-chrome"))
+CHROMIUM = next((path for path in PLACES if path.exists()), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: apt-get install chromium")
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=str(CHROMIUM), args=flags)
+        yield opened
+        opened.close()
+
+
+def test_the_page_draws_filters_and_fits_with_no_network(
+    content: ReportContent, browser: Any, tmp_path: Path
+) -> None:
+    address = write_report(content, tmp_path).as_uri()
+    context = browser.new_context(viewport={"width": 390, "height": 844}, offline=True)
+    page = context.new_page()
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(address)
+    page.wait_for_selector(".figure.large .main-svg .annotation")
+
+    drawn = "() => [...document.querySelectorAll('.figure')].every((one) => one.querySelector('.main-svg'))"
+    page.wait_for_function(drawn)
+    labels = page.locator(".figure.large .annotation-text").all_text_contents()
+    assert sorted(labels) == sorted(model.label for model in content.models)
+
+    shown = page.locator("table.metrics tbody tr:not([hidden])")
+    total = sum(len(model.summary) for model in content.models)
+    assert 0 < shown.count() < total
+    for name in ("fold", "kind"):
+        page.select_option(f".filters [name={name}]", "")
+    assert shown.count() == total
+    page.select_option(".filters [name=model]", "NPO")
+    page.select_option(".filters [name=metric]", "em")
+    assert shown.count() == 12
+    assert page.locator(".filters output").text_content() == f"12 of {total} rows"
+
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.evaluate("window.hacked") is None
+    assert said == []
+    assert [url for url in asked if url != address and not url.startswith("data:")] == []
+
+
+def test_the_policy_stops_a_script_that_got_in(content: ReportContent, browser: Any, tmp_path: Path) -> None:
+    path = write_report(content, tmp_path)
+    whole = path.read_text(encoding="utf-8")
+    path.write_text(whole.replace("</body>", "<script>window.hacked = 1</script></body>"), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    assert page.evaluate("window.hacked") is None
+
+
+def test_the_tables_are_all_there_without_scripts(content: ReportContent, browser: Any, tmp_path: Path) -> None:
+    page = browser.new_context(java_script_enabled=False).new_page()
+    page.goto(write_report(content, tmp_path).as_uri())
+    rows = page.locator("table.metrics tbody tr")
+    assert rows.count() == sum(len(model.summary) for model in content.models)
+    assert rows.last.is_visible()
+    assert not page.locator(".filters").is_visible()
+    assert page.locator(".no-script").first.is_visible()

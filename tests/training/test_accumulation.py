@@ -1,0 +1,124 @@
+"""However a step is cut into passes, its loss terms and its gradient are those of one large batch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from medunlearn.methods import METHODS, make_method
+from medunlearn.models.batches import collate
+from medunlearn.models.reference import Reference
+from medunlearn.models.scoring import score_answers
+from medunlearn.training.loop import LoopSettings, train_loop
+from medunlearn.training.objectives import NextToken, Unlearning
+from medunlearn.training.plan import Plan, micro_batches
+from medunlearn.training.trainable import choose_trainable
+from medunlearn.training.views import ModelView, Totals
+
+CPU = torch.device("cpu")
+EIGHT = 8
+
+
+def summed(model: Any, objective: Any, sides: Mapping[str, Any], size: int) -> tuple[dict[str, float], Any]:
+    """Terms and gradients of one step over ``sides``, in micro-batches of ``size``."""
+    reference = Reference(model)
+    with torch.no_grad():
+        for tensor in model.parameters():
+            tensor.mul_(1.02)
+    totals, terms = {side: Totals.of(chosen) for side, chosen in sides.items()}, dict[str, float]()
+    for micro in micro_batches(sides, size):
+        views = {
+            side: ModelView(model, collate(chosen, 2, CPU), totals[side], reference)
+            for side, chosen in micro.items()
+        }
+        found: dict[str, Tensor] = objective.terms(views)
+        torch.stack(list(found.values())).sum().backward()
+        for name, value in found.items():
+            terms[name] = terms.get(name, 0.0) + value.item()
+    return terms, {name: tensor.grad for name, tensor in model.named_parameters() if tensor.grad is not None}
+
+
+def assert_close(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], tolerance: float = 1e-5) -> None:
+    assert ours.keys() == theirs.keys()
+    for name, tensor in theirs.items():
+        assert (ours[name] - tensor).norm() <= tolerance * tensor.norm(), name
+
+
+def objective_of(name: str) -> Any:
+    if name == "next_token":
+        return NextToken()
+    return Unlearning(make_method(name, {"layer": 1} if name == "rmu" else {}))
+
+
+@pytest.mark.parametrize("name", [*METHODS, "next_token"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_batch_one_times_eight_is_batch_eight(
+    name: str, size: int, tiny: Callable[[], Any], make_sequences: Callable[..., Any]
+) -> None:
+    sides = {"forget": make_sequences(EIGHT, "f"), "retain": make_sequences(EIGHT, "r")}
+    assert len({s.scored for s in sides["forget"]}) > 3
+    (whole, whole_gradients), (cut, cut_gradients) = [
+        summed(tiny().model, objective_of(name), sides, n) for n in (EIGHT, size)
+    ]
+    assert cut == pytest.approx(whole, rel=1e-5)
+    assert_close(cut_gradients, whole_gradients)
+
+
+@pytest.mark.parametrize("name", ["npo", "kl_min", "rmu"])
+def test_micro_batch_size_changes_no_number_of_a_run(
+    name: str, tiny: Callable[[], Any], make_sequences: Callable[..., Any]
+) -> None:
+    plan = Plan({"forget": make_sequences(6, "f"), "retain": make_sequences(9, "r")}, 6, 2, 0)
+    histories = []
+    for size in (6, 4, 1):
+        model = choose_trainable(tiny().model, "layers:0-1")
+        settings = LoopSettings(lr=1e-4, micro_batch_size=size, precision="fp32")
+        histories.append(train_loop(model, 2, objective_of(name), plan, settings, reference=Reference(model)))
+    # Divergences near 0 are sums of terms of both signs, so they agree to an absolute 1e-6.
+    numbers = [[{k: v for k, v in row.items() if k != "seconds"} for row in history] for history in histories]
+    for run in numbers[1:]:
+        assert run[0] == pytest.approx(numbers[0][0], rel=1e-5, abs=1e-6)
+        assert run[1] == pytest.approx(numbers[0][1], rel=1e-4, abs=1e-6)
+
+
+def test_the_mean_is_over_tokens_not_over_sequences(
+    tiny: Callable[[], Any], make_sequences: Callable[..., Any]
+) -> None:
+    language_model, sequences = tiny(), make_sequences(5)
+    scores = [score for s in score_answers(language_model, sequences) for score in s.log_probs]
+    history = train_loop(
+        language_model.model, 2, NextToken(), Plan({"train": sequences}, 5, 1, 0), LoopSettings(1e-3, precision="fp32")
+    )
+    assert history[0]["loss"] == pytest.approx(-sum(scores) / len(scores), rel=1e-5)
+    assert history[0]["loss"] == history[0]["loss/train"]
+
+
+def test_a_reference_is_asked_of_unlearning_alone(
+    tiny: Callable[[], Any], make_sequences: Callable[..., Any]
+) -> None:
+    plan = Plan({"forget": make_sequences(2, "f"), "retain": make_sequences(2, "r")}, 2, 1, 0)
+    with pytest.raises(TypeError, match="keeps no reference"):
+        train_loop(tiny().model, 2, objective_of("npo"), plan, LoopSettings(1e-3))
+
+
+def test_what_is_asked_twice_is_run_once(tiny: Callable[[], Any], make_sequences: Callable[..., Any]) -> None:
+    model = copy.deepcopy(tiny().model)
+    passes: list[int] = []
+    model.register_forward_pre_hook(lambda *_: passes.append(1))
+    sequences = make_sequences(3)
+    view = ModelView(model, collate(sequences, 2, CPU), Totals.of(sequences), Reference(model))
+    assert not passes
+    for ask in (view.nll, view.log_distribution, view.token_log_probs, view.sequence_nll):
+        ask()
+    assert len(passes) == 1
+    for _ in range(2):
+        view.hidden(0)
+    assert len(passes) == 2
+    for ask in (view.reference.nll, view.reference.log_distribution, view.reference.sequence_nll):
+        ask()
+    assert len(passes) == 3

@@ -1,0 +1,194 @@
+"""What stops a run, what it says, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from medunlearn.errors import FrozenParametersError, NonFiniteLossError, StorageError
+from medunlearn.training import checkpoint
+from medunlearn.training.interrupt import Interruption
+from medunlearn.training.loop import LoopSettings, train_loop
+from medunlearn.training.objectives import NextToken
+from medunlearn.training.plan import Plan
+from medunlearn.training.trainable import trained
+
+Make = Callable[..., Any]
+SETTINGS = LoopSettings(lr=1e-2, precision="fp32")
+
+
+class Faulty:
+    """The likelihood, and from the given call on something else besides."""
+
+    def __init__(self, at: int, fault: Callable[[Tensor], Tensor | float]) -> None:
+        self.at, self.fault, self.calls = at, fault, 0
+
+    def terms(self, views: Mapping[str, Any]) -> dict[str, Tensor]:
+        self.calls += 1
+        usual = views["train"].nll()
+        return {"usual": usual, "odd": usual * 0 + (self.fault(usual) if self.calls >= self.at else 0.0)}
+
+
+@pytest.fixture
+def plan(make_sequences: Make) -> Plan:
+    return Plan({"train": make_sequences(10)}, 2, 1, 0)
+
+
+def after(tiny: Make, plan: Plan, steps: int) -> dict[str, Tensor]:
+    """The weights after the first ``steps`` steps of the run."""
+    model = tiny().model
+
+    def stop(row: dict[str, Any]) -> None:
+        if row["step"] == steps:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_loop(model, 2, NextToken(), plan, SETTINGS, on_step=stop)
+    return trained(model)
+
+
+def same(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> bool:
+    return all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_term_that_is_not_finite_stops_and_keeps_the_last_good_state(
+    tiny: Make, plan: Plan, tmp_path: Path, value: float
+) -> None:
+    model, objective = tiny().model, Faulty(4, lambda usual: value)
+    with pytest.raises(NonFiniteLossError, match=rf"'odd' became {value} at step 3\. .*Lower lr"):
+        train_loop(model, 2, objective, plan, SETTINGS, checkpoints=tmp_path)
+    good = after(tiny, plan, 3)
+    assert same(trained(model), good)
+    fresh = tiny().model
+    optimizer = torch.optim.AdamW(fresh.parameters())
+    resumed = checkpoint.load_checkpoint(tmp_path, fresh, optimizer)
+    assert resumed is not None
+    assert resumed.step == len(resumed.history) == 3
+    assert same(trained(fresh), good)
+
+
+def test_both_terms_are_named(tiny: Make, plan: Plan) -> None:
+    class Both:
+        def terms(self, views: Mapping[str, Any]) -> dict[str, Tensor]:
+            nll = views["train"].nll()
+            return {"one": nll * float("nan"), "two": nll * float("inf"), "three": nll}
+
+    with pytest.raises(NonFiniteLossError, match="'one' became nan and 'two' became inf at step 0"):
+        train_loop(tiny().model, 2, Both(), plan, SETTINGS)
+
+
+def test_a_gradient_that_is_not_finite(tiny: Make, plan: Plan, tmp_path: Path) -> None:
+    # sqrt(0) is 0, and its slope infinite.
+    model, objective = tiny().model, Faulty(3, lambda usual: (usual - usual.detach()).abs().sqrt())
+    with pytest.raises(NonFiniteLossError, match="gradient is not finite at step 2 although the loss is"):
+        train_loop(model, 2, objective, plan, SETTINGS, checkpoints=tmp_path)
+    assert same(trained(model), after(tiny, plan, 2))
+    assert [folder.name for folder in tmp_path.iterdir()] == ["step-00000002"]
+    assert not model.training
+
+
+class FirstLayerOnly:
+    def terms(self, views: Mapping[str, Any]) -> dict[str, Tensor]:
+        return {"state": views["train"].mean_over_tokens(views["train"].hidden(0).square().mean(1))}
+
+
+def test_what_no_gradient_reaches_is_an_error(tiny: Make, plan: Plan) -> None:
+    with pytest.raises(FrozenParametersError, match=r"19 of 29 .*layers\.1\.self_attn\.q_proj.*no gradient"):
+        train_loop(tiny().model, 2, FirstLayerOnly(), plan, SETTINGS)
+
+
+def test_a_rate_too_small_for_the_weights_is_an_error(tiny: Make, plan: Plan) -> None:
+    model = tiny().model.to(torch.bfloat16)
+    with pytest.raises(FrozenParametersError, match="too small for the type of the weights"):
+        train_loop(model, 2, NextToken(), plan, LoopSettings(lr=1e-12))
+
+
+def test_weights_in_bf16_that_do_move_are_none(tiny: Make, plan: Plan) -> None:
+    train_loop(tiny().model.to(torch.bfloat16), 2, NextToken(), plan, LoopSettings(lr=1e-2))
+
+
+class Signals:
+    """The likelihood; in the given call signals come in the middle of the step."""
+
+    def __init__(self, at: int, *signals: signal.Signals) -> None:
+        self.at, self.signals, self.calls, self.went_on = at, signals, 0, 0
+
+    def terms(self, views: Mapping[str, Any]) -> dict[str, Tensor]:
+        self.calls += 1
+        if self.calls == self.at:
+            for number in self.signals:
+                os.kill(os.getpid(), number)
+                self.went_on += 1
+        return {"train": views["train"].nll()}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("at", [1, 3, 5])
+def test_a_signal_ends_at_a_step_boundary(
+    tiny: Make, plan: Plan, tmp_path: Path, number: signal.Signals, at: int
+) -> None:
+    model, handlers = tiny().model, (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
+    with pytest.raises(KeyboardInterrupt):
+        train_loop(model, 2, Signals(at, number), plan, SETTINGS, checkpoints=tmp_path)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
+    assert [folder.name for folder in tmp_path.iterdir()] == [f"step-{at:08d}"]
+    assert same(trained(model), after(tiny, plan, at))
+
+
+def test_a_second_signal_breaks_in_and_writes_nothing(tiny: Make, plan: Plan, tmp_path: Path) -> None:
+    objective = Signals(3, signal.SIGINT, signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        train_loop(tiny().model, 2, objective, plan, SETTINGS, checkpoints=tmp_path)
+    assert objective.went_on == 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_interruption_marks_what_is_torn() -> None:
+    with pytest.raises(KeyboardInterrupt), Interruption() as interruption:
+        interruption.check()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert not interruption.torn
+        with pytest.raises(KeyboardInterrupt):
+            interruption.check()
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert interruption.torn
+
+
+def test_training_in_a_thread(tiny: Make, plan: Plan) -> None:
+    rows: list[Any] = []
+    worker = threading.Thread(target=lambda: rows.extend(train_loop(tiny().model, 2, NextToken(), plan, SETTINGS)))
+    worker.start()
+    worker.join()
+    assert len(rows) == 5
+
+
+def test_a_full_disk_leaves_the_older_checkpoint(
+    tiny: Make, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(tensors: Any, path: Path) -> None:
+        if "step-00000003" in str(path):
+            raise OSError(28, "No space left on device")
+        written(tensors, path)
+
+    written = checkpoint.save_file
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(StorageError, match=re.escape("The disk is full")):
+        train_loop(
+            tiny().model,
+            2,
+            NextToken(),
+            plan,
+            LoopSettings(lr=1e-2, precision="fp32", checkpoint_seconds=0),
+            checkpoints=tmp_path,
+        )
+    assert [path.parent.name for path in tmp_path.glob("*/state.json")] == ["step-00000002"]

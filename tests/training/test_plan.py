@@ -1,0 +1,74 @@
+"""Which sequences each step sees: every one once an epoch, partners without repetition, a function of the seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medunlearn.errors import InputError
+from medunlearn.models.sequences import TokenSequence
+from medunlearn.training.plan import Plan, micro_batches
+
+
+def side(name: str, count: int) -> list[TokenSequence]:
+    return [TokenSequence(f"{name}{n}", tuple(range(2 + n % 5)), 0, 1) for n in range(count)]
+
+
+def keys(sequences: list[TokenSequence]) -> list[str]:
+    return [sequence.key for sequence in sequences]
+
+
+sizes = st.integers(1, 12)
+
+
+@given(forget=sizes, retain=sizes, batch=st.integers(1, 14), epochs=st.integers(1, 3), seed=st.integers(0, 9))
+def test_epochs_and_laps(forget: int, retain: int, batch: int, epochs: int, seed: int) -> None:
+    plan = Plan({"forget": side("f", forget), "retain": side("r", retain)}, batch, epochs, seed)
+    steps = [plan.step(number) for number in range(plan.steps)]
+    assert all(1 <= len(step["forget"]) == len(step["retain"]) <= batch for step in steps)
+    led = [key for step in steps for key in keys(step["forget"])]
+    assert len(led) == forget * epochs
+    for epoch in range(epochs):
+        assert Counter(led[epoch * forget : (epoch + 1) * forget]) == Counter(keys(side("f", forget)))
+    drawn = [key for step in steps for key in keys(step["retain"])]
+    laps = [drawn[start : start + retain] for start in range(0, len(drawn), retain)]
+    assert all(len(set(lap)) == len(lap) for lap in laps)
+
+
+@given(number=st.integers(0, 11), seed=st.integers(0, 9))
+def test_a_step_depends_on_its_number_alone(number: int, seed: int) -> None:
+    sides = {"forget": side("f", 7), "retain": side("r", 3)}
+    walked, jumped = Plan(sides, 2, 3, seed), Plan(sides, 2, 3, seed)
+    earlier = [walked.step(n) for n in range(walked.steps)]
+    assert jumped.step(number) == earlier[number] == walked.step(number)
+
+
+def test_order_changes_with_seed_and_epoch() -> None:
+    plans = [Plan({"train": side("t", 20)}, 20, 2, seed) for seed in (0, 1)]
+    orders = [keys(plan.step(epoch)["train"]) for plan in plans for epoch in (0, 1)]
+    assert len({tuple(order) for order in orders}) == 4
+
+
+def test_steps_and_epochs() -> None:
+    plan = Plan({"train": side("t", 7)}, 3, 2, 0)
+    assert (plan.steps_an_epoch, plan.steps) == (3, 6)
+    assert [len(plan.step(n)["train"]) for n in range(6)] == [3, 3, 1, 3, 3, 1]
+    assert [plan.epoch(n) for n in (0, 3, 6)] == [0, 1, 2]
+
+
+def test_an_empty_side_is_named() -> None:
+    with pytest.raises(InputError, match="the retain set has no sequences"):
+        Plan({"forget": side("f", 1), "retain": []}, 1, 1, 0)
+
+
+@given(sizes, sizes, st.integers(1, 6))
+def test_micro_batches_hold_everything_once(forget: int, retain: int, size: int) -> None:
+    step: dict[str, Any] = {"forget": side("f", forget), "retain": side("r", retain)}
+    pieces = micro_batches(step, size)
+    for name, whole in step.items():
+        assert Counter(key for piece in pieces for key in keys(piece[name])) == Counter(keys(whole))
+        assert all(len(piece[name]) <= size for piece in pieces)

@@ -1,0 +1,165 @@
+"""A run that was cut off and goes on ends bit for bit where it would have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from medunlearn.methods import make_method
+from medunlearn.models.reference import Reference
+from medunlearn.training.loop import LoopSettings, train_loop
+from medunlearn.training.objectives import NextToken, Unlearning
+from medunlearn.training.plan import Plan
+from medunlearn.training.trainable import choose_trainable, trained
+
+Row = dict[str, Any]
+STEPS = 6
+
+
+def stopping_at(step: int) -> Callable[[Row], None]:
+    def stop(row: Row) -> None:
+        if row["step"] == step:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+def plain(history: list[Row]) -> list[Row]:
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in history]
+
+
+@pytest.fixture
+def plan(make_sequences: Callable[..., Any]) -> Plan:
+    """Two epochs of three steps; the second epoch's batches differ from the first's."""
+    return Plan({"forget": make_sequences(8, "f"), "retain": make_sequences(5, "r")}, 3, 2, 0)
+
+
+@pytest.fixture
+def run(tiny: Callable[[], Any], plan: Plan) -> Callable[..., tuple[dict[str, Tensor], list[Row]]]:
+    def go(
+        method: str = "next_token",
+        trainable: str = "all",
+        folder: Path | None = None,
+        on_step: Callable[[Row], None] = lambda row: None,
+        **settings: Any,
+    ) -> tuple[dict[str, Tensor], list[Row]]:
+        model = choose_trainable(tiny().model, trainable)
+        objective: Any = NextToken() if method == "next_token" else Unlearning(make_method(method, {}))
+        options = LoopSettings(**{"lr": 1e-2, "precision": "fp32", "micro_batch_size": 2, **settings})
+        reference = Reference(model)
+        history = train_loop(
+            model, 2, objective, plan, options, checkpoints=folder, reference=reference, on_step=on_step
+        )
+        return {name: tensor.detach().clone() for name, tensor in model.named_parameters()}, history
+
+    return go
+
+
+@pytest.mark.parametrize("step", [1, 4, STEPS])
+@pytest.mark.parametrize(
+    ("method", "trainable", "settings"),
+    [
+        ("next_token", "all", {}),
+        ("next_token", "all", {"precision": "bf16", "weight_decay": 0.1}),
+        ("graddiff", "layers:1", {"checkpoint_seconds": 0.0}),
+        ("npo", "all", {}),
+        ("kl_min", "lora:4", {}),
+    ],
+)
+def test_resumed_is_uninterrupted(
+    run: Callable[..., Any], tmp_path: Path, step: int, method: str, trainable: str, settings: dict[str, Any]
+) -> None:
+    weights, history = run(method, trainable, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        run(method, trainable, tmp_path, stopping_at(step), **settings)
+    assert [folder.name for folder in tmp_path.iterdir()] == [f"step-{step:08d}"]
+    seen: list[Row] = []
+    resumed_weights, resumed_history = run(method, trainable, tmp_path, seen.append, **settings)
+    assert len(history) == STEPS
+    assert plain(resumed_history) == plain(history)
+    assert plain(seen) == plain(history)
+    assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
+
+
+def test_npo_keeps_the_likelihoods_that_it_took_from_the_reference(
+    run: Callable[..., Any], tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # They were computed in the first epoch's batches; in the second's they would differ in the last bits.
+    with pytest.raises(KeyboardInterrupt):
+        run("npo", "all", tmp_path, stopping_at(4))
+    asked: list[int] = []
+    active = Reference.active
+    monkeypatch.setattr(Reference, "active", lambda self: asked.append(1) or active(self))
+    run("npo", "all", tmp_path)
+    assert not asked
+
+
+def test_two_interruptions(run: Callable[..., Any], tmp_path: Path) -> None:
+    weights, history = run()
+    for step in (2, 5):
+        with pytest.raises(KeyboardInterrupt):
+            run(folder=tmp_path, on_step=stopping_at(step))
+    resumed_weights, resumed_history = run(folder=tmp_path)
+    assert plain(resumed_history) == plain(history)
+    assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
+
+
+def test_a_whole_run_writes_no_checkpoint_unless_asked(run: Callable[..., Any], tmp_path: Path) -> None:
+    run(folder=tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("stop", [("first", 2), ("first", STEPS), ("second", 3)])
+def test_two_phases(tiny: Callable[[], Any], plan: Plan, tmp_path: Path, stop: tuple[str, int]) -> None:
+    second = Plan({"train": plan.sides["retain"]}, 2, 2, 7)
+
+    def go(folder: Path | None, stopped: tuple[str, int] | None) -> tuple[dict[str, Tensor], list[Row]]:
+        model, rows = tiny().model, list[Row]()
+        for phase, chosen in (("first", plan), ("second", second)):
+            on_step = stopping_at(stopped[1]) if stopped and stopped[0] == phase else (lambda row: None)
+            rows += train_loop(
+                model,
+                2,
+                NextToken(),
+                chosen,
+                LoopSettings(lr=1e-2, precision="fp32"),
+                checkpoints=folder / phase if folder else None,
+                keep_final=phase == "first",
+                on_step=on_step,
+            )
+        return trained(model), rows
+
+    weights, history = go(None, None)
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path, stop)
+    resumed_weights, resumed_history = go(tmp_path, None)
+    assert plain(resumed_history) == plain(history)
+    assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
+
+
+def test_a_torn_checkpoint_is_not_one(run: Callable[..., Any], tmp_path: Path) -> None:
+    weights, _ = run()
+    with pytest.raises(KeyboardInterrupt):
+        run(folder=tmp_path, on_step=stopping_at(2))
+    torn = tmp_path / "step-00000003"
+    torn.mkdir()
+    (torn / "model.safetensors").write_bytes(b"half")
+    started: list[int] = []
+    resumed_weights, _ = run(folder=tmp_path, on_step=lambda row: started.append(row["step"]))
+    assert started == list(range(1, STEPS + 1))
+    assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
+
+
+def test_only_a_torn_checkpoint_starts_anew(run: Callable[..., Any], tmp_path: Path) -> None:
+    weights, history = run()
+    (tmp_path / "step-00000003").mkdir()
+    (tmp_path / "step-00000003" / "optimizer.safetensors").write_bytes(b"half")
+    anew, anew_history = run(folder=tmp_path, checkpoint_seconds=0.0)
+    assert plain(anew_history) == plain(history)
+    assert all(torch.equal(anew[name], weights[name]) for name in weights)
+    assert not (tmp_path / "step-00000003").exists()
