@@ -107,7 +107,7 @@ def test_the_largest_diseases_get_splits(hospitals: dict[int, Benchmark]) -> Non
 
 
 def test_eight_questions_a_patient_of_which_two_are_held_out(hospitals: dict[int, Benchmark]) -> None:
-    """Table 5: 6 questions a patient in forget and retain sets (2,646 of 441), 2 in the holdout (17,640 of 8,820)."""
+    """Table 5: 6 questions a patient in forget and retain sets (2,646 of 441), 2 held out (17,640 of 8,820)."""
     benchmark = hospitals[40]
     of = Counter((benchmark.subject(q.record_id), q.fold, q.kind) for q in benchmark.questions)
     for patient in benchmark.hierarchy.nodes("patient"):

@@ -121,7 +121,7 @@ class TestEntailment:
     def test_the_label_is_found_by_its_name(
         self, make_encoder: Callable[..., Path], place: int, word: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-            names = ["neutral", "contradiction"]
+        names = ["neutral", "contradiction"]
         names.insert(place, word)
         source = make_encoder(BertForSequenceClassification, names)
         model = EntailmentModel(str(source), "cpu")
@@ -138,12 +138,12 @@ class TestEntailment:
         "names", [["LABEL_0", "LABEL_1", "LABEL_2"], ["not_entailment", "neutral"], ["entailment", "entails"]]
     )
     def test_no_such_label_or_two(self, make_encoder: Callable[..., Path], names: list[str]) -> None:
-            with pytest.raises(ModelError, match=f"{', '.join(n.lower() for n in names)}; exactly one .* Set id2label"):
+        with pytest.raises(ModelError, match=f"{', '.join(n.lower() for n in names)}; exactly one .* Set id2label"):
             EntailmentModel(str(make_encoder(BertForSequenceClassification, names)), "cpu")
 
     def test_a_bare_encoder_is_no_classifier(self, make_encoder: Callable[..., Path]) -> None:
         # Transformers would draw the classifier's weights at random.
-            with pytest.raises(ModelError, match=r"lacks weights .* classifier\.bias, classifier\.weight"):
+        with pytest.raises(ModelError, match=r"lacks weights .* classifier\.bias, classifier\.weight"):
             EntailmentModel(str(make_encoder(BertModel, ["entailment", "neutral", "contradiction"])), "cpu")
 
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from medunlearn.cli.common import Device, Json, Quiet, ending, print_json, print_table, sayer
+from medunlearn.cli.common import Device, Json, Quiet, ending, sayer
+from medunlearn.cli.run import print_finished
 
 EPILOG = "Example: `medunlearn demo --out demo/` (a few minutes on two CPU cores, no network)"
 
@@ -26,21 +27,9 @@ def command(
     from medunlearn.experiments.demo import demo_experiment
     from medunlearn.experiments.pipeline import run_experiment
 
-    report = run_experiment(
+    finished = run_experiment(
         demo_experiment(out, seed=seed, patients=patients), device=device, quiet=quiet, say=sayer(quiet, json)
     )
-    rows = _places(report)
-    if json:
-        print_json({"report": str(report), "models": rows})
-        return
-    if not quiet:
-        print_table("", tuple(rows[0]), [tuple(row.values()) for row in rows])
+    print_finished(finished, quiet=quiet, as_json=json)
     if open_report:
-        typer.launch(str(report))
-
-
-def _places(report: Path) -> list[dict[str, object]]:
-    """Each model's place: utility on the retain set and forgetting on the forget set."""
-    from medunlearn.data.storage import read_json
-
-    return [{"model": model["label"]} for model in read_json(report.with_suffix(".json"))["models"]]
+        typer.launch(str(finished.report))

@@ -24,6 +24,7 @@ from medunlearn.experiments.runs import Recording, Run
 from medunlearn.experiments.train import train
 from medunlearn.experiments.unlearn import unlearn
 from medunlearn.methods import make_method
+from medunlearn.reports.content import ReportContent
 from medunlearn.reports.write import write_report
 
 T = TypeVar("T")
@@ -46,6 +47,19 @@ class Experiment:
     retrained: TrainSettings | None
     methods: tuple[UnlearnSettings, ...]
     evaluate: EvaluateSettings
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished experiment.
+
+    Attributes:
+        report: path of ``report.html``; ``report.md`` and ``report.json`` stand beside it.
+        content: what the report shows.
+    """
+
+    report: Path
+    content: ReportContent
 
 
 def plan(values: dict[str, Any]) -> Experiment:
@@ -104,8 +118,8 @@ def run_experiment(
     device: str = "auto",
     quiet: bool = False,
     say: Callable[[str], None] = lambda line: None,
-) -> Path:
-    """Run what is not done yet; returns the report's path.
+) -> Finished:
+    """Run what is not done yet.
 
     Args:
         say: told one line at the start of each stage.
@@ -141,7 +155,7 @@ def run_experiment(
     )
     report = write_report(content, settings.out / "report")
     say(f"report: {report}")
-    return report
+    return Finished(report, content)
 
 
 def _train(benchmark: Benchmark, settings: TrainSettings, name: str, out: Path, device: str, quiet: bool) -> Run:

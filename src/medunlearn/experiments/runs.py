@@ -87,7 +87,7 @@ class Recording:
     """
 
     def __init__(self, folder: Path, verb: str, label: str, settings: Settings, inputs: Mapping[str, Any]) -> None:
-        self.folder = folder
+        self.folder, self.label = folder, label
         config = settings.model_dump(mode="json")
         self.key = run_key(verb, config, inputs)
         self.info: dict[str, Any] = {

@@ -41,7 +41,7 @@ def unlearn(
     method = _loss_method(settings)
     split = benchmark.split(settings.split)
     inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model)}
-    recording = Recording(out, "unlearn", settings.method, settings, inputs)
+    recording = Recording(out, "unlearn", getattr(method, "title", settings.method), settings, inputs)
     if recording.done:
         return Run.open(out)
     with recording.running():
@@ -53,7 +53,7 @@ def unlearn(
             reference = Reference(language_model.model)
             sides = _sides(benchmark, settings, language_model, rendering)
             plan = Plan(sides, settings.batch_size, settings.epochs, settings.seed)
-        with recording.stage("unlearn"), progress(settings.method, plan.steps, quiet=quiet) as advance:
+        with recording.stage("unlearn"), progress(recording.label, plan.steps, quiet=quiet) as advance:
             history = train_loop(
                 language_model.model,
                 language_model.tokenizer.pad_token_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from medunlearn.methods.protocol import Terms, View
 
@@ -13,6 +14,8 @@ class GradientAscent:
 
     Source: LUME, Appendix E (Gradient Ascent); TOFU, arXiv 2401.06121, Section 3.2.
     """
+
+    title: ClassVar[str] = "GA"
 
     def loss(self, forget: View, retain: View) -> Terms:
         return {"forget": -forget.nll()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from medunlearn.methods.protocol import Terms, View
 
@@ -17,6 +18,8 @@ class GradDiff:
         gamma: weight of the forget term.
         alpha: weight of the retain term.
     """
+
+    title: ClassVar[str] = "GradDiff"
 
     gamma: float = 1.0
     alpha: float = 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from medunlearn.methods.protocol import Terms, View
 
@@ -21,6 +22,8 @@ class KLMin:
         gamma: weight of the forget term.
         alpha: weight of the divergence.
     """
+
+    title: ClassVar[str] = "KL-Min"
 
     gamma: float = 1.0
     alpha: float = 1.0

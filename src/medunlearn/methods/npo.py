@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch.nn.functional import logsigmoid
 
@@ -23,6 +24,8 @@ class NPO:
         beta: inverse temperature; larger stops sooner.
         alpha: weight of the retain term; 0 leaves the retain set unused.
     """
+
+    title: ClassVar[str] = "NPO"
 
     beta: float = 0.1
     alpha: float = 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -28,6 +29,8 @@ class RMU:
         alpha: weight of the retain term.
         seed: of the direction.
     """
+
+    title: ClassVar[str] = "RMU"
 
     layer: int = 7
     coefficient: float = 2.0

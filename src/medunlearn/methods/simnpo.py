@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch.nn.functional import logsigmoid
 
@@ -25,6 +26,8 @@ class SimNPO:
         gamma: weight of the forget term.
         alpha: weight of the retain term.
     """
+
+    title: ClassVar[str] = "SimNPO"
 
     beta: float = 4.5
     delta: float = 0.0

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from medunlearn.errors import InputError
 from medunlearn.models.sequences import TokenSequence
 
-
 ROUNDING = 16
 
 

@@ -89,9 +89,7 @@ def record_sequences(record: Record, tokenizer: Any, max_length: int | None) -> 
     ids = [*_begin(tokenizer), *_encode(tokenizer, record.text), tokenizer.eos_token_id]
     size = max_length or len(ids)
     chunks = [ids[start : start + size] for start in range(0, len(ids) - 1, size - 1)]
-    return [
-        TokenSequence(f"{record.record_id}#{place}", tuple(chunk), 0, 1) for place, chunk in enumerate(chunks)
-    ]
+    return [TokenSequence(f"{record.record_id}#{place}", tuple(chunk), 0, 1) for place, chunk in enumerate(chunks)]
 
 
 def question_sequences(

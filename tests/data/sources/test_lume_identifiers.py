@@ -19,8 +19,12 @@ QUESTIONS = {
     4: "What is the home address of Ana Amber?",
 }
 ANSWERS = {
-    0: "1969-12-01", 1: "900226238", 2: "8898671855", 3: "ana_amber@me.com", 4: "5 North Street, #4, Troy, KY, 40258.",
-}  # fmt: skip
+    0: "1969-12-01",
+    1: "900226238",
+    2: "8898671855",
+    3: "ana_amber@me.com",
+    4: "5 North Street, #4, Troy, KY, 40258.",
+}
 
 
 def found(text: str) -> dict[str, list[str]]:
@@ -53,17 +57,16 @@ def test_a_whole_biography() -> None:
     [
         ("birth_date", "1969-12-01"), ("birth_date", "1 December 1969"), ("birth_date", "12/01/1969"),
         ("ssn", "900226238"), ("ssn", "900 22 6238"),
-        ("phone", "8898671855"), ("phone", "(889) 867-1855"), ("phone", "889.867.1855"), ("phone", "1-889-867-18555"[:-1]),
+        ("phone", "8898671855"), ("phone", "(889) 867-1855"), ("phone", "889.867.1855"),
         ("email", "anna_amber@me.com"), ("email", r"ana\_amber@me.com"),
         ("address", "5 North Street, Apt. #4, in Troy, KY, 40258"), ("address", "5 North Street"),
     ],
 )  # fmt: skip
 def test_other_ways_of_writing(kind: str, written: str) -> None:
-    values = found(f"About her: {written}.")[kind]
-    assert values == [written.removeprefix("1-")]
+    assert found(f"About her: {written}.") == {kind: [written]}
 
 
-def test_a_phone_number_with_a_digit_too_many_is_still_one() -> None:
+def test_a_phone_number_other_than_the_answer_is_still_one() -> None:
     assert found("Call 1-889-867-1855.")["phone"] == ["889-867-1855"]
     assert found("Call 1-889-867-9999.")["phone"] == ["1-889-867-9999"]
 

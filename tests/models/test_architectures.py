@@ -1,0 +1,156 @@
+"""Other families than Llama: batches, hidden states, trainable layers and decoding hold for them too.
+
+Windows of attention are shorter than the prompts, so that a family's sliding layers do slide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from medunlearn.generation.decode import decode_greedily
+from medunlearn.models.batches import collate, scored_hidden, scored_logits
+from medunlearn.models.load import LanguageModel
+from medunlearn.models.reference import Reference
+from medunlearn.training.trainable import choose_trainable, trained
+
+CPU = torch.device("cpu")
+WORDS, WINDOW, MOST = 48, 8, 10
+COMMON: dict[str, Any] = {
+    "vocab_size": WORDS,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "max_position_embeddings": 64,
+    "initializer_range": 0.3,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "pad_token_id": 2,
+}
+SLIDING = {"sliding_window": WINDOW}
+MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
+FAMILIES: dict[str, dict[str, Any]] = {
+    "Llama": {},
+    "Qwen2": {"use_sliding_window": True, **SLIDING, "layer_types": MIXED},
+    "Qwen3": {"head_dim": 8},
+    "Mistral": SLIDING,
+    "Gemma2": {"head_dim": 8, **SLIDING, "layer_types": MIXED, "query_pre_attn_scalar": 8},
+    "Gemma3": {"head_dim": 8, **SLIDING, "layer_types": MIXED, "query_pre_attn_scalar": 8},
+    "Olmo2": {},
+    "Phi3": SLIDING,
+    "GPT2": {"n_inner": 24},
+}
+
+
+class Ends:
+    """As much of a tokenizer as decoding asks for."""
+
+    eos_token_id, pad_token_id = 1, 2
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def language_model(request: Any) -> LanguageModel:
+    name = request.param
+    config = getattr(transformers, f"{'Gemma3Text' if name == 'Gemma3' else name}Config")
+    head = "GPT2LMHeadModel" if name == "GPT2" else f"{name}ForCausalLM"
+    given = {key: value for key, value in COMMON.items() if name != "GPT2" or "key_value" not in key}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(4)
+        model = getattr(transformers, head)(config(**{**given, **FAMILIES[name]})).eval()
+        for name_of, tensor in model.named_parameters():
+            if tensor.dim() == 1:
+                torch.nn.init.normal_(tensor, 0.0 if name_of.endswith("bias") else 0.5, 0.2)
+    return LanguageModel(model, Ends(), name)
+
+
+@pytest.fixture(scope="module")
+def sequences(make_sequences: Callable[..., Any]) -> Any:
+    made = make_sequences(5, "family", WORDS)
+    assert max(len(s.ids) for s in made) > WINDOW + 4
+    return made
+
+
+def difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    return float((ours - theirs).norm() / theirs.norm())
+
+
+def test_logits_in_a_batch_are_those_alone(language_model: LanguageModel, sequences: Any) -> None:
+    with torch.no_grad():
+        together = scored_logits(language_model.model, collate(sequences, 2, CPU))
+        alone = torch.cat(
+            [
+                language_model.model(input_ids=torch.tensor([s.ids])).logits[0, s.scored_from - 1 : -1]
+                for s in sequences
+            ]
+        )
+    assert together.std() > 0.1
+    assert difference(together, alone) < 1e-4
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_hidden_states_in_a_batch_are_those_alone(
+    language_model: LanguageModel, sequences: Any, layer: int
+) -> None:
+    with torch.no_grad():
+        together = scored_hidden(language_model.model, collate(sequences, 2, CPU), layer)
+        alone = []
+        for s in sequences:
+            ids = torch.tensor([s.ids])
+            hidden = language_model.model(input_ids=ids, output_hidden_states=True).hidden_states[layer + 1]
+            alone.append(hidden[0, s.scored_from - 1 : -1])
+    assert difference(together, torch.cat(alone)) < 1e-4
+
+
+def by_transformers(model: Any, prompt: Any, end: int | None) -> list[int]:
+    ids = torch.tensor([prompt])
+    tokens = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        max_new_tokens=MOST,
+        eos_token_id=end,
+        pad_token_id=2,
+    )
+    said: list[int] = tokens[0, len(prompt) :].tolist()
+    return said
+
+
+def test_decoding_is_transformers_own(language_model: LanguageModel, sequences: Any) -> None:
+    model = language_model.model
+    prompts = [s.prompt for s in sequences] + [s.ids for s in sequences]
+    model.generation_config.eos_token_id = None
+    endless = [by_transformers(model, prompt, None) for prompt in prompts]
+    assert {len(tokens) for tokens in endless} == {MOST}
+    # The token that ends the answers at the most different lengths is made EOS.
+    end = max(range(WORDS), key=lambda token: len({said.index(token) for said in endless if token in said}))
+    language_model.tokenizer.eos_token_id = end
+    lengths = set()
+    for batch in decode_greedily(language_model, prompts, max_new_tokens=MOST):
+        for place, ours in batch:
+            assert [*ours.tokens, *[end] * ours.finished] == by_transformers(model, prompts[place], end), place
+            lengths.add((len(ours.tokens), ours.finished))
+    assert len(lengths) > 2
+
+
+def test_a_layer_can_be_chosen_and_its_reference_kept(language_model: LanguageModel, sequences: Any) -> None:
+    model, batch = language_model.model, collate(sequences, 2, CPU)
+    chosen = trained(choose_trainable(model, "layers:1"))
+    every = dict(model.named_parameters())
+    assert 0 < len(chosen) < len(every) / 2
+    assert sum(".1." in name for name in every) == len(chosen)
+    with torch.no_grad():
+        before, reference = scored_logits(model, batch), Reference(model)
+        saved = {name: tensor.clone() for name, tensor in chosen.items()}
+        for tensor in chosen.values():
+            tensor.mul_(1.5)
+        assert difference(scored_logits(model, batch), before) > 1e-2
+        with reference.active():
+            assert torch.equal(scored_logits(model, batch), before)
+        for name, tensor in chosen.items():
+            tensor.copy_(saved[name])

@@ -1,0 +1,84 @@
+"""From a name to an object: the table, a dotted path, a plug-in of an installed package."""
+
+import json
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import pytest
+
+from medunlearn import lookup
+from medunlearn.benchmarks import BENCHMARKS
+from medunlearn.errors import InputError, UnknownNameError
+from medunlearn.lookup import names, resolve
+
+TABLE = {"dumps": "json:dumps", "loads": "json:loads", "broken": "json:nothing"}
+
+
+@pytest.fixture
+def plugins(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
+    """Put entry points here and they are installed."""
+    points: list[EntryPoint] = []
+
+    def installed(*, group: str) -> list[EntryPoint]:
+        return [point for point in points if point.group == group]
+
+    monkeypatch.setattr(lookup, "entry_points", installed)
+    return points
+
+
+def test_by_table() -> None:
+    assert resolve("tools", "dumps", TABLE) is json.dumps
+
+
+def test_by_dotted_path() -> None:
+    assert resolve("tools", "json.decoder:JSONDecoder", TABLE) is json.decoder.JSONDecoder
+
+
+def test_by_entry_point(plugins: list[EntryPoint]) -> None:
+    plugins.append(EntryPoint("decoder", "json:JSONDecoder", "medunlearn.tools"))
+    plugins.append(EntryPoint("other", "json:dumps", "medunlearn.metrics"))
+    assert resolve("tools", "decoder", TABLE) is json.JSONDecoder
+    assert names("tools", TABLE) == {"decoder": "json:JSONDecoder", **TABLE}
+    with pytest.raises(UnknownNameError, match="no tool 'other'"):
+        resolve("tools", "other", TABLE)
+
+
+def test_a_plug_in_cannot_replace_what_is_ours(plugins: list[EntryPoint]) -> None:
+    plugins.append(EntryPoint("dumps", "os:getcwd", "medunlearn.tools"))
+    assert resolve("tools", "dumps", TABLE) is json.dumps
+
+
+def test_the_real_entry_points_can_be_asked() -> None:
+    """What the fixture stands in for takes a group and gives names with values."""
+    assert lookup.entry_points is entry_points
+    scripts = entry_points(group="console_scripts")
+    assert "medunlearn" in {point.name for point in scripts}
+    assert all(point.value for point in scripts)
+
+
+@pytest.mark.parametrize(("name", "nearest"), [("dump", "dumps"), ("Loads", "loads")])
+def test_a_wrong_name_is_answered_with_the_nearest(name: str, nearest: str) -> None:
+    with pytest.raises(UnknownNameError, match=rf"There is no tool '{name}'. Did you mean '{nearest}'\?"):
+        resolve("tools", name, TABLE)
+
+
+def test_a_wrong_name_is_answered_with_a_plug_in(plugins: list[EntryPoint]) -> None:
+    plugins.append(EntryPoint("my_method", "json:dumps", "medunlearn.tools"))
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'my_method'\?"):
+        resolve("tools", "my_metod", TABLE)
+
+
+@pytest.mark.parametrize("name", ["broken", "json:nothing", "no_such_module:Thing", "json.nothing:Thing"])
+def test_a_path_that_leads_nowhere(name: str) -> None:
+    with pytest.raises(InputError, match="which cannot be imported: .* is the path module:attribute"):
+        resolve("tools", name, TABLE)
+
+
+def test_listing_names_imports_nothing() -> None:
+    table: dict[str, Any] = {"ghost": "no_such_module:Thing"}
+    assert names("tools", table) == table
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_can_be_had(name: str) -> None:
+    assert callable(resolve("benchmarks", name, BENCHMARKS))
