@@ -1,3 +1,36 @@
 """Measure what a medical language model memorized, make it forget, and show what was forgotten."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from medunlearn import build
+    from medunlearn.api import evaluate, load, report, run, train, unlearn
+    from medunlearn.data.benchmark import Benchmark
+    from medunlearn.experiments.runs import Run
+
+# Loaded when first asked for, so that `import medunlearn` is light and scoring responses needs no torch.
+_WHERE = {
+    "Benchmark": "medunlearn.data.benchmark",
+    "Run": "medunlearn.experiments.runs",
+    "evaluate": "medunlearn.api",
+    "load": "medunlearn.api",
+    "report": "medunlearn.api",
+    "run": "medunlearn.api",
+    "train": "medunlearn.api",
+    "unlearn": "medunlearn.api",
+}
+
+__all__ = ["Benchmark", "Run", "__version__", "build", "evaluate", "load", "report", "run", "train", "unlearn"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "build":
+        return import_module("medunlearn.build")
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,7 +24,7 @@ What = Literal["records", "questions", "both"]
 class Settings(BaseModel):
     """Base of all settings: unknown keys are mistakes, and a value never changes after it was checked."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
 
 
 class AmnesiaSettings(Settings):

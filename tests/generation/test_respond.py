@@ -19,7 +19,9 @@ from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, question_sequence
 
 COUNT, BATCH, MOST = 10, 3, 5
-RECORDS = {f"r{n}": Record(f"r{n}", "Ana Silva was given aspirin. " * (n % 3), {"patient": f"p{n}"}) for n in range(4)}
+RECORDS = {
+    f"r{n}": Record(f"r{n}", "Ana Silva was given aspirin. " * (n % 3), {"patient": f"p{n}"}) for n in range(4)
+}
 QUESTIONS = [
     Question(f"q{n}", f"r{n % 4}", "train", "factual", "patient", f"{'Which ' * (n % 4)}drug {n}?", f"aspirin {n}")
     for n in range(COUNT)

@@ -15,7 +15,9 @@ SETTINGS = {"model": "abc", "template": "plain"}
 
 
 def response(number: int, variant: str = "note", sample: int = 0, text: str = "aspirin") -> Response:
-    return Response(f"q{number}", variant, sample, text, (5, 6, number), True, (-0.5, -float(number)), (True, False))
+    return Response(
+        f"q{number}", variant, sample, text, (5, 6, number), True, (-0.5, -float(number)), (True, False)
+    )
 
 
 @pytest.fixture
@@ -59,17 +61,20 @@ def test_variants_and_samples_are_kept_apart(store: ResponseStore) -> None:
     assert len(store.read()) == 3
 
 
-def test_other_settings_are_refused(store: ResponseStore) -> None:
+@pytest.mark.parametrize("without_parts", [False, True])
+def test_other_settings_are_refused(store: ResponseStore, without_parts: bool) -> None:
     store.add([response(1)])
+    for part in store.folder.glob("part-*") if without_parts else ():
+        part.unlink()
     for other in ({"model": "abd", "template": "plain"}, {"model": "abc"}, {**SETTINGS, "more": 1}):
-        with pytest.raises(InputError, match="other settings. Choose another folder"):
+        with pytest.raises(InputError, match=r"other settings\. Choose another folder"):
             ResponseStore(store.folder, other)
 
 
 def test_responses_without_settings_are_refused(store: ResponseStore) -> None:
     store.add([response(1)])
     (store.folder / "settings.json").unlink()
-    with pytest.raises(InputError, match="There is no .*settings.json"):
+    with pytest.raises(InputError, match=r"There is no .*settings\.json"):
         ResponseStore(store.folder, SETTINGS)
 
 

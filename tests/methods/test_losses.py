@@ -189,7 +189,11 @@ def test_npo_becomes_gradient_ascent_as_beta_falls(
     model, _, reference = moved
     seen = views(model, {"forget": make_sequences(5, "f"), "retain": make_sequences(1, "r")}, reference)
     flat = []
-    for name, arguments in (("ga", {}), ("npo", {"beta": 1e-4, "alpha": 0.0}), ("npo", {"beta": 5.0, "alpha": 0.0})):
+    for name, arguments in (
+        ("ga", {}),
+        ("npo", {"beta": 1e-4, "alpha": 0.0}),
+        ("npo", {"beta": 5.0, "alpha": 0.0}),
+    ):
         terms = make_method(name, arguments).loss(seen["forget"], seen["retain"])
         assert terms.keys() == {"forget"}
         found = gradients(model, {"forget": terms["forget"]})

@@ -26,7 +26,8 @@ from transformers import (
 from medunlearn.errors import ModelError
 from medunlearn.models.encoders import EntailmentModel, SentenceEncoder
 
-WORDS = "ana silva was given aspirin heparin for five days and left on may the ninth".split()
+SENTENCE = "ana silva was given aspirin heparin for five days and left on may the ninth"
+WORDS = SENTENCE.split()
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TEXTS = [" ".join(WORDS[:count]) for count in (1, 4, 15, 2, 9)]
 
@@ -43,7 +44,11 @@ def make_encoder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path
     )
 
     def make(cls: Any = BertModel, labels: list[str] | None = None) -> Path:
-        names = {"id2label": dict(enumerate(labels)), "label2id": {w: n for n, w in enumerate(labels)}} if labels else {}
+        names = (
+            {"id2label": dict(enumerate(labels)), "label2id": {w: n for n, w in enumerate(labels)}}
+            if labels
+            else {}
+        )
         config = BertConfig(
             vocab_size=len(tokenizer.get_vocab()),
             hidden_size=16,
@@ -155,7 +160,9 @@ def test_an_encoder_may_lack_its_pooler_but_nothing_else(encoder: Path, tmp_path
         assert len(kept) < len(tensors)
         save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
         if works:
-            assert SentenceEncoder(str(folder), "cpu").encode(TEXTS) == SentenceEncoder(str(encoder), "cpu").encode(TEXTS)
+            assert SentenceEncoder(str(folder), "cpu").encode(TEXTS) == SentenceEncoder(str(encoder), "cpu").encode(
+                TEXTS
+            )
         else:
             with pytest.raises(ModelError, match="lacks weights"):
                 SentenceEncoder(str(folder), "cpu")

@@ -127,7 +127,7 @@ def test_broken_folders(folder: Path, broken: Callable[[Path], None], words: str
 
 @pytest.mark.parametrize("source", ["/nowhere/at/all", "./nowhere", "nowhere", "a/b/c", "~/model"])
 def test_nothing_there(source: str) -> None:
-    with pytest.raises(ModelError, match="There is no model folder .* Give a folder, a hub id"):
+    with pytest.raises(ModelError, match=r"There is no model folder .* Give a folder, a hub id"):
         load_model(source)
 
 
@@ -149,7 +149,9 @@ class TestFingerprint:
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
         assert fingerprint(folder) != fingerprint(saved)
 
-    @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"])
+    @pytest.mark.parametrize(
+        "name", ["config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"]
+    )
     def test_everything_that_changes_what_it_says(self, saved: Path, folder: Path, name: str) -> None:
         (folder / name).write_text((folder / name).read_text() + " ")
         assert fingerprint(folder) != fingerprint(saved)

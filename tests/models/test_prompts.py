@@ -71,7 +71,7 @@ def test_a_chat_template_that_changes_the_note_shares_nothing_but_says_all() -> 
 
 @pytest.mark.parametrize("tokenizer", [None, SimpleNamespace(), SimpleNamespace(chat_template=None)])
 def test_no_chat_template(tokenizer: Any) -> None:
-    with pytest.raises(ModelError, match="no chat template. Use template=plain or template=clinical"):
+    with pytest.raises(ModelError, match=r"no chat template\. Use template=plain or template=clinical"):
         render(QUESTION, NOTE, template="chat", context="note", tokenizer=tokenizer)
 
 
@@ -88,7 +88,8 @@ def test_a_completion_is_bare(template: Any, context: Any, answer: str, shown: s
 def test_the_note_is_shared_and_the_question_is_not(template: Any) -> None:
     other = replace(QUESTION, question="When did she leave?", answer="on 9 May")
     first, second = (
-        render(question, NOTE, template=template, context="note", tokenizer=Chatty()) for question in (QUESTION, other)
+        render(question, NOTE, template=template, context="note", tokenizer=Chatty())
+        for question in (QUESTION, other)
     )
     assert first.shared == second.shared
     assert NOTE in first.shared

@@ -105,9 +105,14 @@ def test_the_model_is_back_even_after_an_error(kept: tuple[Any, Any, Reference],
     model.train()
     trained = {name for name, tensor in model.named_parameters() if tensor.requires_grad}
     now = scored_logits(model, batch)
-    with pytest.raises(RuntimeError, match="in the middle"), reference.active():
-        assert not model.training
-        raise RuntimeError("in the middle")
+
+    def break_off() -> None:
+        with reference.active():
+            assert not model.training
+            raise RuntimeError("in the middle")
+
+    with pytest.raises(RuntimeError, match="in the middle"):
+        break_off()
     assert model.training
     assert torch.equal(scored_logits(model, batch), now)
     assert {name for name, tensor in model.named_parameters() if tensor.requires_grad} == trained

@@ -98,7 +98,9 @@ def test_the_shared_part_is_the_same_tokens_for_all_questions(with_begin: Any) -
 def test_too_long_names_the_question_and_the_ways_out(tokenizer: Any) -> None:
     length = len(question_sequence(QUESTION, RECORD, tokenizer, Rendering("plain", "note")).ids)
     question_sequence(QUESTION, RECORD, tokenizer, Rendering("plain", "note", length))
-    with pytest.raises(InputError, match=rf"'q1' takes {length} tokens .* max_length={length - 1}.*closed_book") as caught:
+    with pytest.raises(
+        InputError, match=rf"'q1' takes {length} tokens .* max_length={length - 1}.*closed_book"
+    ) as caught:
         question_sequence(QUESTION, RECORD, tokenizer, Rendering("plain", "note", length - 1))
     assert "Ana" not in str(caught.value)
 

@@ -92,7 +92,11 @@ def test_the_mean_is_over_tokens_not_over_sequences(
     language_model, sequences = tiny(), make_sequences(5)
     scores = [score for s in score_answers(language_model, sequences) for score in s.log_probs]
     history = train_loop(
-        language_model.model, 2, NextToken(), Plan({"train": sequences}, 5, 1, 0), LoopSettings(1e-3, precision="fp32")
+        language_model.model,
+        2,
+        NextToken(),
+        Plan({"train": sequences}, 5, 1, 0),
+        LoopSettings(1e-3, precision="fp32"),
     )
     assert history[0]["loss"] == pytest.approx(-sum(scores) / len(scores), rel=1e-5)
     assert history[0]["loss"] == history[0]["loss/train"]

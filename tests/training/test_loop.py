@@ -42,7 +42,9 @@ def test_edges(schedule: str) -> None:
 def test_rows_say_what_happened(tiny: Make, make_sequences: Make) -> None:
     sequences = make_sequences(5)
     plan = Plan({"train": sequences}, 2, 2, 0)
-    history = train_loop(tiny().model, 2, NextToken(), plan, LoopSettings(lr=1e-3, warmup_ratio=0.5, precision="fp32"))
+    history = train_loop(
+        tiny().model, 2, NextToken(), plan, LoopSettings(lr=1e-3, warmup_ratio=0.5, precision="fp32")
+    )
     assert [row["step"] for row in history] == [1, 2, 3, 4, 5, 6]
     assert [row["epoch"] for row in history] == pytest.approx([1 / 3, 2 / 3, 1, 4 / 3, 5 / 3, 2])
     assert [row["lr"] for row in history] == rates(6, lr=1e-3, warmup_ratio=0.5)

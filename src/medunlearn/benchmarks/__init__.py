@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 BENCHMARKS: Mapping[str, str] = {
     "amnesia": "medunlearn.benchmarks.amnesia:build",
@@ -12,6 +13,27 @@ BENCHMARKS: Mapping[str, str] = {
 DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
     "amnesia": ("rouge_l", "em", "te", "cs", "es", "token_f1", "answer_probability"),
     "lume": ("rouge_l", "exact_match", "em", "te", "token_f1", "answer_probability"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """How a benchmark's paper breaks its numbers down.
+
+    Attributes:
+        level: one group of numbers a node of this level.
+        measures: kind of question -> (metric, what the paper calls it on that kind).
+    """
+
+    level: str
+    measures: Mapping[str, tuple[str, str]]
+
+
+GROUPINGS: Mapping[str, Grouping] = {
+    # LUME, Section 2.3: both per task.
+    "lume": Grouping(
+        "task", {"completion": ("rouge_l", "regurgitation"), "knowledge": ("exact_match", "knowledge")}
+    ),
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 from transformers import AutoTokenizer
 
-from medunlearn.benchmarks import default_metrics_of
+from medunlearn.benchmarks import GROUPINGS, Grouping, default_metrics_of
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question
@@ -16,7 +16,7 @@ from medunlearn.data.responses import Response
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.data.storage import write_atomically
 from medunlearn.errors import ConfigError
-from medunlearn.experiments.evaluated import FOLDER, QUESTIONS, SCORES, SUMMARY, Evaluated, Evaluation
+from medunlearn.experiments.evaluated import FOLDER, GROUPS, QUESTIONS, SCORES, SUMMARY, Evaluated, Evaluation
 from medunlearn.experiments.material import rendering_of
 from medunlearn.experiments.runs import Recording, Run
 from medunlearn.generation.respond import open_store, respond
@@ -202,8 +202,32 @@ def _score(
     scores = score(items, [get_metric(metric) for metric in metrics], tools)
     meta = about(benchmark, split, questions)
     summary = summarize(scores, meta, replicates=settings.replicates, seed=settings.seed)
-    for name, table in ((SCORES, scores), (SUMMARY, summary), (QUESTIONS, meta)):
+    tables = {SCORES: scores, SUMMARY: summary, QUESTIONS: meta}
+    if benchmark.builder in GROUPINGS:
+        tables[GROUPS] = _grouped(GROUPINGS[benchmark.builder], benchmark, settings, questions, scores, meta)
+    for name, table in tables.items():
         write_atomically(folder / name, table.to_parquet)
+
+
+def _grouped(
+    grouping: Grouping,
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    questions: Sequence[Question],
+    scores: pd.DataFrame,
+    meta: pd.DataFrame,
+) -> pd.DataFrame:
+    """The grouping's measures for each node of its level, with intervals, as ``summarize`` gives them."""
+    nodes = {q.question_id: benchmark.record[q.record_id].groups.get(grouping.level) for q in questions}
+    tables = []
+    for node in benchmark.hierarchy.nodes(grouping.level):
+        inside = meta[meta["question_id"].map(nodes) == node]
+        of_node = scores[scores["question_id"].isin(inside["question_id"])]
+        table = summarize(of_node, inside, replicates=settings.replicates, seed=settings.seed)
+        for kind, (metric, measure) in grouping.measures.items():
+            rows = table[(table["kind"] == kind) & (table["metric"] == metric)]
+            tables.append(rows.assign(level=grouping.level, node=node, measure=measure))
+    return pd.concat(tables, ignore_index=True)
 
 
 def _items(

@@ -15,6 +15,7 @@ from medunlearn.metrics.summary import compare
 
 FOLDER = "evaluations"
 SCORES, SUMMARY, QUESTIONS = "scores.parquet", "summary.parquet", "questions.parquet"
+GROUPS = "groups.parquet"
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,12 @@ class Evaluated:
     def summary(self) -> pd.DataFrame:
         """Means with intervals (:func:`medunlearn.metrics.summary.summarize`)."""
         return pd.read_parquet(self.record.folder / SUMMARY)
+
+    @cached_property
+    def groups(self) -> pd.DataFrame:
+        """The benchmark's own measures by node of its grouping's level; empty where it has no grouping."""
+        path = self.record.folder / GROUPS
+        return pd.read_parquet(path) if path.exists() else pd.DataFrame()
 
     @cached_property
     def questions(self) -> pd.DataFrame:

@@ -61,6 +61,7 @@ def gather(
         metrics=_meanings(),
         caveats=tuple(_caveats(results["benchmark"], models)),
         show_text=may_show,
+        groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pandas as pd
@@ -69,6 +69,8 @@ class ReportContent:
         metrics: a metric's name -> (title, meaning with range and direction).
         caveats: sentences for the top of the page.
         show_text: whether text of records, questions and responses may be shown.
+        groups: the benchmark's own measures by node of one level (LUME: regurgitation and knowledge by task):
+            level, node, measure, side, fold, model, value, low, high, n_scored, n_unscored; may be empty.
     """
 
     title: str
@@ -81,6 +83,7 @@ class ReportContent:
     metrics: Mapping[str, tuple[str, str]]
     caveats: tuple[str, ...]
     show_text: bool
+    groups: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def shown_examples(self) -> tuple[Example, ...]:
         """The examples that may be shown, forget before retain; none unless ``show_text``."""

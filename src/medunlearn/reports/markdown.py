@@ -17,6 +17,7 @@ from medunlearn.reports.tables import (
     breakdown_table,
     cost_table,
     facts,
+    group_table,
     headline_table,
     metric_rows,
     other_comparisons,
@@ -38,6 +39,7 @@ def to_markdown(content: ReportContent) -> str:
         f"**Closest to the retrained model: {_line(closest.name)}.** {_line(' '.join(closest.sentences))}",
         *_section("Read this first", _bullets(content.caveats) if content.caveats else ""),
         *_section("Utility and forgetting", _table(headline_table(ranked, where)), RANKING_NOTE, *HOW_TO_READ),
+        *_section(_grouping(content), _maybe_table(group_table(content))),
         *_section("By fold and kind", _breakdown(results)),
         *_section("Every metric", *_metrics(results)),
         *_section("Other comparisons", _maybe_table(other_comparisons(content, results))),
@@ -45,6 +47,10 @@ def to_markdown(content: ReportContent) -> str:
         *_section("What was run", _table(cost_table(content.models)), *_runs(content)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _grouping(content: ReportContent) -> str:
+    return f"By {content.groups['level'].iloc[0]}" if len(content.groups) else "By group"
 
 
 def _section(title: str, *parts: str) -> list[str]:

@@ -34,6 +34,7 @@ def payload(content: ReportContent) -> dict[str, Any]:
         "headline": _headline(ranked, where),
         "models": [_model(model) for model in content.models],
         "comparisons": rows_of(content.comparisons),
+        "groups": rows_of(content.groups),
         "show_text": content.show_text,
         "examples": [vars(example) for example in content.shown_examples()],
     }

@@ -73,7 +73,7 @@ class Results:
         self.retrained = next((model for model in content.models if model.role == "retrained"), None)
         self._metrics = content.metrics
         self._readings = {
-            (model.label, place_of(row), str(row["metric"])): _reading(row)
+            (model.label, place_of(row), str(row["metric"])): reading_of(row)
             for model in content.models
             for row in rows_of(model.summary)
         }
@@ -163,7 +163,7 @@ def place_of(row: Mapping[str, Any]) -> Place:
     return Place(str(row["side"]), str(row["fold"]), str(row["kind"]))
 
 
-def _reading(row: Mapping[str, Any]) -> Reading:
+def reading_of(row: Mapping[str, Any]) -> Reading:
     value, low, high = (number(row[name]) for name in ("value", "low", "high"))
     counts = [int(row[name]) for name in ("n_scored", "n_unscored", "n_subjects")]
     return Reading(value, low, high, counts[0], counts[1], counts[2])

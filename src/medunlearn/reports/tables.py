@@ -8,7 +8,7 @@ from typing import Any
 
 from medunlearn.reports.content import ModelResult, ReportContent
 from medunlearn.reports.headline import Plane, Standing, panel_planes
-from medunlearn.reports.readings import Gap, Place, Reading, Results, number, rows_of
+from medunlearn.reports.readings import Gap, Place, Reading, Results, number, reading_of, rows_of
 from medunlearn.reports.words import (
     ABSENT,
     context_text,
@@ -109,6 +109,24 @@ def breakdown_table(results: Results) -> Table:
                 cells.append(Cell(value_text(found), reading_note(found)))
         rows.append(tuple(cells))
     return Table(tuple(columns), tuple(rows))
+
+
+def group_table(content: ReportContent) -> Table | None:
+    """The benchmark's own measures: one row a node, measure and side, one column a model."""
+    found: dict[tuple[str, str, str, str], dict[str, Reading]] = {}
+    for row in rows_of(content.groups):
+        key = (str(row["node"]), str(row["measure"]), str(row["side"]), str(row["fold"]))
+        found.setdefault(key, {})[str(row["model"])] = reading_of(row)
+    if not found:
+        return None
+    labels = [model.label for model in content.models]
+    columns = (Cell(str(content.groups["level"].iloc[0]).capitalize()), *(Cell(label) for label in labels))
+    rows = []
+    for (node, measure, side, fold), readings in found.items():
+        cells = [readings.get(label) for label in labels]
+        name = Cell(node.replace("_", " "), f"{measure}, {side}" + ("" if fold == "train" else f", {fold}"))
+        rows.append((name, *(Cell(value_text(one), reading_note(one)) for one in cells)))
+    return Table(columns, tuple(rows))
 
 
 def metric_rows(results: Results) -> list[MetricRow]:

@@ -104,7 +104,8 @@ def _checksum(tensor: Tensor) -> int:
     source = torch.Generator().manual_seed(0)
     weights = torch.randint(2**62, (min(len(bits), _PIECE),), generator=source).to(bits.device)
     total = 0
-    for piece in bits.split(_PIECE):
+    for start in range(0, len(bits), _PIECE):
+        piece = bits[start : start + _PIECE]
         total = (31 * total + int((piece * weights[: len(piece)]).sum())) % 2**64
     return total
 

@@ -1,0 +1,141 @@
+"""What ``import medunlearn as mu`` offers: one typed call for each command, under the same name.
+
+Settings are keywords, the same as on the command line. A method's own settings are given in a dictionary,
+``arguments={"beta": 0.2}``. Where ``out`` is left out, a run is kept in ``runs/``, under a name made of what it is
+and of its key, so that the same call finds it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from medunlearn.config import EvaluateSettings, check, merge, read_yaml
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.experiments.evaluate import evaluate as _evaluate
+from medunlearn.experiments.evaluated import Evaluated, Evaluation
+from medunlearn.experiments.gather import gather
+from medunlearn.experiments.material import identity
+from medunlearn.experiments.presets import is_tiny, train_settings, unlearn_settings
+from medunlearn.experiments.runs import Recording, Run
+from medunlearn.experiments.train import train as _train
+from medunlearn.experiments.unlearn import unlearn as _unlearn
+from medunlearn.reports.write import write_report
+
+if TYPE_CHECKING:
+    from medunlearn.experiments.pipeline import Finished
+
+RUNS = Path("runs")
+
+
+def load(folder: Path | str) -> Benchmark:
+    """A benchmark from its folder.
+
+    Raises:
+        BenchmarkError: the folder does not match its manifest.
+    """
+    return Benchmark.load(folder)
+
+
+def train(
+    benchmark: Benchmark,
+    *,
+    model: str,
+    out: Path | str | None = None,
+    device: str = "auto",
+    quiet: bool = False,
+    **settings: Any,
+) -> Run:
+    """Train the target model; with ``without="random_10"`` the retrained model. Resumes.
+
+    Args:
+        model: folder, hub id, or ``tiny``.
+        settings: as `medunlearn train --help` lists them.
+    """
+    checked = train_settings({"model": model, **settings})
+    if out is None:
+        inputs = {"benchmark": benchmark.fingerprint, "model": identity(model)}
+        label = "target" if checked.without is None else "retrained"
+        out = RUNS / f"{label}-{Recording.key_of('train', checked, inputs)[:8]}"
+    return _train(benchmark, checked, Path(out), device=device, quiet=quiet)
+
+
+def unlearn(
+    target: Run,
+    benchmark: Benchmark,
+    *,
+    split: str,
+    method: str,
+    out: Path | str | None = None,
+    device: str = "auto",
+    quiet: bool = False,
+    **settings: Any,
+) -> Run:
+    """Make a trained model forget one split's forget set. Resumes.
+
+    Args:
+        split: a split's name, or a request ``level=node,node``.
+        method: a name from `medunlearn list methods`, or ``module:Class``.
+        settings: as `medunlearn unlearn --help` lists them.
+    """
+    checked = unlearn_settings({"method": method, "split": split, **settings}, tiny=is_tiny(target))
+    if out is None:
+        inputs = {"benchmark": benchmark.fingerprint, "model": identity(str(target.folder))}
+        name = "".join(letter if letter.isalnum() else "_" for letter in method)
+        out = RUNS / f"{name}-{Recording.key_of('unlearn', checked, inputs)[:8]}"
+    return _unlearn(target, benchmark, checked, Path(out), device=device, quiet=quiet)
+
+
+def evaluate(
+    run: Run,
+    benchmark: Benchmark,
+    *,
+    split: str,
+    against: Sequence[Run] = (),
+    device: str = "auto",
+    quiet: bool = False,
+    **settings: Any,
+) -> Evaluation:
+    """Ask a model the benchmark's questions and score what it says; ``.table()`` is a DataFrame.
+
+    Args:
+        against: runs to compare with, e.g. the target and the retrained model.
+        settings: as `medunlearn evaluate --help` lists them.
+    """
+    checked = check(EvaluateSettings, {"split": split, **settings})
+    return _evaluate(run, benchmark, checked, against=against, device=device, quiet=quiet)
+
+
+def report(
+    runs: Sequence[Run],
+    *,
+    out: Path | str,
+    benchmark: Benchmark | None = None,
+    split: str | None = None,
+    title: str = "Unlearning report",
+    show_text: bool = False,
+    seed: int = 0,
+) -> Path:
+    """Write report.html, report.md and report.json from evaluated runs; returns the HTML file's path.
+
+    Args:
+        benchmark: needed to show examples of answers.
+        show_text: show text of real records (an invented benchmark's is always shown).
+    """
+    models = [Evaluated.find(run, split) for run in runs]
+    return write_report(gather(title, models, benchmark, show_text=show_text, seed=seed), Path(out))
+
+
+def run(
+    experiment: Path | str | dict[str, Any], *, device: str = "auto", quiet: bool = False, **overrides: Any
+) -> Finished:
+    """Run an experiment from its file or its settings; resumes.
+
+    Args:
+        overrides: settings that replace the file's; nested ones as ``**{"train.lr": 1e-3}``.
+    """
+    from medunlearn.experiments.pipeline import plan, run_experiment
+
+    values = experiment if isinstance(experiment, dict) else read_yaml(Path(experiment))
+    return run_experiment(plan(merge(values, overrides)), device=device, quiet=quiet)

@@ -1,0 +1,134 @@
+"""The house stands as it is drawn (DESIGN, section 3): arrows point one way, and only some rooms need torch."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import medunlearn
+
+SOURCE = Path(medunlearn.__file__).parent
+HEAVY = {"torch", "transformers", "peft", "accelerate", "safetensors", "tokenizers"}
+
+# From the ground up; a package may import what stands on a lower floor.
+FLOORS = [
+    {"errors", "seeds", "progress", "__init__"},
+    {"config", "lookup", "statistics"},
+    {"data"},
+    {"benchmarks", "llm"},
+    {"models"},
+    {"metrics", "methods"},
+    {"reports", "attacks", "memorization", "training", "generation"},
+    {"experiments"},
+    {"cli", "__main__"},
+]
+FLOOR = {package: height for height, packages in enumerate(FLOORS) for package in packages}
+WITH_TORCH = {"models", "training", "methods", "generation", "experiments"}
+PACKAGES = sorted({path.name.removesuffix(".py") for path in SOURCE.iterdir()} - {"py.typed", "__pycache__"})
+
+
+def imported(tree: ast.Module, *, top: bool) -> Iterator[str]:
+    """Full names of imported modules: at the module's top, or anywhere in it."""
+    for node in _run_on_import(tree.body) if top else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _run_on_import(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Statements that run when the module is imported: not in functions, nor for type checkers alone."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        yield node
+        for part in ("body", "orelse", "finalbody"):
+            yield from _run_on_import(getattr(node, part, []))
+
+
+@cache
+def modules(package: str) -> dict[str, ast.Module]:
+    folder = SOURCE / package
+    files = sorted(folder.rglob("*.py")) if folder.is_dir() else [SOURCE / f"{package}.py"]
+    return {str(file.relative_to(SOURCE)): ast.parse(file.read_text()) for file in files}
+
+
+def packages_used(package: str, *, top: bool) -> set[tuple[str, str]]:
+    """(file, other package of ours that it imports)."""
+    return {
+        (file, [*name.split("."), "__init__"][1])
+        for file, tree in modules(package).items()
+        for name in imported(tree, top=top)
+        if name.split(".")[0] == "medunlearn"
+    }
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_has_its_floor_and_looks_down(package: str) -> None:
+    assert package in FLOOR, f"say in FLOORS where {package} stands"
+    up = {
+        (file, other)
+        for file, other in packages_used(package, top=False)
+        if other in FLOOR and other != package and FLOOR[other] >= FLOOR[package]
+    }
+    # `import medunlearn` and `medunlearn.__version__` are the ground itself.
+    assert not {(file, other) for file, other in up if other != "__init__"}
+
+
+def test_there_is_no_circle_of_packages() -> None:
+    graph = {
+        package: {other for _, other in packages_used(package, top=False) if other in FLOOR} - {package, "__init__"}
+        for package in PACKAGES
+    }
+    order = list(TopologicalSorter(graph).static_order())
+    assert order.index("data") < order.index("models") < order.index("experiments")
+
+
+def test_the_test_sees_imports() -> None:
+    """The arrows above are worth something only if these well known ones are found."""
+    assert ("data/benchmark.py", "errors") in packages_used("data", top=True)
+    assert ("benchmarks/amnesia.py", "data") in packages_used("benchmarks", top=True)
+    assert "torch" in {name.split(".")[0] for name in imported(modules("training")["training/loop.py"], top=True)}
+
+
+def test_statistics_and_data_stand_on_the_ground_alone() -> None:
+    for package in ("statistics", "data"):
+        assert {other for _, other in packages_used(package, top=False)} <= {package, "errors", "seeds"}
+
+
+@pytest.mark.parametrize("package", [package for package in PACKAGES if package not in WITH_TORCH])
+def test_only_some_packages_need_torch(package: str) -> None:
+    heavy = {
+        (file, name)
+        for file, tree in modules(package).items()
+        for name in imported(tree, top=True)
+        if name.split(".")[0] in HEAVY
+    }
+    assert not heavy
+
+
+@pytest.mark.parametrize("package", ["data", "benchmarks", "metrics", "statistics", "reports", "cli"])
+def test_light_packages_do_not_import_heavy_ones_at_the_top(package: str) -> None:
+    assert not {
+        (file, other) for file, other in packages_used(package, top=True) if other in WITH_TORCH - {"methods"}
+    }
+
+
+def test_importing_the_light_parts_does_not_import_torch() -> None:
+    code = (
+        "import sys\n"
+        "import medunlearn, medunlearn.config, medunlearn.lookup, medunlearn.statistics, medunlearn.metrics\n"
+        "import medunlearn.data.benchmark, medunlearn.benchmarks.amnesia, medunlearn.benchmarks.lume\n"
+        "import medunlearn.methods\n"
+        f"print(sorted({HEAVY!r} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
