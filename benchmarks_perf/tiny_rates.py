@@ -53,7 +53,10 @@ def main() -> None:
             run = unlearn(target, benchmark, settings, chosen.out / f"{method}-{rate:g}")
             retain, forget = place(evaluate_one(run, benchmark, asking))
             distance = math.dist((retain, forget), goal)
-            print(f"{method:9} lr {rate:<7g} retain {retain:.3f} forget {forget:.3f} distance {distance:.3f}", flush=True)
+            print(
+                f"{method:9} lr {rate:<7g} retain {retain:.3f} forget {forget:.3f} distance {distance:.3f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

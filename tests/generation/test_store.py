@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medunlearn.data.responses import Response, ResponseStore
@@ -38,6 +38,7 @@ responses = st.builds(
 )
 
 
+@settings(max_examples=25, deadline=None)
 @given(batches=st.lists(st.lists(responses, min_size=1, max_size=4), max_size=3))
 def test_what_goes_in_comes_out(tmp_path_factory: pytest.TempPathFactory, batches: list[list[Response]]) -> None:
     folder = tmp_path_factory.mktemp("stores") / "one"

@@ -107,35 +107,32 @@ def test_hidden_states_in_a_batch_are_those_alone(
     assert difference(together, torch.cat(alone)) < 1e-4
 
 
-def by_transformers(model: Any, prompt: Any, end: int | None) -> list[int]:
+def endless(model: Any, prompt: Any) -> list[int]:
+    """What transformers' own greedy decoding says when nothing ends it."""
     ids = torch.tensor([prompt])
+    model.generation_config.eos_token_id = None
     tokens = model.generate(
-        ids,
-        attention_mask=torch.ones_like(ids),
-        do_sample=False,
-        max_new_tokens=MOST,
-        eos_token_id=end,
-        pad_token_id=2,
+        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=MOST, pad_token_id=2
     )
     said: list[int] = tokens[0, len(prompt) :].tolist()
+    assert len(said) == MOST
     return said
 
 
 def test_decoding_is_transformers_own(language_model: LanguageModel, sequences: Any) -> None:
-    model = language_model.model
-    prompts = [s.prompt for s in sequences] + [s.ids for s in sequences]
-    model.generation_config.eos_token_id = None
-    endless = [by_transformers(model, prompt, None) for prompt in prompts]
-    assert {len(tokens) for tokens in endless} == {MOST}
-    # The token that ends the answers at the most different lengths is made EOS.
-    end = max(range(WORDS), key=lambda token: len({said.index(token) for said in endless if token in said}))
+    prompts = [s.prompt for s in sequences] + [s.ids for s in sequences[:2]]
+    theirs = [endless(language_model.model, prompt) for prompt in prompts]
+    # The token that comes first at the most different places is made EOS, so that answers differ in length.
+    end = max(range(WORDS), key=lambda token: len({said.index(token) for said in theirs if token in said}))
     language_model.tokenizer.eos_token_id = end
     lengths = set()
     for batch in decode_greedily(language_model, prompts, max_new_tokens=MOST):
         for place, ours in batch:
-            assert [*ours.tokens, *[end] * ours.finished] == by_transformers(model, prompts[place], end), place
+            said = theirs[place]
+            assert ours.finished == (end in said)
+            assert list(ours.tokens) == (said[: said.index(end)] if end in said else said), place
             lengths.add((len(ours.tokens), ours.finished))
-    assert len(lengths) > 2
+    assert len(lengths) > 1
 
 
 def test_a_layer_can_be_chosen_and_its_reference_kept(language_model: LanguageModel, sequences: Any) -> None:

@@ -28,7 +28,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on 
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of everything random in this command.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Settings; they are listed below.", show_default=False),
+    typer.Argument(metavar="KEY=VALUE", help="Settings; they are listed below.", show_default=False),
 ]
 
 err = Console(stderr=True, soft_wrap=True)
@@ -68,7 +68,9 @@ def ending(command: Callable[..., None]) -> Callable[..., None]:
 def settings_help(*models: type[Settings]) -> str:
     """The settings of a verb as a help text: name, default, meaning."""
     settings = [
-        f"- `{name}`: {text} (default {default})" for model in models for name, default, text in fields_of(model)
+        f"- `{name}`: {text} ({default if default == 'required' else f'default {default}'})"
+        for model in models
+        for name, default, text in fields_of(model)
     ]
     return "Settings, written KEY=VALUE:\n\n" + "\n".join(settings)
 
@@ -88,14 +90,20 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    table = Table(
-        title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False
-    )
+    """A title above a table; the title is not squeezed into the table's width."""
+    table = Table(header_style="bold", box=None, pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
-    Console().print(table)
+    console = Console()
+    console.print(f"[bold]{escape(title)}[/]", highlight=False, soft_wrap=True)
+    console.print(table)
+    console.print()
+
+
+def print_line(line: str) -> None:
+    Console().print(escape(line), highlight=False)
 
 
 def with_interval(row: Mapping[Any, Any]) -> str:

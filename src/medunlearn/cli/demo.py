@@ -31,5 +31,5 @@ def command(
         demo_experiment(out, seed=seed, patients=patients), device=device, quiet=quiet, say=sayer(quiet, json)
     )
     print_finished(finished, quiet=quiet, as_json=json)
-    if open_report:
+    if open_report and not (quiet or json):
         typer.launch(str(finished.report))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,11 +16,13 @@ from medunlearn.cli.common import (
     Seed,
     ending,
     print_json,
+    print_line,
     print_table,
     settings_help,
     with_interval,
 )
 from medunlearn.config import EvaluateSettings, check, parse_overrides
+from medunlearn.errors import InputError
 
 if TYPE_CHECKING:
     from medunlearn.experiments.evaluated import Evaluation
@@ -53,6 +55,8 @@ def command(
     from medunlearn.experiments.evaluate import evaluate
     from medunlearn.experiments.runs import Run
 
+    if out is not None and out.is_dir():
+        raise InputError(f"{out} is a folder; --out is the CSV file to write.")
     words = overrides or []
     # `--against a b` gives b to the arguments: a word that is no setting is another run.
     runs = [*(against or []), *(Path(word) for word in words if "=" not in word and against)]
@@ -80,15 +84,17 @@ def command(
 
 
 def _print(evaluation: Evaluation) -> None:
-    """One row a side, fold, kind and metric; one column a model. Rows in which nobody has a score are left out."""
+    """A table a side and fold: all kinds together, one column a model. Metrics without any score are left out."""
     labels = [model.run.label for model in evaluation.models]
-    rows = []
-    for key, group in evaluation.table().groupby(["side", "fold", "kind", "metric"], sort=False):
-        cells = {cell["model"]: cell for cell in group.to_dict("records")}
-        shown = [with_interval(cells[label]) if label in cells else "" for label in labels]
-        if set(shown) != {UNSCORED}:
-            first = next(iter(cells.values()))
-            scored = f"{first['n_scored']}/{first['n_scored'] + first['n_unscored']}"
-            rows.append((*cast(tuple[str, ...], key), *shown, scored))
+    table = evaluation.table()
+    for (side, fold), group in table[table["kind"] == "all"].groupby(["side", "fold"], sort=False):
+        rows = []
+        for metric, cells in group.groupby("metric", sort=False):
+            of = {cell["model"]: cell for cell in cells.to_dict("records")}
+            shown = [with_interval(of[label]) if label in of else "" for label in labels]
+            if set(shown) != {UNSCORED}:
+                first = next(iter(of.values()))
+                rows.append((metric, *shown, f"{first['n_scored']}/{first['n_scored'] + first['n_unscored']}"))
+        print_table(f"{side}, {fold} fold", ("metric", *labels, "scored"), rows)
     contexts = ", ".join(sorted({model.context for model in evaluation.models}))
-    print_table(f"asked in context: {contexts}", ("side", "fold", "kind", "metric", *labels, "scored"), rows)
+    print_line(f"Asked in context: {contexts}. With --json or --out also by kind of question.")

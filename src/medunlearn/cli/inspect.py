@@ -36,11 +36,11 @@ def _benchmark(benchmark: Benchmark, as_json: bool) -> None:
         return
     print_table(benchmark.name, ("what", "count"), benchmark.counts().items())
     kinds = Counter((question.fold, question.kind) for question in benchmark.questions)
-    print_table("\nquestions", ("fold", "kind", "count"), [(*key, n) for key, n in sorted(kinds.items())])
+    print_table("questions", ("fold", "kind", "count"), [(*key, n) for key, n in sorted(kinds.items())])
     levels = [(level, len(benchmark.hierarchy.nodes(level))) for level in benchmark.hierarchy.groups()]
-    print_table("\nlevels and groups", ("level", "nodes"), levels)
+    print_table("levels and groups", ("level", "nodes"), levels)
     rows = [(split.name, split.level, len(split.forget), len(split.retain)) for split in benchmark.splits.values()]
-    print_table("\nsplits", ("split", "level", "forget", "retain"), rows)
+    print_table("splits", ("split", "level", "forget", "retain"), rows)
 
 
 def _run(info: dict[str, Any], as_json: bool) -> None:
@@ -49,5 +49,5 @@ def _run(info: dict[str, Any], as_json: bool) -> None:
         return
     facts = {key: info.get(key) for key in ("label", "verb", "status", "error", "started", "seconds", "key")}
     print_table("run", ("what", "value"), [(key, value) for key, value in facts.items() if value is not None])
-    print_table("\nsettings", ("key", "value"), info["config"].items())
-    print_table("\nresults", ("what", "value"), info["results"].items())
+    print_table("settings", ("key", "value"), info["config"].items())
+    print_table("results", ("what", "value"), info["results"].items())

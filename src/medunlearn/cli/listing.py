@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -43,7 +44,7 @@ def _benchmarks() -> Rows:
     from medunlearn.lookup import names
 
     return [
-        {"name": name, "metrics": ", ".join(default_metrics_of(name)), "what": target}
+        {"name": name, "metrics": ", ".join(default_metrics_of(name)), "what": _about(target)}
         for name, target in sorted(names("benchmarks", BENCHMARKS).items())
     ]
 
@@ -51,8 +52,13 @@ def _benchmarks() -> Rows:
 TABLES: dict[str, Callable[[], Rows]] = {"methods": _methods, "metrics": _metrics, "benchmarks": _benchmarks}
 
 
+def _about(target: str) -> str:
+    """The first sentence of the builder's module; where it has none, where it is."""
+    return _first_sentence(import_module(target.partition(":")[0]).__doc__) or target
+
+
 def _first_sentence(text: str | None) -> str:
-    return " ".join((text or "").split("\n\n")[0].split())
+    return " ".join((text or "").split("\n\n")[0].split()).replace("``", "")
 
 
 @ending

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 # Before anything imports them: no telemetry, no progress bars of their own, one warning-free tokenizer.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import typer
+from typer.core import TyperGroup
 
 import medunlearn
 from medunlearn.cli import build, demo, evaluate, inspect, listing, report, run, train, unlearn
 
+# The order in which a newcomer meets them.
+VERBS = ("demo", "build", "inspect", "train", "unlearn", "evaluate", "run", "report", "list")
+
+
+class _InOrder(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=VERBS.index)
+
+
 app = typer.Typer(
     name="medunlearn",
+    cls=_InOrder,
     help=medunlearn.__doc__,
     no_args_is_help=True,
     add_completion=False,

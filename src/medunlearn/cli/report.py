@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from medunlearn.cli.common import Json, Quiet, ending, print_json, sayer
+from medunlearn.errors import InputError
 
 EPILOG = "Example: `medunlearn report runs/target runs/retrained runs/npo --benchmark bench/ --out report/`"
 
@@ -35,6 +36,7 @@ def command(
     from medunlearn.experiments.runs import Run
     from medunlearn.reports.write import write_report
 
+    _check_out(out)
     models = [Evaluated.find(Run.open(run), split) for run in runs]
     loaded = Benchmark.load(benchmark) if benchmark else None
     page = write_report(gather(title, models, loaded, show_text=show_text, seed=seed), out)
@@ -42,3 +44,12 @@ def command(
         print_json({"report": str(page)})
     else:
         sayer(quiet, json)(f"report: {page}")
+
+
+def _check_out(out: Path) -> None:
+    if out.suffix in (".html", ".md", ".json"):
+        raise InputError(f"A report is a folder of three files: give --out {out.with_suffix('')}, not {out}.")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file, not a folder. Choose another --out.")
+    if (out / "benchmark.yaml").exists() or (out / "run.json").exists():
+        raise InputError(f"{out} holds a benchmark or a run. Choose another --out.")

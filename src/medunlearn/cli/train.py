@@ -42,4 +42,5 @@ def command(
         print_json(run.info)
         return
     results = run.info["results"]
-    sayer(quiet, json)(f"{out}: {results['steps']} steps, final loss {results['final_loss']:.4f}")
+    loss = "" if results["final_loss"] is None else f", final loss {results['final_loss']:.4f}"
+    sayer(quiet, json)(f"{out}: {results['steps']} steps{loss}")

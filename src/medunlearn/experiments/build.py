@@ -39,6 +39,8 @@ def save_new(benchmark: Benchmark, folder: Path) -> Benchmark:
     Raises:
         InputError: the folder holds something else.
     """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file, not a folder. Choose another --out.")
     if (folder / MANIFEST).exists():
         if Benchmark.load(folder).fingerprint != benchmark.fingerprint:
             raise InputError(f"{folder} holds another benchmark. Choose another --out, or remove it.")

@@ -16,7 +16,16 @@ from medunlearn.data.responses import Response
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.data.storage import write_atomically
 from medunlearn.errors import ConfigError
-from medunlearn.experiments.evaluated import FOLDER, GROUPS, QUESTIONS, SCORES, SUMMARY, Evaluated, Evaluation
+from medunlearn.experiments.evaluated import (
+    FOLDER,
+    GROUPS,
+    QUESTIONS,
+    SCORES,
+    SUMMARY,
+    Evaluated,
+    Evaluation,
+    distinct,
+)
 from medunlearn.experiments.material import rendering_of
 from medunlearn.experiments.runs import Recording, Run
 from medunlearn.generation.respond import open_store, respond
@@ -46,7 +55,7 @@ def evaluate(
         InputError: an unknown split, metric or model.
     """
     models = [evaluate_one(one, benchmark, settings, device=device, quiet=quiet) for one in (run, *against)]
-    return Evaluation(tuple(models), settings.replicates, settings.seed)
+    return Evaluation(tuple(distinct(models)), settings.replicates, settings.seed)
 
 
 def evaluate_one(

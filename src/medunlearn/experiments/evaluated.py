@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pandas as pd
@@ -106,6 +107,26 @@ class Evaluation:
             [one.summary.assign(model=one.run.label, context=one.context) for one in self.models],
             ignore_index=True,
         )
+
+
+def distinct(models: Sequence[Evaluated]) -> list[Evaluated]:
+    """The same models with labels that tell them apart: two runs of NPO are also called by their folders.
+
+    Raises:
+        InputError: one run is named twice.
+    """
+    labels = Counter(model.run.label for model in models)
+    named = []
+    for model in models:
+        label = model.run.label
+        if labels[label] > 1:
+            label = f"{label} ({model.run.folder.name})"
+        named.append(replace(model, run=Run(model.run.folder, {**model.run.info, "label": label})))
+    if len({model.run.folder.resolve() for model in models}) < len(models):
+        raise InputError("One run is named twice. Name each run once.")
+    if len({model.run.label for model in named}) < len(named):
+        raise InputError("Two runs have one name and one folder name. Rename one of the folders.")
+    return named
 
 
 def compared(model: Evaluated, against: Sequence[Evaluated], replicates: int, seed: int) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError
-from medunlearn.experiments.evaluated import Evaluated, compared
+from medunlearn.experiments.evaluated import Evaluated, compared, distinct
 from medunlearn.metrics import METRICS, get_metric
 from medunlearn.metrics.aggregates import COMPOSITES
 from medunlearn.reports.content import Example, ModelResult, ReportContent
@@ -39,6 +39,7 @@ def gather(
     Raises:
         InputError: no model, or models that were evaluated on different benchmarks or splits.
     """
+    models = distinct(models)
     results = models[0].record.info["results"] if models else {}
     for other in models[1:]:
         if other.record.info["results"]["benchmark"]["fingerprint"] != results["benchmark"]["fingerprint"]:
@@ -53,9 +54,9 @@ def gather(
     return ReportContent(
         title=title,
         benchmark=results["benchmark"],
-        split=results["split"],
+        split={**results["split"], "name": _named(results["split"]["name"], may_show)},
         context=results["context"],
-        models=tuple(_model(model) for model in models),
+        models=tuple(_model(model, may_show) for model in models),
         comparisons=_comparisons(models, replicates, seed),
         examples=tuple(_examples(benchmark, models)) if may_show and benchmark is not None else (),
         metrics=_meanings(),
@@ -81,8 +82,17 @@ def _role(model: Evaluated) -> Literal["target", "retrained", "unlearned"]:
     return "retrained" if model.run.info["config"]["without"] else "target"
 
 
-def _model(evaluated: Evaluated) -> ModelResult:
-    info = evaluated.run.info
+def _named(split: Any, may_show: bool) -> Any:
+    """A request on the desk names its patients; a report that shows no text names none."""
+    if may_show or not isinstance(split, str) or "=" not in split:
+        return split
+    return f"request by {split.partition('=')[0]}"
+
+
+def _model(evaluated: Evaluated, may_show: bool) -> ModelResult:
+    info = dict(evaluated.run.info)
+    hidden = {key: _named(info["config"].get(key), may_show) for key in ("split", "without")}
+    info["config"] = {key: hidden.get(key, value) for key, value in info["config"].items()}
     return ModelResult(
         label=evaluated.run.label,
         role=_role(evaluated),

@@ -77,6 +77,8 @@ def plan(values: dict[str, Any]) -> Experiment:
     if not isinstance(names, list) or not names:
         problems.append("unlearn.methods is missing: a list of methods, e.g. [graddiff, npo]")
         names = []
+    for name in sorted({str(name) for name in names if names.count(name) > 1}):
+        problems.append(f"unlearn.methods names {name!r} twice; each needs settings of its own: another experiment")
     methods = [
         _checked(problems, "unlearn", lambda: _method(name, section, settings, target))  # noqa: B023
         for name in names

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from medunlearn.config import TINY, TINY_METHODS, TINY_UNLEARN, TrainSettings, UnlearnSettings, check
-from medunlearn.errors import ConfigError, unknown_name
+from medunlearn.errors import ConfigError, InputError, unknown_name
 from medunlearn.experiments.runs import Run
 from medunlearn.lookup import names
-from medunlearn.methods import METHODS
+from medunlearn.methods import METHODS, make_method
 
 
 def train_settings(values: Mapping[str, Any]) -> TrainSettings:
@@ -50,10 +50,21 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool) -> UnlearnSetting
     try:
         checked = check(UnlearnSettings, {**preset, **general, **settings, "arguments": arguments})
     except ConfigError as error:
-        raise ConfigError([*problems, *error.problems]) from None
+        problems += error.problems
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError([*problems, *_wrong_arguments(method, arguments)])
     return checked
+
+
+def _wrong_arguments(method: str, arguments: Mapping[str, Any]) -> list[str]:
+    """What the method itself will refuse, so that it stands in the same list as the rest."""
+    try:
+        make_method(method, dict(arguments))
+    except ConfigError as error:
+        return error.problems
+    except InputError as error:
+        return [str(error)] if method else []
+    return []
 
 
 def _below(values: Mapping[str, Any], owner: str) -> dict[str, Any]:

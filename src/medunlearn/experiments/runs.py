@@ -112,17 +112,26 @@ class Recording:
         return run_key(verb, settings.model_dump(mode="json"), inputs)
 
     def _look_at_what_is_there(self) -> bool:
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"{self.folder} is a file, not a folder. Choose another --out.")
         if not (self.folder / FILE).exists():
             if self.folder.exists() and any(self.folder.iterdir()):
                 raise InputError(f"{self.folder} is not empty and holds no run. Choose another --out.")
             return False
         there = _read(self.folder)
         if there.get("key") != self.key:
-            differs = "; ".join(_differences(there, self.info)) or "the version of medunlearn"
+            if self._nothing_came_of(there):
+                return False
+            differs = "; ".join(dict.fromkeys(_differences(there, self.info))) or "the version of medunlearn"
             raise InputError(
                 f"{self.folder} holds another run (differs in {differs}). Choose another --out, or remove it."
             )
         return bool(there.get("status") == "complete")
+
+    def _nothing_came_of(self, there: Mapping[str, Any]) -> bool:
+        """A run that stopped before it made anything, at a misspelt model say, does not keep its folder."""
+        stopped = there.get("status") in ("failed", "interrupted")
+        return stopped and all(file.name == FILE for file in self.folder.iterdir())
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -184,6 +193,7 @@ def _read(folder: Path) -> dict[str, Any]:
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
     if there.get("verb") != here["verb"]:
         yield f"verb: {there.get('verb')} there, {here['verb']} here"
+        return
     for part in ("config", "inputs"):
         before, now = there.get(part, {}), here[part]
         for name in sorted(set(before) | set(now)):

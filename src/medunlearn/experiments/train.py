@@ -16,7 +16,7 @@ from medunlearn.experiments.material import (
 )
 from medunlearn.experiments.outcome import finish, report_steps, summary
 from medunlearn.experiments.runs import Recording, Run
-from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.load import LanguageModel, load_model, pick_device
 from medunlearn.models.sequences import Rendering
 from medunlearn.models.tiny import build_tiny
 from medunlearn.progress import progress
@@ -36,6 +36,8 @@ def train(
         NonFiniteLossError: the loss diverged; the last good checkpoint is kept.
     """
     label = "target" if settings.without is None else "retrained"
+    if settings.without is not None:
+        benchmark.split(settings.without)
     inputs = {"benchmark": benchmark.fingerprint, "model": identity(settings.model)}
     recording = Recording(out, "train", label, settings, inputs)
     if recording.done:
@@ -103,7 +105,7 @@ def _base(benchmark: Benchmark, settings: TrainSettings, device: str) -> Languag
     # Every model of a benchmark gets one tokenizer, as real models get theirs from a base model.
     texts = [record.text for record in benchmark.records]
     texts += [f"Question: {q.question}\nAnswer: {q.answer}" for q in benchmark.questions if q.fold == "train"]
-    return build_tiny(
+    language_model = build_tiny(
         texts,
         seed=settings.seed,
         vocabulary=settings.tiny_vocabulary,
@@ -111,3 +113,5 @@ def _base(benchmark: Benchmark, settings: TrainSettings, device: str) -> Languag
         layers=settings.tiny_layers,
         max_length=settings.max_length,
     )
+    language_model.model.to(pick_device(device))
+    return language_model

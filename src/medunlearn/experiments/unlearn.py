@@ -49,7 +49,7 @@ def unlearn(
             language_model = load_model(target.model, device=device, weights=settings.weights)
             rendering = rendering_of(target, settings.template, settings.context, settings.max_length)
             trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
-            language_model.model = choose_trainable(language_model.model, trainable)
+            language_model.model = _choose(language_model.model, trainable, settings)
             reference = Reference(language_model.model)
             sides = _sides(benchmark, settings, language_model, rendering)
             plan = Plan(sides, settings.batch_size, settings.epochs, settings.seed)
@@ -74,6 +74,22 @@ def unlearn(
         }
         finish(language_model, history, out)
     return Run(out, recording.info)
+
+
+def _choose(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
+    try:
+        return choose_trainable(model, trainable)
+    except ConfigError as error:
+        if settings.trainable != "default":
+            raise
+        layers = getattr(model.config, "num_hidden_layers", "an unknown number of")
+        raise ConfigError(
+            [
+                f"{problem} Method {settings.method} asks for it by default; the model has {layers} layers, the "
+                f"first is 0. Set {settings.method}.layer, or trainable."
+                for problem in error.problems
+            ]
+        ) from None
 
 
 def _loss_method(settings: UnlearnSettings) -> LossMethod:

@@ -1,0 +1,153 @@
+"""``build`` and ``inspect``: what they make, what they refuse, and that nothing is written over."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.data.benchmark import Benchmark
+
+Medunlearn = Callable[..., Any]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_amnesia(bench: Path) -> None:
+    benchmark = Benchmark.load(bench)
+    assert len(benchmark.records) == 20
+    assert len(benchmark.questions) == 160
+    assert len(benchmark.splits["random_10"].forget) == 2
+
+
+def test_build_says_what_it_made(medunlearn: Medunlearn, tmp_path: Path) -> None:
+    said = medunlearn("build", "amnesia", "--invented", 20, "--out", tmp_path / "b")
+    assert "20 records, 20 subjects, 160 questions" in said.text
+    assert said.stdout == ""
+
+
+def test_build_json(medunlearn: Medunlearn, tmp_path: Path) -> None:
+    out = tmp_path / "b"
+    facts = json.loads(medunlearn("build", "amnesia", "--invented", 20, "--out", out, "--json").stdout)
+    assert facts["folder"] == str(out)
+    assert facts["counts"]["records"] == 20
+    assert facts["fingerprint"] == Benchmark.load(out).fingerprint
+
+
+def test_the_same_command_again_changes_nothing(medunlearn: Medunlearn, bench: Path) -> None:
+    before = content(bench)
+    medunlearn("build", "amnesia", "--invented", 20, "--out", bench)
+    assert content(bench) == before
+
+
+def test_another_benchmark_is_not_written_over(medunlearn: Medunlearn, bench: Path) -> None:
+    before = content(bench)
+    said = medunlearn("build", "amnesia", "--invented", 20, "--seed", 1, "--out", bench, code=2)
+    assert "holds another benchmark. Choose another --out" in said.text
+    assert content(bench) == before
+
+
+def test_a_folder_with_somebodys_files_is_left_alone(medunlearn: Medunlearn, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    said = medunlearn("build", "amnesia", "--invented", 20, "--out", tmp_path, code=2)
+    assert "is not empty and holds no benchmark" in said.text
+    assert content(tmp_path) == {"thesis.txt": b"mine"}
+
+
+def test_out_that_is_a_file(medunlearn: Medunlearn, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    said = medunlearn("build", "amnesia", "--invented", 20, "--out", tmp_path / "file", code=2)
+    assert "is a file, not a folder" in said.text
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_several_wrong_settings_are_told_at_once(medunlearn: Medunlearn, tmp_path: Path) -> None:
+    said = medunlearn(
+        "build", "amnesia", "--invented", 20, "--out", tmp_path / "b", "note_lenght=short", "institutions=x", code=2
+    )
+    assert "2 settings are wrong" in said.text
+    assert "Did you mean 'note_length'?" in said.text
+    assert "institutions='x': input should be a valid integer" in said.text
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_word_that_is_no_setting(medunlearn: Medunlearn, tmp_path: Path) -> None:
+    said = medunlearn("build", "amnesia", "--invented", 20, "--out", tmp_path / "b", "short", code=2)
+    assert "'short' is not understood: settings are written key=value" in said.text
+
+
+def test_lume(medunlearn: Medunlearn, lume: Path) -> None:
+    benchmark = Benchmark.load(lume)
+    assert len(benchmark.records) == 6
+    assert benchmark.splits["released"].forget == ("forget0", "forget1", "forget2")
+
+
+def test_lume_subset(medunlearn: Medunlearn, lume_files: Path, tmp_path: Path) -> None:
+    medunlearn("build", "lume", "--released", lume_files, "--out", tmp_path / "b", "documents_per_task=2")
+    assert len(Benchmark.load(tmp_path / "b").records) == 2
+
+
+@pytest.fixture
+def cut_off(lume_files: Path, tmp_path: Path) -> Path:
+    """The files with the forget file cut off in its fourth line."""
+    folder = tmp_path / "cut"
+    shutil.copytree(lume_files, folder)
+    lines = (folder / "forget.jsonl").read_text().splitlines(keepends=True)
+    (folder / "forget.jsonl").write_text("".join(lines[:3]) + lines[3][:20])
+    return folder
+
+
+def test_a_cut_off_line_is_named(medunlearn: Medunlearn, cut_off: Path, tmp_path: Path) -> None:
+    said = medunlearn("build", "lume", "--released", cut_off, "--out", tmp_path / "b", code=2)
+    assert "forget.jsonl:4: no JSON" in said.text
+    assert "--skip-bad-rows" in said.text
+    assert not (tmp_path / "b").exists()
+
+
+def test_skipped_rows_are_counted(medunlearn: Medunlearn, cut_off: Path, tmp_path: Path) -> None:
+    out = tmp_path / "b"
+    said = medunlearn("build", "lume", "--released", cut_off, "--out", out, "--skip-bad-rows")
+    assert "1 rows were left out" in said.text
+    benchmark = Benchmark.load(out)
+    assert len(benchmark.records) == 5
+    assert len(benchmark.notes["skipped rows"]) == 1
+
+
+@pytest.mark.parametrize("name", ["forget.jsonl", "retain.jsonl"])
+def test_lume_with_a_file_missing(medunlearn: Medunlearn, lume_files: Path, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "part"
+    shutil.copytree(lume_files, folder)
+    (folder / name).unlink()
+    said = medunlearn("build", "lume", "--released", folder, "--out", tmp_path / "b", code=2)
+    assert f"There is no {folder / name}" in said.text
+
+
+def test_inspect_benchmark(medunlearn: Medunlearn, bench: Path) -> None:
+    said = medunlearn("inspect", bench).stdout
+    assert "AMNESIA on an invented hospital of 20 patients" in said
+    assert "random_10" in said
+    facts = json.loads(medunlearn("inspect", bench, "--json").stdout)
+    assert facts["counts"]["questions"] == 160
+    assert "random_25" in facts["splits"]
+
+
+def test_inspect_run(medunlearn: Medunlearn, target: Path) -> None:
+    said = medunlearn("inspect", target).stdout
+    assert "complete" in said
+    assert "tiny_width" in said
+    assert json.loads(medunlearn("inspect", target, "--json").stdout) == json.loads((target / "run.json").read_text())
+
+
+def test_inspect_of_neither(medunlearn: Medunlearn, tmp_path: Path) -> None:
+    assert "neither a benchmark" in medunlearn("inspect", tmp_path, code=2).text
+
+
+def test_every_folder_is_private(bench: Path, target: Path) -> None:
+    for folder in (bench, target, target / "model"):
+        assert folder.stat().st_mode & 0o077 == 0, folder

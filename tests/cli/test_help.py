@@ -1,0 +1,87 @@
+"""What a user sees first: help, the list of what there is, and wrong words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import medunlearn as package
+from medunlearn.metrics import METRICS
+
+VERBS = ("demo", "inspect", "train", "unlearn", "evaluate", "run", "report", "list")
+METHODS = ("ga", "graddiff", "kl_min", "npo", "rmu", "simnpo")
+
+
+@pytest.mark.parametrize("verb", [*((verb,) for verb in VERBS), ("build", "amnesia"), ("build", "lume")])
+def test_help_of_every_verb_has_an_example(medunlearn: Callable[..., Any], verb: tuple[str, ...]) -> None:
+    said = medunlearn(*verb, "--help").stdout
+    assert "Example" in said
+    assert f"medunlearn {' '.join(verb)}" in said.partition("Example")[2]
+
+
+def test_help_names_every_verb_in_the_order_of_use(medunlearn: Callable[..., Any]) -> None:
+    said = medunlearn("--help").stdout
+    order = ("demo", "build", "inspect", "train", "unlearn", "evaluate", "run", "report", "list")
+    places = [said.index(f"│ {verb} ") for verb in order]
+    assert places == sorted(places)
+
+
+def test_settings_stand_in_the_help_with_their_defaults(medunlearn: Callable[..., Any]) -> None:
+    said = " ".join(medunlearn("unlearn", "--help").stdout.split())
+    assert "lr: peak learning rate of AdamW (default 2e-05)" in said
+    assert "(required)" in said
+    assert "default required" not in said
+
+
+@pytest.mark.parametrize("words", [(), ("build",)])
+def test_without_arguments_it_shows_help(medunlearn: Callable[..., Any], words: tuple[str, ...]) -> None:
+    said = medunlearn(*words, code=2)
+    assert "Usage: medunlearn" in said.stdout + said.stderr
+    assert "Commands" in said.stdout + said.stderr
+
+
+def test_version(medunlearn: Callable[..., Any]) -> None:
+    assert medunlearn("--version").stdout == f"medunlearn {package.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("trian",), "No such command 'trian'"),
+        (("train", "bench"), "Missing option"),
+        (("train", "--model", "tiny", "--out", "x"), "Missing argument 'benchmark'"),
+        (("build", "amnesia", "--invented", "many", "--out", "x"), "Invalid value for '--invented'"),
+        (("inspect", "x", "--bogus"), "No such option"),
+    ],
+)
+def test_wrong_words_are_refused(medunlearn: Callable[..., Any], words: tuple[str, ...], part: str) -> None:
+    assert part in medunlearn(*words, code=2).text
+
+
+def test_list_methods(medunlearn: Callable[..., Any]) -> None:
+    rows = json.loads(medunlearn("list", "methods", "--json").stdout)
+    assert [row["name"] for row in rows] == list(METHODS)
+    assert "beta=0.1" in next(row["settings"] for row in rows if row["name"] == "npo")
+    said = medunlearn("list", "methods").stdout
+    assert all(name in said for name in METHODS)
+
+
+def test_list_metrics(medunlearn: Callable[..., Any]) -> None:
+    rows = {row["name"]: row for row in json.loads(medunlearn("list", "metrics", "--json").stdout)}
+    assert set(rows) == set(METRICS)
+    assert "higher" in rows["rouge_l"]["what"]
+    assert rows["cs"]["needs"] == "response, encoder"
+
+
+def test_list_benchmarks(medunlearn: Callable[..., Any]) -> None:
+    rows = {row["name"]: row for row in json.loads(medunlearn("list", "benchmarks", "--json").stdout)}
+    assert {"amnesia", "lume"} <= set(rows)
+    assert "rouge_l" in rows["amnesia"]["metrics"]
+    assert rows["lume"]["what"].startswith("LUME: ")
+
+
+def test_list_of_something_else(medunlearn: Callable[..., Any]) -> None:
+    assert "Did you mean 'methods'?" in medunlearn("list", "method", code=2).text
