@@ -29,13 +29,10 @@ def main() -> None:
     benchmark = build("amnesia", {"invented": chosen.patients})
     run = train(benchmark, train_settings({"model": "tiny"}), chosen.out)
     history, results = run.history(), run.info["results"]
-    seconds = history["seconds"].sum()
-    print(
-        f"{torch.get_num_threads()} threads, {results['parameters'] / 1e6:.2f} M parameters, {chosen.patients} patients"
-    )
-    print(
-        f"{len(history)} steps, {results['tokens']:,} tokens in {seconds:.0f} s: {results['tokens'] / seconds:,.0f} a second"
-    )
+    seconds, tokens = history["seconds"].sum(), results["tokens"]
+    size = results["parameters"] / 1e6
+    print(f"{chosen.patients} patients, {size:.2f} M parameters, {torch.get_num_threads()} threads")
+    print(f"{len(history)} steps, {tokens:,} tokens in {seconds:.0f} s: {tokens / seconds:,.0f} a second")
     print(f"peak memory {run.info['peak_memory_bytes'] / 2**30:.2f} GiB")
     settings = check(EvaluateSettings, {"split": SPLIT, "folds": ["train"], "metrics": ["rouge_l", "em"]})
     table = evaluate_one(run, benchmark, settings).summary.query("kind == 'all'")

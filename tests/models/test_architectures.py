@@ -15,7 +15,10 @@ import transformers
 from medunlearn.generation.decode import decode_greedily
 from medunlearn.models.batches import collate, scored_hidden, scored_logits
 from medunlearn.models.load import LanguageModel
+from medunlearn.models.packing import make_batch, packs, window
 from medunlearn.models.reference import Reference
+from medunlearn.models.sequences import TokenSequence
+from medunlearn.seeds import generator
 from medunlearn.training.trainable import choose_trainable, trained
 
 CPU = torch.device("cpu")
@@ -151,3 +154,48 @@ def test_a_layer_can_be_chosen_and_its_reference_kept(language_model: LanguageMo
             assert torch.equal(scored_logits(model, batch), before)
         for name, tensor in chosen.items():
             tensor.copy_(saved[name])
+
+
+def family(notes: int, questions: int, shared: int, longest: int) -> list[TokenSequence]:
+    """Notes with several questions each, and as many single sequences; none longer than ``longest`` tokens."""
+    draw = generator("packed", notes, questions, shared)
+    made = []
+    for note in range(notes):
+        head = draw.integers(3, WORDS, shared).tolist()
+        for question in range(questions):
+            own = draw.integers(3, WORDS, int(draw.integers(2, longest - shared + 1))).tolist()
+            # One question of each note is answered right behind the shared tokens.
+            made.append(TokenSequence(f"{note}-{question}", (*head, *own), shared, shared + (question > 0)))
+        single = draw.integers(3, WORDS, int(draw.integers(2, longest + 1))).tolist()
+        made.append(TokenSequence(f"{note}", tuple(single), 0, 1))
+    return made
+
+
+def test_packed_is_separate(language_model: LanguageModel) -> None:
+    model = language_model.model
+    sequences = family(3, 3, 4, WINDOW)
+    assert packs(model)
+    packed, padded = make_batch(model, sequences, 2, CPU), collate(sequences, 2, CPU)
+    assert packed.position_ids is not None
+    assert packed.input_ids.numel() < padded.input_ids.numel()
+    assert packed.keys == padded.keys
+    assert torch.equal(packed.targets, padded.targets)
+    gradients = []
+    for batch in (packed, padded):
+        model.zero_grad(set_to_none=True)
+        logits = scored_logits(model, batch)
+        hidden = scored_hidden(model, batch, 1)
+        (logits.log_softmax(1).gather(1, batch.targets[:, None]).sum() + hidden.square().sum()).backward()
+        gradients.append(
+            (logits.detach(), hidden.detach(), *(t.grad for t in model.parameters() if t.grad is not None))
+        )
+    model.zero_grad(set_to_none=True)
+    for ours, theirs in zip(*gradients, strict=True):
+        assert (ours - theirs).norm() <= 1e-5 * theirs.norm()
+
+
+def test_a_sequence_longer_than_a_sliding_window_is_padded(language_model: LanguageModel) -> None:
+    sequences = family(2, 3, 6, 2 * WINDOW)
+    assert max(len(sequence.ids) for sequence in sequences) > WINDOW
+    batch = make_batch(language_model.model, sequences, 2, CPU)
+    assert (batch.position_ids is None) == (window(language_model.model) == WINDOW)

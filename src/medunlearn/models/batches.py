@@ -1,7 +1,8 @@
-"""Padded batches, and the two passes over them: logits at scored positions, hidden states at a layer.
+"""Batches, and the two passes over them: logits at scored positions, hidden states at a layer.
 
-Only the positions that predict a scored token are ever looked at. In the notation of this file: B sequences
-of at most T tokens, N scored tokens in all, V vocabulary, W width of the hidden states.
+Only the positions that predict a scored token are ever looked at: the head of the model is run on them alone.
+In the notation of this file: S sequences in R rows of T tokens, N scored tokens in all, V vocabulary, W width of
+the hidden states. In a padded batch each sequence has a row; :mod:`medunlearn.models.packing` fills rows better.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ ROUNDING = 16
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences padded on the right.
+    """Sequences laid out in rows.
 
     Attributes:
-        keys: key of each sequence, B.
-        input_ids: [B, T].
-        attention_mask: [B, T], 1 for real tokens; from the sequences' lengths.
+        keys: key of each sequence, S.
+        input_ids: [R, T].
+        attention_mask: [R, T], 1 for real tokens, from the sequences' lengths; or [R, 1, T, T], True where the
+            query (third axis) sees the key.
+        position_ids: [R, T]; None where positions count from the left of a row.
+        sequence: [N], the sequence that each scored token belongs to.
         row, column: [N], the position that predicts each scored token.
         targets: [N], the scored tokens, sequence by sequence.
     """
@@ -35,6 +39,8 @@ class Batch:
     keys: tuple[str, ...]
     input_ids: Tensor
     attention_mask: Tensor
+    position_ids: Tensor | None
+    sequence: Tensor
     row: Tensor
     column: Tensor
     targets: Tensor
@@ -46,7 +52,7 @@ class Batch:
 
 def collate(sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
     """Sequences to one batch; ``pad`` fills the right, and nothing depends on which token it is."""
-    longest = _rounded_up(max(len(sequence.ids) for sequence in sequences))
+    longest = rounded_up(max(len(sequence.ids) for sequence in sequences))
     ids = torch.full((len(sequences), longest), pad, dtype=torch.long)
     mask = torch.zeros_like(ids)
     for place, sequence in enumerate(sequences):
@@ -59,13 +65,15 @@ def collate(sequences: Sequence[TokenSequence], pad: int, device: torch.device) 
         keys=tuple(sequence.key for sequence in sequences),
         input_ids=ids.to(device),
         attention_mask=mask.to(device),
+        position_ids=None,
+        sequence=row.to(device),
         row=row.to(device),
         column=column.to(device),
         targets=ids[row, column + 1].to(device),
     )
 
 
-def _rounded_up(length: int) -> int:
+def rounded_up(length: int) -> int:
     """To a multiple of ROUNDING: kernels are prepared and kept for each new shape, so few shapes save memory."""
     return -(-length // ROUNDING) * ROUNDING
 
@@ -73,19 +81,28 @@ def _rounded_up(length: int) -> int:
 def scored_logits(model: Any, batch: Batch) -> Tensor:
     """Logits at the positions that predict a scored token, [N, V], in fp32.
 
-    The head is not run on the columns before the first such position, which in note-grounded prompts are
-    most of the sequence.
+    The hidden states of these positions are picked out in front of the head, so that it is run on nothing else,
+    and whatever the family does behind it (a cap, a scale) is done as ever.
     """
-    first = int(batch.column.min()) // ROUNDING * ROUNDING
-    kept = batch.input_ids.shape[1] - first
-    logits = model(
-        input_ids=batch.input_ids,
-        attention_mask=batch.attention_mask,
-        use_cache=False,
-        logits_to_keep=kept,
-    ).logits
-    picked: Tensor = logits[batch.row, batch.column - first].float()
-    return picked
+
+    def pick(head: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (inputs[0][batch.row, batch.column][None], *inputs[1:])
+
+    handle = model.get_output_embeddings().register_forward_pre_hook(pick)
+    try:
+        logits: Tensor = _run(model, batch).logits
+    finally:
+        handle.remove()
+    return logits[0].float()
+
+
+def _run(model: Any, batch: Batch) -> Any:
+    positions = {} if batch.position_ids is None else {"position_ids": batch.position_ids}
+    mask = batch.attention_mask
+    if mask.dim() == 4 and getattr(model.config, "_attn_implementation", None) == "eager":
+        # Plain attention adds its mask to the weights instead of choosing by it (Gemma 2, whose weights are capped).
+        mask = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, torch.finfo(torch.float32).min)
+    return model(input_ids=batch.input_ids, attention_mask=mask, use_cache=False, **positions)
 
 
 def scored_hidden(model: Any, batch: Batch, layer: int) -> Tensor:
@@ -100,7 +117,7 @@ def scored_hidden(model: Any, batch: Batch, layer: int) -> Tensor:
     if not 0 <= layer < len(layers):
         raise InputError(f"There is no layer {layer}: this model has the layers 0 to {len(layers) - 1}.")
     with _stop_behind(layers, layer) as caught, suppress(_LayerReached):
-        model(input_ids=batch.input_ids, attention_mask=batch.attention_mask, use_cache=False)
+        _run(model, batch)
     picked: Tensor = caught[0][batch.row, batch.column].float()
     return picked
 

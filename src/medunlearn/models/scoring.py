@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from medunlearn.models.batches import collate, scored_logits
+from medunlearn.models.batches import scored_logits
 from medunlearn.models.load import LanguageModel
+from medunlearn.models.packing import make_batch
 from medunlearn.models.sequences import TokenSequence
 
 
@@ -51,7 +52,9 @@ def score_answers(
 
 @torch.inference_mode()
 def _score(sequences: Sequence[TokenSequence], language_model: LanguageModel) -> list[AnswerScore]:
-    batch = collate(sequences, language_model.tokenizer.pad_token_id, language_model.device)
+    batch = make_batch(
+        language_model.model, sequences, language_model.tokenizer.pad_token_id, language_model.device
+    )
     logits = scored_logits(language_model.model, batch)
     picked = logits.gather(1, batch.targets[:, None]).squeeze(1)
     log_probs = (picked - logits.logsumexp(1)).tolist()

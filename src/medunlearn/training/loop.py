@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from medunlearn.errors import NonFiniteLossError
-from medunlearn.models.batches import collate
+from medunlearn.models.packing import make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import stable_seed
@@ -183,7 +183,7 @@ def _accumulate(
         for micro in micro_batches(sequences, settings.micro_batch_size):
             with _autocast(device, settings.precision):
                 views = {
-                    side: ModelView(model, collate(chosen, pad, device), totals[side], reference)
+                    side: ModelView(model, make_batch(model, chosen, pad, device), totals[side], reference)
                     for side, chosen in micro.items()
                 }
                 terms = objective.terms(views)

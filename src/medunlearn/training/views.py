@@ -39,10 +39,10 @@ class _Reductions:
     def sequence_nll(self) -> Tensor:
         log_probs = self.token_log_probs()
         zeros = torch.zeros(self.batch.size, device=log_probs.device)
-        return zeros.index_add(0, self.batch.row, -log_probs)
+        return zeros.index_add(0, self.batch.sequence, -log_probs)
 
     def sequence_tokens(self) -> Tensor:
-        return torch.bincount(self.batch.row, minlength=self.batch.size)
+        return torch.bincount(self.batch.sequence, minlength=self.batch.size)
 
     def mean_over_tokens(self, values: Tensor) -> Tensor:
         return values.sum() / self.totals.tokens
