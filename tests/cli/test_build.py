@@ -141,7 +141,9 @@ def test_inspect_run(medunlearn: Medunlearn, target: Path) -> None:
     said = medunlearn("inspect", target).stdout
     assert "complete" in said
     assert "tiny_width" in said
-    assert json.loads(medunlearn("inspect", target, "--json").stdout) == json.loads((target / "run.json").read_text())
+    assert json.loads(medunlearn("inspect", target, "--json").stdout) == json.loads(
+        (target / "run.json").read_text()
+    )
 
 
 def test_inspect_of_neither(medunlearn: Medunlearn, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from collections.abc import Callable
@@ -19,9 +20,7 @@ TINY = ("--model", "tiny", "tiny_width=32", "tiny_layers=2", "epochs=2", "precis
 def state(folder: Path) -> dict[Path, tuple[int, int]]:
     """Every file below a folder with its size and the time that it was written."""
     return {
-        file: (file.stat().st_size, file.stat().st_mtime_ns)
-        for file in sorted(folder.rglob("*"))
-        if file.is_file()
+        file: (file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(folder.rglob("*")) if file.is_file()
     }
 
 
@@ -149,7 +148,9 @@ def test_a_model_folder_with_a_part_missing(
     shutil.copytree(target / "model", tmp_path / "model")
     (tmp_path / "model" / missing).unlink()
     said = medunlearn("train", bench, "--model", tmp_path / "model", "--out", tmp_path / "r", code=2)
-    assert {"tokenizer.json": "no tokenizer", "config.json": "no config.json"}.get(missing, "safetensors") in said.text
+    assert {"tokenizer.json": "no tokenizer", "config.json": "no config.json"}.get(
+        missing, "safetensors"
+    ) in said.text
 
 
 @pytest.mark.parametrize(
@@ -177,3 +178,15 @@ def test_a_table_of_another_benchmark(medunlearn: Medunlearn, bench: Path, tmp_p
     said = medunlearn("train", tmp_path / "bench", *TINY, "--out", tmp_path / "r", code=2)
     assert "is not the file that benchmark.yaml describes (SHA-256" in said.text
     assert Benchmark.load(bench)
+
+
+def test_a_full_disk(medunlearn: Medunlearn, bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    out = tmp_path / "r"
+    with monkeypatch.context() as patch:
+        patch.setattr("medunlearn.data.storage.os.fsync", full)
+        said = medunlearn("train", bench, *TINY, "--out", out, code=1)
+    assert f"error: The disk is full: {out / 'run.json'} was not written. Free some space" in said.text
+    medunlearn("train", bench, *TINY, "--out", out, "epochs=1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
@@ -27,7 +28,7 @@ from medunlearn.experiments.evaluated import (
     distinct,
 )
 from medunlearn.experiments.material import rendering_of
-from medunlearn.experiments.runs import Recording, Run
+from medunlearn.experiments.runs import FILE, Recording, Run
 from medunlearn.generation.respond import open_store, respond
 from medunlearn.metrics import Item, Tools, get_metric
 from medunlearn.metrics.scoring import score
@@ -80,7 +81,11 @@ def evaluate_one(
     name = "".join(letter if letter.isalnum() else "_" for letter in settings.split)[:40]
     folder = run.folder / FOLDER / f"{name}-{Recording.key_of('evaluate', settings, inputs)[:8]}"
     recording = Recording(folder, "evaluate", run.label, settings, inputs)
-    if not recording.done:
+    if recording.done:
+        # A report takes the evaluation that was asked for last.
+        with suppress(OSError):
+            (folder / FILE).touch()
+    else:
         with recording.running():
             with recording.stage("ask"):
                 store, responses = _ask(run, benchmark, settings, rendering, questions, device, quiet)

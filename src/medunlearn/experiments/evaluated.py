@@ -33,7 +33,7 @@ class Evaluated:
 
     @staticmethod
     def find(run: Run, split: str | None = None) -> Evaluated:
-        """The newest complete evaluation in a run's folder, on the split named or on any.
+        """The complete evaluation in a run's folder that was asked for last, on the split named or on any.
 
         Raises:
             InputError: there is none, or splits differ and none is named.
@@ -115,17 +115,16 @@ def distinct(models: Sequence[Evaluated]) -> list[Evaluated]:
     Raises:
         InputError: one run is named twice.
     """
-    labels = Counter(model.run.label for model in models)
-    named = []
-    for model in models:
-        label = model.run.label
-        if labels[label] > 1:
-            label = f"{label} ({model.run.folder.name})"
-        named.append(replace(model, run=Run(model.run.folder, {**model.run.info, "label": label})))
     if len({model.run.folder.resolve() for model in models}) < len(models):
         raise InputError("One run is named twice. Name each run once.")
-    if len({model.run.label for model in named}) < len(named):
-        raise InputError("Two runs have one name and one folder name. Rename one of the folders.")
+    labels = Counter(model.run.label for model in models)
+    tails = Counter((model.run.label, model.run.folder.name) for model in models)
+    named = []
+    for model in models:
+        label, folder = model.run.label, model.run.folder
+        if labels[label] > 1:
+            label = f"{label} ({folder.name if tails[label, folder.name] == 1 else folder})"
+        named.append(replace(model, run=Run(folder, {**model.run.info, "label": label})))
     return named
 
 

@@ -37,9 +37,8 @@ def gather(
             shown: nobody stands behind them.
 
     Raises:
-        InputError: no model, or models that were evaluated on different benchmarks or splits.
+        InputError: no model, or models that were evaluated on different benchmarks, splits, questions or contexts.
     """
-    models = distinct(models)
     results = models[0].record.info["results"] if models else {}
     for other in models[1:]:
         if other.record.info["results"]["benchmark"]["fingerprint"] != results["benchmark"]["fingerprint"]:
@@ -48,8 +47,19 @@ def gather(
             )
         if other.record.info["results"]["split"] != results["split"]:
             raise InputError(f"{models[0].run.folder} and {other.run.folder} were evaluated on different splits.")
+        if other.context != models[0].context:
+            raise InputError(
+                f"{models[0].run.folder} was asked in context {models[0].context}, {other.run.folder} in "
+                f"{other.context}. Evaluate them with the same context=."
+            )
+        if set(other.questions["question_id"]) != set(models[0].questions["question_id"]):
+            raise InputError(
+                f"{models[0].run.folder} and {other.run.folder} were asked different questions. Evaluate them with "
+                "the same folds, subjects and seed."
+            )
     if not models:
         raise InputError("There is nothing to report: name at least one run.")
+    models = distinct(models)
     may_show = show_text or results["benchmark"]["invented"]
     return ReportContent(
         title=title,

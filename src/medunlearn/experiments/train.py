@@ -48,7 +48,7 @@ def train(
             records, questions = training_data(benchmark, settings.without)
             rendering = Rendering(settings.template, settings.context, settings.max_length)
             by_id = {record.record_id: record for record in benchmark.records}
-            language_model.model = choose_trainable(language_model.model, settings.trainable)
+            language_model.model = choose_trainable(language_model.model, settings.trainable, seed=settings.seed)
         phases = {
             "pretrain": (settings.pretrain_epochs, sequences(records, [], by_id, language_model, rendering)),
             "finetune": (

@@ -100,7 +100,7 @@ def _run(model: Any, batch: Batch) -> Any:
     positions = {} if batch.position_ids is None else {"position_ids": batch.position_ids}
     mask = batch.attention_mask
     if mask.dim() == 4 and getattr(model.config, "_attn_implementation", None) == "eager":
-        # Plain attention adds its mask to the weights instead of choosing by it (Gemma 2, whose weights are capped).
+        # Plain attention adds its mask to the weights instead of choosing by it (Gemma 2 uses it).
         mask = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, torch.finfo(torch.float32).min)
     return model(input_ids=batch.input_ids, attention_mask=mask, use_cache=False, **positions)
 

@@ -1,0 +1,165 @@
+"""The installed command as its own process: what it prints where, and what signals do to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.experiments.runs import Run
+
+COMMAND = Path(sys.executable).parent / "medunlearn"
+TINY = ("--model", "tiny", "tiny_width=32", "tiny_layers=2", "precision=fp32", "epochs=6", "checkpoint_seconds=0")
+PATIENCE = 60.0
+
+
+def environment() -> dict[str, str]:
+    # One thread, as in this process: sums in another order are other numbers.
+    return {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "COLUMNS": "80"}
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [COMMAND, *(str(word) for word in words)],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def stop_when(ready: Callable[[], bool], how: signal.Signals, *words: object) -> tuple[int, str]:
+    """Start the command, signal it as soon as something is there, and give its exit code and what it said."""
+    process = subprocess.Popen(
+        [COMMAND, *(str(word) for word in words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(),
+    )
+    try:
+        until = time.monotonic() + PATIENCE
+        while not ready():
+            assert process.poll() is None, f"it ended before it was stopped: {process.communicate()[0]}"
+            assert time.monotonic() < until, "nothing came"
+            time.sleep(0.005)
+        process.send_signal(how)
+        said = process.communicate(timeout=PATIENCE)[0]
+    finally:
+        process.kill()
+        process.wait()
+    return process.returncode, said
+
+
+def status(folder: Path) -> str:
+    return str(json.loads((folder / "run.json").read_text())["status"])
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "model" / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(medunlearn: Callable[..., Any], bench: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("whole") / "run"
+    medunlearn("train", bench, *TINY, "--out", out, "checkpoint_seconds=60")
+    return out
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "left"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGKILL, -signal.SIGKILL, "running")]
+)
+def test_training_that_is_stopped_ends_where_it_would_have(
+    medunlearn: Callable[..., Any],
+    bench: Path,
+    uninterrupted: Path,
+    tmp_path: Path,
+    how: signal.Signals,
+    code: int,
+    left: str,
+) -> None:
+    out = tmp_path / "run"
+    checkpoints = out / "checkpoints" / "finetune"
+
+    def trained_a_little() -> bool:
+        return any(int(path.parent.name[5:]) >= 3 for path in checkpoints.glob("step-*/state.json"))
+
+    words = ("train", bench, *TINY, "--out", out)
+    ended, said = stop_when(trained_a_little, how, *words)
+    assert ended == code
+    assert "Traceback" not in said
+    assert ("give the same command again" in " ".join(said.split())) == (how == signal.SIGINT)
+    assert status(out) == left
+    assert not (out / "model").exists()
+    states = sorted(checkpoints.glob("step-*/state.json"))
+    done = json.loads(states[-1].read_text())["history"]
+    assert 3 <= len(done) < 108
+    medunlearn(*words)
+    assert status(out) == "complete"
+    # The steps before the stop were not trained again: they still took the time that they took.
+    history = Run.open(out).history()
+    assert history["seconds"].tolist()[: len(done)] == [row["seconds"] for row in done]
+    assert len(history) == 108
+    assert weights(out) == weights(uninterrupted)
+    assert not (out / "checkpoints").exists()
+
+
+def test_answers_that_were_stored_are_not_asked_again(
+    medunlearn: Callable[..., Any], bench: Path, uninterrupted: Path
+) -> None:
+    import pandas as pd
+
+    words = ("evaluate", uninterrupted, bench, "--split", "random_10", "batch_size=2", "replicates=20")
+
+    def parts() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in (uninterrupted / "responses").glob("*/part-*.parquet")}
+
+    assert stop_when(lambda: len(parts()) >= 3, signal.SIGKILL, *words)[0] == -signal.SIGKILL
+    before = parts()
+    assert 3 <= len(before) < 80
+    medunlearn(*words)
+    after = parts()
+    assert {path: after[path] for path in before} == before
+    stored = pd.concat(map(pd.read_parquet, after))
+    assert len(stored) == stored["question_id"].nunique() == 160
+
+
+def test_streams_and_exit_codes(bench: Path, tmp_path: Path) -> None:
+    said = run("inspect", bench, "--json")
+    assert (said.returncode, said.stderr) == (0, "")
+    assert json.loads(said.stdout)["counts"]["records"] == 20
+    said = run("train", bench, "--model", "tinny", "--out", tmp_path / "r")
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr.startswith("error: There is no model folder tinny")
+    assert "Traceback" not in said.stderr
+
+
+def test_one_command_through_the_console(bench: Path, target: Path, tmp_path: Path) -> None:
+    words = ("--split", "random_10", "--method", "npo", "--out", tmp_path / "npo", "epochs=1", "precision=fp32")
+    said = run("unlearn", target, bench, *words)
+    assert (said.returncode, said.stdout) == (0, "")
+    # No progress bar where nobody watches, no warning of any library.
+    assert said.stderr.splitlines() == [f"> {tmp_path / 'npo'}: 2 steps of npo on random_10"]
+    assert status(tmp_path / "npo") == "complete"
+
+
+def test_a_reader_that_leaves_is_no_error_worth_a_traceback(bench: Path) -> None:
+    piped = subprocess.run(
+        ["bash", "-c", f"'{COMMAND}' inspect '{bench}' --json | head -c 1"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert piped.stdout == "{"
+    assert "Traceback" not in piped.stderr

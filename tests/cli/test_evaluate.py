@@ -1,0 +1,163 @@
+"""``evaluate``: ask once, score, compare; on the screen and for machines."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Medunlearn = Callable[..., Any]
+QUICK = ("replicates=20", "subjects=2", "max_new_tokens=4")
+
+
+@pytest.fixture
+def runs(bench: Path, target: Path, graddiff: Path, tmp_path: Path) -> Path:
+    """Copies of both runs, never evaluated, so that a test may write into them."""
+    for run in (target, graddiff):
+        shutil.copytree(run, tmp_path / run.name, ignore=shutil.ignore_patterns("evaluations", "responses"))
+    return tmp_path
+
+
+def evaluate(medunlearn: Medunlearn, runs: Path, bench: Path, *words: object, code: int = 0) -> Any:
+    return medunlearn("evaluate", runs / "graddiff", bench, "--split", "random_10", *words, code=code)
+
+
+def test_against_two_runs(medunlearn: Medunlearn, runs: Path, bench: Path, target: Path) -> None:
+    said = evaluate(medunlearn, runs, bench, "--against", runs / "target", *QUICK)
+    lines = said.stdout.splitlines()
+    assert "forget, train fold" in lines
+    assert "retain, holdout fold" in lines
+    header = lines[lines.index("forget, train fold") + 1].split()
+    assert header == ["metric", "GradDiff", "target", "scored"]
+    assert max(len(line) for line in lines) <= 80
+    assert (runs / "target" / "evaluations").is_dir()
+
+
+@pytest.mark.parametrize("written", ["repeated", "after_one"])
+def test_several_runs_to_compare_with(
+    medunlearn: Medunlearn, runs: Path, bench: Path, target: Path, written: str
+) -> None:
+    shutil.copytree(runs / "target", runs / "other")
+    others = {
+        "repeated": ("--against", runs / "target", "--against", runs / "other"),
+        "after_one": ("--against", runs / "target", runs / "other"),
+    }[written]
+    said = evaluate(medunlearn, runs, bench, *others, *QUICK, "--json")
+    table = json.loads(said.stdout)["table"]
+    assert {row["model"] for row in table} == {"GradDiff", "target (target)", "target (other)"}
+
+
+def test_json_is_all_that_is_on_standard_output(medunlearn: Medunlearn, runs: Path, bench: Path) -> None:
+    said = evaluate(medunlearn, runs, bench, "--against", runs / "target", *QUICK, "--json")
+    value = json.loads(said.stdout)
+    assert {row["side"] for row in value["table"]} == {"forget", "retain"}
+    assert {row["kind"] for row in value["table"]} == {"factual", "reasoning", "all"}
+    assert {(row["model"], row["against"]) for row in value["comparisons"]} == {("GradDiff", "target")}
+    for row in value["table"]:
+        assert row["n_scored"] + row["n_unscored"] > 0
+        assert row["context"] == "closed_book"
+
+
+def test_unscored_is_never_zero(medunlearn: Medunlearn, runs: Path, bench: Path) -> None:
+    said = evaluate(medunlearn, runs, bench, *QUICK, "metrics=[rouge_l,cs]", "--json")
+    rows = [row for row in json.loads(said.stdout)["table"] if row["metric"] == "cs"]
+    assert rows
+    assert all(row["value"] is None and row["n_scored"] == 0 and row["n_unscored"] > 0 for row in rows)
+
+
+def test_quiet(medunlearn: Medunlearn, runs: Path, bench: Path) -> None:
+    said = evaluate(medunlearn, runs, bench, *QUICK, "--quiet")
+    assert (said.stdout, said.stderr) == ("", "")
+
+
+def test_out_is_a_table(medunlearn: Medunlearn, runs: Path, bench: Path, tmp_path: Path) -> None:
+    out = tmp_path / "tables" / "scores.csv"
+    evaluate(medunlearn, runs, bench, *QUICK, "--out", out)
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    assert {"side", "metric", "value", "low", "high", "n_scored", "n_unscored", "model"} <= set(rows[0])
+
+
+def test_out_that_is_a_folder(medunlearn: Medunlearn, runs: Path, bench: Path) -> None:
+    said = evaluate(medunlearn, runs, bench, *QUICK, "--out", bench, code=2)
+    assert "is a folder; --out is the CSV file" in said.text
+
+
+def test_it_is_asked_once(medunlearn: Medunlearn, runs: Path, bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = evaluate(medunlearn, runs, bench, *QUICK)
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("the model was loaded")
+
+    monkeypatch.setattr("medunlearn.experiments.evaluate.load_model", refuse)
+    assert evaluate(medunlearn, runs, bench, *QUICK).stdout == first.stdout
+    # Another metric scores the stored responses; another split of the same questions asks nobody either.
+    evaluate(medunlearn, runs, bench, *QUICK, "metrics=[exact_match]")
+    with pytest.raises(AssertionError, match="was loaded"):
+        evaluate(medunlearn, runs, bench, "replicates=20", "subjects=3", "max_new_tokens=4")
+
+
+def test_only_new_questions_are_asked(medunlearn: Medunlearn, runs: Path, bench: Path) -> None:
+    import pandas as pd
+
+    evaluate(medunlearn, runs, bench, "replicates=20", "subjects=1", "max_new_tokens=4")
+    parts = {part: part.read_bytes() for part in (runs / "graddiff" / "responses").rglob("*.parquet")}
+    evaluate(medunlearn, runs, bench, "replicates=20", "max_new_tokens=4")
+    stored = pd.concat(map(pd.read_parquet, (runs / "graddiff" / "responses").rglob("*.parquet")))
+    assert all(part.read_bytes() == content for part, content in parts.items())
+    assert len(stored) == stored["question_id"].nunique() == 160
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (("metrics=[rouge,em]",), ["no metric 'rouge'", "Did you mean 'rouge_l'?"]),
+        (("folds=[utility]",), ["no question of these folds"]),
+        (("folds=[training]",), ["input should be 'train', 'holdout'"]),
+        (("subjects=0", "replicate=5"), ["2 settings are wrong", "Did you mean 'replicates'?"]),
+        (("bench2",), ["'bench2' is not understood"]),
+        (("--against", "nowhere"), ["nowhere holds no run"]),
+        (("--device", "nonsense", "max_new_tokens=3"), ["Device 'nonsense' cannot be used"]),
+    ],
+)
+def test_wrong_input(
+    medunlearn: Medunlearn, graddiff: Path, bench: Path, words: tuple[str, ...], parts: list[str]
+) -> None:
+    said = evaluate(medunlearn, graddiff.parent, bench, *words, code=2)
+    assert all(part in said.text for part in parts), said.text
+
+
+def test_a_model_without_its_weights(medunlearn: Medunlearn, runs: Path, bench: Path) -> None:
+    (runs / "graddiff" / "model" / "model.safetensors").unlink()
+    assert "safetensors" in evaluate(medunlearn, runs, bench, *QUICK, code=2).text
+
+
+def test_the_same_run_twice(medunlearn: Medunlearn, graddiff: Path, bench: Path) -> None:
+    said = evaluate(medunlearn, graddiff.parent, bench, *QUICK, "--against", graddiff, code=2)
+    assert "One run is named twice" in said.text
+
+
+def test_ctrl_c_says_how_to_go_on(
+    medunlearn: Medunlearn, runs: Path, bench: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from medunlearn.data.responses import ResponseStore
+
+    add = ResponseStore.add
+
+    def add_and_stop(store: ResponseStore, responses: Any) -> None:
+        add(store, responses)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ResponseStore, "add", add_and_stop)
+        said = evaluate(medunlearn, runs, bench, *QUICK, "batch_size=4", code=130)
+    assert "give the same command again" in said.text
+    (record,) = (runs / "graddiff" / "evaluations").glob("*/run.json")
+    assert json.loads(record.read_text())["status"] == "interrupted"
+    evaluate(medunlearn, runs, bench, *QUICK, "batch_size=4")
+    assert json.loads(record.read_text())["status"] == "complete"

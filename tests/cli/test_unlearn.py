@@ -1,0 +1,199 @@
+"""``unlearn``: the six methods, requests on the desk, plug-ins, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Medunlearn = Callable[..., Any]
+SHORT = ("epochs=1", "precision=fp32")
+METHODS = ("ga", "graddiff", "kl_min", "npo", "rmu", "simnpo")
+PLUG_IN = '''
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sinking:
+    """Raises the forget loss, weakly."""
+
+    weight: float = 0.5
+
+    def loss(self, forget, retain):
+        return {"sink": -self.weight * forget.nll(), "hold": retain.nll()}
+'''
+
+
+def info(folder: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((folder / "run.json").read_text())
+    return read
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "model" / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_each_method(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path, method: str) -> None:
+    before = weights(target)
+    out = tmp_path / "run"
+    said = medunlearn("unlearn", target, bench, "--split", "random_10", "--method", method, "--out", out, *SHORT)
+    run = info(out)
+    assert f"2 steps of {method} on random_10" in said.text
+    assert (run["status"], run["verb"]) == ("complete", "unlearn")
+    assert run["lineage"] == ["tiny", str(target)]
+    assert run["results"]["split"] == {"name": "random_10", "level": "patient", "forget": 2}
+    assert weights(out) != before
+    assert weights(target) == before
+
+
+def test_a_request_on_the_desk(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path) -> None:
+    split = "patient=patient-0003, patient-0007"
+    out = tmp_path / "run"
+    medunlearn("unlearn", target, bench, "--split", split, "--method", "npo", "--out", out, *SHORT, "--quiet")
+    assert info(out)["results"]["split"] == {"name": split, "level": "patient", "forget": 2}
+    said = medunlearn("evaluate", out, bench, "--split", split, "replicates=20", "max_new_tokens=4", "subjects=1")
+    assert "forget, train fold" in said.stdout
+
+
+def test_a_methods_own_settings(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path) -> None:
+    words = ("unlearn", target, bench, "--split", "random_10", "--method", "npo", "--out", tmp_path / "run", *SHORT)
+    medunlearn(*words, "npo.beta=0.5", "npo.lr=0.002", "rmu.layer=0")
+    config = info(tmp_path / "run")["config"]
+    assert config["arguments"] == {"beta": 0.5}
+    assert config["lr"] == 0.002
+    said = medunlearn(*words, "npo.beta=0.4", "npo.lr=0.002", code=2)
+    assert "differs in arguments: {'beta': 0.5} there, {'beta': 0.4} here)" in said.text
+
+
+def test_given_again_it_does_nothing(
+    medunlearn: Medunlearn, bench: Path, target: Path, graddiff: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (graddiff / "model" / "model.safetensors").stat().st_mtime_ns
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("the model was loaded")
+
+    monkeypatch.setattr("medunlearn.experiments.unlearn.load_model", refuse)
+    words = ("unlearn", target, bench, "--split", "random_10", "--method", "graddiff", "--out", graddiff, *SHORT)
+    medunlearn(*words)
+    assert json.loads(medunlearn(*words, "--json").stdout) == info(graddiff)
+    said = medunlearn(*words, "--quiet")
+    assert (said.stdout, said.stderr) == ("", "")
+    assert (graddiff / "model" / "model.safetensors").stat().st_mtime_ns == before
+
+
+@pytest.fixture
+def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = f"sinking_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(PLUG_IN)
+    monkeypatch.syspath_prepend(tmp_path)
+    return f"{name}:Sinking"
+
+
+def test_a_plug_in(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path, plug_in: str) -> None:
+    out = tmp_path / "run"
+    words = ("unlearn", target, bench, "--split", "random_10", "--method", plug_in, "--out", out)
+    medunlearn(*words, *SHORT, f"{plug_in}.weight=0.25")
+    run = info(out)
+    assert run["config"]["arguments"] == {"weight": 0.25}
+    assert run["status"] == "complete"
+
+
+def test_a_plug_ins_wrong_setting(
+    medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path, plug_in: str
+) -> None:
+    words = ("unlearn", target, bench, "--split", "random_10", "--method", plug_in, "--out", tmp_path / "run")
+    said = medunlearn(*words, *SHORT, f"{plug_in}.wieght=1", code=2)
+    assert "Did you mean 'weight'?" in said.text
+
+
+@pytest.mark.parametrize(
+    ("split", "method", "words", "parts"),
+    [
+        ("random_10", "npoo", (), ["no method 'npoo'", "Did you mean 'npo'?"]),
+        ("randm_10", "npo", (), ["no split 'randm_10'", "Did you mean 'random_10'?"]),
+        ("patient=patient-99", "npo", (), ["no patient 'patient-99'", "Did you mean 'patient-00"]),
+        ("patint=patient-0001", "npo", (), ["no level 'patint'", "Did you mean 'patient'?"]),
+        ("patient=", "npo", (), ["forgets nothing", "Name at least one patient"]),
+        (
+            "patient=" + ",".join(f"patient-{number:04d}" for number in range(1, 21)),
+            "npo",
+            (),
+            ["forgets every patient", "Leave out at least one patient"],
+        ),
+        ("random_10", "npo", ("npo.beta=text",), ["npo.beta must be float, not 'text'"]),
+        ("random_10", "npo", ("batch_size=0",), ["batch_size=0: input should be greater than or equal to 1"]),
+        ("random_10", "npo", ("lr=nan",), ["lr='nan'", "finite"]),
+        (
+            "random_10",
+            "npo",
+            ("npo.btea=1", "nppo.beta=1", "lr=x", "epoch=1"),
+            ["4 settings are wrong", "mean 'beta'?", "mean 'npo'?", "lr='x'", "mean 'epochs'?"],
+        ),
+        ("random_10", "rmu", ("rmu.layer=17",), ["the model has 2 layers", "Set rmu.layer"]),
+        ("random_10", "rmu", ("rmu.layer=2",), ["There is no layer 2", "0 to 1"]),
+        ("random_10", "nowhere:Method", (), ["'nowhere:Method', which cannot be imported", "module:attribute"]),
+        ("random_10", "os:path", (), ["must be a dataclass"]),
+    ],
+)
+def test_wrong_input(
+    medunlearn: Medunlearn,
+    bench: Path,
+    target: Path,
+    tmp_path: Path,
+    split: str,
+    method: str,
+    words: tuple[str, ...],
+    parts: list[str],
+) -> None:
+    out = tmp_path / "run"
+    said = medunlearn("unlearn", target, bench, "--split", split, "--method", method, "--out", out, *words, code=2)
+    assert all(part in said.text for part in parts), said.text
+    assert not (out / "model").exists()
+
+
+def test_a_target_that_is_no_run(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
+    words = ("--split", "random_10", "--method", "npo", "--out", tmp_path / "run")
+    assert "holds no run" in medunlearn("unlearn", bench, bench, *words, code=2).text
+    assert "holds no run" in medunlearn("unlearn", tmp_path / "nowhere", bench, *words, code=2).text
+
+
+def test_a_target_that_is_not_complete(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path) -> None:
+    shutil.copytree(target, tmp_path / "target")
+    (tmp_path / "target" / "run.json").write_text(json.dumps({**info(target), "status": "interrupted"}))
+    words = ("--split", "random_10", "--method", "npo", "--out", tmp_path / "run")
+    said = medunlearn("unlearn", tmp_path / "target", bench, *words, code=2)
+    assert "is not complete (interrupted). Give its command again" in said.text
+
+
+@pytest.mark.parametrize("content", ["{", "[]", ""])
+def test_a_target_with_a_broken_run_file(medunlearn: Medunlearn, bench: Path, tmp_path: Path, content: str) -> None:
+    (tmp_path / "run.json").write_text(content)
+    words = ("--split", "random_10", "--method", "npo", "--out", tmp_path / "run")
+    assert str(tmp_path / "run.json") in medunlearn("unlearn", tmp_path, bench, *words, code=2).text
+
+
+def test_the_targets_own_folder_is_not_written_over(medunlearn: Medunlearn, bench: Path, target: Path) -> None:
+    before = weights(target)
+    words = ("unlearn", target, bench, "--split", "random_10", "--method", "npo")
+    said = medunlearn(*words, "--out", target, code=2)
+    assert "verb: train there, unlearn here" in said.text
+    assert "holds no run" in medunlearn(*words, "--out", bench, code=2).text
+    assert weights(target) == before
+
+
+def test_a_loss_that_diverges_is_a_failure_not_bad_input(
+    medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    words = ("unlearn", target, bench, "--split", "random_10", "--method", "ga", "--out", out, *SHORT)
+    said = medunlearn(*words, "lr=1e30", code=1)
+    assert "at step 1" in said.text
+    assert "Lower lr" in said.text
+    assert info(out)["status"] == "failed"
+    assert "is not complete (failed)" in medunlearn("evaluate", out, bench, "--split", "random_10", code=2).text

@@ -1,0 +1,43 @@
+"""A small hospital, a target trained on it, and settings so small that a stage takes a second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.config import AmnesiaSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.experiments.runs import Run
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def small() -> dict[str, Any]:
+    """Settings of a training run."""
+    return {"model": "tiny", "tiny_width": 32, "tiny_layers": 2, "epochs": 2, "precision": "fp32"}
+
+
+@pytest.fixture(scope="session")
+def hospital() -> Benchmark:
+    """Twenty invented patients; ``random_10`` forgets two of them."""
+    from medunlearn.benchmarks.amnesia import build
+
+    return build(AmnesiaSettings(invented=20))
+
+
+@pytest.fixture(scope="session")
+def target(hospital: Benchmark, small: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Tests read it and write nothing but evaluations into it."""
+    from medunlearn.experiments.presets import train_settings
+    from medunlearn.experiments.train import train
+
+    folder: Path = tmp_path_factory.mktemp("hospital") / "target"
+    return train(hospital, train_settings(small), folder, quiet=True)
