@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from medunlearn.errors import ConfigError, InputError, unknown_name
 
@@ -82,7 +82,7 @@ class TrainSettings(LoopFields):
     trainable: str = Field("all", description="all, lora[:RANK], layers:7, layers:5-7, or pattern:REGEX")
     trust_remote_code: bool = Field(False, description="run code that comes with a hub model")
     seed: int = Field(0, description="seed of order, dropout and the tiny model's weights")
-    tiny_width: int = Field(192, ge=16, description="tiny model: width of the hidden states")
+    tiny_width: int = Field(192, ge=16, multiple_of=8, description="tiny model: width of the hidden states")
     tiny_layers: int = Field(4, ge=1, description="tiny model: decoder layers")
     tiny_vocabulary: int = Field(2048, ge=300, description="tiny model: tokens in the vocabulary at most")
 
@@ -115,10 +115,17 @@ class EvaluateSettings(Settings):
         None, ge=1, description="longest response; none: the longest reference answer and a quarter"
     )
     batch_size: int = Field(64, ge=1, description="prompts decoded together")
+    weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
     encoder: str | None = Field(None, description="sentence encoder for CS: folder or hub id")
     nli: str | None = Field(None, description="entailment model for ES: folder or hub id")
     replicates: int = Field(1000, ge=2, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the subset and the bootstrap")
+
+    @field_validator("metrics", "folds", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        """One name, or several with commas, is as good as a list."""
+        return [word.strip() for word in value.split(",")] if isinstance(value, str) else value
 
 
 class ExperimentSettings(Settings):

@@ -36,7 +36,7 @@ def resolve(group: str, name: str, table: Mapping[str, str]) -> Any:
         InputError: a dotted path that cannot be imported.
     """
     known = names(group, table)
-    target = known.get(name, name if ":" in name else None)
+    target = known.get(name, name if all(name.partition(":")[::2]) else None)
     if target is None:
         raise UnknownNameError(group.removesuffix("s"), name, known)
     module, _, attribute = target.partition(":")

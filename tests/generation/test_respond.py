@@ -36,7 +36,14 @@ def language_model(tiny: Callable[[], Any]) -> Any:
 
 def ask(model: Any, folder: Path, questions: list[Question] = QUESTIONS, **settings: Any) -> dict[str, Response]:
     rendering = settings.pop("rendering", CLOSED)
-    store = open_store(folder, model_fingerprint="abc", rendering=rendering, max_new_tokens=MOST)
+    store = open_store(
+        folder,
+        model_fingerprint="abc",
+        benchmark_fingerprint="def",
+        weights="fp32",
+        rendering=rendering,
+        max_new_tokens=MOST,
+    )
     options = {"max_new_tokens": MOST, "batch_size": BATCH, **settings}
     return respond(model, questions, RECORDS, store, rendering, **options)
 
@@ -116,16 +123,24 @@ def test_a_second_time_asks_nothing(language_model: Any, tmp_path: Path, asked: 
 
 
 def test_contexts_models_and_limits_are_stored_apart(tmp_path: Path) -> None:
-    usual = {"model_fingerprint": "abc", "rendering": CLOSED, "max_new_tokens": 5}
+    usual: dict[str, Any] = {
+        "model_fingerprint": "abc",
+        "benchmark_fingerprint": "def",
+        "weights": "fp32",
+        "rendering": CLOSED,
+        "max_new_tokens": 5,
+    }
     changes: list[dict[str, Any]] = [
         {},
         {"model_fingerprint": "abd"},
+        {"benchmark_fingerprint": "deg"},
+        {"weights": "bf16"},
         {"rendering": NOTED},
         {"rendering": Rendering("clinical", "closed_book")},
         {"max_new_tokens": 6},
     ]
     folders = [open_store(tmp_path, **{**usual, **change}).folder for change in changes]
-    assert len(set(folders)) == 5
+    assert len(set(folders)) == len(changes)
     assert folders[0].name.startswith("closed_book-")
     assert open_store(tmp_path, **usual).folder == folders[0]
     assert ResponseStore(folders[0], {"decoding": "greedy"}).folder == folders[0]

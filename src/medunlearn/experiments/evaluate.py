@@ -167,13 +167,15 @@ def _ask(
     store = open_store(
         run.folder / "responses",
         model_fingerprint=fingerprint(run.model),
+        benchmark_fingerprint=benchmark.fingerprint,
+        weights=settings.weights,
         rendering=rendering,
         max_new_tokens=limit,
     )
     known = store.read()
     if all((question.question_id, rendering.context, 0) in known for question in questions):
         return store.folder, {q.question_id: known[q.question_id, rendering.context, 0] for q in questions}
-    language_model = load_model(run.model, device=device)
+    language_model = load_model(run.model, device=device, weights=settings.weights)
     with progress(f"{run.label}: responses", len(questions), quiet=quiet) as advance:
         return store.folder, respond(
             language_model,

@@ -14,10 +14,23 @@ from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, question_sequence
 
 
-def open_store(folder: Path, *, model_fingerprint: str, rendering: Rendering, max_new_tokens: int) -> ResponseStore:
-    """The store of one model under one way of asking, in a folder named by the settings' hash."""
+def open_store(
+    folder: Path,
+    *,
+    model_fingerprint: str,
+    benchmark_fingerprint: str,
+    weights: str,
+    rendering: Rendering,
+    max_new_tokens: int,
+) -> ResponseStore:
+    """The store of one model under one way of asking one benchmark, in a folder named by the settings' hash.
+
+    The benchmark counts, since another one may ask something else under the same question's id.
+    """
     settings = {
         "model": model_fingerprint,
+        "benchmark": benchmark_fingerprint,
+        "weights": weights,
         "template": rendering.template,
         "context": rendering.context,
         "decoding": "greedy",
