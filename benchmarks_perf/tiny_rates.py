@@ -22,7 +22,7 @@ from medunlearn.experiments.train import train
 from medunlearn.experiments.unlearn import unlearn
 
 METHODS = ("ga", "graddiff", "kl_min", "npo", "simnpo", "rmu")
-RATES = (1e-4, 3e-4, 1e-3, 3e-3)
+RATES = (1e-4, 3e-4, 6e-4, 1e-3, 3e-3, 1e-2)
 SPLIT = "random_10"
 
 
