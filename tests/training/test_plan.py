@@ -72,3 +72,21 @@ def test_micro_batches_hold_everything_once(forget: int, retain: int, size: int)
     for name, whole in step.items():
         assert Counter(key for piece in pieces for key in keys(piece[name])) == Counter(keys(whole))
         assert all(len(piece[name]) <= size for piece in pieces)
+
+
+def test_questions_on_one_text_stay_together() -> None:
+    notes = [tuple(range(10 * note, 10 * note + 5)) for note in range(6)]
+    sequences = [
+        TokenSequence(f"{note}-{question}", (*text, 70 + question, 80), 5, 6)
+        for question in range(3)
+        for note, text in enumerate(notes)
+    ]
+    plan = Plan({"train": sequences}, batch_size=6, epochs=2, seed=0)
+    for number in range(plan.steps):
+        step = plan.step(number)["train"]
+        assert len({sequence.ids[:5] for sequence in step}) == 2, "a step of 6 holds all questions on 2 notes"
+        for piece in micro_batches({"train": step}, 3):
+            assert len({sequence.ids[:5] for sequence in piece["train"]}) == 1
+    epochs = [[s.key for n in range(3) for s in plan.step(3 * e + n)["train"]] for e in range(2)]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(sequence.key for sequence in sequences)
+    assert epochs[0] != epochs[1]

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from medunlearn.models.batches import Batch, collate, rounded_up, scored_logits
-from medunlearn.models.sequences import TokenSequence
+from medunlearn.models.sequences import TokenSequence, families
 
 SHARED = -1
 
@@ -36,10 +36,10 @@ class _Family:
 
 def make_batch(model: Any, sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
     """The cheaper batch that the model can take: packed where that saves tokens, padded otherwise."""
-    families = _families(sequences)
-    rows = _rows(families)
+    found = _families(sequences)
+    rows = _rows(found)
     longest = max(len(sequence.ids) for sequence in sequences)
-    saves = len(rows) * max(family.length for family in families) < len(sequences) * longest
+    saves = len(rows) * max(family.length for family in found) < len(sequences) * longest
     if saves and longest <= window(model) and packs(model):
         return pack(sequences, pad, device)
     return collate(sequences, pad, device)
@@ -47,9 +47,9 @@ def make_batch(model: Any, sequences: Sequence[TokenSequence], pad: int, device:
 
 def pack(sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
     """Sequences to one packed batch, whatever it saves."""
-    families = _families(sequences)
-    rows = _rows(families)
-    length = rounded_up(max(family.length for family in families))
+    found = _families(sequences)
+    rows = _rows(found)
+    length = rounded_up(max(family.length for family in found))
     ids = torch.full((len(rows), length), pad, dtype=torch.long)
     positions = torch.zeros_like(ids)
     # A token sees earlier tokens of its family that are shared or of its own branch. Padding is of no family.
@@ -85,23 +85,20 @@ def pack(sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> 
 
 
 def _families(sequences: Sequence[TokenSequence]) -> list[_Family]:
-    members: dict[tuple[int, ...] | int, list[int]] = {}
-    for place, sequence in enumerate(sequences):
-        members.setdefault(sequence.ids[: sequence.shared] if sequence.shared else -place - 1, []).append(place)
     found = []
-    for places in members.values():
+    for places in families(sequences):
         shared = sequences[places[0]].shared
         length = shared + sum(len(sequences[place].ids) - shared for place in places)
         found.append(_Family(shared, tuple(places), length))
     return found
 
 
-def _rows(families: Sequence[_Family]) -> list[list[_Family]]:
+def _rows(found: Sequence[_Family]) -> list[list[_Family]]:
     """First fit, longest first, into rows as long as the longest family."""
-    capacity = max(family.length for family in families)
+    capacity = max(family.length for family in found)
     rows: list[list[_Family]] = []
     left: list[int] = []
-    for family in sorted(families, key=lambda family: -family.length):
+    for family in sorted(found, key=lambda family: -family.length):
         row = next((row for row, room in enumerate(left) if room >= family.length), None)
         if row is None:
             rows.append([family])

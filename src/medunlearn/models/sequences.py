@@ -111,3 +111,11 @@ def _begin(tokenizer: Any) -> list[int]:
     if tokenizer.bos_token_id is not None and begin and begin[0] == tokenizer.bos_token_id:
         return [tokenizer.bos_token_id]
     return []
+
+
+def families(sequences: Sequence[TokenSequence]) -> list[list[int]]:
+    """Places of the sequences that begin with the same shared tokens, together; one that shares none is alone."""
+    found: dict[tuple[int, ...] | int, list[int]] = {}
+    for place, sequence in enumerate(sequences):
+        found.setdefault(sequence.ids[: sequence.shared] if sequence.shared else -place - 1, []).append(place)
+    return list(found.values())

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from medunlearn.errors import InputError
-from medunlearn.models.sequences import TokenSequence
+from medunlearn.models.sequences import TokenSequence, families
 from medunlearn.seeds import generator
 
 
@@ -20,7 +20,8 @@ class Plan:
     Attributes:
         sides: name -> its sequences, e.g. ``{"forget": [...], "retain": [...]}``. The first one leads: an epoch
             is one pass over it. From each other side a step draws as many sequences as the leading side has in
-            that step, in a shuffled order that starts anew when it is used up.
+            that step, in a shuffled order that starts anew when it is used up. Sequences that share text (the
+            questions on one record, in ``note`` context) follow each other, so that the text is computed once.
         batch_size: sequences a side in one optimizer step; the last step of an epoch may have fewer.
         epochs: passes over the leading side.
         seed: of the orders.
@@ -36,6 +37,7 @@ class Plan:
         for side, sequences in self.sides.items():
             if not sequences:
                 raise InputError(f"There is nothing to train on: the {side} set has no sequences.")
+        self._families = {side: families(sequences) for side, sequences in self.sides.items()}
         self.lead = next(iter(self.sides))
         self.steps_an_epoch = -(-len(self.sides[self.lead]) // self.batch_size)
 
@@ -67,20 +69,27 @@ class Plan:
     def _order(self, side: str, lap: int) -> list[int]:
         if (side, lap) not in self._orders:
             self._orders = {key: order for key, order in self._orders.items() if key[0] != side}
-            order = generator("order", side, lap, self.seed).permutation(len(self.sides[side]))
-            self._orders[side, lap] = order.tolist()
+            families = self._families[side]
+            order = generator("order", side, lap, self.seed).permutation(len(families))
+            self._orders[side, lap] = [place for family in order for place in families[family]]
         return self._orders[side, lap]
 
 
 def micro_batches(step: Mapping[str, Sequence[TokenSequence]], size: int) -> list[dict[str, list[TokenSequence]]]:
     """A step cut into pieces of at most ``size`` sequences a side.
 
-    Sequences of like length go together, which saves padding; the terms of the pieces add up to the step's,
-    so this changes no number (see methods.protocol).
+    Sequences that share text stay together and those of like length follow each other, which saves work; the
+    terms of the pieces add up to the step's, so this changes no number (see methods.protocol).
     """
-    ordered = {side: sorted(sequences, key=lambda s: len(s.ids)) for side, sequences in step.items()}
+    ordered = {side: _by_length(sequences) for side, sequences in step.items()}
     count = max(len(sequences) for sequences in ordered.values())
     return [
         {side: sequences[start : start + size] for side, sequences in ordered.items()}
         for start in range(0, count, size)
     ]
+
+
+def _by_length(sequences: Sequence[TokenSequence]) -> list[TokenSequence]:
+    found = [[sequences[place] for place in family] for family in families(sequences)]
+    found.sort(key=lambda family: max(len(sequence.ids) for sequence in family))
+    return [sequence for family in found for sequence in family]
