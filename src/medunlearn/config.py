@@ -169,7 +169,8 @@ TINY_UNLEARN: Mapping[str, Any] = {
     "lr": 1e-3,
 }
 TINY_METHODS: Mapping[str, Mapping[str, Any]] = {
-    "ga": {"lr": 3e-4},
+    "ga": {"lr": 6e-4},
+    "npo": {"lr": 6e-4},
     "simnpo": {"lr": 3e-3},
     "rmu": {"lr": 1e-2, "arguments": {"layer": 1, "coefficient": 20.0}},
 }
