@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from medunlearn import build
-    from medunlearn.api import evaluate, load, report, run, train, unlearn
+    from medunlearn.api import evaluate, export, load, report, run, train, unlearn
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.experiments.runs import Run
 
@@ -18,6 +18,7 @@ _WHERE = {
     "Benchmark": "medunlearn.data.benchmark",
     "Run": "medunlearn.experiments.runs",
     "evaluate": "medunlearn.api",
+    "export": "medunlearn.api",
     "load": "medunlearn.api",
     "report": "medunlearn.api",
     "run": "medunlearn.api",
@@ -25,7 +26,19 @@ _WHERE = {
     "unlearn": "medunlearn.api",
 }
 
-__all__ = ["Benchmark", "Run", "__version__", "build", "evaluate", "load", "report", "run", "train", "unlearn"]
+__all__ = [
+    "Benchmark",
+    "Run",
+    "__version__",
+    "build",
+    "evaluate",
+    "export",
+    "load",
+    "report",
+    "run",
+    "train",
+    "unlearn",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ from medunlearn.config import EvaluateSettings, check, merge, read_yaml
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.experiments.evaluate import evaluate as _evaluate
 from medunlearn.experiments.evaluated import Evaluated, Evaluation
+from medunlearn.experiments.export import export as _export
 from medunlearn.experiments.gather import gather
 from medunlearn.experiments.material import identity
 from medunlearn.experiments.presets import is_tiny, train_settings, unlearn_settings
@@ -125,6 +126,17 @@ def report(
     """
     models = [Evaluated.find(run, split) for run in runs]
     return write_report(gather(title, models, benchmark, show_text=show_text, seed=seed), Path(out))
+
+
+def export(source: Run | Path | str, out: Path | str, *, push: str | None = None, private: bool = False) -> Path:
+    """Write a model as a full Hugging Face folder: LoRA is merged, a delta is put together with its base.
+
+    Args:
+        source: a run, or a model folder.
+        push: hub id ``org/name`` to send it to as well, under the hub's login.
+        private: the repository that ``push`` makes is private.
+    """
+    return _export(source.folder if isinstance(source, Run) else source, Path(out), push=push, private=private)
 
 
 def run(

@@ -9,6 +9,7 @@
     │   └── ModelError               a model folder that cannot be used
     ├── NonFiniteLossError           a loss became NaN or infinite; the last good checkpoint is kept
     ├── FrozenParametersError        parameters that should have moved did not
+    ├── HubError                     a model hub refused, or could not be reached
     └── StorageError                 the disk refused a write (full, read-only, no permission)
 
 The command line prints the message alone, without a traceback. A message says what is wrong, where,
@@ -78,6 +79,10 @@ class FrozenParametersError(MedunlearnError):
 
 class StorageError(MedunlearnError):
     """The disk refused a write."""
+
+
+class HubError(MedunlearnError):
+    """A model hub refused a push, or could not be reached."""
 
 
 def unknown_name(what: str, name: str, known: Iterable[str], *, most: int = 12) -> str:

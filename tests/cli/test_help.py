@@ -11,7 +11,7 @@ import pytest
 import medunlearn as package
 from medunlearn.metrics import METRICS
 
-VERBS = ("demo", "inspect", "train", "unlearn", "evaluate", "run", "report", "list")
+VERBS = ("demo", "inspect", "train", "unlearn", "evaluate", "run", "report", "export", "list")
 METHODS = ("ga", "graddiff", "kl_min", "npo", "rmu", "simnpo")
 
 
@@ -24,7 +24,7 @@ def test_help_of_every_verb_has_an_example(medunlearn: Callable[..., Any], verb:
 
 def test_help_names_every_verb_in_the_order_of_use(medunlearn: Callable[..., Any]) -> None:
     said = medunlearn("--help").stdout
-    order = ("demo", "build", "inspect", "train", "unlearn", "evaluate", "run", "report", "list")
+    order = ("demo", "build", "inspect", "train", "unlearn", "evaluate", "run", "report", "export", "list")
     places = [said.index(f"│ {verb} ") for verb in order]
     assert places == sorted(places)
 

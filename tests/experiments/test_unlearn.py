@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError
@@ -14,7 +15,8 @@ from medunlearn.experiments import unlearn as module
 from medunlearn.experiments.presets import unlearn_settings
 from medunlearn.experiments.runs import Run
 from medunlearn.experiments.unlearn import unlearn
-from medunlearn.models.load import fingerprint
+from medunlearn.models.folders import fingerprint
+from medunlearn.models.load import load_model
 
 
 def settings(**values: Any) -> Any:
@@ -86,7 +88,12 @@ def test_what_a_run_writes_down(hospital: Benchmark, target: Run, tmp_path: Path
 def test_lora_is_merged(hospital: Benchmark, target: Run, tmp_path: Path) -> None:
     run = unlearn(target, hospital, settings(trainable="lora:2", lr=1e-2), tmp_path / "r", quiet=True)
     assert run.info["results"]["trained_parameters"] < run.info["results"]["parameters"] / 2
-    assert sorted(path.name for path in run.model.iterdir()) == sorted(path.name for path in target.model.iterdir())
+    # Merged, no adapter is left: the same names, of which the embedding and the norms did not change.
+    before, after = (load_model(one.model, device="cpu").model.state_dict() for one in (target, run))
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert list(before) == list(after)
+    assert moved == {name for name in before if name.endswith("_proj.weight")}
+    assert run.info["results"]["saved"]["form"] == "delta"
     assert fingerprint(run.model) != fingerprint(target.model)
 
 

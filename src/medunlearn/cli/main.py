@@ -16,10 +16,10 @@ import typer
 from typer.core import TyperGroup
 
 import medunlearn
-from medunlearn.cli import build, demo, evaluate, inspect, listing, report, run, train, unlearn
+from medunlearn.cli import build, demo, evaluate, export, inspect, listing, report, run, train, unlearn
 
 # The order in which a newcomer meets them.
-VERBS = ("demo", "build", "inspect", "train", "unlearn", "evaluate", "run", "report", "list")
+VERBS = ("demo", "build", "inspect", "train", "unlearn", "evaluate", "run", "report", "export", "list")
 
 
 class _InOrder(TyperGroup):
@@ -59,6 +59,7 @@ app.command("unlearn", epilog=unlearn.EPILOG)(unlearn.command)
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.command)
 app.command("run", epilog=run.EPILOG)(run.command)
 app.command("report", epilog=report.EPILOG)(report.command)
+app.command("export", epilog=export.EPILOG)(export.command)
 app.command("list", epilog=listing.EPILOG)(listing.command)
 
 

@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
-from transformers import AutoTokenizer
 
 from medunlearn.benchmarks import GROUPINGS, Grouping, default_metrics_of
 from medunlearn.config import EvaluateSettings
@@ -34,7 +33,8 @@ from medunlearn.metrics import Item, Tools, get_metric
 from medunlearn.metrics.scoring import score
 from medunlearn.metrics.summary import summarize
 from medunlearn.models.encoders import EntailmentModel, SentenceEncoder
-from medunlearn.models.load import fingerprint, load_model
+from medunlearn.models.folders import fingerprint
+from medunlearn.models.load import load_model, load_tokenizer
 from medunlearn.models.sequences import Rendering
 from medunlearn.progress import progress
 
@@ -194,7 +194,7 @@ def _longest_answer(run: Run, benchmark: Benchmark) -> int:
 
     Of the whole benchmark, so that a response never depends on which questions are asked beside it.
     """
-    tokenizer = AutoTokenizer.from_pretrained(run.model)
+    tokenizer = load_tokenizer(run.model)
     longest = max(len(ids) for ids in tokenizer([f" {q.answer}" for q in benchmark.questions])["input_ids"])
     return longest + longest // 4 + 1
 

@@ -9,7 +9,8 @@ from medunlearn.config import Context, LoopFields, Template
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.experiments.runs import Run
-from medunlearn.models.load import LanguageModel, fingerprint
+from medunlearn.models.folders import fingerprint
+from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence, record_sequences
 from medunlearn.training.loop import LoopSettings
 

@@ -37,10 +37,25 @@ def summary(history: History, language_model: LanguageModel, rendering: Renderin
     }
 
 
-def finish(language_model: LanguageModel, history: History, out: Path) -> None:
-    """Save model and history, then let the checkpoints go. A LoRA adapter is merged into the weights."""
+def finish(
+    language_model: LanguageModel, history: History, out: Path, *, base: Path | None = None
+) -> dict[str, Any]:
+    """Save model and history, then let the checkpoints go. A LoRA adapter is merged into the weights.
+
+    Args:
+        base: folder that the model was loaded from; given one, a model that changed little is saved as a delta.
+
+    Returns:
+        How the model was saved, for ``run.json``.
+    """
     if hasattr(language_model.model, "merge_and_unload"):
         language_model.model = language_model.model.merge_and_unload()
-    language_model.save(out / "model")
+    folder = out / "model"
+    if base is None:
+        language_model.save(folder)
+        saved = {"form": "full", "bytes": sum(file.stat().st_size for file in folder.glob("*.safetensors"))}
+    else:
+        saved = language_model.save_smaller(base, folder)
     write_atomically(out / HISTORY, lambda path: pd.DataFrame(history).to_parquet(path))
     shutil.rmtree(out / "checkpoints", ignore_errors=True)
+    return saved

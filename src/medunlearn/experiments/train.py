@@ -68,7 +68,7 @@ def train(
                 ]
         recording.info["lineage"] = [settings.model]
         recording.info["results"] = summary(history, language_model, rendering)
-        finish(language_model, history, out)
+        recording.info["results"]["saved"] = finish(language_model, history, out)
     return Run(out, recording.info)
 
 

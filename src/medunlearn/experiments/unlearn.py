@@ -13,7 +13,8 @@ from medunlearn.experiments.outcome import finish, report_steps, summary
 from medunlearn.experiments.runs import Recording, Run
 from medunlearn.methods import make_method
 from medunlearn.methods.protocol import LossMethod, default_trainable
-from medunlearn.models.load import fingerprint, load_model
+from medunlearn.models.folders import fingerprint
+from medunlearn.models.load import load_model
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.progress import progress
@@ -72,7 +73,7 @@ def unlearn(
             "reference": reference.kind,
             "reference_bytes": reference.held_bytes(),
         }
-        finish(language_model, history, out)
+        recording.info["results"]["saved"] = finish(language_model, history, out, base=target.model)
     return Run(out, recording.info)
 
 

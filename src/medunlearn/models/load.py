@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from medunlearn.data.storage import as_storage_error, sha256_of, sha256_of_json
+from medunlearn.data.storage import as_storage_error
 from medunlearn.errors import InputError, ModelError
+from medunlearn.models.delta import LARGEST_SHARE, apply_delta, save_delta
+from medunlearn.models.folders import MANIFEST, TENSORS, Weights, chain
 
-Weights = Literal["fp32", "bf16", "fp16"]
 LOADING_ERRORS = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -48,6 +49,8 @@ class LanguageModel:
         transformers_logging.disable_progress_bar()
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for name in (MANIFEST, TENSORS):  # a full folder is no delta
+                (folder / name).unlink(missing_ok=True)
             self.model.save_pretrained(folder, safe_serialization=True)
             self.tokenizer.save_pretrained(folder)
         except Exception as error:
@@ -57,31 +60,52 @@ class LanguageModel:
             raise refused from error
         return folder
 
+    def save_smaller(self, base: Path, folder: Path) -> dict[str, Any]:
+        """Write a delta where that is smaller than half of the model, the full folder otherwise.
+
+        Args:
+            base: the folder that the model was loaded from.
+
+        Returns:
+            How it was saved, for ``run.json``.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        manifest = save_delta(self.model, base, folder, largest_share=LARGEST_SHARE)
+        if manifest is None:
+            self.save(folder)
+        weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+        changed = {} if manifest is None else {"changed_tensors": len(manifest.changed)}
+        return {"form": "full" if manifest is None else "delta", "bytes": weights, **changed}
+
 
 def load_model(
     source: str | Path, *, device: str = "auto", weights: Weights = "fp32", trust_remote_code: bool = False
 ) -> LanguageModel:
-    """A causal model from a folder or a hub id.
+    """A causal model from a folder or a hub id; of a delta, its base with the changed tensors put in.
 
     Args:
-        source: a folder that holds a Hugging Face model, or a hub id such as ``org/name``.
+        source: a folder that holds a Hugging Face model or a delta, or a hub id such as ``org/name``.
         device: ``auto`` takes a GPU where there is one.
         weights: type of the weights in memory.
         trust_remote_code: run code that comes with the model; off unless asked for.
 
     Raises:
-        ModelError: no such model, no tokenizer, no weights as safetensors, or not all of them.
+        ModelError: no such model, no tokenizer, no weights as safetensors, or not all of them; a delta whose base
+            is missing or another one.
     """
     transformers_logging.disable_progress_bar()
-    folder = Path(source)
+    folder, root, deltas = Path(source), source, list[Path]()
     if folder.is_dir():
-        _check_folder(folder)
+        root, *deltas = chain(folder)
+        _check_folder(root)
     elif folder.is_absolute() or str(source).startswith((".", "~")) or str(source).count("/") != 1:
         raise ModelError(f"There is no model folder {source}. Give a folder, a hub id (org/name), or tiny.")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
+        tokenizer = AutoTokenizer.from_pretrained(root, trust_remote_code=trust_remote_code)
         model, loaded = AutoModelForCausalLM.from_pretrained(
-            source,
+            root,
             dtype=_DTYPES[weights],
             use_safetensors=True,
             trust_remote_code=trust_remote_code,
@@ -89,12 +113,29 @@ def load_model(
         )
     except LOADING_ERRORS as error:
         raise ModelError(f"Model {source} cannot be loaded: {str(error).strip().splitlines()[0]}") from error
-    refuse_missing(source, loaded["missing_keys"])
+    refuse_missing(root, loaded["missing_keys"])
+    for delta in deltas:
+        apply_delta(model, delta)
+        model.name_or_path = str(delta)  # what PEFT notes as an adapter's base
     if tokenizer.eos_token_id is None:
         raise ModelError(f"The tokenizer of {source} has no EOS token; answers could not be ended.")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return LanguageModel(model.to(pick_device(device)), tokenizer, str(source))
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer of a model folder; a delta's is its base's.
+
+    Raises:
+        ModelError: it cannot be loaded.
+    """
+    root = chain(folder, check=False)[0]
+    _check_folder(root)
+    try:
+        return AutoTokenizer.from_pretrained(root)
+    except LOADING_ERRORS as error:
+        raise ModelError(f"The tokenizer of {root} cannot be loaded: {str(error).strip()[:200]}") from error
 
 
 def refuse_missing(source: str | Path, missing: Iterable[str]) -> None:
@@ -137,22 +178,3 @@ def pick_device(device: str) -> torch.device:
         return torch.device(device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"Device {device!r} cannot be used here: {str(error).splitlines()[0]}") from error
-
-
-# What decides over a model's answers besides its weights.
-_TELLING = (
-    "config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "tokenizer.model",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-)
-
-
-def fingerprint(folder: Path) -> str:
-    """SHA-256 over a model folder's configuration, weights and tokenizer: equal folders, equal models."""
-    names = sorted(path.name for path in folder.iterdir() if path.suffix == ".safetensors" or path.name in _TELLING)
-    return sha256_of_json([(name, sha256_of(folder / name)) for name in names])

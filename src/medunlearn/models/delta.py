@@ -1,0 +1,137 @@
+"""Deltas: a changed model saved as the tensors that changed, bit for bit the same when it is loaded again.
+
+The base is read tensor by tensor and never stands in memory beside the model. Tensors are compared as bits. Where
+the model's type is wider than its base's (bf16 on disk, trained in fp32), a tensor that is the exact widening has
+not changed; where it is narrower, every tensor that was rounded has.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from medunlearn.data.storage import write_json, write_together
+from medunlearn.errors import ModelError
+from medunlearn.models.folders import MANIFEST, TENSORS, Manifest, Weights, fingerprint, read_manifest, where
+
+LARGEST_SHARE = 0.5  # of the model's bytes; from there on a full folder is saved
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_NARROW: dict[torch.dtype, Weights] = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+
+
+def changed_tensors(model: Any, base: Path) -> dict[str, Tensor] | None:
+    """The tensors whose bits differ from the base's, by name, tied ones once.
+
+    Returns:
+        None if the base has no tensor of that name and shape for some tensor of the model (transformers stores some
+        architectures under other names than it loads them): such a model has no delta.
+    """
+    files = where(base)
+    changed: dict[str, Tensor] = {}
+    for names, tensor in _groups(model):
+        known = [name for name in names if name in files]
+        if not known:
+            return None
+        for name in known:
+            with safe_open(files[name], framework="pt") as opened:
+                before = opened.get_tensor(name)
+            if before.shape != tensor.shape:
+                return None
+            if not _same(before, tensor.detach().cpu()):
+                changed[known[0]] = tensor.detach()
+    return changed
+
+
+def _groups(model: Any) -> Iterator[tuple[list[str], Tensor]]:
+    """(names, tensor): tied weights are one tensor under several names."""
+    groups: dict[Any, tuple[list[str], Tensor]] = {}
+    for name, tensor in model.state_dict().items():
+        key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+        groups.setdefault(key if tensor.numel() else name, ([], tensor))[0].append(name)
+    yield from groups.values()
+
+
+def _same(before: Tensor, now: Tensor) -> bool:
+    widened = before.to(now.dtype)
+    lossless = before.dtype == now.dtype or torch.equal(_bits(widened.to(before.dtype)), _bits(before))
+    return lossless and torch.equal(_bits(widened), _bits(now))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    flat = tensor.contiguous().reshape(-1)
+    return flat.view(_BITS[flat.element_size()]) if flat.element_size() in _BITS else flat
+
+
+def size(model: Any) -> int:
+    """Bytes of a model's tensors, tied ones once."""
+    return sum(tensor.nbytes for _, tensor in _groups(model))
+
+
+def save_delta(model: Any, base: Path, folder: Path, *, largest_share: float = 1.0) -> Manifest | None:
+    """Write what differs from the base. The tokenizer stays the base's.
+
+    Args:
+        model: loaded from ``base`` and changed since; a LoRA adapter must have been merged.
+        base: its folder, full or itself a delta.
+        folder: of the delta.
+        largest_share: nothing is written for a delta that is not smaller than this share of the model.
+
+    Returns:
+        What was written as ``delta.json``; None if the model has no delta, or too large a one.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    changed = changed_tensors(model, base)
+    if changed is None or sum(tensor.nbytes for tensor in changed.values()) >= largest_share * size(model):
+        return None
+    kinds = {tensor.dtype for _, tensor in _groups(model) if tensor.is_floating_point()}
+    weights = _NARROW.get(next(iter(kinds)), "fp32") if len(kinds) == 1 else "fp32"
+    manifest = Manifest(_pointer(base, folder), fingerprint(base), weights, sorted(changed))
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in changed.items()}
+    write_together(
+        {
+            folder / TENSORS: lambda path: save_file(tensors, path, metadata={"format": "pt"}),
+            folder / MANIFEST: lambda path: write_json(path, manifest.facts()),
+        }
+    )
+    return manifest
+
+
+def _pointer(base: Path, folder: Path) -> str:
+    """Relative where both lie in one tree, so that the tree can be moved; absolute otherwise."""
+    base, folder = base.resolve(), folder.resolve()
+    try:
+        common = os.path.commonpath([base, folder])
+    except ValueError:  # two drives
+        return str(base)
+    return str(base) if common == os.path.dirname(common) else os.path.relpath(base, folder)
+
+
+def apply_delta(model: Any, folder: Path) -> None:
+    """Overwrite the tensors of a model, loaded from the delta's base, with the delta's.
+
+    Raises:
+        ModelError: the delta is broken, or its tensors are not this model's.
+    """
+    wanted, own = read_manifest(folder).changed, model.state_dict()
+    again = "Copy it again, or repeat the run that made it."
+    try:
+        with safe_open(folder / TENSORS, framework="pt") as opened:
+            if sorted(opened.keys()) != sorted(wanted):
+                raise ModelError(f"{folder / TENSORS} does not hold the tensors that {MANIFEST} lists. {again}")
+            for name in wanted:
+                tensor = opened.get_tensor(name)
+                if name not in own or own[name].shape != tensor.shape:
+                    raise ModelError(f"{folder}: tensor {name} has no place in its base's model. {again}")
+                with torch.no_grad():
+                    own[name].copy_(tensor)
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{folder / TENSORS} is broken ({error}). {again}") from error

@@ -1,0 +1,168 @@
+"""Model folders on disk, read without loading the model: what is in them, what they stand on, their fingerprints.
+
+A model folder is *full* (a Hugging Face folder) or a *delta*: the tensors in which a model differs from its base,
+and where that base is. A base may itself be a delta; at the root of every chain is a full folder.
+
+| file of a delta | content |
+|---|---|
+| ``delta.safetensors`` | the changed tensors, under the names that the model gives them |
+| ``delta.json`` | format, base, base_fingerprint, weights (type of the saved model), changed (names) |
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from safetensors import SafetensorError, safe_open
+
+from medunlearn.data.storage import read_json, sha256_of, sha256_of_json
+from medunlearn.errors import InputError, ModelError
+
+Weights = Literal["fp32", "bf16", "fp16"]
+MANIFEST = "delta.json"
+TENSORS = "delta.safetensors"
+FORMAT = 1
+_NARROW: dict[frozenset[str], Weights] = {frozenset({"BF16"}): "bf16", frozenset({"F16"}): "fp16"}
+
+# What decides over a model's answers besides its weights.
+_TELLING = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The content of ``delta.json``.
+
+    Attributes:
+        base: folder that the delta stands on: absolute, or relative to the delta's own folder.
+        base_fingerprint: what :func:`fingerprint` said of it.
+        weights: type of the whole model when it was saved.
+        changed: names of the tensors in ``delta.safetensors``, sorted.
+    """
+
+    base: str
+    base_fingerprint: str
+    weights: Weights
+    changed: list[str]
+    format: int = FORMAT
+
+    def facts(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def is_delta(folder: Path) -> bool:
+    return (folder / MANIFEST).exists()
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The ``delta.json`` of a folder.
+
+    Raises:
+        ModelError: it is not what medunlearn writes.
+    """
+    again = "Copy the folder again, or repeat the run that made it."
+    try:
+        manifest = Manifest(**read_json(folder / MANIFEST))
+    except (InputError, TypeError) as error:
+        raise ModelError(f"{folder / MANIFEST} is broken: {error} {again}") from error
+    if manifest.format != FORMAT:
+        raise ModelError(
+            f"{folder / MANIFEST} has format {manifest.format}; this medunlearn reads format {FORMAT}. Load it "
+            "with the version that wrote it."
+        )
+    texts = (manifest.base, manifest.base_fingerprint, manifest.weights)
+    if not (all(isinstance(text, str) for text in texts) and isinstance(manifest.changed, list)):
+        raise ModelError(f"{folder / MANIFEST} is broken: a value has another type. {again}")
+    if manifest.weights not in ("fp32", "bf16", "fp16"):
+        raise ModelError(f"{folder / MANIFEST} is broken: weights is {manifest.weights!r}. {again}")
+    if not (folder / TENSORS).exists():
+        raise ModelError(f"{folder} is a delta without its tensors: {TENSORS} is missing. {again}")
+    return manifest
+
+
+def chain(folder: Path, *, check: bool = True) -> list[Path]:
+    """The folders that a model is made of: the full one at the root first, ``folder`` itself last.
+
+    Args:
+        check: compare each base with the fingerprint that its delta recorded; this reads the whole root.
+
+    Raises:
+        ModelError: a base is not there or not the one that the delta was made from, or the chain is a circle.
+    """
+    found = [folder]
+    while is_delta(found[0]):
+        delta = found[0]
+        manifest = read_manifest(delta)
+        base = delta / manifest.base
+        if not base.is_dir():
+            raise ModelError(
+                f"{delta} holds only what changed, and its base is not at {base}. Move the base back, or write "
+                f'its folder under "base" in {delta / MANIFEST} (absolute, or relative to {delta}).'
+            )
+        if any(base.resolve() == other.resolve() for other in found):
+            raise ModelError(f'{delta} stands on itself. Correct "base" in {delta / MANIFEST}.')
+        if check and (now := fingerprint(base)) != manifest.base_fingerprint:
+            raise ModelError(
+                f"{delta} was made from a base with fingerprint {manifest.base_fingerprint}, but {base} has "
+                f"{now}: it is another model, or was changed. Restore that base, or write the folder of the "
+                f'right one under "base" in {delta / MANIFEST}.'
+            )
+        found.insert(0, base)
+    return found
+
+
+def where(folder: Path) -> dict[str, Path]:
+    """Tensor name -> the safetensors file that holds it for this model, through all its deltas.
+
+    Raises:
+        ModelError: a file cannot be read, or a base is missing.
+    """
+    found: dict[str, Path] = {}
+    for part in chain(folder, check=False):
+        for file in sorted([part / TENSORS] if is_delta(part) else part.glob("*.safetensors")):
+            found |= dict.fromkeys(_types(file), file)
+    return found
+
+
+def _types(file: Path) -> dict[str, str]:
+    """Tensor name -> its type, from the head of a safetensors file."""
+    try:
+        with safe_open(file, framework="numpy") as opened:
+            return {name: opened.get_slice(name).get_dtype() for name in opened.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{file} is broken ({error}). Copy it again, or repeat the run that made it.") from error
+
+
+def stored_weights(folder: Path) -> Weights:
+    """The type that holds a folder's weights without rounding any.
+
+    Raises:
+        ModelError: a file cannot be read.
+    """
+    if is_delta(folder):
+        return read_manifest(folder).weights
+    kinds = {kind for file in folder.glob("*.safetensors") for kind in _types(file).values()}
+    return _NARROW.get(frozenset(kinds), "fp32")
+
+
+def fingerprint(folder: Path) -> str:
+    """SHA-256 over what decides over a model's answers: equal fingerprints, equal models.
+
+    Of a full folder: its configuration, weights and tokenizer. Of a delta: its base's recorded fingerprint and its
+    tensors, so that it is known without the base, and stays the same when the base is moved. That the base still
+    has the recorded fingerprint is checked where the delta is loaded.
+    """
+    if is_delta(folder):
+        return sha256_of_json(["delta", read_manifest(folder).base_fingerprint, sha256_of(folder / TENSORS)])
+    names = sorted(path.name for path in folder.iterdir() if path.suffix == ".safetensors" or path.name in _TELLING)
+    return sha256_of_json([(name, sha256_of(folder / name)) for name in names])
