@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import DynamicCache
 
 from medunlearn.generation import sharing
 from medunlearn.generation.decode import Decoded, decode_greedily
@@ -125,7 +126,7 @@ def test_a_model_whose_cache_cannot_be_repeated(language_model: Any, monkeypatch
         raise AttributeError("no such thing")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sharing.DynamicCache, "batch_select_indices", refuse)
+        patch.setattr(DynamicCache, "batch_select_indices", refuse)
         assert not shares(language_model.model)
     assert arrange(language_model.model, prompts, shared)[1] == []
     assert decode(language_model, prompts, shared) == usual

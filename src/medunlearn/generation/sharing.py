@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache
 
+from medunlearn.generation.cache import roomy_cache
 from medunlearn.models.packing import window
 
 WORTH = 0.25
@@ -123,17 +124,17 @@ def begin(model: Any, prompts: Sequence[Prompt], *, pad: int, most: int) -> Pass
     tokens = sum(map(len, heads)) + sum(len(p.ids) - p.head for p in prompts)
     spares = tokens < sum(len(p.ids) for p in prompts)
     if not spares or head + branch + most > window(model):
-        return _whole(model, [prompt.ids for prompt in prompts], pad)
-    return _branched(model, prompts, list(heads), pad)
+        return _whole(model, [prompt.ids for prompt in prompts], pad, most)
+    return _branched(model, prompts, list(heads), pad, branch + most)
 
 
-def _whole(model: Any, rows: Sequence[Sequence[int]], pad: int) -> Pass:
+def _whole(model: Any, rows: Sequence[Sequence[int]], pad: int, room: int) -> Pass:
     ids, mask = pad_left(rows, pad, model.device)
-    return Pass(ids, mask, (mask.cumsum(1) - 1).clamp(min=0), DynamicCache(config=model.config))
+    return Pass(ids, mask, (mask.cumsum(1) - 1).clamp(min=0), roomy_cache(model, room))
 
 
-def _branched(model: Any, prompts: Sequence[Prompt], heads: list[tuple[int, ...]], pad: int) -> Pass:
-    first = _whole(model, heads, pad)
+def _branched(model: Any, prompts: Sequence[Prompt], heads: list[tuple[int, ...]], pad: int, room: int) -> Pass:
+    first = _whole(model, heads, pad, room)
     first.run(model)
     row_of = {head: row for row, head in enumerate(heads)}
     owner = torch.tensor([row_of[p.ids[: p.head]] for p in prompts], device=model.device)
@@ -177,8 +178,8 @@ def _tried(model: Any) -> bool:
     training = model.training
     model.eval()
     try:
-        together = _branched(model, few, [tuple(head) for head in heads], 0).run(model)
-        apart = torch.cat([_whole(model, [prompt.ids], 0).run(model) for prompt in few])
+        together = _branched(model, few, [tuple(head) for head in heads], 0, 4).run(model)
+        apart = torch.cat([_whole(model, [prompt.ids], 0, 1).run(model) for prompt in few])
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError):
         return False
     finally:
