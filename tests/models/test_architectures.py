@@ -13,6 +13,7 @@ import torch
 import transformers
 
 from medunlearn.generation.decode import decode_greedily
+from medunlearn.generation.sharing import shares
 from medunlearn.models.batches import collate, scored_hidden, scored_logits
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.packing import make_batch, packs, window
@@ -136,6 +137,27 @@ def test_decoding_is_transformers_own(language_model: LanguageModel, sequences: 
             assert list(ours.tokens) == (said[: said.index(end)] if end in said else said), place
             lengths.add((len(ours.tokens), ours.finished))
     assert len(lengths) > 1
+
+
+@pytest.mark.parametrize(("head", "most"), [(3, 2), (12, MOST)])
+def test_decoding_from_a_shared_cache_is_decoding_alone(
+    language_model: LanguageModel, head: int, most: int
+) -> None:
+    """Within a sliding window from the shared cache; past it the plain way."""
+    made = [s for s in family(3, 3, head, head + 3) if s.shared]
+    prompts, model = [s.ids for s in made], language_model.model
+    theirs = [endless(model, prompt)[:most] for prompt in prompts]
+    language_model.tokenizer.eos_token_id = -1
+    rows: list[int] = []
+    assert shares(model)
+    handle = model.register_forward_pre_hook(
+        lambda module, arguments, named: rows.append(len(named["input_ids"])), with_kwargs=True
+    )
+    batches = decode_greedily(language_model, prompts, shared=[head] * len(made), max_new_tokens=most)
+    ours = dict(pair for batch in batches for pair in batch)
+    handle.remove()
+    assert [list(ours[place].tokens) for place in range(len(made))] == theirs
+    assert rows[0] == (3 if head + 3 + most <= window(model) else len(made))
 
 
 def test_a_layer_can_be_chosen_and_its_reference_kept(language_model: LanguageModel, sequences: Any) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
-from transformers import DynamicCache
 
+from medunlearn.generation.batching import Batching
+from medunlearn.generation.sharing import Prompt, arrange, begin
 from medunlearn.models.load import LanguageModel
 
 
@@ -29,6 +29,7 @@ def decode_greedily(
     language_model: LanguageModel,
     prompts: Sequence[Sequence[int]],
     *,
+    shared: Sequence[int] = (),
     max_new_tokens: int,
     batch_size: int = 64,
     advance: Callable[[int], None] = lambda done: None,
@@ -37,41 +38,38 @@ def decode_greedily(
 
     Prompts of like length share a batch. They are padded on the left, and padding is masked and takes no
     position, so that an answer does not depend on which prompts it is decoded with (in fp32, up to ties).
+    Text that prompts share is run once where that spares work, and a batch that does not fit in memory is
+    decoded in smaller ones.
 
     Args:
         prompts: token ids of each prompt.
+        shared: how many tokens at the front of each prompt may be those of other prompts too (a record's note);
+            empty where none are.
         max_new_tokens: longest answer in tokens.
+        batch_size: the most prompts at a time.
         advance: called with the number of prompts done since the last call.
+
+    Raises:
+        MedunlearnError: a single prompt does not fit in memory.
     """
-    order = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))
     language_model.model.eval()
-    for start in range(0, len(order), batch_size):
-        places = order[start : start + batch_size]
-        decoded = _decode(language_model, [prompts[place] for place in places], max_new_tokens)
-        yield list(zip(places, decoded, strict=True))
-        advance(len(places))
+    batching = Batching(batch_size)
+    for alike in arrange(language_model.model, prompts, shared):
+        for batch in batching.over(alike, lambda some: _decode(language_model, some, max_new_tokens)):
+            yield batch
+            advance(len(batch))
 
 
 @torch.inference_mode()
-def _decode(language_model: LanguageModel, prompts: list[Sequence[int]], max_new_tokens: int) -> list[Decoded]:
+def _decode(language_model: LanguageModel, prompts: list[Prompt], most: int) -> list[tuple[int, Decoded]]:
     """Decode one batch. Rows that have ended leave the batch, so late steps cost what they are worth."""
-    model, tokenizer, device = language_model.model, language_model.tokenizer, language_model.device
-    ids, mask = _pad_left(prompts, tokenizer.pad_token_id, device)
-    cache = DynamicCache(config=model.config)
+    model, tokenizer = language_model.model, language_model.tokenizer
+    now = begin(model, prompts, pad=tokenizer.pad_token_id, most=most)
     answers: list[list[int]] = [[] for _ in prompts]
     ended = [False] * len(prompts)
-    alive = torch.arange(len(prompts), device=device)
-    positions = (mask.cumsum(1) - 1).clamp(min=0)
-    for _ in range(max_new_tokens):
-        logits = model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits[:, -1]
-        chosen = logits.argmax(dim=1)
+    alive = torch.arange(len(prompts), device=now.ids.device)
+    for _ in range(most):
+        chosen = now.run(model).argmax(dim=1)
         going = chosen != tokenizer.eos_token_id
         for row, token, on in zip(alive.tolist(), chosen.tolist(), going.tolist(), strict=True):
             if on:
@@ -82,18 +80,8 @@ def _decode(language_model: LanguageModel, prompts: list[Sequence[int]], max_new
             break
         if not going.all():
             kept = going.nonzero().squeeze(1)
-            cache.batch_select_indices(kept)
-            alive, chosen, mask, positions = alive[kept], chosen[kept], mask[kept], positions[kept]
-        ids, positions = chosen[:, None], positions[:, -1:] + 1
-        mask = torch.cat([mask, mask.new_ones(len(alive), 1)], dim=1)
-    return [Decoded(tuple(answer), done) for answer, done in zip(answers, ended, strict=True)]
-
-
-def _pad_left(prompts: list[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    longest = max(len(prompt) for prompt in prompts)
-    ids = torch.full((len(prompts), longest), pad, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for row, prompt in enumerate(prompts):
-        ids[row, longest - len(prompt) :] = torch.tensor(list(prompt))
-        mask[row, longest - len(prompt) :] = 1
-    return ids.to(device), mask.to(device)
+            alive, chosen = alive[kept], chosen[kept]
+            now.keep(kept)
+        now.follow(chosen)
+    said = [Decoded(tuple(answer), done) for answer, done in zip(answers, ended, strict=True)]
+    return [(prompt.place, decoded) for prompt, decoded in zip(prompts, said, strict=True)]

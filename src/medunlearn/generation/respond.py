@@ -63,9 +63,13 @@ def respond(
     advance(len(questions) - len(missing))
     tokenizer = language_model.tokenizer
     sequences = [question_sequence(q, records[q.record_id], tokenizer, rendering) for q in missing]
-    prompts = [sequence.prompt for sequence in sequences]
     for batch in decode_greedily(
-        language_model, prompts, max_new_tokens=max_new_tokens, batch_size=batch_size, advance=advance
+        language_model,
+        [sequence.prompt for sequence in sequences],
+        shared=[sequence.shared for sequence in sequences],
+        max_new_tokens=max_new_tokens,
+        batch_size=batch_size,
+        advance=advance,
     ):
         scores = score_answers(language_model, [sequences[place] for place, _ in batch], batch_size=batch_size)
         responses = [

@@ -1,0 +1,62 @@
+"""A cache with room for what is to come.
+
+transformers' growing cache copies all keys and values once more for every token of an answer. Here room for the
+answer is taken at the first pass, and a token is written into it (benchmarks_perf/generation.py times both).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
+
+
+def roomy_cache(model: Any, room: int) -> DynamicCache:
+    """An empty cache with room for so many tokens behind the first pass; with more it still works, more slowly.
+
+    Only plain layers are given room. Sliding windows and whatever else a family keeps stay as they are.
+    """
+    cache = DynamicCache(config=model.config)
+    cache.layers = [RoomyLayer(room) if type(layer) is DynamicLayer else layer for layer in cache.layers]
+    return cache
+
+
+class RoomyLayer(DynamicLayer):  # type: ignore[misc]  # transformers' classes are untyped
+    """Keys and values of one layer, [rows, heads, tokens, width], as views of tensors that hold more tokens."""
+
+    keys: Tensor
+    values: Tensor
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+        self._held: tuple[Tensor, Tensor] | None = None
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **named: Any) -> tuple[Tensor, Tensor]:
+        """Write new tokens behind those held; returns all keys and all values."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        start = self.get_seq_length()
+        stop = start + key_states.shape[-2]
+        if self._held is None or self._held[0].shape[-2] < stop:
+            self._held = self._with_room(key_states, stop), self._with_room(value_states, stop)
+            if start:
+                self._held[0][..., :start, :], self._held[1][..., :start, :] = self.keys, self.values
+        for held, new in zip(self._held, (key_states, value_states), strict=True):
+            held[..., start:stop, :] = new
+        self.keys, self.values = (held[..., :stop, :] for held in self._held)
+        return self.keys, self.values
+
+    def _with_room(self, states: Tensor, stop: int) -> Tensor:
+        rows, heads, _, width = states.shape
+        return torch.empty(rows, heads, stop + self.room, width, dtype=states.dtype, device=states.device)
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Rows at these places, in this order; a place may come more than once."""
+        if self._held is not None:
+            stop = self.keys.shape[-2]
+            self._held = self._held[0][indices], self._held[1][indices]
+            self.keys, self.values = (held[..., :stop, :] for held in self._held)

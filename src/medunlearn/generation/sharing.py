@@ -1,0 +1,188 @@
+"""Text that prompts share is run once: its keys and values are computed once and repeated for each prompt.
+
+All questions on one record begin with the same tokens in ``note`` context. A batch of such prompts is begun in two
+passes: one over the distinct heads (the shared tokens), and one over the branches (what is each prompt's own)
+behind a cache repeated from the heads. Both are padded on the left. Padding is masked and takes no position, so
+that each prompt is continued as if it were alone; decoding goes on from there as from any other batch.
+
+Not every model can be begun like this: padding in the middle must not push tokens out of a sliding window, and
+the cache must be one that can be repeated. :func:`shares` tries it once; other models get whole prompts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from transformers import DynamicCache
+
+from medunlearn.generation.cache import roomy_cache
+from medunlearn.models.packing import window
+
+WORTH = 0.25
+"""Prompts are kept together where that spares this part of their tokens; a begin token alone spares little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt and how it is run.
+
+    Attributes:
+        place: its place in the caller's list.
+        ids: all of its tokens, at least one.
+        head: how many of them are run once for all prompts that begin with them; less than ``len(ids)``, so that
+            every prompt has a last token of its own, which predicts its answer.
+    """
+
+    place: int
+    ids: tuple[int, ...]
+    head: int = 0
+
+
+@dataclass(slots=True)
+class Pass:
+    """What a model is given next; R rows.
+
+    Attributes:
+        ids: [R, T], the tokens that are not in the cache yet.
+        mask: [R, C + T], 1 for real tokens, those in the cache (C) included.
+        positions: [R, T], how many real tokens are in front.
+        cache: keys and values of the C tokens before.
+    """
+
+    ids: Tensor
+    mask: Tensor
+    positions: Tensor
+    cache: DynamicCache
+
+    def run(self, model: Any) -> Tensor:
+        """Logits behind the last token, [R, V]; the cache then holds this pass's tokens too."""
+        logits: Tensor = model(
+            input_ids=self.ids,
+            attention_mask=self.mask,
+            position_ids=self.positions,
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits[:, -1]
+        return logits
+
+    def keep(self, rows: Tensor) -> None:
+        """Leave out all rows but these places, [K], of the pass that was run."""
+        self.cache.batch_select_indices(rows)
+        self.ids, self.mask, self.positions = self.ids[rows], self.mask[rows], self.positions[rows]
+
+    def follow(self, tokens: Tensor) -> None:
+        """Make this the pass over one more token a row, [R]."""
+        self.ids, self.positions = tokens[:, None], self.positions[:, -1:] + 1
+        self.mask = torch.cat([self.mask, self.mask.new_ones(len(tokens), 1)], dim=1)
+
+
+def arrange(model: Any, prompts: Sequence[Sequence[int]], shared: Sequence[int]) -> tuple[list[Prompt], ...]:
+    """Prompts to run whole and prompts to run by head and branch, each list from long to short.
+
+    Long ones come first so that memory runs out at the start or never. Those with the same head stand together.
+
+    Args:
+        shared: how many tokens at the front of each prompt other prompts may begin with; may be empty.
+    """
+    families = _families(prompts, shared) if any(shared) else []
+    families = families if families and shares(model) else []
+    families.sort(key=lambda family: -family[0].head)
+    together = [p for family in families for p in sorted(family, key=lambda p: -len(p.ids))]
+    taken = {prompt.place for prompt in together}
+    whole = [Prompt(place, tuple(ids)) for place, ids in enumerate(prompts) if place not in taken]
+    return sorted(whole, key=lambda p: -len(p.ids)), together
+
+
+def _families(prompts: Sequence[Sequence[int]], shared: Sequence[int]) -> list[list[Prompt]]:
+    members: dict[tuple[int, ...], list[int]] = {}
+    for place, (ids, count) in enumerate(zip(prompts, shared, strict=True)):
+        members.setdefault(tuple(ids[:count]), []).append(place)
+    found = []
+    for key, places in members.items():
+        head = min(len(key), *(len(prompts[place]) - 1 for place in places))
+        spared, tokens = (len(places) - 1) * head, sum(len(prompts[place]) for place in places)
+        if spared >= WORTH * tokens:
+            found.append([Prompt(place, tuple(prompts[place]), head) for place in places])
+    return found
+
+
+def begin(model: Any, prompts: Sequence[Prompt], *, pad: int, most: int) -> Pass:
+    """The pass that predicts the first token of each prompt's answer.
+
+    Args:
+        pad: token that fills; nothing depends on which it is.
+        most: longest answer in tokens; with it, a sliding window must hold all that a row will be.
+    """
+    heads = {prompt.ids[: prompt.head]: None for prompt in prompts}
+    branch, head = max(len(p.ids) - p.head for p in prompts), max(map(len, heads))
+    tokens = sum(map(len, heads)) + sum(len(p.ids) - p.head for p in prompts)
+    spares = tokens < sum(len(p.ids) for p in prompts)
+    if not spares or head + branch + most > window(model):
+        return _whole(model, [prompt.ids for prompt in prompts], pad, most)
+    return _branched(model, prompts, list(heads), pad, branch + most)
+
+
+def _whole(model: Any, rows: Sequence[Sequence[int]], pad: int, room: int) -> Pass:
+    ids, mask = pad_left(rows, pad, model.device)
+    return Pass(ids, mask, (mask.cumsum(1) - 1).clamp(min=0), roomy_cache(model, room))
+
+
+def _branched(model: Any, prompts: Sequence[Prompt], heads: list[tuple[int, ...]], pad: int, room: int) -> Pass:
+    first = _whole(model, heads, pad, room)
+    first.run(model)
+    row_of = {head: row for row, head in enumerate(heads)}
+    owner = torch.tensor([row_of[p.ids[: p.head]] for p in prompts], device=model.device)
+    first.cache.batch_select_indices(owner)
+    ids, mask = pad_left([p.ids[p.head :] for p in prompts], pad, model.device)
+    mask = torch.cat([first.mask[owner], mask], dim=1)
+    positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+    return Pass(ids, mask, positions, first.cache)
+
+
+def pad_left(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Token ids and mask of rows that end together, [R, T] each."""
+    longest = max(len(row) for row in rows)
+    ids = torch.full((len(rows), longest), pad, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for place, row in enumerate(rows):
+        ids[place, longest - len(row) :] = torch.tensor(list(row), dtype=torch.long)
+        mask[place, longest - len(row) :] = 1
+    return ids.to(device), mask.to(device)
+
+
+_SHARES: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+
+def shares(model: Any) -> bool:
+    """Whether a repeated cache gives this model's logits; tried once a model, on a few tokens."""
+    if model not in _SHARES:
+        _SHARES[model] = _tried(model)
+    return _SHARES[model]
+
+
+@torch.inference_mode()
+def _tried(model: Any) -> bool:
+    vocabulary = model.config.get_text_config().vocab_size
+    heads = [[(5 * step + 2) % vocabulary for step in range(3)], [4 % vocabulary]]
+    own = [[1], [6, 1, 3], [7, 2]]
+    few = [
+        Prompt(place, (*head, *(token % vocabulary for token in tail)), len(head))
+        for place, (head, tail) in enumerate(zip([heads[0], heads[0], heads[1]], own, strict=True))
+    ]
+    training = model.training
+    model.eval()
+    try:
+        together = _branched(model, few, [tuple(head) for head in heads], 0, 4).run(model)
+        apart = torch.cat([_whole(model, [prompt.ids], 0, 1).run(model) for prompt in few])
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError):
+        return False
+    finally:
+        model.train(training)
+    tolerance = 1e-4 if next(model.parameters()).dtype == torch.float32 else 5e-2
+    return bool((together.float() - apart.float()).abs().max() <= tolerance * apart.float().abs().max())

@@ -1,0 +1,127 @@
+"""Batches that do not fit are done in smaller ones; nothing is done twice, nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medunlearn.errors import MedunlearnError
+from medunlearn.generation.batching import Batching, is_out_of_memory
+from medunlearn.generation.decode import Decoded, decode_greedily
+
+ERRORS = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    RuntimeError("CUDA error: out of memory"),
+    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+    MemoryError(),
+]
+
+
+class Memory:
+    """Work that fits up to ``room`` items; ``tried`` are the sizes of all batches."""
+
+    def __init__(self, room: int, error: BaseException = ERRORS[0]) -> None:
+        self.room, self.error = room, error
+        self.tried: list[int] = []
+
+    def __call__(self, batch: list[int]) -> list[int]:
+        self.tried.append(len(batch))
+        if len(batch) > self.room:
+            raise self.error
+        return batch
+
+
+def test_where_all_fits_nothing_changes() -> None:
+    memory = Memory(8)
+    assert list(Batching(4).over(range(10), memory)) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert memory.tried == [4, 4, 2]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_halved_until_it_fits_and_doubled_after_two(error: BaseException) -> None:
+    memory = Memory(2, error)
+    found = []
+    for batch in Batching(8).over(range(24), memory):
+        found += batch
+        if len(found) == 4:
+            memory.room = 8
+    assert found == list(range(24))
+    assert memory.tried == [8, 4, 2, 2, 4, 4, 8, 4]
+
+
+@given(room=st.integers(1, 9), largest=st.integers(1, 9), count=st.integers(0, 40))
+def test_each_item_once_in_order(room: int, largest: int, count: int) -> None:
+    memory = Memory(room)
+    batches = list(Batching(largest).over(range(count), memory))
+    assert [item for batch in batches for item in batch] == list(range(count))
+    assert max(memory.tried, default=0) <= largest
+
+
+def test_the_size_is_kept_from_list_to_list() -> None:
+    memory, batching = Memory(2), Batching(8)
+    list(batching.over(range(2), memory))
+    list(batching.over(range(8), memory))
+    tried = len(memory.tried)
+    list(batching.over(range(1, 3), memory))
+    assert batching.size < 8
+    assert memory.tried[tried:][-1] <= 2
+
+
+def test_one_that_does_not_fit_is_an_error_that_says_what_to_do() -> None:
+    memory = Memory(0)
+    with pytest.raises(MedunlearnError, match=r"single sequence.*weights=bf16") as caught:
+        list(Batching(4).over(range(4), memory))
+    assert memory.tried == [4, 2, 1]
+    assert caught.value.__cause__ is memory.error
+
+
+@pytest.mark.parametrize("error", [RuntimeError("shapes do not match"), ValueError("out of memory")])
+def test_other_errors_pass(error: Exception) -> None:
+    assert not is_out_of_memory(error)
+    with pytest.raises(type(error), match=str(error)):
+        list(Batching(4).over(range(4), Memory(2, error)))
+
+
+def test_an_error_of_whoever_reads_is_not_taken_for_the_works() -> None:
+    memory = Memory(4)
+    reading = Batching(4).over(range(8), memory)
+    next(reading)
+    with pytest.raises(MemoryError):
+        reading.throw(MemoryError())
+    assert memory.tried == [4]
+
+
+@pytest.mark.parametrize("shared", [0, 6])
+@pytest.mark.parametrize("at", [0, 2])
+def test_decoding_that_runs_out_of_memory(
+    tiny: Callable[[], Any], make_sequences: Callable[..., Any], shared: int, at: int
+) -> None:
+    """At the first pass or while answers grow: the same answers, each once."""
+    language_model = tiny()
+    head = (9, 8, 7, 6, 5, 4)
+    prompts = [(*head, *s.prompt[:4]) for s in make_sequences(9)]
+
+    def decoded() -> list[tuple[int, Decoded]]:
+        marks = [shared] * len(prompts) if shared else []
+        batches = decode_greedily(language_model, prompts, shared=marks, max_new_tokens=6, batch_size=8)
+        return [pair for batch in batches for pair in batch]
+
+    usual = decoded()
+    rows: list[int] = []
+
+    def little(module: Any, arguments: Any, named: Any) -> None:
+        rows.append(len(named["input_ids"]))
+        if len(named["input_ids"]) > 3 and named["attention_mask"].shape[1] >= len(prompts[0]) + at:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    handle = language_model.model.register_forward_pre_hook(little, with_kwargs=True)
+    assert sorted(decoded(), key=itemgetter(0)) == sorted(usual, key=itemgetter(0))
+    handle.remove()
+    assert max(rows) == 8
+    assert sorted(place for place, _ in usual) == list(range(9))

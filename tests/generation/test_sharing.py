@@ -1,0 +1,133 @@
+"""Prompts that share text are answered as if alone, and what they share is run once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from transformers import DynamicCache
+
+from medunlearn.generation import sharing
+from medunlearn.generation.decode import Decoded, decode_greedily
+from medunlearn.generation.sharing import Prompt, arrange, begin, shares
+from medunlearn.seeds import generator
+
+MOST = 8
+Asked = tuple[list[tuple[int, ...]], list[int]]
+
+
+def asked(notes: Sequence[int], questions: int, alone: int = 4) -> Asked:
+    """Questions of unequal length on notes of these lengths, and prompts alone, in no order; shared counts."""
+    draw = generator("asked", *notes, questions)
+
+    def tokens(least: int, most: int) -> list[int]:
+        return draw.integers(3, 300, int(draw.integers(least, most + 1))).tolist()
+
+    made = [(tuple(tokens(1, 20)), 0) for _ in range(alone)]
+    for length in notes:
+        head = tokens(length, length)
+        # One question of each note has nothing of its own: it is answered right behind the shared tokens.
+        made += [((*head, *(tokens(1, 9) if place else [])), length) for place in range(questions)]
+    order = draw.permutation(len(made)).tolist()
+    return [made[place][0] for place in order], [made[place][1] for place in order]
+
+
+def decode(language_model: Any, prompts: Any, shared: Any = (), **settings: Any) -> list[Decoded]:
+    batches = decode_greedily(
+        language_model, prompts, shared=shared, **{"max_new_tokens": MOST, "batch_size": 64, **settings}
+    )
+    said = [pair for batch in batches for pair in batch]
+    assert sorted(place for place, _ in said) == list(range(len(prompts)))
+    return [dict(said)[place] for place in range(len(prompts))]
+
+
+@contextmanager
+def passes(language_model: Any) -> Iterator[list[tuple[int, int]]]:
+    """Shapes of what the model is given, a pass."""
+    shapes: list[tuple[int, int]] = []
+    handle = language_model.model.register_forward_pre_hook(
+        lambda module, arguments, named: shapes.append(tuple(named["input_ids"].shape)), with_kwargs=True
+    )
+    yield shapes
+    handle.remove()
+
+
+@pytest.fixture
+def language_model(tiny: Callable[[], Any]) -> Any:
+    made = tiny()
+    assert shares(made.model)
+    return made
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7, 64])
+@pytest.mark.parametrize("notes", [(40,), (12, 31, 7)])
+def test_shared_is_alone_token_for_token(language_model: Any, notes: tuple[int, ...], batch_size: int) -> None:
+    prompts, shared = asked(notes, 5)
+    alone = [decode(language_model, [prompt])[0] for prompt in prompts]
+    # The token that comes first at the most different places is made EOS, so that answers differ in length.
+    said = [answer.tokens for answer in alone]
+    end = max(range(300), key=lambda token: len({tokens.index(token) for tokens in said if token in tokens}))
+    language_model.tokenizer.eos_token_id = end
+    alone = [decode(language_model, [prompt])[0] for prompt in prompts]
+    assert len({len(answer.tokens) for answer in alone}) > 1
+    assert decode(language_model, prompts, shared, batch_size=batch_size) == alone
+
+
+def test_shared_tokens_are_run_once(language_model: Any) -> None:
+    prompts, shared = asked((40, 30), 6, alone=0)
+    with passes(language_model) as shapes:
+        decode(language_model, prompts, shared, max_new_tokens=1)
+    # The last shared token goes with the branches, for one question has no other token of its own.
+    longest = max(len(prompt) - count for prompt, count in zip(prompts, shared, strict=True))
+    assert shapes == [(2, 39), (12, longest + 1)]
+
+
+def test_nothing_shared_is_the_plain_way(language_model: Any) -> None:
+    prompts, _ = asked((), 0, alone=6)
+    begun = [(1, *prompt) for prompt in prompts]
+    with passes(language_model) as plain:
+        usual = decode(language_model, begun)
+    for counts in ([0] * 6, [1] * 6, [len(prompt) for prompt in begun]):
+        # A begin token spares too little, and what one prompt alone begins with spares nothing.
+        with passes(language_model) as shapes:
+            assert decode(language_model, begun, counts) == usual
+        assert shapes == plain
+
+
+def test_arranged_from_long_to_short_and_families_together(language_model: Any) -> None:
+    prompts, shared = asked((12, 31, 7), 4)
+    whole, together = arrange(language_model.model, prompts, shared)
+    assert [len(prompt.ids) for prompt in whole] == sorted((len(p.ids) for p in whole), reverse=True)
+    assert [prompt.head for prompt in together] == [30] * 4 + [11] * 4 + [6] * 4
+    assert sorted(prompt.place for prompt in (*whole, *together)) == list(range(len(prompts)))
+    assert all(prompt.ids == prompts[prompt.place] for prompt in (*whole, *together))
+
+
+def test_positions_and_mask(language_model: Any) -> None:
+    heads = [tuple(range(10, 15)), (20, 21)]
+    few = [Prompt(0, (*heads[0], 3), 5), Prompt(1, (*heads[1], 4, 5, 6), 2), Prompt(2, (*heads[0], 7, 8), 5)]
+    now = begin(language_model.model, few, pad=0, most=4)
+    assert now.ids.tolist() == [[0, 0, 3], [4, 5, 6], [0, 7, 8]]
+    assert now.mask.tolist() == [[1, 1, 1, 1, 1, 0, 0, 1], [0, 0, 0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 1, 1]]
+    assert [row[-1] for row in now.positions.tolist()] == [5, 4, 6]
+    assert now.positions[1].tolist() == [2, 3, 4]
+    assert now.cache.get_seq_length() == 5
+
+
+def test_a_model_whose_cache_cannot_be_repeated(language_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts, shared = asked((40,), 5)
+    usual = decode(language_model, prompts)
+    sharing._SHARES.clear()
+
+    def refuse(cache: Any, rows: torch.Tensor) -> None:
+        raise AttributeError("no such thing")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DynamicCache, "batch_select_indices", refuse)
+        assert not shares(language_model.model)
+    assert arrange(language_model.model, prompts, shared)[1] == []
+    assert decode(language_model, prompts, shared) == usual
+    sharing._SHARES.clear()
