@@ -116,6 +116,19 @@ def test_different_splits_are_refused(
     assert not (tmp_path / "r").exists()
 
 
+def test_a_model_made_for_another_split_is_no_reference(
+    medunlearn: Medunlearn, hospital: tuple[Path, Path], bench: Path, tmp_path: Path
+) -> None:
+    unlearned, retrained = tmp_path / "unlearned", tmp_path / "retrained"
+    shutil.copytree(hospital[1], unlearned, ignore=shutil.ignore_patterns("evaluations"))
+    medunlearn("train", bench, *TINY, "--without", "random_10", "--out", retrained)
+    for run, role in ((unlearned, "unlearned"), (retrained, "retrained")):
+        medunlearn("evaluate", run, bench, "--split", "random_15", "subjects=2", *QUICK)
+        said = medunlearn("report", run, "--out", tmp_path / "r", code=2)
+        assert f"is the {role} model of split 'random_10', but was evaluated on 'random_15'" in said.text
+    assert not (tmp_path / "r").exists()
+
+
 def test_different_benchmarks_are_refused(
     medunlearn: Medunlearn, hospital: tuple[Path, Path], real: Path, tmp_path: Path
 ) -> None:

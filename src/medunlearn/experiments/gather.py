@@ -37,7 +37,8 @@ def gather(
             shown: nobody stands behind them.
 
     Raises:
-        InputError: no model, or models that were evaluated on different benchmarks, splits, questions or contexts.
+        InputError: no model; models that were evaluated on different benchmarks, splits, questions or contexts; a
+            retrained or unlearned model that was made for another split than it was evaluated on.
     """
     results = models[0].record.info["results"] if models else {}
     for other in models[1:]:
@@ -59,6 +60,8 @@ def gather(
             )
     if not models:
         raise InputError("There is nothing to report: name at least one run.")
+    for model in models:
+        _check_made_for_this(model)
     models = distinct(models)
     may_show = show_text or results["benchmark"]["invented"]
     return ReportContent(
@@ -90,6 +93,24 @@ def _role(model: Evaluated) -> Literal["target", "retrained", "unlearned"]:
     if model.run.info["verb"] == "unlearn":
         return "unlearned"
     return "retrained" if model.run.info["config"]["without"] else "target"
+
+
+def _check_made_for_this(model: Evaluated) -> None:
+    """A model that left out or forgot other subjects says nothing about these, whatever it is called."""
+    role, config, asked = _role(model), model.run.info["config"], model.record.info
+    if role == "target":
+        return
+    made_for = config["without"] if role == "retrained" else config["split"]
+    if made_for != asked["config"]["split"]:
+        raise InputError(
+            f"{model.run.folder} is the {role} model of split {made_for!r}, but was evaluated on "
+            f"{asked['config']['split']!r}. Evaluate it on its own split, or leave it out."
+        )
+    if model.run.info["inputs"]["benchmark"] != asked["inputs"]["benchmark"]:
+        raise InputError(
+            f"{model.run.folder} was made on another benchmark than it was evaluated on, where split {made_for!r} "
+            "may hold other subjects. Make it again on this benchmark, or leave it out."
+        )
 
 
 def _named(split: Any, may_show: bool) -> Any:

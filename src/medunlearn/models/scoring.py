@@ -40,14 +40,13 @@ def score_answers(
         advance: called with the number of sequences done since the last call.
     """
     order = sorted(range(len(sequences)), key=lambda place: len(sequences[place].ids))
-    scores: list[AnswerScore | None] = [None] * len(sequences)
+    scores: dict[int, AnswerScore] = {}
     language_model.model.eval()
     for start in range(0, len(order), batch_size):
         places = order[start : start + batch_size]
-        for place, score in zip(places, _score([sequences[p] for p in places], language_model), strict=True):
-            scores[place] = score
+        scores |= zip(places, _score([sequences[place] for place in places], language_model), strict=True)
         advance(len(places))
-    return [score for score in scores if score is not None]
+    return [scores[place] for place in range(len(sequences))]
 
 
 @torch.inference_mode()
