@@ -22,7 +22,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from medunlearn.methods import make_method
-from medunlearn.models.packing import make_batch
+from medunlearn.models.feeding import make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import generator
@@ -84,6 +84,10 @@ class PlainView:
 
     def token_log_probs(self) -> Tensor:
         return self.log_distribution().gather(1, self.labels[:, 1:][self._scored][:, None]).squeeze(1)
+
+    def divergence_from_reference(self) -> Tensor:
+        before, now = self.reference.log_distribution(), self.log_distribution()
+        return (before.exp() * (before - now)).sum(-1)
 
     def hidden(self, layer: int) -> Tensor:
         states: Tensor = self._output().hidden_states[layer + 1][:, :-1].float()

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 
 from medunlearn.generation.cache import roomy_cache
-from medunlearn.models.packing import window
+from medunlearn.models.feeding import window
 
 WORTH = 0.25
 """Prompts are kept together where that spares this part of their tokens; a begin token alone spares little."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from medunlearn.models.batches import scored_logits
+from medunlearn.models.feeding import decoder_of, make_batch
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.packing import make_batch
+from medunlearn.models.seen import Seen
 from medunlearn.models.sequences import TokenSequence
 
 
@@ -49,15 +49,12 @@ def score_answers(
     return [scores[place] for place in range(len(sequences))]
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def _score(sequences: Sequence[TokenSequence], language_model: LanguageModel) -> list[AnswerScore]:
-    batch = make_batch(
-        language_model.model, sequences, language_model.tokenizer.pad_token_id, language_model.device
-    )
-    logits = scored_logits(language_model.model, batch)
-    picked = logits.gather(1, batch.targets[:, None]).squeeze(1)
-    log_probs = (picked - logits.logsumexp(1)).tolist()
-    hits = (logits.argmax(1) == batch.targets).tolist()
+    model, pad = language_model.model, language_model.tokenizer.pad_token_id
+    batch = make_batch(model, sequences, pad, language_model.device)
+    seen = Seen(decoder_of(model), batch)
+    log_probs, hits = seen.log_probs.tolist(), (seen.first_choices() == batch.targets).tolist()
     scores, start = [], 0
     for sequence in sequences:
         end = start + sequence.scored

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from medunlearn.errors import NonFiniteLossError
-from medunlearn.models.packing import make_batch
+from medunlearn.models.feeding import make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import stable_seed

@@ -49,6 +49,13 @@ class Plan:
         """How many epochs are done once ``step`` steps are."""
         return step / self.steps_an_epoch
 
+    def drawn(self, side: str) -> tuple[list[TokenSequence], int]:
+        """The sequences of a side that the run draws at all, and how many it draws: more, if some come again."""
+        sequences, draws = self.sides[side], self.epochs * len(self.sides[self.lead])
+        if draws >= len(sequences):
+            return list(sequences), draws
+        return [sequences[place] for place in self._order(side, 0)[:draws]], draws
+
     def step(self, number: int) -> dict[str, list[TokenSequence]]:
         """The sequences of step ``number`` (0 is the first), by side."""
         epoch, place = divmod(number, self.steps_an_epoch)
