@@ -121,7 +121,7 @@ class Processes:
                 dist.all_reduce(flat)
             except RuntimeError as error:
                 raise _lost(error) from error
-            parts = flat.split([tensor.numel() for tensor in bucket])
+            parts = torch.split(flat, [tensor.numel() for tensor in bucket])
             for tensor, part in zip(bucket, parts, strict=True):
                 tensor.copy_(part.view_as(tensor))
 
@@ -140,8 +140,8 @@ class Processes:
             raise InputError(f"--device {asked} is one device for {self.world} processes. Give auto, cuda or cpu.")
         if self.local_rank >= torch.cuda.device_count():
             raise InputError(
-                f"Process {self.local_rank} of this machine finds {torch.cuda.device_count()} GPUs, and each process "
-                "needs one. Start fewer with --nproc_per_node, or give --device cpu."
+                f"Process {self.local_rank} of this machine finds {torch.cuda.device_count()} GPUs, and each "
+                "process needs one. Start fewer with --nproc_per_node, or give --device cpu."
             )
         torch.cuda.set_device(self.local_rank)
         return f"cuda:{self.local_rank}"
