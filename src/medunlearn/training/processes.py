@@ -96,6 +96,18 @@ class Processes:
         """What the main process made of it, in every process. Raises as :meth:`each` does."""
         return self.each(lambda: work() if self.main else None)[0]  # type: ignore[return-value]
 
+    def main_first(self, work: Callable[[], T]) -> T:
+        """The same work everywhere, the main process ahead: what it leaves on disk the others find done.
+
+        Raises as :meth:`each` does.
+        """
+        if not self.main:
+            self.each(lambda: None)
+        done = self.together(work)
+        if self.main:
+            self.each(lambda: None)
+        return done
+
     def _gathered(self, value: Any, own: BaseException | None) -> list[Any]:
         found: list[Any] = [None] * self.world
         try:
