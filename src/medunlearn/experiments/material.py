@@ -12,7 +12,7 @@ from medunlearn.experiments.runs import Run
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence, record_sequences
-from medunlearn.training.loop import LoopSettings
+from medunlearn.training.settings import LoopSettings
 
 
 def training_data(benchmark: Benchmark, without: str | None) -> tuple[list[Record], list[Question]]:

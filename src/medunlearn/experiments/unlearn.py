@@ -9,18 +9,19 @@ from medunlearn.config import UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError
 from medunlearn.experiments.material import chosen, loop_settings, rendering_of, sequences, training_data
-from medunlearn.experiments.outcome import finish, report_steps, summary
-from medunlearn.experiments.runs import Recording, Run
+from medunlearn.experiments.outcome import finish, open_recording, report_steps, summary
+from medunlearn.experiments.runs import Run
 from medunlearn.methods import make_method
 from medunlearn.methods.protocol import LossMethod, default_trainable
 from medunlearn.models.folders import fingerprint
-from medunlearn.models.load import load_model
+from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.progress import progress
 from medunlearn.training.loop import train_loop
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
+from medunlearn.training.processes import join
 from medunlearn.training.trainable import choose_trainable
 
 
@@ -42,19 +43,20 @@ def unlearn(
     method = _loss_method(settings)
     split = benchmark.split(settings.split)
     inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model)}
-    recording = Recording(out, "unlearn", getattr(method, "title", settings.method), settings, inputs)
+    processes = join()
+    label = getattr(method, "title", settings.method)
+    recording = open_recording(processes, out, "unlearn", label, settings, inputs)
     if recording.done:
         return Run.open(out)
+    rendering = rendering_of(target, settings.template, settings.context, settings.max_length)
+    trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
     with recording.running():
         with recording.stage("load"):
-            language_model = load_model(target.model, device=device, weights=settings.weights)
-            rendering = rendering_of(target, settings.template, settings.context, settings.max_length)
-            trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
-            language_model.model = _choose(language_model.model, trainable, settings)
-            reference = Reference(language_model.model)
-            sides = _sides(benchmark, settings, language_model, rendering)
-            plan = Plan(sides, settings.batch_size, settings.epochs, settings.seed)
-        with recording.stage("unlearn"), progress(recording.label, plan.steps, quiet=quiet) as advance:
+            language_model, reference, plan = processes.together(
+                lambda: _load(target, benchmark, settings, rendering, trainable, processes.device(device))
+            )
+        silent = quiet or not processes.main
+        with recording.stage("unlearn"), progress(recording.label, plan.steps, quiet=silent) as advance:
             history = train_loop(
                 language_model.model,
                 language_model.tokenizer.pad_token_id,
@@ -63,6 +65,7 @@ def unlearn(
                 loop_settings(settings, settings.seed),
                 checkpoints=out / "checkpoints" / "unlearn",
                 reference=reference,
+                processes=processes,
                 on_step=report_steps(advance),
             )
         recording.info["lineage"] = [*target.info["lineage"], str(target.folder)]
@@ -73,8 +76,20 @@ def unlearn(
             "reference": reference.kind,
             "reference_bytes": reference.held_bytes(),
         }
-        recording.info["results"]["saved"] = finish(language_model, history, out, base=target.model)
-    return Run(out, recording.info)
+        recording.info["results"]["saved"] = processes.on_main(
+            lambda: finish(language_model, history, out, base=target.model)
+        )
+    return processes.on_main(lambda: Run(out, recording.info))
+
+
+def _load(
+    target: Run, benchmark: Benchmark, settings: UnlearnSettings, rendering: Rendering, trainable: str, device: str
+) -> tuple[LanguageModel, Reference, Plan]:
+    language_model = load_model(target.model, device=device, weights=settings.weights)
+    language_model.model = _choose(language_model.model, trainable, settings)
+    sides = _sides(benchmark, settings, language_model, rendering)
+    plan = Plan(sides, settings.batch_size, settings.epochs, settings.seed)
+    return language_model, Reference(language_model.model), plan
 
 
 def _choose(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
