@@ -13,11 +13,13 @@ from medunlearn.experiments.outcome import finish, open_recording, report_steps,
 from medunlearn.experiments.runs import Run
 from medunlearn.methods import make_method
 from medunlearn.methods.protocol import LossMethod, default_trainable
+from medunlearn.models.feeding import described
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.progress import progress
+from medunlearn.training.keeping import Keeping
 from medunlearn.training.loop import train_loop
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
@@ -52,17 +54,26 @@ def unlearn(
     trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
     with recording.running():
         with recording.stage("load"):
-            language_model, reference, plan = processes.together(
+            language_model, plan = processes.together(
                 lambda: _load(target, benchmark, settings, rendering, trainable, processes.device(device))
             )
+        model, pad = language_model.model, language_model.tokenizer.pad_token_id
+        objective, loop = Unlearning(method), loop_settings(settings, settings.seed)
         silent = quiet or not processes.main
+        with recording.stage("keep"):
+            keeping = Keeping(model, pad, objective, plan, loop.micro_batch_size, int(settings.keep_gb * 1e9))
+            with progress(f"{recording.label}: once", keeping.sequences, quiet=silent) as advance:
+                kept = keeping.run(
+                    out / "checkpoints" / "kept", loop.precision, processes=processes, advance=advance
+                )
+            reference = Reference(model, kept, complete=keeping.complete)
         with recording.stage("unlearn"), progress(recording.label, plan.steps, quiet=silent) as advance:
             history = train_loop(
-                language_model.model,
-                language_model.tokenizer.pad_token_id,
-                Unlearning(method),
+                model,
+                pad,
+                objective,
                 plan,
-                loop_settings(settings, settings.seed),
+                loop,
                 checkpoints=out / "checkpoints" / "unlearn",
                 reference=reference,
                 processes=processes,
@@ -75,6 +86,8 @@ def unlearn(
             "trainable": trainable,
             "reference": reference.kind,
             "reference_bytes": reference.held_bytes(),
+            "kept_bytes": keeping.bytes,
+            "batches": described(model),
         }
         recording.info["results"]["saved"] = processes.on_main(
             lambda: finish(language_model, history, out, base=target.model)
@@ -84,12 +97,11 @@ def unlearn(
 
 def _load(
     target: Run, benchmark: Benchmark, settings: UnlearnSettings, rendering: Rendering, trainable: str, device: str
-) -> tuple[LanguageModel, Reference, Plan]:
+) -> tuple[LanguageModel, Plan]:
     language_model = load_model(target.model, device=device, weights=settings.weights)
     language_model.model = _choose(language_model.model, trainable, settings)
     sides = _sides(benchmark, settings, language_model, rendering)
-    plan = Plan(sides, settings.batch_size, settings.epochs, settings.seed)
-    return language_model, Reference(language_model.model), plan
+    return language_model, Plan(sides, settings.batch_size, settings.epochs, settings.seed)
 
 
 def _choose(model: Any, trainable: str, settings: UnlearnSettings) -> Any:

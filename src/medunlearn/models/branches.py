@@ -105,7 +105,7 @@ def attend(
     if kwargs.get("softcap") is not None or kwargs.get("s_aux") is not None:
         raise ValueError("This model's attention does more than a softmax of products.")
     heads = query.shape[1]
-    parts = [_of_heads(tensor, heads).split(layout.sizes, dim=2) for tensor in (query, key, value)]
+    parts = [torch.split(_of_heads(tensor, heads), layout.sizes, dim=2) for tensor in (query, key, value)]
     done = []
     for number, (group, fold) in enumerate(zip(layout.groups, layout.folds, strict=True)):
         shared = [part[2 * number] for part in parts]

@@ -19,17 +19,17 @@ SHARD = 64 << 20
 class Kept:
     """Named tensors. A name says what the tensor is and of which sequence or shared text: :func:`name_of`."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, writer: int = 0) -> None:
         """
         Args:
             folder: where the files lie; what is found there is there again. None keeps all in memory.
+            writer: number of the process that writes, so that several can in one folder.
         """
-        self.folder = folder
+        self.folder, self.writer = folder, writer
         self.bytes = 0
         self._waiting: dict[str, Tensor] = {}
         self._waiting_bytes = 0
         self._where: dict[str, Any] = {}
-        self._shards = 0
         for path in sorted(folder.glob("kept-*.safetensors")) if folder else []:
             self._open(path)
 
@@ -67,7 +67,8 @@ class Kept:
         """
         if not self.folder or not self._waiting:
             return
-        path = self.folder / f"kept-{self._shards:05d}.safetensors"
+        number = len(list(self.folder.glob(f"kept-{self.writer}-*")))
+        path = self.folder / f"kept-{self.writer}-{number:05d}.safetensors"
         write_atomically(path, lambda target: save_file(self._waiting, target))
         self.bytes -= self._waiting_bytes
         self._waiting, self._waiting_bytes = {}, 0
@@ -75,9 +76,8 @@ class Kept:
 
     def _open(self, path: Path) -> None:
         file = safe_open(path, framework="pt")
-        self._shards += 1
         self.bytes += path.stat().st_size
-        self._where |= dict.fromkeys(file.keys(), file)
+        self._where |= dict.fromkeys(file.keys(), file)  # type: ignore[no-untyped-call]
 
 
 def name_of(what: str, of: str) -> str:

@@ -66,7 +66,10 @@ class Reference:
             RuntimeError: nothing was copied, since all that would be asked was said to be kept.
         """
         if self.kind == "kept numbers":
-            raise RuntimeError("The reference was asked for something that was not kept before training.")
+            raise RuntimeError(
+                "The reference was asked for something that was not kept before training: the method asks for "
+                "other things than in its first step. Set keep_gb=0 to compute them as they are asked for."
+            )
         training = self.model.training
         self.model.eval()
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,10 @@ class Resumed:
     Attributes:
         step: steps that are done.
         history: one row a step so far.
-        sequence_nll: the reference's sequence likelihoods so far. They are kept, not computed again: the last
-            bits of a number depend on the batch that it was computed in.
     """
 
     step: int
     history: list[dict[str, Any]]
-    sequence_nll: dict[str, float] = field(default_factory=dict)
 
 
 def save_checkpoint(folder: Path, model: Any, optimizer: torch.optim.Optimizer, state: Resumed) -> None:

@@ -45,12 +45,10 @@ class _Share:
     Attributes:
         terms: summed over its micro-batches; up to the first that is not finite.
         reached: places of the parameters that got a gradient.
-        likelihoods: the reference's, of the sequences that it met for the first time.
     """
 
     terms: dict[str, float]
     reached: list[int]
-    likelihoods: dict[str, float]
 
 
 def gradients(
@@ -58,21 +56,17 @@ def gradients(
 ) -> dict[str, float]:
     """Gradients of a step, left in the parameters, and its terms; both summed over all processes."""
     tensors, processes = list(trained(training.model).values()), training.processes
-    known = training.reference.sequence_nll if training.reference else {}
 
     def work() -> _Share:
-        before = len(known)
         terms = _accumulate(training, sequences, number)
         reached = [place for place, tensor in enumerate(tensors) if tensor.grad is not None]
-        return _Share(terms, reached, dict(list(known.items())[before:]))
+        return _Share(terms, reached)
 
     shares = processes.each(work)
     summed: dict[str, float] = {}
     for part in shares:
         for name, value in part.terms.items():
             summed[name] = summed.get(name, 0.0) + value
-        for key, likelihood in part.likelihoods.items():
-            known.setdefault(key, likelihood)
     _check_finite(summed, number)
     processes.sum_(_gradient(tensors[place]) for place in sorted({p for part in shares for p in part.reached}))
     return summed
@@ -97,7 +91,7 @@ def _accumulate(
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         for place, micro in share(pieces, processes.rank, processes.world):
             torch.manual_seed(stable_seed("dropout", settings.seed, number, place))
-            with _autocast(device, settings.precision):
+            with autocast(device, settings.precision):
                 views = {
                     side: ModelView(
                         model, make_batch(model, chosen, training.pad, device), totals[side], training.reference
@@ -114,7 +108,8 @@ def _accumulate(
     return summed
 
 
-def _autocast(device: torch.device, precision: Precision) -> Any:
+def autocast(device: torch.device, precision: Precision) -> Any:
+    """Matrix products in the precision of a run."""
     if precision == "fp32":
         return nullcontext()
     return torch.autocast(device.type, torch.bfloat16)

@@ -9,6 +9,7 @@ copied. What would take more than the budget is computed in the steps, as if the
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +23,11 @@ from medunlearn.models.feeding import decoder_of, make_batch
 from medunlearn.models.kept import Kept, name_of
 from medunlearn.models.seen import Seen
 from medunlearn.models.sequences import TokenSequence
+from medunlearn.training.gradients import autocast
 from medunlearn.training.objectives import Objective
 from medunlearn.training.plan import Plan, micro_batches
+from medunlearn.training.processes import ALONE, Processes
+from medunlearn.training.settings import Precision
 from medunlearn.training.views import FINAL, HIDDEN, LOG_PROBS, TRUNK, ModelView, Totals
 
 
@@ -92,31 +96,43 @@ class Keeping:
         return sum(wanted.bytes for wanted in self.wanted.values())
 
     def run(
-        self, folder: Path | None, autocast: Callable[[], Any], advance: Callable[[int], None] = lambda done: None
+        self,
+        folder: Path | None,
+        precision: Precision,
+        *,
+        processes: Processes = ALONE,
+        advance: Callable[[int], None] = lambda done: None,
     ) -> Kept:
         """Compute what is not in the folder yet.
 
         Args:
-            folder: files of the run; None keeps everything in memory.
-            autocast: the precision of the steps.
+            folder: files of the run, which all its processes see; None keeps everything in memory.
+            precision: that of the steps.
+            processes: with a folder, each does its share.
             advance: called with the number of sequences done since the last call.
 
         Raises:
             StorageError: the disk refused.
         """
-        kept = Kept(folder)
-        training = self.model.training
+        sharing = ALONE if folder is None else processes
+        kept = Kept(folder, processes.rank)
+        processes.each(lambda: self._run(kept, precision, sharing, advance))
+        return kept if sharing.world == 1 else processes.together(lambda: Kept(folder))
+
+    def _run(self, kept: Kept, precision: Precision, processes: Processes, advance: Callable[[int], None]) -> None:
+        device, training = next(self.model.parameters()).device, self.model.training
         self.model.eval()
         try:
             for side, wanted in self.wanted.items():
-                for chosen in micro_batches({side: wanted.sequences}, self.size):
-                    with torch.no_grad(), autocast():
-                        self._keep(kept, chosen[side], wanted.what)
+                pieces = micro_batches({side: wanted.sequences}, self.size)
+                for place, chosen in enumerate(pieces):
+                    if place % processes.world == processes.rank:
+                        with torch.no_grad(), autocast(device, precision):
+                            self._keep(kept, chosen[side], wanted.what)
                     advance(len(chosen[side]))
         finally:
             self.model.train(training)
         kept.write()
-        return kept
 
     def _keep(self, kept: Kept, sequences: Sequence[TokenSequence], what: frozenset[str]) -> None:
         names = [name_of(name, sequence.key) for name in what for sequence in sequences]
@@ -132,14 +148,14 @@ class Keeping:
                 for span in batch.spans:
                     kept.add(name_of(TRUNK, span.name), trunk.states[span.row, span.start : span.stop])
                 continue
-            for sequence, part in zip(sequences, _states(seen, name).split(counts), strict=True):
+            for sequence, part in zip(sequences, torch.split(_states(seen, name), counts), strict=True):
                 kept.add(name_of(name, sequence.key), part)
 
     def _bytes(self, name: str, sequences: Sequence[TokenSequence]) -> int:
         if name == LOG_PROBS:
             return sum(4 * sequence.scored for sequence in sequences)
-        width = self.decoder.base.get_input_embeddings().weight
-        state = width.shape[1] * (4 if name.startswith(HIDDEN[:6]) else width.element_size())
+        embedding: Tensor = self.decoder.base.get_input_embeddings().weight
+        state = embedding.shape[1] * (4 if name.startswith(HIDDEN[:6]) else embedding.element_size())
         if name != TRUNK:
             return sum(state * sequence.scored for sequence in sequences)
         shared = {sequence.ids[: sequence.shared] for sequence in sequences}
@@ -155,7 +171,8 @@ class Keeping:
         for side, chosen in micro_batches(plan.step(0), self.size)[0].items():
             view = ModelView(self.model, make_batch(self.model, chosen, self.pad, device), Totals.of(chosen), None)
             views[side] = _Watched(view, side, asked)
-        objective.terms(views)  # type: ignore[arg-type]
+        # A copy: a method may count its calls.
+        copy.deepcopy(objective).terms(views)  # type: ignore[arg-type]
         return asked
 
 

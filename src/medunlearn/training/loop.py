@@ -68,12 +68,10 @@ def train_loop(
     resumed = processes.together(lambda: load_checkpoint(checkpoints, model, optimizer) if checkpoints else None)
     step, history = (resumed.step, resumed.history) if resumed else (0, [])
     _check_same_step(processes, step, checkpoints)
-    likelihoods = reference.sequence_nll if reference else {}
-    likelihoods.update(resumed.sequence_nll if resumed else {})
 
     def save() -> None:
         if checkpoints:
-            state = Resumed(step, history, likelihoods)
+            state = Resumed(step, history)
             processes.on_main(lambda: save_checkpoint(checkpoints, model, optimizer, state))
 
     def end_step(rows: History) -> bool:
