@@ -37,7 +37,9 @@ def random_llama(width: int, layers: int) -> LanguageModel:
         max_position_embeddings=32768,
     )
     ends = SimpleNamespace(eos_token_id=NEVER, pad_token_id=0)
-    return LanguageModel(LlamaForCausalLM(config).eval(), ends, "random")
+    model = LlamaForCausalLM(config).eval()
+    model.generation_config.eos_token_id = None
+    return LanguageModel(model, ends, "random")
 
 
 def timed(
