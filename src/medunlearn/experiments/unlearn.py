@@ -41,7 +41,7 @@ def unlearn(
         NonFiniteLossError: a loss term diverged; the last good checkpoint is kept.
     """
     method = _loss_method(settings)
-    split = benchmark.split(settings.split)
+    split, loop = benchmark.split(settings.split), loop_settings(settings, settings.seed)
     inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model)}
     processes = join()
     label = getattr(method, "title", settings.method)
@@ -62,7 +62,7 @@ def unlearn(
                 language_model.tokenizer.pad_token_id,
                 Unlearning(method),
                 plan,
-                loop_settings(settings, settings.seed),
+                loop,
                 checkpoints=out / "checkpoints" / "unlearn",
                 reference=reference,
                 processes=processes,
