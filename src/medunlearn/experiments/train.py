@@ -24,6 +24,7 @@ from medunlearn.training.loop import History, train_loop
 from medunlearn.training.objectives import NextToken
 from medunlearn.training.plan import Plan
 from medunlearn.training.processes import Processes, join
+from medunlearn.training.settings import LoopSettings
 from medunlearn.training.trainable import choose_trainable
 
 
@@ -36,6 +37,7 @@ def train(
         InputError: a model, split or folder that cannot be used.
         NonFiniteLossError: the loss diverged; the last good checkpoint is kept.
     """
+    loop = loop_settings(settings, settings.seed)
     label = "target" if settings.without is None else "retrained"
     if settings.without is not None:
         benchmark.split(settings.without)
@@ -58,9 +60,7 @@ def train(
                 plan = Plan({"train": items}, settings.batch_size, epochs, settings.seed)
                 history += [
                     {"phase": phase, **row}
-                    for row in _phase(
-                        language_model, plan, settings, out, phase, f"{label}: {phase}", quiet, processes
-                    )
+                    for row in _phase(language_model, plan, loop, out, phase, f"{label}: {phase}", quiet, processes)
                 ]
         recording.info["lineage"] = [settings.model]
         recording.info["results"] = summary(history, language_model, rendering)
@@ -86,7 +86,7 @@ def _load(
 def _phase(
     language_model: LanguageModel,
     plan: Plan,
-    settings: TrainSettings,
+    loop: LoopSettings,
     out: Path,
     phase: str,
     title: str,
@@ -99,7 +99,7 @@ def _phase(
             language_model.tokenizer.pad_token_id,
             NextToken(),
             plan,
-            loop_settings(settings, settings.seed),
+            loop,
             checkpoints=out / "checkpoints" / phase,
             keep_final=phase == "pretrain",
             processes=processes,

@@ -43,7 +43,7 @@ def unlearn(
         NonFiniteLossError: a loss term diverged; the last good checkpoint is kept.
     """
     method = _loss_method(settings)
-    split = benchmark.split(settings.split)
+    split, loop = benchmark.split(settings.split), loop_settings(settings, settings.seed)
     inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model)}
     processes = join()
     label = getattr(method, "title", settings.method)

@@ -16,7 +16,9 @@ from medunlearn.models.reference import Reference
 from medunlearn.training.checkpoint import Resumed, load_checkpoint, save_checkpoint
 from medunlearn.training.gradients import Training, gradients
 from medunlearn.training.interrupt import Interruption
+from medunlearn.training.memory import recomputing
 from medunlearn.training.objectives import Objective
+from medunlearn.training.optimizers import make_optimizer
 from medunlearn.training.plan import Plan
 from medunlearn.training.processes import ALONE, Processes
 from medunlearn.training.settings import LoopSettings, learning_rate
@@ -56,6 +58,7 @@ def train_loop(
         One row a step: step, epoch, lr, every loss term, loss, gradient norm, tokens, seconds.
 
     Raises:
+        ConfigError: an optimizer that is not installed, or a model without layers to recompute.
         NonFiniteLossError: a term is NaN or infinite, or the gradient is.
         FrozenParametersError: after two steps or more, a trained parameter did not move.
         KeyboardInterrupt: passed on, after a checkpoint.
@@ -63,7 +66,7 @@ def train_loop(
     """
     tensors = trained(model)
     before = checksums(tensors)
-    optimizer = torch.optim.AdamW(tensors.values(), lr=settings.lr, weight_decay=settings.weight_decay)
+    optimizer = make_optimizer(tensors.values(), settings)
     training = Training(model, pad, objective, plan, settings, optimizer, reference, processes)
     resumed = processes.together(lambda: load_checkpoint(checkpoints, model, optimizer) if checkpoints else None)
     step, history = (resumed.step, resumed.history) if resumed else (0, [])
@@ -83,7 +86,7 @@ def train_loop(
 
     model.train()
     saved_at, kept = time.monotonic(), step
-    with Interruption() as interruption:
+    with Interruption() as interruption, recomputing(model, settings.gradient_checkpointing):
         try:
             processes.each(lambda: end_step(history))
             while step < plan.steps:

@@ -8,6 +8,8 @@ from typing import Literal
 
 Precision = Literal["bf16", "fp32"]
 Schedule = Literal["cosine", "constant"]
+OptimizerName = Literal["adamw", "adamw_8bit", "paged_adamw_8bit"]
+Offload = Literal["none", "optimizer"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,10 @@ class LoopSettings:
         micro_batch_size: sequences a side in one pass; a step's gradient is accumulated over its passes.
         precision: ``bf16`` runs matrix products in bfloat16 by autocast and keeps weights as they are.
         checkpoint_seconds: at least so long between two checkpoints.
+        optimizer: AdamW with whole moments, with moments in 8 bits (a quarter of the memory), or with such moments
+            that move to the host when the GPU is full; the latter two by bitsandbytes.
+        offload: ``optimizer`` keeps AdamW's moments in the host's memory and steps there; on a CPU nothing changes.
+        gradient_checkpointing: layers keep their inputs alone and run again in the backward pass.
         seed: of dropout, where the model has any.
     """
 
@@ -35,6 +41,9 @@ class LoopSettings:
     micro_batch_size: int = 8
     precision: Precision = "bf16"
     checkpoint_seconds: float = 60.0
+    optimizer: OptimizerName = "adamw"
+    offload: Offload = "none"
+    gradient_checkpointing: bool = False
     seed: int = 0
 
 
