@@ -50,4 +50,5 @@ METRIC = Metric(
     meaning="0-1, higher = the response shares more words with the reference",
     source="Rajpurkar et al. 2016 (SQuAD), Section 6.1",
     score=_score,
+    item_by_item=True,
 )
