@@ -11,7 +11,8 @@ from rapidfuzz.process import cpdist
 from medunlearn.metrics.protocol import Item, Metric, Score, Tools
 from medunlearn.metrics.words import rouge_tokens, stem_sequences
 
-_AT_ONCE = 1 << 14
+# Small enough for the cache of the processor, large enough to meet the same words often.
+_AT_ONCE = 1 << 10
 
 
 def rouge_l_recall(response: str, reference: str) -> float:
@@ -36,7 +37,6 @@ def rouge_l_recalls(responses: Sequence[str], references: Sequence[str]) -> list
     if len(responses) != len(references):
         raise ValueError(f"{len(responses)} responses for {len(references)} references")
     found: list[float | None] = []
-    # In parts, so that the words of a large corpus are never all in memory at once.
     for start in range(0, len(responses), _AT_ONCE):
         found += _recalls(responses[start : start + _AT_ONCE], references[start : start + _AT_ONCE])
     return found
