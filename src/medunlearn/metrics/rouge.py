@@ -9,7 +9,7 @@ from rapidfuzz.distance import LCSseq
 from rapidfuzz.process import cpdist
 
 from medunlearn.metrics.protocol import Item, Metric, Score, Tools
-from medunlearn.metrics.words import rouge_tokens, stem_sequences
+from medunlearn.metrics.words import StemNumbers, rouge_tokens, stem_sequences
 
 # Small enough for the cache of the processor, large enough to meet the same words often.
 _AT_ONCE = 1 << 10
@@ -37,13 +37,15 @@ def rouge_l_recalls(responses: Sequence[str], references: Sequence[str]) -> list
     if len(responses) != len(references):
         raise ValueError(f"{len(responses)} responses for {len(references)} references")
     found: list[float | None] = []
+    numbers = StemNumbers()
     for start in range(0, len(responses), _AT_ONCE):
-        found += _recalls(responses[start : start + _AT_ONCE], references[start : start + _AT_ONCE])
+        part = slice(start, start + _AT_ONCE)
+        found += _recalls(responses[part], references[part], numbers)
     return found
 
 
-def _recalls(responses: Sequence[str], references: Sequence[str]) -> list[float | None]:
-    sequences = stem_sequences([*responses, *references])
+def _recalls(responses: Sequence[str], references: Sequence[str], numbers: StemNumbers) -> list[float | None]:
+    sequences = stem_sequences([*responses, *references], numbers)
     said, wanted = sequences[: len(responses)], sequences[len(responses) :]
     shared = cpdist(said, wanted, scorer=LCSseq.similarity, dtype=np.int64).tolist()
     return [length / len(tokens) if tokens else None for length, tokens in zip(shared, wanted, strict=True)]

@@ -23,7 +23,6 @@ Ids = npt.NDArray[np.int64]
 _WORD = re.compile("[a-z0-9]+")
 _WORD_BYTES = b"0123456789abcdefghijklmnopqrstuvwxyz"
 _IN_WORD = bytes(letter in _WORD_BYTES for letter in range(256))
-_BETWEEN_WORDS = bytes(letter for letter in range(256) if letter not in _WORD_BYTES)
 _SHORTEST_STEMMED = 4
 _CHARACTERS = 0x110000
 _EMPTY = 0
@@ -39,14 +38,26 @@ def rouge_tokens(text: str) -> list[str]:
     return [stem for stem in stems if stem]
 
 
-def stem_sequences(texts: Sequence[str]) -> list[Sequence[object]]:
+class StemNumbers(dict[str, int]):
+    """Word to the number of its stem, found out when a word is first met; kept for all parts of a corpus."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers = {"": _EMPTY}
+
+    def __missing__(self, word: str) -> int:
+        number = self[word] = self._numbers.setdefault(_stem(word), len(self._numbers))
+        return number
+
+
+def stem_sequences(texts: Sequence[str], numbers: StemNumbers | None = None) -> list[Sequence[object]]:
     """The :func:`rouge_tokens` of each text, a token as one character (or number, where characters run out).
 
     Returns:
         One sequence a text, as long as its tokens are many. Two tokens of these texts are equal where their
-        characters are; those of another call are not to be compared with them.
+        characters are; those of another call may be compared with them only if ``numbers`` is the same.
     """
-    ids, offsets = _without_empty(*_stem_ids(texts))
+    ids, offsets = _without_empty(*_stem_ids(texts, StemNumbers() if numbers is None else numbers))
     if len(ids) and ids.max() >= _CHARACTERS:
         line: Sequence[object] = ids.tolist()
     else:
@@ -56,27 +67,31 @@ def stem_sequences(texts: Sequence[str]) -> list[Sequence[object]]:
     return [line[start:end] for start, end in itertools.pairwise(bounds)]
 
 
-def _stem_ids(texts: Sequence[str]) -> tuple[Ids, Ids]:
+def _stem_ids(texts: Sequence[str], numbers: StemNumbers) -> tuple[Ids, Ids]:
     """All texts' words as numbers of their stems, and where each text begins among them and the last ends."""
     words, offsets = _words(texts)
     encoded = words.dictionary_encode()
-    numbers = {"": _EMPTY}
-    of_word = [numbers.setdefault(_stem(word), len(numbers)) for word in encoded.dictionary.to_pylist()]
-    return np.array(of_word, dtype=np.int64)[encoded.indices.to_numpy()], offsets
+    of_word = np.array([numbers[word] for word in encoded.dictionary.to_pylist()], dtype=np.int64)
+    return of_word[encoded.indices.to_numpy()], offsets
 
 
 def _words(texts: Sequence[str]) -> tuple[pa.Array, Ids]:
     """All texts' words in one row, shape [words], and their offsets by text, shape [len(texts) + 1]."""
-    lowered = [text.lower().encode("ascii", "replace") for text in texts]
-    line = b"".join((b"\n", b"\n".join(lowered), b"\n"))
-    in_word = np.frombuffer(line.translate(_IN_WORD), dtype=np.uint8)
+    texts = [text if text.isascii() else _ascii(text) for text in texts]
+    line = "\n".join(("", *texts, "")).lower().encode("ascii")
+    in_word = np.frombuffer(line.translate(_IN_WORD), dtype=np.bool_)
     edges = np.flatnonzero(in_word[1:] != in_word[:-1])
     starts, ends = edges[::2], edges[1::2]
-    letters = line.translate(None, _BETWEEN_WORDS)
+    letters = np.compress(in_word, np.frombuffer(line, dtype=np.uint8))
     places = pa.py_buffer(_from_zero(ends - starts))
     words = pa.Array.from_buffers(pa.large_string(), len(starts), [None, places, pa.py_buffer(letters)])
-    lengths = np.fromiter((len(text) + 1 for text in lowered), dtype=np.int64, count=len(lowered))
-    return words, np.searchsorted(starts, _from_zero(lengths))
+    lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+    return words, np.searchsorted(starts, _from_zero(lengths + 1))
+
+
+def _ascii(text: str) -> str:
+    """Lower-cased first: that may make letters a-z of others, and more letters of one."""
+    return text.lower().encode("ascii", "replace").decode("ascii")
 
 
 def _without_empty(ids: Ids, offsets: Ids) -> tuple[Ids, Ids]:
