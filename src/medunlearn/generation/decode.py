@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from medunlearn.generation.batching import Batching
 from medunlearn.generation.sharing import Prompt, arrange, begin
+from medunlearn.models.batching import Batching
 from medunlearn.models.load import LanguageModel
 
 

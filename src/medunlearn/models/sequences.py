@@ -126,3 +126,8 @@ def families(sequences: Sequence[TokenSequence]) -> list[list[int]]:
     for place, sequence in enumerate(sequences):
         found.setdefault(sequence.ids[: sequence.shared] if sequence.shared else -place - 1, []).append(place)
     return list(found.values())
+
+
+def families_by_length(sequences: Sequence[TokenSequence]) -> list[list[int]]:
+    """The families, those of short sequences first."""
+    return sorted(families(sequences), key=lambda places: max(len(sequences[place].ids) for place in places))

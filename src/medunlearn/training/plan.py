@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 from medunlearn.errors import InputError
-from medunlearn.models.sequences import TokenSequence, families
+from medunlearn.models.sequences import TokenSequence, families, families_by_length
 from medunlearn.seeds import generator
 
 T = TypeVar("T")
@@ -128,5 +128,4 @@ def _cut(found: list[list[TokenSequence]], size: int, pieces: int) -> list[list[
 
 
 def _by_length(sequences: Sequence[TokenSequence]) -> list[list[TokenSequence]]:
-    found = [[sequences[place] for place in family] for family in families(sequences)]
-    return sorted(found, key=lambda family: max(len(sequence.ids) for sequence in family))
+    return [[sequences[place] for place in family] for family in families_by_length(sequences)]

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medunlearn.errors import MedunlearnError
-from medunlearn.generation.batching import Batching, is_out_of_memory
 from medunlearn.generation.decode import Decoded, decode_greedily
+from medunlearn.models.batching import Batching, is_out_of_memory
 
 ERRORS = [
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
@@ -129,3 +129,11 @@ def test_decoding_that_runs_out_of_memory(
     assert language_model.model.config._attn_implementation == "sdpa"
     assert max(rows) == 8
     assert sorted(place for place, _ in usual) == list(range(9))
+
+
+def test_a_batch_ends_between_two_groups_where_it_can() -> None:
+    items = [*"aab", *"bccccccd"]
+    batches = list(Batching(4).over(items, "".join, lambda item: item))
+    assert batches == ["aabb", "cccc", "ccd"]
+    assert list(Batching(3).over(items, "".join, lambda item: item)) == ["aa", "bb", "ccc", "ccc", "d"]
+    assert list(Batching(1).over("aab", "".join, lambda item: item)) == ["a", "a", "b"]
