@@ -81,4 +81,4 @@ def _checked(tokens: Tokens) -> npt.NDArray[np.integer]:
         raise TypeError
     if tokens.itemsize > 4 and len(tokens) and not 0 <= tokens.min() <= tokens.max() < _CHARACTERS:
         raise OverflowError
-    return tokens.astype(np.uint32)
+    return tokens

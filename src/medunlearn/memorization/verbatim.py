@@ -1,8 +1,8 @@
 """Verbatim memorization: runs of consecutive tokens that a response shares with the true suffix.
 
-Exact at any length: a hash may rule a pair out, where that is sure, and never decides that there is a run. Token ids
-are written as characters of a string, one a token, because finding a piece of a string is the fastest exact search
-that Python has.
+Exact at any length: a hash may rule a pair out, where that is sure, and never decides that there is a run. Token
+ids are written as characters of a string, one a token, because finding a piece of a string is the fastest exact
+search that Python has.
 
 Notation: n, m tokens of the response and the suffix; k the length of a run.
 """
