@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from medunlearn.errors import InputError
 from medunlearn.memorization import verbatim
 from medunlearn.memorization.automaton import longest_by_automaton
-from medunlearn.memorization.verbatim import Run, as_text, has_run, longest_run, runs_of_at_least
+from medunlearn.memorization.tokens import as_ids, as_text, may_share
+from medunlearn.memorization.verbatim import Run, has_run, longest_run, runs_of_at_least
 
 
 def slow_run(response: Sequence[int], suffix: Sequence[int]) -> Run:
@@ -48,7 +49,8 @@ def pairs(draw: st.DrawFn) -> tuple[list[int], list[int]]:
 def test_longest_run_equals_the_nested_loops(pair: tuple[list[int], list[int]]) -> None:
     slow = slow_run(*pair)
     assert longest_run(*pair) == slow
-    assert Run(*longest_by_automaton(as_text(pair[0]), as_text(pair[1]))) == slow
+    said, true = (as_text(ids) for ids in as_ids(pair))
+    assert Run(*longest_by_automaton(said, true)) == slow
 
 
 @settings(max_examples=300, deadline=None)
@@ -72,6 +74,22 @@ def test_a_planted_run_is_found_wherever_it_stands(length: int, place: int | Non
     suffix[place : place + length] = response[211 : 211 + length]
     assert longest_run(response, suffix) == Run(length, 211, place)
     assert runs_of_at_least([response], [suffix]).tolist() == [[length >= 30, length >= 50]]
+
+
+def test_most_pairs_are_ruled_out_at_a_glance_and_none_wrongly() -> None:
+    draw = np.random.default_rng(1)
+    often = 1 / np.arange(1, 5001)
+    both = draw.choice(5000, (2, 40, 300), p=often / often.sum()).astype(np.uint32)
+    both[1, ::10, 100:130] = both[0, ::10, 7:37]
+    said, true = [*both[0]], [*both[1]]
+    glance = may_share(said, true, 30)
+    found = runs_of_at_least(said, true, [30])[:, 0]
+    assert found.tolist() == [row % 10 == 0 for row in range(40)]
+    assert not (found & ~glance).any()
+    assert glance.sum() <= 6
+    # A run at the very end of one suffix and the beginning of the next is none.
+    assert runs_of_at_least([[1, 2, 3, 4]] * 2, [[9, 1, 2], [3, 4, 9]], [3]).tolist() == [[False], [False]]
+    assert may_share([*as_ids([[1, 2, 3, 4]] * 2)], as_ids([[9, 1, 2], [3, 4, 9]]), 3).tolist() == [False, False]
 
 
 def test_long_texts_take_the_automaton_to_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:

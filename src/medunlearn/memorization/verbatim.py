@@ -1,25 +1,23 @@
 """Verbatim memorization: runs of consecutive tokens that a response shares with the true suffix.
 
-Exact at any length: nothing here trusts a hash. Token ids are written as characters of a string, one a token,
-because finding a piece of a string is the fastest exact search that Python has.
+Exact at any length: a hash may rule a pair out, where that is sure, and never decides that there is a run. Token
+ids are written as characters of a string, one a token, because finding a piece of a string is the fastest exact
+search that Python has.
 
 Notation: n, m tokens of the response and the suffix; k the length of a run.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from medunlearn.errors import InputError
 from medunlearn.memorization.automaton import longest_by_automaton
-
-Tokens = Sequence[int] | npt.NDArray[np.integer]
+from medunlearn.memorization.tokens import Tokens, as_ids, as_text, may_share
 
 RUN_LENGTHS = (30, 50)
 """Tokens in a row that count as verbatim memorization.
@@ -27,7 +25,6 @@ RUN_LENGTHS = (30, 50)
 Source: Memorization in Large Language Models in Medicine, its verbatim measure.
 """
 
-_CHARACTERS = 0x110000
 _AT_ONCE = 64
 # Beyond so many pairs of positions the search may take longer than the automaton, which is linear.
 _LARGE = 2_000_000
@@ -61,7 +58,7 @@ def longest_run(response: Tokens, suffix: Tokens) -> Run:
     Raises:
         InputError: something that is no token id.
     """
-    said, true = as_text(response), as_text(suffix)
+    said, true = _texts(response, suffix)
     if len(said) * len(true) > _LARGE:
         return Run(*longest_by_automaton(said, true))
     return _longest(said, true)
@@ -74,7 +71,7 @@ def has_run(response: Tokens, suffix: Tokens, at_least: int = RUN_LENGTHS[0]) ->
         InputError: ``at_least`` below 1, or something that is no token id.
     """
     _refuse_length(at_least)
-    return _start_of_run(as_text(response), as_text(suffix), at_least) >= 0
+    return _start_of_run(*_texts(response, suffix), at_least) >= 0
 
 
 def runs_of_at_least(
@@ -95,9 +92,9 @@ def runs_of_at_least(
     found = np.zeros((len(responses), len(lengths)), dtype=np.bool_)
     # A few at a time: what stays in the processor's cache is read several times as fast.
     for start in range(0, len(responses), _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
-        for row, (said, true) in enumerate(zip(_as_texts(responses[part]), _as_texts(suffixes[part]), strict=True)):
-            for place in _reached(said, true, lengths, ascending):
+        said, true = (as_ids(side[start : start + _AT_ONCE]) for side in (responses, suffixes))
+        for row in np.flatnonzero(may_share(said, true, min(lengths, default=1))).tolist():
+            for place in _reached(as_text(said[row]), as_text(true[row]), lengths, ascending):
                 found[start + row, place] = True
     return found
 
@@ -113,34 +110,9 @@ def _reached(said: str, true: str, lengths: Sequence[int], ascending: Sequence[i
         yield place
 
 
-def as_text(tokens: Tokens) -> str:
-    """Token ids as a string with one character a token, to be compared and searched, not to be read.
-
-    Raises:
-        InputError: a value that is no whole number from 0 to 1,114,111, the last character there is.
-    """
-    return _as_texts([tokens])[0]
-
-
-def _as_texts(many: Sequence[Tokens]) -> list[str]:
-    """:func:`as_text` of each, read in one go."""
-    try:
-        ids = [_ids(tokens) for tokens in many]
-        line = np.concatenate(ids).astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
-    except (UnicodeDecodeError, OverflowError, TypeError):
-        raise InputError(f"token ids are whole numbers from 0 to {_CHARACTERS - 1:,}; one here is not.") from None
-    return [line[start:end] for start, end in pairwise(accumulate(map(len, ids), initial=0))]
-
-
-def _ids(tokens: Tokens) -> npt.NDArray[np.integer]:
-    if not isinstance(tokens, np.ndarray):
-        # Through an array of the standard library a list is read several times as fast as by numpy.
-        return np.frombuffer(array("I", tokens), dtype=np.uintc)
-    if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
-        raise TypeError
-    if tokens.itemsize > 4 and len(tokens) and not 0 <= tokens.min() <= tokens.max() < _CHARACTERS:
-        raise OverflowError
-    return tokens
+def _texts(response: Tokens, suffix: Tokens) -> tuple[str, str]:
+    said, true = as_ids([response, suffix])
+    return as_text(said), as_text(true)
 
 
 def _longest(said: str, true: str) -> Run:
