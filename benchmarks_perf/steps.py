@@ -3,7 +3,7 @@
 The plain way is written here as peers do it: a deep-copied reference, separate padded sequences, logits of every
 position, all layers. Both train one layer of the same Llama with random weights on the same sequences, and both are
 checked to give the same loss before anything is timed. What is timed of the engine is a whole run, with what it
-computes once before the first step, divided by its steps; of the plain way some steps, since all of them take as long.
+computes once before the first step, divided by its steps; of the plain way some steps, since all take as long.
 ``once`` is a run of one epoch in which nothing comes again, so that nothing can be kept.
 
     python benchmarks_perf/steps.py                     500-token notes, 6 questions of 20 + 45 tokens
@@ -128,7 +128,7 @@ def plain_run(model: Any, method: Any, plan: Plan, steps: int) -> list[float]:
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(trained(model).values(), math.inf)
         optimizer.step()
-        losses.append(float(loss))
+        losses.append(loss.item())
     return losses
 
 
@@ -186,9 +186,10 @@ def compare(name: str, chosen: argparse.Namespace) -> None:
             best[way] = min(best[way], timed(work) / steps)
     held, whole = reference.held_bytes(), sum(t.numel() * t.element_size() for t in model.parameters())
     share = sum(t.numel() * t.element_size() for t in trained(model).values()) / whole
+    ratio = {way: best["plain"] / seconds for way, seconds in best.items()}
     print(
-        f"{name:9} plain {best['plain']:7.3f} s  engine {best['engine']:7.3f} s {best['plain'] / best['engine']:5.1f}x"
-        f"  once {best['once']:7.3f} s {best['plain'] / best['once']:5.1f}x"
+        f"{name:9} plain {best['plain']:7.3f} s  engine {best['engine']:7.3f} s {ratio['engine']:5.1f}x"
+        f"  once {best['once']:7.3f} s {ratio['once']:5.1f}x"
         f"  the reference holds {held / whole:.1%} of the model (trained: {share:.1%})",
         flush=True,
     )
