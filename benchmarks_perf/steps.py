@@ -38,6 +38,19 @@ from medunlearn.training.trainable import choose_trainable, trained
 
 METHODS = ("graddiff", "simnpo", "kl_min", "npo", "rmu")
 RATE = 1e-6
+SHAPE = {
+    "note": 500,
+    "questions": 6,
+    "prompt": 20,
+    "answer": 45,
+    "vocabulary": 8192,
+    "width": 256,
+    "layers": 8,
+    "layer": 3,
+    "records": 4,
+    "epochs": 3,
+    "turns": 3,
+}
 
 
 def sequences(
@@ -149,7 +162,8 @@ def timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def compare(name: str, chosen: argparse.Namespace) -> None:
+def random_llama(chosen: argparse.Namespace) -> Any:
+    torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=chosen.vocabulary,
         hidden_size=chosen.width,
@@ -159,17 +173,25 @@ def compare(name: str, chosen: argparse.Namespace) -> None:
         max_position_embeddings=8192,
         tie_word_embeddings=True,
     )
-    torch.manual_seed(0)
-    model = choose_trainable(LlamaForCausalLM(config).eval(), f"layers:{chosen.layer}")
-    first = copy.deepcopy(model.state_dict())
+    return LlamaForCausalLM(config).eval()
+
+
+def material(name: str, chosen: argparse.Namespace) -> tuple[Any, Any, Plan]:
+    """A model of which one layer is trained, a method, and a run over some records."""
+    model = choose_trainable(random_llama(chosen), f"layers:{chosen.layer}")
     method = make_method(name, {"layer": chosen.layer} if name == "rmu" else {})
     shape = (chosen.note, chosen.questions, chosen.prompt, chosen.answer, chosen.vocabulary)
     sides = {
         side: [s for record in range(chosen.records) for s in sequences(f"{side}{record}", *shape)]
         for side in ("forget", "retain")
     }
-    again = Plan(sides, chosen.questions, chosen.epochs, 0)
-    once = Plan(sides, chosen.questions, 1, 0)
+    return model, method, Plan(sides, chosen.questions, chosen.epochs, 0)
+
+
+def compare(name: str, chosen: argparse.Namespace) -> None:
+    model, method, again = material(name, chosen)
+    once = Plan(again.sides, again.batch_size, 1, 0)
+    first = copy.deepcopy(model.state_dict())
     ours, reference = engine_run(model, method, again)
     model.load_state_dict(first)
     theirs = plain_run(model, method, again, 2)
@@ -203,11 +225,15 @@ GROWTH = {
 }
 
 
+def add_shape(parser: argparse.ArgumentParser, **other: int) -> None:
+    """Flags for the shape of model and sequences, and for how much is done; ``other`` defaults than steps.py's."""
+    for key, value in {**SHAPE, **other}.items():
+        parser.add_argument(f"--{key}", type=int, default=value)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    shape = {"note": 500, "questions": 6, "prompt": 20, "answer": 45, "vocabulary": 8192, "width": 256, "layers": 8}
-    for key, value in {**shape, "layer": 3, "records": 4, "epochs": 3, "turns": 3}.items():
-        parser.add_argument(f"--{key}", type=int, default=value)
+    add_shape(parser)
     parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--grow", action="store_true", help="one shape after the other, each from small to large")
     chosen = parser.parse_args()
