@@ -65,9 +65,8 @@ def main() -> None:
     for _ in range(chosen.turns):
         best[0] = min(best[0], timed(lambda: plain(model, made, chosen.batch_size)))
         best[1] = min(best[1], timed(lambda: score_answers(language_model, made, batch_size=chosen.batch_size)))
-    print(
-        f"{torch.get_num_threads()} threads: plain {best[0]:.3f} s  ours {best[1]:.3f} s  {best[0] / best[1]:.1f}x"
-    )
+    ratio = best[0] / best[1]
+    print(f"{torch.get_num_threads()} threads: plain {best[0]:.3f} s  ours {best[1]:.3f} s  {ratio:.1f}x")
 
 
 if __name__ == "__main__":
