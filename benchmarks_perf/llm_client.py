@@ -174,15 +174,22 @@ def with_faults(url: str, folder: Path, count: int, in_flight: int) -> tuple[pd.
     return table, result["seconds"]
 
 
+def stored(folder: Path) -> int:
+    with Store(folder) as store:
+        return len(store)
+
+
 def killed(url: str, folder: Path, count: int, in_flight: int, whole: float, kills: int) -> pd.DataFrame:
     draw = generator("llm_client", "kills", count)
     for _ in range(kills):
+        before = stored(folder / "killed")
         process = child(url, folder / "killed", count, in_flight)
-        time.sleep(1 + float(draw.random()) * whole / kills)
+        while stored(folder / "killed") == before and process.poll() is None:
+            time.sleep(0.1)
+        time.sleep(float(draw.random()) * 1.5 * whole / kills)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        with Store(folder / "killed") as store:
-            print(f"   killed with {len(store)} stored")
+        print(f"   killed with {stored(folder / 'killed')} stored")
     result = finish(child(url, folder / "killed", count, in_flight))
     print(f"   resumed: {result['sent']} requests sent, {result['seen']}")
     return outcomes(folder / "killed", count)
