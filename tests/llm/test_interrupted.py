@@ -77,11 +77,12 @@ def test_a_caller_who_stops_early_leaves_nothing_behind(
     connect: Callable[..., Any], label: Any, tmp_path: Path
 ) -> None:
     with Store(tmp_path) as store:
-        server, client = connect(server=PretendServer(delay=0.05), store=store, concurrency=4)
+        server, client = connect(server=PretendServer(delay=0.3), store=store, concurrency=4)
         stream = client.stream(label(n) for n in range(100))
         assert next(stream).status == "answered"
         stream.close()
-        sent = server.count
-        time.sleep(0.2)
-        assert server.count <= sent + 4
-        assert client.ask(label(0)).status == "answered"
+        time.sleep(0.6)
+        # The first four came back together; the four that had been sent after them were dropped.
+        assert 1 <= len(store) <= 4
+        assert server.count <= 8
+        assert client.ask(label(200)).status == "answered"
