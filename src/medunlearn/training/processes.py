@@ -8,6 +8,7 @@ processes see one file system.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -248,4 +249,7 @@ def _lost(error: BaseException) -> ProcessError:
 
 def _close() -> None:
     if dist.is_initialized():
+        # Sharded models lie in circles and hold the group. It must go, and its threads with it, before Python does:
+        # one that lets go of a tensor after that ends the process with an abort.
+        gc.collect()
         dist.destroy_process_group()
