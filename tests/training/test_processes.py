@@ -13,9 +13,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from medunlearn.errors import InputError
+from medunlearn.errors import ConfigError, InputError
 from medunlearn.methods import METHODS
+from medunlearn.training.checkpoint import Resumed, load_checkpoint, save_checkpoint
 from medunlearn.training.processes import Processes, _buckets, several
+from medunlearn.training.sharding import check_sharding
 
 SCRIPT = Path(__file__).with_name("company.py")
 _SPEC = importlib.util.spec_from_file_location("company", SCRIPT)
@@ -101,6 +103,26 @@ def test_a_loss_that_diverges_in_one_stops_all_and_keeps_the_last_good_state(two
         f"NonFiniteLossError 1: The loss term 'retain' became nan at step {company.STEP - 1}"
     )
     assert ended(two, "nan")["saved"] == [f"step-{company.STEP - 1:08d}"]
+
+
+def test_sharding_needs_several_processes() -> None:
+    check_sharding("none", Processes())
+    check_sharding("fsdp2", Processes(0, 2))
+    with pytest.raises(ConfigError, match="start them with torchrun"):
+        check_sharding("fsdp2", Processes())
+
+
+def test_a_checkpoint_in_shares_is_for_as_many_processes(tmp_path: Path) -> None:
+    model = company.model_of()
+    optimizer = torch.optim.AdamW(model.parameters())
+    save_checkpoint(tmp_path, model, optimizer, Resumed(3, [], {}, shards=4))
+    assert sorted(path.name for path in (tmp_path / "step-00000003").iterdir()) == [
+        "model-0.safetensors",
+        "optimizer-0.safetensors",
+        "state.json",
+    ]
+    with pytest.raises(InputError, match="divided into 4, and this one is divided into 1"):
+        load_checkpoint(tmp_path, model, optimizer)
 
 
 def test_gradients_are_summed_a_bucket_at_a_time() -> None:

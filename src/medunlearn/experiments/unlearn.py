@@ -22,6 +22,7 @@ from medunlearn.training.loop import train_loop
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
 from medunlearn.training.processes import join
+from medunlearn.training.sharding import ShardedReference, check_sharding, make_whole, shard
 from medunlearn.training.trainable import choose_trainable
 
 
@@ -44,6 +45,7 @@ def unlearn(
     split, loop = benchmark.split(settings.split), loop_settings(settings, settings.seed)
     inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model)}
     processes = join()
+    check_sharding(settings.sharding, processes)
     label = getattr(method, "title", settings.method)
     recording = open_recording(processes, out, "unlearn", label, settings, inputs)
     if recording.done:
@@ -52,9 +54,13 @@ def unlearn(
     trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
     with recording.running():
         with recording.stage("load"):
-            language_model, reference, plan = processes.together(
+            language_model, plan = processes.together(
                 lambda: _load(target, benchmark, settings, rendering, trainable, processes.device(device))
             )
+            if settings.sharding != "none":
+                shard(language_model.model, processes, settings.precision)
+            kind = Reference if settings.sharding == "none" else ShardedReference
+            reference = processes.together(lambda: kind(language_model.model))
         silent = quiet or not processes.main
         with recording.stage("unlearn"), progress(recording.label, plan.steps, quiet=silent) as advance:
             history = train_loop(
@@ -76,6 +82,8 @@ def unlearn(
             "reference": reference.kind,
             "reference_bytes": reference.held_bytes(),
         }
+        if settings.sharding != "none":
+            make_whole(language_model.model)
         recording.info["results"]["saved"] = processes.on_main(
             lambda: finish(language_model, history, out, base=target.model)
         )
@@ -84,12 +92,11 @@ def unlearn(
 
 def _load(
     target: Run, benchmark: Benchmark, settings: UnlearnSettings, rendering: Rendering, trainable: str, device: str
-) -> tuple[LanguageModel, Reference, Plan]:
+) -> tuple[LanguageModel, Plan]:
     language_model = load_model(target.model, device=device, weights=settings.weights)
     language_model.model = _choose(language_model.model, trainable, settings)
     sides = _sides(benchmark, settings, language_model, rendering)
-    plan = Plan(sides, settings.batch_size, settings.epochs, settings.seed)
-    return language_model, Reference(language_model.model), plan
+    return language_model, Plan(sides, settings.batch_size, settings.epochs, settings.seed)
 
 
 def _choose(model: Any, trainable: str, settings: UnlearnSettings) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,6 +28,7 @@ BUCKET_BYTES = 64 << 20
 # The others wait as long as the main process evaluates or saves. One that dies is noticed at once, by its closed
 # connection or by torchrun; this is for a network that goes silent.
 _PATIENCE = timedelta(days=1)
+_MOMENT = 0.1
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,9 @@ def _lost(error: BaseException) -> ProcessError:
 
 def _close() -> None:
     if dist.is_initialized():
-        # Sharded models lie in circles and hold the group. It must go, and its threads with it, before Python does:
-        # one that lets go of a tensor after that ends the process with an abort.
+        # The group's threads must have let go of the last message's tensors before Python ends, or the process ends
+        # with an abort. Without sharding they end with the group. PyTorch's own caches hold the group of a sharded
+        # model, so that its threads stay: they are given a moment.
         gc.collect()
         dist.destroy_process_group()
+        time.sleep(_MOMENT)

@@ -26,23 +26,28 @@ from medunlearn.training.processes import Processes
 from medunlearn.training.settings import Precision
 
 
+def check_sharding(asked: str, processes: Processes) -> None:
+    """Refuse before anything is loaded what cannot be divided.
+
+    Raises:
+        ConfigError: there is only one process.
+    """
+    if asked != "none" and processes.world == 1:
+        raise ConfigError(
+            [f"sharding={asked} divides a model among processes: start them with torchrun, or set sharding=none."]
+        )
+
+
 def shard(model: Any, processes: Processes, precision: Precision) -> None:
     """Leave this process its share of each decoder layer. Every process calls it with equal weights.
 
     Args:
         precision: ``bf16`` puts layers together in bfloat16, which halves what is sent and held; sums of gradients
             and shares stay as they are.
-
-    Raises:
-        ConfigError: there is only one process.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    if processes.world == 1:
-        raise ConfigError(
-            ["sharding=fsdp2 divides a model among processes: start them with torchrun, or set sharding=none."]
-        )
     packs(model)  # tries the model on a few tokens, which later not every process might come to do
     device = next(model.parameters()).device.type
     mesh = init_device_mesh(device, (processes.world,))
