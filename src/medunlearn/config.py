@@ -109,6 +109,9 @@ class UnlearnSettings(LoopFields):
     train_on: What = Field("both", description="what the forget and retain sets hold: records, questions, both")
     template: Template | None = Field(None, description="prompt template; left out: the target model's")
     context: Context | None = Field(None, description="context mode; left out: the target model's")
+    keep_gb: float = Field(
+        4.0, ge=0, description="GB on disk for what is the same in every epoch and is computed once; 0: nothing"
+    )
     seed: int = Field(0, description="seed of order and dropout")
 
 

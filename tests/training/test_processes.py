@@ -115,7 +115,7 @@ def test_sharding_needs_several_processes() -> None:
 def test_a_checkpoint_in_shares_is_for_as_many_processes(tmp_path: Path) -> None:
     model = company.model_of()
     optimizer = torch.optim.AdamW(model.parameters())
-    save_checkpoint(tmp_path, model, optimizer, Resumed(3, [], {}, shards=4))
+    save_checkpoint(tmp_path, model, optimizer, Resumed(3, [], shards=4))
     assert sorted(path.name for path in (tmp_path / "step-00000003").iterdir()) == [
         "model-0.safetensors",
         "optimizer-0.safetensors",

@@ -13,11 +13,13 @@ from medunlearn.experiments.outcome import finish, open_recording, report_steps,
 from medunlearn.experiments.runs import Run
 from medunlearn.methods import make_method
 from medunlearn.methods.protocol import LossMethod, default_trainable
+from medunlearn.models.feeding import described
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.progress import progress
+from medunlearn.training.keeping import Keeping
 from medunlearn.training.loop import train_loop
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
@@ -57,16 +59,25 @@ def unlearn(
             language_model, plan = processes.together(
                 lambda: _load(target, benchmark, settings, rendering, trainable, processes.device(device))
             )
-            if settings.sharding != "none":
-                shard(language_model.model, processes, settings.precision)
-            kind = Reference if settings.sharding == "none" else ShardedReference
-            reference = processes.together(lambda: kind(language_model.model))
+        model, pad = language_model.model, language_model.tokenizer.pad_token_id
+        objective = Unlearning(method)
         silent = quiet or not processes.main
+        with recording.stage("keep"):
+            keeping = Keeping(model, pad, objective, plan, loop.micro_batch_size, int(settings.keep_gb * 1e9))
+            with progress(f"{recording.label}: once", keeping.sequences, quiet=silent) as advance:
+                kept = keeping.run(
+                    out / "checkpoints" / "kept", loop.precision, processes=processes, advance=advance
+                )
+            if settings.sharding != "none":
+                # What is kept was computed by whole models; from here on, each pass is one of all processes.
+                shard(model, processes, settings.precision)
+            kind = Reference if settings.sharding == "none" else ShardedReference
+            reference = kind(model, kept, complete=keeping.complete)
         with recording.stage("unlearn"), progress(recording.label, plan.steps, quiet=silent) as advance:
             history = train_loop(
-                language_model.model,
-                language_model.tokenizer.pad_token_id,
-                Unlearning(method),
+                model,
+                pad,
+                objective,
                 plan,
                 loop,
                 checkpoints=out / "checkpoints" / "unlearn",
@@ -81,6 +92,8 @@ def unlearn(
             "trainable": trainable,
             "reference": reference.kind,
             "reference_bytes": reference.held_bytes(),
+            "kept_bytes": keeping.bytes,
+            "batches": described(model),
         }
         if settings.sharding != "none":
             make_whole(language_model.model)

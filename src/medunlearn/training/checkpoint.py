@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,11 @@ class Resumed:
     Attributes:
         step: steps that are done.
         history: one row a step so far.
-        sequence_nll: the reference's sequence likelihoods so far. They are kept, not computed again: the last
-            bits of a number depend on the batch that it was computed in.
         shards: into how many shares the tensors were divided; each is in files of its own.
     """
 
     step: int
     history: list[dict[str, Any]]
-    sequence_nll: dict[str, float] = field(default_factory=dict)
     shards: int = 1
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from medunlearn.errors import NonFiniteLossError
-from medunlearn.models.packing import make_batch
+from medunlearn.models.feeding import make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import stable_seed
@@ -55,12 +55,10 @@ class _Share:
     Attributes:
         terms: summed over its micro-batches; up to the first that is not finite.
         reached: places of the parameters that got a gradient.
-        likelihoods: the reference's, of the sequences that it met for the first time.
     """
 
     terms: dict[str, float]
     reached: list[int]
-    likelihoods: dict[str, float]
 
 
 def gradients(
@@ -68,13 +66,11 @@ def gradients(
 ) -> dict[str, float]:
     """Gradients of a step, left in the parameters, and its terms; both summed over all processes."""
     tensors, processes = list(trained(training.model).values()), training.processes
-    known = training.reference.sequence_nll if training.reference else {}
 
     def work() -> _Share:
-        before = len(known)
         terms = _accumulate(training, sequences, number)
         reached = [place for place, tensor in enumerate(tensors) if tensor.grad is not None]
-        return _Share(terms, reached, dict(list(known.items())[before:]))
+        return _Share(terms, reached)
 
     if training.sharded:
         # Passes communicate: one that fails here ends this process, and the others see it go.
@@ -86,8 +82,6 @@ def gradients(
     for part in shares:
         for name, value in part.terms.items():
             summed[name] = summed.get(name, 0.0) + value
-        for key, likelihood in part.likelihoods.items():
-            known.setdefault(key, likelihood)
     _check_finite(summed, number)
     reached = [tensors[place] for place in sorted({place for part in shares for place in part.reached})]
     processes.sum_(_gradient(tensor) for tensor in reached if not is_sharded(tensor))
@@ -114,7 +108,7 @@ def _accumulate(
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         for place, micro, weight in _own(pieces, training):
             torch.manual_seed(stable_seed("dropout", settings.seed, number, place))
-            with _autocast(device, settings.precision):
+            with autocast(device, settings.precision):
                 views = {
                     side: ModelView(
                         model, make_batch(model, chosen, training.pad, device), totals[side], training.reference
@@ -143,7 +137,8 @@ def _own(pieces: list[Micro], training: Training) -> list[tuple[int, Micro, floa
     return own
 
 
-def _autocast(device: torch.device, precision: Precision) -> Any:
+def autocast(device: torch.device, precision: Precision) -> Any:
+    """Matrix products in the precision of a run."""
     if precision == "fp32":
         return nullcontext()
     return torch.autocast(device.type, torch.bfloat16)

@@ -75,12 +75,10 @@ def train_loop(
     )
     step, history = (resumed.step, resumed.history) if resumed else (0, [])
     _check_same_step(processes, step, checkpoints)
-    likelihoods = reference.sequence_nll if reference else {}
-    likelihoods.update(resumed.sequence_nll if resumed else {})
 
     def save() -> None:
         if checkpoints:
-            state = Resumed(step, history, likelihoods, processes.world if sharded else 1)
+            state = Resumed(step, history, processes.world if sharded else 1)
             save_checkpoint(checkpoints, model, optimizer, state, processes)
 
     def end_step(rows: History) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from torch.utils.checkpoint import checkpoint
 
 from medunlearn.errors import ConfigError
-from medunlearn.models.batches import decoder_layers
+from medunlearn.models.decoder import decoder_layers
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 from medunlearn.errors import InputError
-from medunlearn.models.sequences import TokenSequence, families
+from medunlearn.models.sequences import TokenSequence, families, families_by_length
 from medunlearn.seeds import generator
 
 T = TypeVar("T")
@@ -52,6 +52,13 @@ class Plan:
     def epoch(self, step: int) -> float:
         """How many epochs are done once ``step`` steps are."""
         return step / self.steps_an_epoch
+
+    def drawn(self, side: str) -> tuple[list[TokenSequence], int]:
+        """The sequences of a side that the run draws at all, and how many it draws: more, if some come again."""
+        sequences, draws = self.sides[side], self.epochs * len(self.sides[self.lead])
+        if draws >= len(sequences):
+            return list(sequences), draws
+        return [sequences[place] for place in self._order(side, 0)[:draws]], draws
 
     def step(self, number: int) -> dict[str, list[TokenSequence]]:
         """The sequences of step ``number`` (0 is the first), by side."""
@@ -121,5 +128,4 @@ def _cut(found: list[list[TokenSequence]], size: int, pieces: int) -> list[list[
 
 
 def _by_length(sequences: Sequence[TokenSequence]) -> list[list[TokenSequence]]:
-    found = [[sequences[place] for place in family] for family in families(sequences)]
-    return sorted(found, key=lambda family: max(len(sequence.ids) for sequence in family))
+    return [[sequences[place] for place in family] for family in families_by_length(sequences)]

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from medunlearn.errors import ConfigError
-from medunlearn.models.batches import decoder_layers
-from medunlearn.models.packing import packs
+from medunlearn.models.decoder import decoder_layers
+from medunlearn.models.feeding import decoder_of
 from medunlearn.models.reference import Reference
 from medunlearn.training.processes import Processes
 from medunlearn.training.settings import Precision
@@ -48,7 +48,7 @@ def shard(model: Any, processes: Processes, precision: Precision) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    packs(model)  # tries the model on a few tokens, which later not every process might come to do
+    decoder_of(model)  # tries the model on a few tokens, which later not every process might come to do
     device = next(model.parameters()).device.type
     mesh = init_device_mesh(device, (processes.world,))
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if precision == "bf16" else MixedPrecisionPolicy()
