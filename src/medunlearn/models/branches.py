@@ -12,7 +12,8 @@ ever.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,10 +47,28 @@ class Group:
 class Layout:
     """How one row of tokens divides into groups, and what their attention needs, prepared once a batch."""
 
-    def __init__(self, groups: Sequence[Group], device: torch.device) -> None:
+    def __init__(self, groups: Sequence[Group], device: torch.device, *, reads_shared: bool = True) -> None:
+        """
+        Args:
+            reads_shared: something is predicted from a shared token, so that its output counts in every layer.
+        """
         self.groups = tuple(groups)
+        self.reads_shared = reads_shared
+        self._last: set[nn.Module] = set()
         self.sizes = [size for group in self.groups for size in (group.shared, group.own)]
         self.folds = [_Fold(group, device) for group in self.groups]
+
+    @contextmanager
+    def ending_at(self, layer: nn.Module) -> Iterator[None]:
+        """Inside, ``layer`` is the last: what shared tokens give out there is read by nobody, and is zero."""
+        self._last = set() if self.reads_shared else set(layer.modules())
+        try:
+            yield
+        finally:
+            self._last = set()
+
+    def reads_shared_of(self, attention: nn.Module) -> bool:
+        return attention not in self._last
 
 
 class _Fold:
@@ -111,7 +130,8 @@ def attend(
         shared = [part[2 * number] for part in parts]
         own = [fold(part[2 * number + 1]) for part in parts]
         if group.shared:
-            done.append(_attention(shared, None, dropout, scaling))
+            read = layout.reads_shared_of(module)
+            done.append(_attention(shared, None, dropout, scaling) if read else torch.zeros_like(shared[0]))
             for place in (1, 2):
                 own[place] = torch.cat([shared[place].expand(fold.branches, -1, -1, -1), own[place]], dim=2)
         mixed = _attention(own, fold.mask, dropout, scaling)

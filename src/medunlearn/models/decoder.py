@@ -82,12 +82,12 @@ class Decoder:
             return _picked(trunk.states, batch).float()
         if trunk is not None and trunk.layers > layer:
             trunk = None
-        with self._last_mlp(batch, layer):
+        with self._ending_at(batch, layer):
             return _picked(self._states(batch, trunk, layer), batch).float()
 
     def final(self, batch: Batch, trunk: Trunk | None = None) -> Tensor:
         """What the head is given at the scored positions, [N, W]. Needs ``ways.head``."""
-        with self._last_mlp(batch, len(self.layers) - 1), self._stood_in(trunk, len(self.layers) - 1):
+        with self._ending_at(batch, len(self.layers) - 1), self._stood_in(trunk, len(self.layers) - 1):
             output = self._run(self.base.get_decoder(), batch)
         return _picked(output.last_hidden_state, batch)
 
@@ -102,7 +102,7 @@ class Decoder:
         # Whatever the family does behind its head (a cap, a scale) is done as ever.
         hook = self.base.get_output_embeddings().register_forward_pre_hook(pick)
         try:
-            with self._last_mlp(batch, len(self.layers) - 1), self._stood_in(trunk, len(self.layers) - 1):
+            with self._ending_at(batch, len(self.layers) - 1), self._stood_in(trunk, len(self.layers) - 1):
                 logits: Tensor = self._run(self.base, batch).logits
         finally:
             hook.remove()
@@ -154,28 +154,38 @@ class Decoder:
                 self.layers[place] = layer
 
     @contextmanager
-    def _last_mlp(self, batch: Batch, last: int) -> Iterator[None]:
-        """Inside, the MLP of layer ``last`` is run at the scored positions alone; elsewhere it gives zeros."""
+    def _ending_at(self, batch: Batch, last: int) -> Iterator[None]:
+        """Inside, layer ``last`` does what its output at the scored positions takes, and little more."""
         layer = self.layers[last]
-        mlp = getattr(layer, "mlp", None)
-        # A layer that is run again in the backward pass must be run the same way, and then the hooks are gone.
-        again = getattr(layer, "gradient_checkpointing", False) and self.model.training
-        if not self.ways.mlp or mlp is None or again:
+        # A layer that is run again in the backward pass must be run the same way, and then this is over.
+        if getattr(layer, "gradient_checkpointing", False) and self.model.training:
             yield
             return
-        # Two branches may be predicted from one position: their last shared token.
-        row, column = torch.unique(torch.stack([batch.row, batch.column]), dim=1)
-
-        def pick(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            return (inputs[0][row, column][None], *inputs[1:])
-
-        def spread(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-            return output.new_zeros(*batch.input_ids.shape, output.shape[-1]).index_put((row, column), output[0])
-
-        with ExitStack() as hooks:
-            hooks.callback(mlp.register_forward_pre_hook(pick).remove)
-            hooks.callback(mlp.register_forward_hook(spread).remove)
+        with ExitStack() as until:
+            if batch.layout is not None:
+                until.enter_context(batch.layout.ending_at(layer))
+            mlp = getattr(layer, "mlp", None)
+            if self.ways.mlp and mlp is not None:
+                pick, spread = _at_scored_positions(batch)
+                until.callback(mlp.register_forward_pre_hook(pick).remove)
+                until.callback(mlp.register_forward_hook(spread).remove)
             yield
+
+
+def _at_scored_positions(batch: Batch) -> tuple[Any, Any]:
+    """Hooks of a module that treats positions one by one: it sees the scored ones alone, and gives 0 elsewhere."""
+    # Two branches may be predicted from one position: their last shared token.
+    length = batch.input_ids.shape[1]
+    places = torch.unique(batch.row * length + batch.column)
+    row, column = places // length, places % length
+
+    def pick(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (inputs[0][row, column][None], *inputs[1:])
+
+    def spread(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        return output.new_zeros(*batch.input_ids.shape, output.shape[-1]).index_put((row, column), output[0])
+
+    return pick, spread
 
 
 @dataclass(frozen=True)

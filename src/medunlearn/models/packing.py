@@ -77,8 +77,9 @@ def pack_for_branches(sequences: Sequence[TokenSequence], pad: int, device: torc
     groups = _groups(found, sequences)
     if padding := length - sum(family.length for family in found):
         groups.append(Group(0, (padding,)))
+    reads = any(sequences[place].scored_from <= family.shared for family in found for place in family.members)
     unread = torch.ones(1, 1, 1, 1, dtype=torch.bool)
-    return _batch(sequences, parts, (1, length), pad, device, unread, Layout(groups, device))
+    return _batch(sequences, parts, (1, length), pad, device, unread, Layout(groups, device, reads_shared=reads))
 
 
 def _batch(

@@ -164,11 +164,12 @@ class Keeping:
 
     @torch.no_grad()
     def _asked(self, objective: Objective, plan: Plan) -> dict[str, set[str]]:
-        """Side -> what the objective asks of the reference, found by letting it see one micro-batch."""
+        """Side -> what the objective asks of the reference, found by letting it see one sequence a side."""
         device = next(self.model.parameters()).device
         asked: dict[str, set[str]] = {}
         views = {}
-        for side, chosen in micro_batches(plan.step(0), self.size)[0].items():
+        for side, sequences in plan.step(0).items():
+            chosen = sequences[:1]
             view = ModelView(self.model, make_batch(self.model, chosen, self.pad, device), Totals.of(chosen), None)
             views[side] = _Watched(view, side, asked)
         # A copy: a method may count its calls.
