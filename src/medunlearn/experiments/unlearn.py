@@ -15,6 +15,7 @@ from medunlearn.methods import make_method
 from medunlearn.methods.protocol import LossMethod, default_trainable
 from medunlearn.models.feeding import described
 from medunlearn.models.folders import fingerprint
+from medunlearn.models.kept import Kept
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering, TokenSequence
@@ -23,7 +24,7 @@ from medunlearn.training.keeping import Keeping
 from medunlearn.training.loop import train_loop
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
-from medunlearn.training.processes import join
+from medunlearn.training.processes import Processes, join
 from medunlearn.training.sharding import ShardedReference, check_sharding, make_whole, shard
 from medunlearn.training.trainable import choose_trainable
 
@@ -63,16 +64,15 @@ def unlearn(
         objective = Unlearning(method)
         silent = quiet or not processes.main
         with recording.stage("keep"):
-            keeping = Keeping(model, pad, objective, plan, loop.micro_batch_size, int(settings.keep_gb * 1e9))
-            with progress(f"{recording.label}: once", keeping.sequences, quiet=silent) as advance:
-                kept = keeping.run(
-                    out / "checkpoints" / "kept", loop.precision, processes=processes, advance=advance
-                )
-            if settings.sharding != "none":
-                # What is kept was computed by whole models; from here on, each pass is one of all processes.
-                shard(model, processes, settings.precision)
-            kind = Reference if settings.sharding == "none" else ShardedReference
-            reference = kind(model, kept, complete=keeping.complete)
+            budget = int(settings.keep_gb * 1e9)
+            keeping = processes.together(
+                lambda: Keeping(model, pad, objective, plan, loop.micro_batch_size, budget)
+            )
+            keeping.asked.check_reaches(model)
+            folder, label = out / "checkpoints" / "kept", f"{recording.label}: what repeats, once"
+            with progress(label, keeping.sequences, quiet=silent) as advance:
+                kept = keeping.run(folder, loop.precision, processes=processes, advance=advance)
+            reference = _reference(model, settings, processes, kept, keeping.complete)
         with recording.stage("unlearn"), progress(recording.label, plan.steps, quiet=silent) as advance:
             history = train_loop(
                 model,
@@ -101,6 +101,16 @@ def unlearn(
             lambda: finish(language_model, history, out, base=target.model)
         )
     return processes.on_main(lambda: Run(out, recording.info))
+
+
+def _reference(
+    model: Any, settings: UnlearnSettings, processes: Processes, kept: Kept, complete: bool
+) -> Reference:
+    if settings.sharding == "none":
+        return Reference(model, kept, complete=complete)
+    # What is kept was computed by whole models; from here on, each pass is one of all processes.
+    shard(model, processes, settings.precision)
+    return ShardedReference(model, kept, complete=complete)
 
 
 def _load(

@@ -9,8 +9,7 @@ copied. What would take more than the budget is computed in the steps, as if the
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,13 @@ from medunlearn.models.feeding import decoder_of, make_batch
 from medunlearn.models.kept import Kept, name_of
 from medunlearn.models.seen import Seen
 from medunlearn.models.sequences import TokenSequence
+from medunlearn.training.asking import UNKEPT, watch
 from medunlearn.training.gradients import autocast
 from medunlearn.training.objectives import Objective
 from medunlearn.training.plan import Plan, micro_batches
 from medunlearn.training.processes import ALONE, Processes
 from medunlearn.training.settings import Precision
-from medunlearn.training.views import FINAL, HIDDEN, LOG_PROBS, TRUNK, ModelView, Totals
+from medunlearn.training.views import FINAL, HIDDEN, LOG_PROBS, TRUNK
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class Keeping:
     """What a run keeps, decided from its plan; :meth:`run` computes it.
 
     Attributes:
+        asked: what the objective asks of the model and of the reference.
         wanted: side -> what is kept of it.
         complete: everything that the method asks of the reference is kept.
     """
@@ -64,10 +65,10 @@ class Keeping:
         self.model, self.pad, self.size = model, pad, micro_batch_size
         self.decoder = decoder_of(model)
         self.frozen = self.decoder.first_trained()
-        asked = self._asked(objective, plan)
+        self.asked = watch(model, pad, objective, plan)
         adapter = hasattr(model, "disable_adapter")
         candidates: list[tuple[str, str, int]] = []
-        for side, names in asked.items():
+        for side, names in self.asked.reference.items():
             sequences, draws = plan.drawn(side)
             again = draws > len(sequences)
             if again or not (self.frozen or adapter):
@@ -84,7 +85,7 @@ class Keeping:
             side: Wanted(plan.drawn(side)[0], frozenset(sizes), sum(sizes.values()))
             for side, sizes in chosen.items()
         }
-        self.complete = all(names <= chosen.get(side, {}).keys() for side, names in asked.items())
+        self.complete = all(names <= chosen.get(side, {}).keys() for side, names in self.asked.reference.items())
 
     @property
     def sequences(self) -> int:
@@ -161,66 +162,6 @@ class Keeping:
         shared = {sequence.ids[: sequence.shared] for sequence in sequences}
         own = sum(len(sequence.ids) - sequence.shared for sequence in sequences)
         return state * (own + sum(map(len, shared)))
-
-    @torch.no_grad()
-    def _asked(self, objective: Objective, plan: Plan) -> dict[str, set[str]]:
-        """Side -> what the objective asks of the reference, found by letting it see one sequence a side."""
-        device = next(self.model.parameters()).device
-        asked: dict[str, set[str]] = {}
-        views = {}
-        for side, sequences in plan.step(0).items():
-            chosen = sequences[:1]
-            view = ModelView(self.model, make_batch(self.model, chosen, self.pad, device), Totals.of(chosen), None)
-            views[side] = _Watched(view, side, asked)
-        # A copy: a method may count its calls.
-        copy.deepcopy(objective).terms(views)  # type: ignore[arg-type]
-        return asked
-
-
-UNKEPT = "unkept"
-"""What is asked of the reference and cannot be kept."""
-
-
-class _Watched:
-    """A view that notes that it was asked for anything, and what was asked of its reference.
-
-    Before the first step the model is its own reference, so that what it says is right as well.
-    """
-
-    def __init__(self, view: ModelView, side: str, asked: dict[str, set[str]], reference: bool = False) -> None:
-        self._view, self._side, self._asked, self._of_reference = view, side, asked, reference
-
-    @property
-    def reference(self) -> _Watched:
-        return _Watched(self._view, self._side, self._asked, reference=True)
-
-    def divergence_from_reference(self) -> Tensor:
-        self._note(FINAL, of_reference=True)
-        return torch.zeros(len(self._view.batch.targets), device=self._view.batch.targets.device)
-
-    def hidden(self, layer: int) -> Tensor:
-        self._note(HIDDEN.format(layer), self._of_reference)
-        return self._view.hidden(layer)
-
-    def __getattr__(self, name: str) -> Any:
-        what = _ASKS.get(name)
-        if what:
-            self._note(what, self._of_reference)
-        return getattr(self._view, name)
-
-    def _note(self, what: str, of_reference: bool) -> None:
-        noted = self._asked.setdefault(self._side, set())
-        if of_reference:
-            keeps = what != FINAL or self._view.decoder.ways.head
-            noted.add(what if keeps else UNKEPT)
-
-
-_ASKS: Mapping[str, str] = {
-    "token_log_probs": LOG_PROBS,
-    "sequence_nll": LOG_PROBS,
-    "nll": LOG_PROBS,
-    "log_distribution": FINAL,
-}
 
 
 def _states(seen: Seen, name: str) -> Tensor:

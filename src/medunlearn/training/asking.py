@@ -1,0 +1,113 @@
+"""What an objective asks of the model and of its reference, found by letting it see one sequence a side."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from medunlearn.errors import ConfigError
+from medunlearn.models.feeding import decoder_of, make_batch
+from medunlearn.training.objectives import Objective
+from medunlearn.training.plan import Plan
+from medunlearn.training.trainable import trained
+from medunlearn.training.views import FINAL, HIDDEN, LOG_PROBS, ModelView, Totals
+
+UNKEPT = "unkept"
+"""What is asked of the reference and cannot be kept."""
+
+_OUTPUT: Mapping[str, str] = {
+    "token_log_probs": LOG_PROBS,
+    "sequence_nll": LOG_PROBS,
+    "nll": LOG_PROBS,
+    "log_distribution": FINAL,
+}
+
+
+@dataclass
+class Asked:
+    """What was asked for, by the names of :mod:`medunlearn.training.views`.
+
+    Attributes:
+        model: of the model as it is trained.
+        reference: side -> of the reference; a side that nothing was asked of is missing.
+    """
+
+    model: set[str] = field(default_factory=set)
+    reference: dict[str, set[str]] = field(default_factory=dict)
+
+    def check_reaches(self, model: Any) -> None:
+        """Fail before a run in which some of what is trained gets no gradient.
+
+        Raises:
+            ConfigError: names these parameters' layers, and what to train instead.
+        """
+        if not self.model or any(not name.startswith(HIDDEN[:6]) for name in self.model):
+            return
+        last = max(int(name.removeprefix(HIDDEN[:-2])) for name in self.model)
+        layers = decoder_of(model).layers
+        run = {id(tensor) for layer in layers[: last + 1] for tensor in layer.parameters()}
+        run |= {id(tensor) for tensor in model.get_input_embeddings().parameters()}
+        above = [name for name, tensor in trained(model).items() if id(tensor) not in run]
+        if above:
+            raise ConfigError(
+                [
+                    f"The method reads the output of layer {last} and nothing above it, so {len(above)} of the "
+                    f"tensors that are to be trained would not move ({above[0]}, ...). Set trainable=layers:0-{last} "
+                    "or to some of these layers, or leave it out for the method's own choice."
+                ]
+            )
+
+
+@torch.no_grad()
+def watch(model: Any, pad: int, objective: Objective, plan: Plan) -> Asked:
+    """What an objective asks for in the first step of a plan."""
+    device, asked = next(model.parameters()).device, Asked()
+    views = {}
+    for side, sequences in plan.step(0).items():
+        batch = make_batch(model, sequences[:1], pad, device)
+        views[side] = _Watched(ModelView(model, batch, Totals.of(sequences[:1]), None), side, asked)
+    # A copy: a method may count its calls.
+    copy.deepcopy(objective).terms(views)  # type: ignore[arg-type]
+    return asked
+
+
+class _Watched:
+    """A view that notes what it and its reference are asked for.
+
+    Before the first step the model is its own reference, so that what it says is right as well.
+    """
+
+    def __init__(self, view: ModelView, side: str, asked: Asked, of_reference: bool = False) -> None:
+        self._view, self._side, self._asked, self._of_reference = view, side, asked, of_reference
+
+    @property
+    def reference(self) -> _Watched:
+        return _Watched(self._view, self._side, self._asked, of_reference=True)
+
+    def divergence_from_reference(self) -> Tensor:
+        self._note(FINAL)
+        self.reference._note(FINAL)
+        return torch.zeros(len(self._view.batch.targets), device=self._view.batch.targets.device)
+
+    def hidden(self, layer: int) -> Tensor:
+        self._note(HIDDEN.format(layer))
+        return self._view.hidden(layer)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OUTPUT:
+            self._note(_OUTPUT[name])
+        return getattr(self._view, name)
+
+    def _note(self, what: str) -> None:
+        noted = self._asked.reference.setdefault(self._side, set())
+        if not self._of_reference:
+            self._asked.model.add(what)
+        elif what == FINAL and not self._view.decoder.ways.head:
+            noted.add(UNKEPT)
+        else:
+            noted.add(what)

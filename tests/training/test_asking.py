@@ -1,0 +1,75 @@
+"""What an objective asks for is seen before the run, by a look that leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from medunlearn.errors import ConfigError
+from medunlearn.methods import make_method
+from medunlearn.training.asking import watch
+from medunlearn.training.objectives import NextToken, Unlearning
+from medunlearn.training.plan import Plan
+from medunlearn.training.trainable import choose_trainable
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def plan(make_sequences: Make) -> Plan:
+    return Plan({"forget": make_sequences(4, "f"), "retain": make_sequences(4, "r")}, 2, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "forget", "retain"),
+    [
+        ("ga", {"log_probs"}, set(), None),
+        ("graddiff", {"log_probs"}, set(), set()),
+        ("simnpo", {"log_probs"}, set(), set()),
+        ("npo", {"log_probs"}, {"log_probs"}, set()),
+        ("kl_min", {"log_probs", "final"}, set(), {"final"}),
+        ("rmu", {"hidden:1"}, set(), {"hidden:1"}),
+    ],
+)
+def test_every_method(tiny: Make, plan: Plan, name: str, model: set[str], forget: Any, retain: Any) -> None:
+    objective = Unlearning(make_method(name, {"layer": 1} if name == "rmu" else {}))
+    asked = watch(tiny().model, 2, objective, plan)
+    assert asked.model == model
+    assert asked.reference == {
+        side: what for side, what in (("forget", forget), ("retain", retain)) if what is not None
+    }
+
+
+def test_the_look_leaves_nothing_behind(tiny: Make, plan: Plan) -> None:
+    class Counts:
+        calls = 0
+
+        def loss(self, forget: Any, retain: Any) -> Any:
+            self.calls += 1
+            return {"forget": forget.nll()}
+
+    model, method, before = tiny().model.train(), Counts(), torch.get_rng_state()
+    watch(model, 2, Unlearning(method), plan)
+    assert method.calls == 0
+    assert model.training
+    assert all(tensor.grad is None for tensor in model.parameters())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("trainable", ["all", "layers:1-2", "lora:2", "pattern:lm_head|layers.2"])
+def test_what_a_truncated_pass_cannot_move_is_said_first(tiny: Make, plan: Plan, trainable: str) -> None:
+    model = choose_trainable(tiny().model, trainable)
+    asked = watch(model, 2, Unlearning(make_method("rmu", {"layer": 1})), plan)
+    with pytest.raises(ConfigError, match=r"output of layer 1 and nothing above it.*trainable=layers:0-1"):
+        asked.check_reaches(model)
+
+
+@pytest.mark.parametrize("trainable", ["layers:0-1", "layers:0", r"pattern:layers\.1\.mlp"])
+def test_what_it_can_move_is_fine(tiny: Make, plan: Plan, trainable: str) -> None:
+    model = choose_trainable(tiny().model, trainable)
+    watch(model, 2, Unlearning(make_method("rmu", {"layer": 1})), plan).check_reaches(model)
+    whole = tiny().model
+    watch(whole, 2, NextToken(), plan).check_reaches(whole)
