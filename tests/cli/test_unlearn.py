@@ -202,3 +202,21 @@ def test_a_loss_that_diverges_is_a_failure_not_bad_input(
     assert "Lower lr" in said.text
     assert info(out)["status"] == "failed"
     assert "is not complete (failed)" in medunlearn("evaluate", out, bench, "--split", "random_10", code=2).text
+
+
+def test_a_model_that_takes_no_packing_is_said(
+    medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from medunlearn.models import feeding
+    from medunlearn.models.decoder import Ways
+
+    words = ("unlearn", target, bench, "--split", "random_10", "--method", "npo", *SHORT)
+    packed = medunlearn(*words, "--out", tmp_path / "packed")
+    assert "slower than it could be" not in packed.text
+    assert info(tmp_path / "packed")["results"]["batches"].startswith("packed: shared text once")
+    monkeypatch.setattr(feeding, "_found", lambda model: Ways("padded", head=True))
+    padded = medunlearn(*words, "--out", tmp_path / "padded")
+    assert "slower than it could be; batches were padded" in padded.text
+    results = [info(tmp_path / name)["results"] for name in ("packed", "padded")]
+    assert results[1]["batches"].endswith("; whole layers, mlp")
+    assert results[1]["final_loss"] == pytest.approx(results[0]["final_loss"], rel=1e-4)

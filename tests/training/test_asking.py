@@ -63,7 +63,7 @@ def test_the_look_leaves_nothing_behind(tiny: Make, plan: Plan) -> None:
 def test_what_a_truncated_pass_cannot_move_is_said_first(tiny: Make, plan: Plan, trainable: str) -> None:
     model = choose_trainable(tiny().model, trainable)
     asked = watch(model, 2, Unlearning(make_method("rmu", {"layer": 1})), plan)
-    with pytest.raises(ConfigError, match=r"output of layer 1 and nothing above it.*trainable=layers:0-1"):
+    with pytest.raises(ConfigError, match=r"output of layer 1 and nothing above it.*layers:0-1"):
         asked.check_reaches(model)
 
 

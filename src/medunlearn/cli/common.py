@@ -100,6 +100,12 @@ def sayer(quiet: bool, as_json: bool) -> Callable[[str], None]:
     return say
 
 
+def say_if_padded(say: Callable[[str], None], results: Mapping[str, Any]) -> None:
+    """Say that a model could not be fed the cheap way, which its owner may want to know."""
+    if results.get("batches", "").startswith("padded"):
+        say(f"slower than it could be; batches were {results['batches']}")
+
+
 def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
 

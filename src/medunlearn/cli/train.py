@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from medunlearn.cli.common import Device, Json, Overrides, Quiet, Seed, ending, print_json, sayer, settings_help
+from medunlearn.cli.common import (
+    Device,
+    Json,
+    Overrides,
+    Quiet,
+    Seed,
+    ending,
+    print_json,
+    say_if_padded,
+    sayer,
+    settings_help,
+)
 from medunlearn.config import TrainSettings, parse_overrides
 
 EPILOG = (
@@ -43,4 +54,6 @@ def command(
         return
     results = run.info["results"]
     loss = "" if results["final_loss"] is None else f", final loss {results['final_loss']:.4f}"
-    sayer(quiet, json)(f"{out}: {results['steps']} steps{loss}")
+    say = sayer(quiet, json)
+    say(f"{out}: {results['steps']} steps{loss}")
+    say_if_padded(say, results)

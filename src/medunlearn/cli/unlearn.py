@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from medunlearn.cli.common import Device, Json, Overrides, Quiet, Seed, ending, print_json, sayer, settings_help
+from medunlearn.cli.common import (
+    Device,
+    Json,
+    Overrides,
+    Quiet,
+    Seed,
+    ending,
+    print_json,
+    say_if_padded,
+    sayer,
+    settings_help,
+)
 from medunlearn.config import UnlearnSettings, parse_overrides
 
 EPILOG = (
@@ -45,4 +56,6 @@ def command(
         print_json(run.info)
         return
     results = run.info["results"]
-    sayer(quiet, json)(f"{out}: {results['steps']} steps of {method} on {results['split']['name']}")
+    say = sayer(quiet, json)
+    say(f"{out}: {results['steps']} steps of {method} on {results['split']['name']}")
+    say_if_padded(say, results)

@@ -13,6 +13,7 @@ import pandas as pd
 from medunlearn.config import Settings
 from medunlearn.data.storage import write_atomically
 from medunlearn.experiments.runs import HISTORY, Recording
+from medunlearn.models.feeding import described
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering
 from medunlearn.training.loop import History
@@ -48,6 +49,7 @@ def summary(history: History, language_model: LanguageModel, rendering: Renderin
         "steps": len(history),
         "tokens": sum(row["tokens"] for row in history),
         "final_loss": last.get("loss"),
+        "batches": described(language_model.model),
         "parameters": sum(tensor.numel() for tensor in tensors),
         "trained_parameters": sum(tensor.numel() for tensor in trained(language_model.model).values()),
     }

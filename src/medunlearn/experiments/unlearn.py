@@ -13,7 +13,6 @@ from medunlearn.experiments.outcome import finish, open_recording, report_steps,
 from medunlearn.experiments.runs import Run
 from medunlearn.methods import make_method
 from medunlearn.methods.protocol import LossMethod, default_trainable
-from medunlearn.models.feeding import described
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.kept import Kept
 from medunlearn.models.load import LanguageModel, load_model
@@ -93,7 +92,6 @@ def unlearn(
             "reference": reference.kind,
             "reference_bytes": reference.held_bytes(),
             "kept_bytes": keeping.bytes,
-            "batches": described(model),
         }
         if settings.sharding != "none":
             make_whole(language_model.model)

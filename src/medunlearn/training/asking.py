@@ -57,8 +57,8 @@ class Asked:
             raise ConfigError(
                 [
                     f"The method reads the output of layer {last} and nothing above it, so {len(above)} of the "
-                    f"tensors that are to be trained would not move ({above[0]}, ...). Set trainable=layers:0-{last} "
-                    "or to some of these layers, or leave it out for the method's own choice."
+                    f"tensors that are to be trained would not move ({above[0]}, ...). Set trainable to "
+                    f"layers:0-{last} or some of these, or leave it out for the method's own choice."
                 ]
             )
 
