@@ -51,6 +51,9 @@ def make(function):
 WHOSE, REFUSE, WAIT = make(whose), make(refuse), make(wait)
 """
 INTERRUPTED = """
+import signal
+# A shell that starts the tests in the background has them ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from medunlearn.metrics import Item, get_metric, scoring
 scoring._TRIAL = 1
 items = [Item(str(n), "forget", "?", "a", response="a") for n in range(7)]
@@ -169,7 +172,10 @@ def test_ctrl_c_leaves_no_process_behind(elsewhere: Path) -> None:
     with started:
         _until(lambda: pids.exists() and pids.read_text().count("\n") == 3)
         started.send_signal(signal.SIGINT)
-        _, said = started.communicate(timeout=30)
+        try:
+            _, said = started.communicate(timeout=30)
+        finally:
+            started.kill()
     assert b"KeyboardInterrupt" in said
     children = [int(line) for line in pids.read_text().split() if int(line) != started.pid]
     assert len(children) == 2
