@@ -17,7 +17,9 @@ from medunlearn.llm import Store
 from medunlearn.llm.pretend import PretendServer, share_of_faults
 
 RUN = """
-import sys
+import signal, sys
+# A shell that starts the tests in the background has them ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from medunlearn.llm import Client, Message, Request, ServerSettings, Store, decide
 url, folder, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 settings = ServerSettings(base_url=url, model="m", concurrency=4, backoff_seconds=0.01, retries=12)
