@@ -101,7 +101,7 @@ def own_notes() -> Callable[..., list[dict[str, str]]]:
         return [
             {
                 "id": f"n{number:03d}",
-                "title": f"A rare {words[number % len(words)]} after surgery",
+                "title": f"A rare {words[number % len(words)]} after operation {number}",
                 "text": f"This report is about one patient. Pain of grade {number} began at night. Sodium was "
                 f"{number + 900} mmol/L. Tomography showed a lesion of {number + 20} mm. Drug {number}X was given "
                 "for a week. He went home.",

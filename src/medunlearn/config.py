@@ -68,7 +68,8 @@ class AmnesiaNotesSettings(Settings):
     temperature: float | None = Field(0.0, ge=0, description="sampling temperature; null sends none")
     answer_tokens: int | None = Field(None, ge=1, description="longest answer; none: as each prompt says")
     store: Path | None = Field(None, description="folder of the model's responses; none: llm/ in the benchmark's")
-    seed: int = Field(0, description="seed of sample, holdout and splits; sent to the model")
+    llm_seed: int | None = Field(0, description="seed sent to the model; null sends none")
+    seed: int = Field(0, description="seed of sample, holdout and splits; another one asks nothing again")
 
 
 class LumeSettings(Settings):

@@ -77,19 +77,19 @@ def build_from_notes(values: Mapping[str, Any], out: Path, *, quiet: bool = True
     ready.decision.enforce()
     key = ready.key([LABEL.version, QUESTIONS.version])
     refuse_another(out, key, again=settings.again)
+    out.mkdir(parents=True, exist_ok=True, mode=0o700)
     with Store(settings.store or out / RESPONSES) as store:
         before = store.spent()
         budget = Budget(ready.server, spent=before)
         with Client(ready.server, ready.decision, store=store, budget=budget, again=settings.again) as client:
-            try:
-                labels, questions, excluded = _ask(ready, client, quiet)
-            finally:
-                facts = _facts(ready, key, client, before.requests)
+            labels, questions, excluded = _ask(ready, client, quiet)
+            facts = _facts(ready, key, client, before.requests)
     rejects = (*_bad_rows(ready.notes), *excluded, *labels.rejects, *questions.rejects)
     save_rejects(out / REJECTS_FILE, rejects)
     facts |= {"rejects": dict(Counter(f"{reject.task}: {reject.status}" for reject in rejects))}
     try:
         _refuse_incomplete(labels, questions, settings, client.halted)
+        _refuse_nothing(out, questions, rejects)
         benchmark = save_new(_benchmark(ready, labels, questions, facts, settings), out)
     except MedunlearnError:
         write_json(out / BUILD, {"status": "incomplete", **facts})
@@ -168,7 +168,7 @@ def _known(note: Note) -> tuple[str, ...]:
 
 
 def _sampling(settings: AmnesiaNotesSettings) -> Sampling:
-    return Sampling(settings.temperature, settings.answer_tokens, settings.seed)
+    return Sampling(settings.temperature, settings.answer_tokens, settings.llm_seed)
 
 
 def _bad_rows(notes: Notes) -> list[Reject]:
@@ -199,6 +199,12 @@ def _refuse_incomplete(labels: Written, questions: Written, settings: AmnesiaNot
         "kept: give the same command again and it goes on from there"
         + ("." if halted else ", or leave these notes out with --leave-out-failed.")
     )
+
+
+def _refuse_nothing(out: Path, questions: Written, rejects: Sequence[Reject]) -> None:
+    if not questions.results:
+        shown = "\n".join(f"  - {line}" for line in reasons(rejects))
+        raise MedunlearnError(f"No note came through, so there is no benchmark ({out / REJECTS_FILE}):\n{shown}")
 
 
 def _benchmark(

@@ -42,8 +42,8 @@ class Prepared:
     def key(self, prompts: Sequence[str]) -> str:
         """Hash of all that the benchmark depends on besides what the model says."""
         chosen = self.settings
-        sampling = [chosen.temperature, chosen.answer_tokens, chosen.seed]
-        rules = [chosen.sample, chosen.other, self.data_use]
+        sampling = [chosen.temperature, chosen.answer_tokens, chosen.llm_seed]
+        rules = [chosen.seed, chosen.sample, chosen.other, self.data_use]
         model = [self.server.name, self.server.extra]
         return sha256_of_json([self.inputs(), rules, sampling, model, list(prompts)])
 

@@ -98,7 +98,7 @@ def test_without_an_id_notes_are_called_by_their_row(tmp_path: Path) -> None:
         ("", ()),
         ('[{"type": "name", "value": "Ann Lee"}]', (Identifier("name", "Ann Lee"),)),
         (
-            [{"type": "name", "value": "Ann Lee"}, "77"],
+            [{"type": "name", "value": "Ann Lee"}, 77],
             (Identifier("name", "Ann Lee"), Identifier("identifier", "77")),
         ),
     ],
@@ -126,7 +126,7 @@ BAD_ROWS: dict[str, Any] = {
     "has no text but a list in 'id'": {"id": ["x"], "text": "Fine."},
     "has the id of notes.jsonl:1: 'good'": {"id": "good", "text": "Other."},
     "has half a character": {"id": "x", "text": "broken \ud83d"},
-    "has an identifier that is neither": {"id": "x", "text": "Fine.", "identifiers": [5]},
+    "has an identifier that is neither": {"id": "x", "text": "Fine.", "identifiers": [[5]]},
     "has a list that is no JSON": {"id": "x", "text": "Fine.", "identifiers": "[1,"},
     "has an empty identifier": {"id": "x", "text": "Fine.", "identifiers": [" "]},
     "a row must be an object": ["x"],

@@ -1,4 +1,4 @@
-"""Each task against a server: a bad reply goes back with the reason, a good one is taken, what stays bad is told."""
+"""Each task against a server: a bad reply goes back with the reason, a good one is taken, the rest is told."""
 
 from __future__ import annotations
 

@@ -64,6 +64,7 @@ def test_phrases_stand_as_whole_words(phrase: str, there: bool) -> None:
         ("", 0), ("No end", 1), ("One.", 1), ("One. Two.", 2), ("One. Two", 2),
         ("It was 3.5 mg. Dr. Lee vs. E. coli came.", 2),
         ("Fig. 3 shows it, e.g. The mass.", 1), ('He said "go." Then he went!', 2), ("Was it? It was. So.", 3),
+        ("Sodium was 5 mmol/L. He had hepatitis B. Then he left.", 3),
     ],
 )  # fmt: skip
 def test_sentences(text: str, count: int) -> None:

@@ -218,7 +218,8 @@ def _listed(value: str, column: str) -> Any:
 
 
 def _identifier(one: Any, column: str) -> Identifier:
-    found = {"type": "identifier", "value": one} if isinstance(one, str) else one
+    plain = isinstance(one, str | int) and not isinstance(one, bool)
+    found = {"type": "identifier", "value": str(one)} if plain else one
     if not isinstance(found, Mapping) or not all(isinstance(found.get(key), str) for key in ("type", "value")):
         raise _BadRowError(f"has an identifier that is neither a text nor a type with a value in {column!r}")
     if not found["value"].strip():

@@ -24,9 +24,9 @@ _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+")
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 _TYPOGRAPHY = str.maketrans("‘’“”‐‑–—−", "''\"\"-----")
 _SENTENCE_END = re.compile(r"[.!?]+[\"')\]]*(?=\s+[\"'(\[]?[A-Z0-9]|\s*$)")
-# A full stop after these ends no sentence; single letters (initials, "E. coli") do not either.
+# A full stop after these ends no sentence. After one letter it does: notes end on "hepatitis B.", "mmol/L."
 _ABBREVIATION = re.compile(
-    r"\b(?:dr|mr|mrs|ms|prof|st|vs|nos|fig|figs|approx|ca|cf|e\.g|i\.e|resp|spp?|subsp|var|[A-Za-z])$",
+    r"\b(?:dr|mr|mrs|ms|prof|st|vs|nos|fig|figs|approx|ca|cf|e\.g|i\.e|resp|spp?|subsp|var)$",
     re.IGNORECASE,
 )
 
