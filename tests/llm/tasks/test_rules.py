@@ -23,6 +23,8 @@ NOTE = "Sodium was 128 mmol/L. A lesion of 24 mm was seen. Heparin was started o
         "Where does the patient live?",
         "What is the patient's first name?",
         "What sex was the infant?",
+        "What is the birth date of Ann Lee?",
+        "Which phone number does Ann Lee have?",
     ],
 )
 def test_questions_for_who_it_is(asked: str) -> None:

@@ -49,6 +49,7 @@ def test_numbers_that_the_note_does_not_have(answer: str, strange: bool) -> None
         ("pa and\nLATERAL", True),
         ("later", False),
         ("x-ray", True),
+        ("lateral!", True),
         ("x–ray", True),
         ("", False),
         ("?", False),

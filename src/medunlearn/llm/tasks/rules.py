@@ -19,7 +19,10 @@ _ASKS = re.compile(
     rf"|\b(?:{_WHAT})\s+(?:of|for)\s+{_WHOSE}\b"
     r"|\bhow\s+(?:old|young)\b|\b(?:what|which)\s+(?:age|gender|sex)\b|\bat\s+(?:what|which)\s+age\b"
     r"|\b(?:who\s+is|what\s+is\s+the\s+identity\s+of)\s+(?:the|this)\s+(?:patient|person)\b"
-    rf"|\bwhere\s+(?:does|did)\s+{_WHOSE}\s+live\b",
+    rf"|\bwhere\s+(?:does|did)\s+{_WHOSE}\s+live\b"
+    # Whoever it is about: no finding is called so.
+    r"|\bdate\s+of\s+birth|\bbirth\s*(?:date|day)|\bsocial\s+security|\bSSN\b|\bphone\s+number|\be-?mail\s+address"
+    r"|\bhome\s+address|\bmedical\s+record\s+number",
     re.IGNORECASE,
 )
 _GIVES = re.compile(

@@ -54,8 +54,8 @@ def has_strange_number(answer: str, text: str) -> bool:
 
 
 def holds(text: str, phrase: str) -> bool:
-    """Whether a phrase stands in a text as whole words; case, white space and kinds of dashes aside."""
-    wanted = squeezed(phrase)
+    """Whether a phrase stands in a text as whole words; case, white space and punctuation at its ends aside."""
+    wanted = squeezed(phrase).strip(" .,;:!?")
     return bool(wanted) and bool(re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", squeezed(text)))
 
 
