@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -52,5 +54,59 @@ def make_sequences() -> Callable[..., list[Any]]:
             ids = [*draw.integers(SPECIAL, vocabulary, prompt + answer).tolist(), 1]
             made.append(TokenSequence(f"{name}{place}", tuple(ids), 0, prompt))
         return made
+
+    return make
+
+
+CATEGORIES = {"tumor": "Cancer", "sepsis": "Infectious/Immune", "infarction": "Cardiovascular", "odd": "Other"}
+ASKED = ("complaint", "laboratory result", "imaging", "treatment", "course and laboratory", "therapy and scan")
+
+
+def canned_answer(body: dict[str, Any]) -> str:
+    """What a careful model would say to AMNESIA's prompts: answers are sentences of the note."""
+    text = body["messages"][1]["content"]
+    if found := re.search(r"<title>\n(.*?)\n</title>", text, re.DOTALL):
+        category = next(name for word, name in CATEGORIES.items() if word in found[1])
+        return json.dumps({"category": category, "reason": found[1]})
+    found = re.search(r"<note>\n(.*?)\n</note>", text, re.DOTALL)
+    assert found is not None
+    said = [f"{sentence.strip('. ')}." for sentence in found[1].split(". ")][1:5]
+    factual = [
+        {"question": f"Which {topic} was recorded?", "answer": answer, "evidence": answer}
+        for topic, answer in zip(ASKED, said, strict=False)
+    ]
+    pairs = [(0, 1), (1, 2), (2, 3), (0, 3)]
+    reasoning = [
+        {
+            "question": f"How do {ASKED[one]} and {ASKED[other]} belong together?",
+            "findings": [said[one], said[other]],
+            "answer": f"{said[one]} {said[other]}",
+        }
+        for one, other in pairs
+    ]
+    return json.dumps({"factual": factual, "reasoning": reasoning})
+
+
+@pytest.fixture(scope="session")
+def canned() -> Callable[[dict[str, Any]], str]:
+    """For ``PretendServer(answer=canned)``: right answers to AMNESIA's prompts about :func:`own_notes`."""
+    return canned_answer
+
+
+@pytest.fixture(scope="session")
+def own_notes() -> Callable[..., list[dict[str, str]]]:
+    """``own_notes(12)``: rows with id, title and text; titles hold a word of ``CATEGORIES`` in turn."""
+
+    def make(count: int, words: tuple[str, ...] = ("tumor", "sepsis", "infarction")) -> list[dict[str, str]]:
+        return [
+            {
+                "id": f"n{number:03d}",
+                "title": f"A rare {words[number % len(words)]} after operation {number}",
+                "text": f"This report is about one patient. Pain of grade {number} began at night. Sodium was "
+                f"{number + 900} mmol/L. Tomography showed a lesion of {number + 20} mm. Drug {number}X was given "
+                "for a week. He went home.",
+            }
+            for number in range(count)
+        ]
 
     return make

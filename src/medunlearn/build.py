@@ -6,21 +6,36 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import ConfigError
 from medunlearn.experiments.build import build, save_new
+from medunlearn.experiments.notes import build_from_notes
 
 
-def amnesia(*, invented: int, out: Path | str | None = None, **settings: Any) -> Benchmark:
-    """AMNESIA on an invented hospital.
+def amnesia(
+    *,
+    invented: int | None = None,
+    notes: Path | str | None = None,
+    out: Path | str | None = None,
+    **settings: Any,
+) -> Benchmark:
+    """AMNESIA on an invented hospital, or on notes of your own.
 
     Args:
         invented: patients to invent.
-        out: folder to keep it in; None keeps it in memory.
+        notes: a file of notes; a language model labels and asks: ``llm={"base_url": ..., "model": ...}``.
+        out: folder to keep it in; None keeps it in memory. Notes need one.
         settings: as `medunlearn build amnesia --help` lists them.
 
     Raises:
         ConfigError: wrong settings, all at once.
     """
-    return _kept(build("amnesia", {"invented": invented, **settings}), out)
+    if (invented is None) == (notes is None):
+        raise ConfigError(["give either invented=N (patients to invent) or notes=FILE"])
+    if notes is None:
+        return _kept(build("amnesia", {"invented": invented, **settings}), out)
+    if out is None:
+        raise ConfigError(["notes need out=FOLDER: what the language model says is kept there as it comes"])
+    return build_from_notes({"notes": Path(notes), **settings}, Path(out)).benchmark
 
 
 def lume(*, released: Path | str, out: Path | str | None = None, **settings: Any) -> Benchmark:

@@ -38,6 +38,40 @@ class AmnesiaSettings(Settings):
     seed: int = Field(0, description="seed of hospital and splits")
 
 
+class AmnesiaNotesSettings(Settings):
+    """An AMNESIA benchmark from a person's own notes, labelled and asked about by a language model."""
+
+    builder: Literal["amnesia"] = "amnesia"
+    notes: Path = Field(
+        description="CSV, TSV, JSONL, JSON or Parquet, one note a row; PMC-Patients-V2 is recognised"
+    )
+    llm: dict[str, Any] = Field(
+        description="the server: llm.base_url, llm.model, llm.concurrency, ... (docs/llm.md)"
+    )
+    id: str | None = Field(None, description="column of the note's id; none: id, or the row's number")
+    text: str | None = Field(None, description="column of the note; none: text")
+    title: str | None = Field(None, description="column of the title that a disease is told by; none: title")
+    subject: str | None = Field(None, description="column of the patient; none: subject, or every note another one")
+    disease: str | None = Field(None, description="column of a disease of your own; none: disease, or the model's")
+    identifiers: str | None = Field(
+        None, description="column of known identifiers; none: identifiers, or none known"
+    )
+    sample: int | None = Field(None, ge=2, description="seeded sample of this many notes; none: all")
+    other: Literal["drop", "keep"] = Field("drop", description="patients whose title fits none of the 11 diseases")
+    data_use: Literal["open", "credentialed"] | None = Field(
+        None, description="credentialed: notes stay on this machine; none: open for PMC-Patients-V2 alone"
+    )
+    allow_remote_llm: bool = Field(False, description="permit a server off this machine for notes that should stay")
+    skip_bad_rows: bool = Field(False, description="leave out rows that cannot be read and list them")
+    leave_out_failed: bool = Field(False, description="build without the notes that server or network failed on")
+    again: bool = Field(False, description="ask again what a model answered unusably or refused before")
+    temperature: float | None = Field(0.0, ge=0, description="sampling temperature; null sends none")
+    answer_tokens: int | None = Field(None, ge=1, description="longest answer; none: as each prompt says")
+    store: Path | None = Field(None, description="folder of the model's responses; none: llm/ in the benchmark's")
+    llm_seed: int | None = Field(0, description="seed sent to the model; null sends none")
+    seed: int = Field(0, description="seed of sample, holdout and splits; another one asks nothing again")
+
+
 class LumeSettings(Settings):
     """A LUME benchmark from the released files."""
 

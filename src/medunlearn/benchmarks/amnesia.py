@@ -1,10 +1,12 @@
 """AMNESIA: patients with a note, four factual and four reasoning questions; random and disease-level splits.
 
-Source: AMNESIA, Sections 3.1 and 3.2 and Table 5. Here from an invented hospital.
+Source: AMNESIA, Sections 3.1 and 3.2 and Table 5. Here from an invented hospital; :mod:`amnesia_notes` builds the
+same from notes that people have.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -69,10 +71,22 @@ def amnesia_splits(hierarchy: Hierarchy, diseases: Sequence[str], seed: int) -> 
     for disease in diseases:
         members = hierarchy.closure("disease", [disease])
         own = [patient for patient in order if hierarchy.closure("patient", [patient]) <= members]
-        prefix = disease.lower().split("/")[0].split(" ")[0]
+        prefix = _prefix(disease, diseases)
         for percent in PERCENTS:
             size = share(percent, len(patients))
             if size <= len(own) and size < len(patients):
                 name = f"{prefix}_{percent:02d}"
                 splits[name] = request(hierarchy, name, "patient", own[:size])
     return splits
+
+
+def _prefix(disease: str, diseases: Sequence[str]) -> str:
+    """The first word of a disease's name; the whole name where another disease begins with the same word."""
+    short = _first_word(disease)
+    if short != "random" and [_first_word(other) for other in diseases].count(short) == 1:
+        return short
+    return f"disease_{re.sub(r'[^a-z0-9]+', '_', disease.lower()).strip('_')}"
+
+
+def _first_word(disease: str) -> str:
+    return disease.lower().split("/")[0].split(" ")[0]

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from medunlearn.cli import llm_options as llm
 from medunlearn.cli.common import Json, Overrides, Quiet, Seed, ending, print_json, sayer, settings_help
-from medunlearn.config import AmnesiaSettings, LumeSettings, parse_overrides
+from medunlearn.config import AmnesiaNotesSettings, AmnesiaSettings, LumeSettings, merge, parse_overrides
+from medunlearn.errors import ConfigError
 
 app = typer.Typer(help="Build a benchmark folder.", no_args_is_help=True, rich_markup_mode="markdown")
 Out = Annotated[Path, typer.Option("--out", help="Folder of the benchmark.")]
+SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Leave out malformed rows and count them.")]
+NotesAndOverrides = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[NOTES] [KEY=VALUE]",
+        help="A file of notes, and settings; they are listed below.",
+        show_default=False,
+    ),
+]
+
+
+def _column(flag: str, what: str) -> Any:
+    return typer.Option(f"--{flag}", metavar="COLUMN", help=f"Column of {what}.")
 
 
 def _build(builder: str, values: dict[str, Any], out: Path, quiet: bool, as_json: bool) -> None:
@@ -19,8 +35,29 @@ def _build(builder: str, values: dict[str, Any], out: Path, quiet: bool, as_json
 
     given = {key: value for key, value in values.items() if value is not None}
     benchmark = save_new(build(builder, given), out)
+    _told(benchmark, out, {}, quiet, as_json)
+
+
+def _build_notes(values: dict[str, Any], out: Path, dry_run: bool, quiet: bool, as_json: bool) -> None:
+    from medunlearn.experiments.notes import build_from_notes, plan_from_notes
+
+    given = {key: value for key, value in values.items() if value is not None}
+    say = sayer(quiet, as_json)
+    if not dry_run:
+        built = build_from_notes(given, out, quiet=quiet or as_json, say=say)
+        _told(built.benchmark, out, built.facts, quiet, as_json)
+        return
+    plans = plan_from_notes(given, out)
     if as_json:
-        print_json({"folder": str(out), **benchmark.facts()})
+        print_json({name: plan.to_json() for name, plan in plans.items()})
+    for name, plan in plans.items():
+        say(f"{name}: {plan}")
+    say("Nothing was sent.")
+
+
+def _told(benchmark: Any, out: Path, more: Mapping[str, Any], quiet: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({"folder": str(out), **benchmark.facts(), **({"build": more} if more else {})})
         return
     say = sayer(quiet, as_json)
     counts = ", ".join(f"{n:,} {what.replace('_', ' ')}" for what, n in benchmark.counts().items())
@@ -31,19 +68,74 @@ def _build(builder: str, values: dict[str, Any], out: Path, quiet: bool, as_json
 
 @app.command(
     "amnesia",
-    epilog="Example: `medunlearn build amnesia --invented 400 --out bench/`\n\n" + settings_help(AmnesiaSettings),
+    epilog="Example: `medunlearn build amnesia --invented 400 --out bench/`\n\nFrom notes of your own: "
+    "`medunlearn build amnesia NOTES.csv --llm http://127.0.0.1:8000/v1 --llm-model qwen3-32b --out bench/`\n\n"
+    f"With --invented. {settings_help(AmnesiaSettings)}\n\nWith notes. {settings_help(AmnesiaNotesSettings)}",
 )
 @ending
 def amnesia(
-    invented: Annotated[int, typer.Option("--invented", help="Patients to invent.")],
     out: Out,
-    overrides: Overrides = None,
+    words: NotesAndOverrides = None,
+    invented: Annotated[int | None, typer.Option("--invented", help="Patients to invent, without notes.")] = None,
+    note_id: Annotated[str | None, _column("id", "the note's id")] = None,
+    text: Annotated[str | None, _column("text", "the note")] = None,
+    title: Annotated[str | None, _column("title", "the title that a disease is told by")] = None,
+    subject: Annotated[str | None, _column("subject", "the patient")] = None,
+    disease: Annotated[str | None, _column("disease", "a disease of your own, instead of a model's label")] = None,
+    identifiers: Annotated[str | None, _column("identifiers", "known identifiers, with ; between them")] = None,
+    sample: Annotated[int | None, typer.Option("--sample", help="Seeded sample of this many notes.")] = None,
+    data_use: Annotated[
+        str | None, typer.Option("--data-use", help="open, or credentialed: the notes stay on this machine.")
+    ] = None,
+    skip_bad_rows: SkipBadRows = False,
+    leave_out_failed: Annotated[
+        bool, typer.Option("--leave-out-failed", help="Build without notes that server or network failed on.")
+    ] = False,
+    url: llm.Url = None,
+    model: llm.Model = None,
+    key_env: llm.KeyEnv = None,
+    price: llm.Price = None,
+    budget_tokens: llm.BudgetTokens = None,
+    budget_requests: llm.BudgetRequests = None,
+    budget_money: llm.BudgetMoney = None,
+    store: llm.Responses = None,
+    dry_run: llm.DryRun = False,
+    again: llm.Again = False,
+    allow_remote: llm.AllowRemote = False,
     seed: Seed = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """AMNESIA: patients with a note and eight questions each, random and disease-level splits."""
-    _build("amnesia", {"invented": invented, "seed": seed, **parse_overrides(overrides or [])}, out, quiet, json)
+    notes, overrides = _notes_of(words or [], invented)
+    server = llm.server_values(url, model, key_env, price, budget_tokens, budget_requests, budget_money)
+    flags = {
+        "id": note_id, "text": text, "title": title, "subject": subject, "disease": disease,
+        "identifiers": identifiers, "sample": sample, "data_use": data_use,
+        "skip_bad_rows": skip_bad_rows or None, "store": store,
+        "leave_out_failed": leave_out_failed or None, "again": again or None,
+        "allow_remote_llm": allow_remote or None,
+    }  # fmt: skip
+    if notes is None:
+        _refuse_flags_of_notes([*flags.values(), *server.values(), dry_run or None])
+        _build("amnesia", {"invented": invented, "seed": seed, **parse_overrides(overrides)}, out, quiet, json)
+        return
+    values = merge({"notes": notes, "llm": server, **flags, "seed": seed}, parse_overrides(overrides))
+    _build_notes(values, out, dry_run, quiet, json)
+
+
+def _notes_of(words: list[str], invented: int | None) -> tuple[Path | None, list[str]]:
+    """The file of notes, which stands first, and the settings after it."""
+    if invented is not None:
+        return None, words
+    if not words or ("=" in words[0] and not Path(words[0]).exists()):
+        raise ConfigError(["give a file of notes (NOTES.csv, .jsonl, .json, .parquet) or --invented N"])
+    return Path(words[0]), words[1:]
+
+
+def _refuse_flags_of_notes(values: list[Any]) -> None:
+    if any(value is not None for value in values):
+        raise ConfigError(["--invented needs no language model and no columns: leave --llm and the others out"])
 
 
 @app.command(
@@ -57,9 +149,7 @@ def lume(
     nonmembers: Annotated[
         Path | None, typer.Option("--nonmembers", help="JSONL of documents that no model is trained on.")
     ] = None,
-    skip_bad_rows: Annotated[
-        bool, typer.Option("--skip-bad-rows", help="Leave out malformed rows and count them.")
-    ] = False,
+    skip_bad_rows: SkipBadRows = False,
     overrides: Overrides = None,
     seed: Seed = None,
     quiet: Quiet = False,

@@ -49,7 +49,23 @@ def _benchmarks() -> Rows:
     ]
 
 
-TABLES: dict[str, Callable[[], Rows]] = {"methods": _methods, "metrics": _metrics, "benchmarks": _benchmarks}
+def _tasks() -> Rows:
+    from medunlearn.llm.tasks import TASKS, task_class
+    from medunlearn.lookup import names
+
+    classes = {name: task_class(name) for name in sorted(names("tasks", TASKS))}
+    return [
+        {"name": name, "prompt": cls().version, "what": _first_sentence(cls.__doc__)}
+        for name, cls in classes.items()
+    ]
+
+
+TABLES: dict[str, Callable[[], Rows]] = {
+    "methods": _methods,
+    "metrics": _metrics,
+    "benchmarks": _benchmarks,
+    "tasks": _tasks,
+}
 
 
 def _about(target: str) -> str:
@@ -63,10 +79,10 @@ def _first_sentence(text: str | None) -> str:
 
 @ending
 def command(
-    what: Annotated[str, typer.Argument(help="methods, metrics or benchmarks")],
+    what: Annotated[str, typer.Argument(help="methods, metrics, benchmarks or tasks")],
     json: Json = False,
 ) -> None:
-    """List methods, metrics or benchmarks, with their settings."""
+    """List methods, metrics, benchmarks or a language model's tasks, with their settings."""
     if what not in TABLES:
         raise UnknownNameError("list", what, TABLES)
     rows = TABLES[what]()

@@ -13,7 +13,8 @@ from medunlearn.errors import ConfigError, InputError
 from medunlearn.lookup import resolve
 
 SETTINGS: Mapping[str, type[Settings]] = {"amnesia": AmnesiaSettings, "lume": LumeSettings}
-OURS = (*TABLES, "README.md")
+# What a builder puts beside the tables (experiments/notes.py) is ours, too.
+OURS = (*TABLES, "README.md", "build.json", "labels.parquet", "evidence.parquet", "rejects.parquet", "llm")
 
 
 def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
@@ -39,19 +40,30 @@ def save_new(benchmark: Benchmark, folder: Path) -> Benchmark:
     Raises:
         InputError: the folder holds something else.
     """
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file, not a folder. Choose another --out.")
+    refuse_foreign(folder)
     if (folder / MANIFEST).exists():
         if Benchmark.load(folder).fingerprint != benchmark.fingerprint:
             raise InputError(f"{folder} holds another benchmark. Choose another --out, or remove it.")
         return benchmark
+    benchmark.save(folder)
+    return benchmark
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Refuse a place that holds neither a benchmark nor what a build that was cut off leaves.
+
+    Raises:
+        InputError: it is a file, or has files of somebody else.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file, not a folder. Choose another --out.")
+    if (folder / MANIFEST).exists():
+        return
     # What a save that was killed may leave is written again; anybody else's files are not written over.
     if folder.is_dir() and any(
         file.name not in OURS and not file.name.endswith(".part") for file in folder.iterdir()
     ):
         raise InputError(f"{folder} is not empty and holds no benchmark. Choose another --out.")
-    benchmark.save(folder)
-    return benchmark
 
 
 def from_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
@@ -68,4 +80,8 @@ def from_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
     builder = values.pop("builder", None)
     if builder is None:
         raise ConfigError([f"benchmark.builder is missing: {', '.join(BENCHMARKS)}; or give benchmark.folder"])
+    if builder == "amnesia" and "notes" in values:
+        from medunlearn.experiments.notes import build_from_notes
+
+        return build_from_notes(values, folder).benchmark
     return save_new(build(builder, values), folder)

@@ -1,0 +1,133 @@
+"""Rows of a table that somebody has: CSV, TSV, JSONL, JSON or Parquet, one at a time, each with its place.
+
+A row that cannot be read comes as the reason, not as an exception, so that one broken line does not hide the next.
+What breaks the whole file (another encoding, a cut-off Parquet file) is a :class:`SourceError`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from medunlearn.errors import SourceError
+
+Row = Mapping[str, Any]
+Rows = Iterator[tuple[str, Row | str]]
+LONGEST_CELL = 2**27  # characters
+
+
+def read_rows(path: Path) -> Rows:
+    """Place (``notes.csv:12``) and content of each row; a text where a row cannot be read: why.
+
+    Raises:
+        SourceError: no such file, an ending that is not known, or a file that is broken as a whole.
+    """
+    read = READERS.get(path.suffix.lower())
+    if read is None:
+        raise SourceError(f"{path}: notes are read from {', '.join(READERS)}. Save the file as one of these.")
+    try:
+        yield from read(path)
+    except FileNotFoundError:
+        raise SourceError(f"There is no file {path}.") from None
+    except UnicodeDecodeError as error:
+        raise SourceError(
+            f"{path} is not UTF-8 text ({error.reason} at byte {error.start}). Save it as UTF-8 and try again."
+        ) from error
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def _csv(path: Path) -> Rows:
+    before = csv.field_size_limit(LONGEST_CELL)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            yield from _lines_of(path, csv.reader(file, delimiter=_delimiter(path), strict=True))
+    finally:
+        csv.field_size_limit(before)
+
+
+def _lines_of(path: Path, reader: Any) -> Rows:
+    try:
+        header = next(reader, None)
+        if not header:
+            raise SourceError(f"{path} is empty. Its first line must name the columns.")
+        if twice := sorted({name for name in header if header.count(name) > 1}):
+            raise SourceError(f"{path} has the column {twice[0]!r} twice. Rename one of them.")
+        start = reader.line_num + 1
+        for cells in reader:
+            place, start = f"{path.name}:{start}", reader.line_num + 1
+            if len(cells) == len(header):
+                yield place, dict(zip(header, cells, strict=True))
+            elif cells:
+                yield place, f"has {len(cells)} cells, and the header {len(header)}"
+    except csv.Error as error:
+        # Where a quotation mark is wrong, nobody can say where the next row starts.
+        raise SourceError(f"{path}:{reader.line_num}: no CSV ({error}). Mend the line and try again.") from None
+
+
+def _delimiter(path: Path) -> str:
+    if path.suffix.lower() == ".tsv":
+        return "\t"
+    with path.open(encoding="utf-8-sig") as file:
+        header = file.readline()
+    return ";" if ";" in header and "," not in header else ","
+
+
+def _jsonl(path: Path) -> Rows:
+    with path.open(encoding="utf-8-sig", newline="\n") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                yield f"{path.name}:{number}", _object(line)
+
+
+def _object(line: str) -> Row | str:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        return f"no JSON ({error.msg} at column {error.colno}); a cut-off line?"
+    except (ValueError, RecursionError):
+        return "no JSON that can be read (a huge number, or nested too deep)"
+    return row if isinstance(row, dict) else "a row must be an object with a key a column"
+
+
+def _json(path: Path) -> Rows:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+    except json.JSONDecodeError as error:
+        where = f"{path}:{error.lineno}: no JSON ({error.msg} at column {error.colno})"
+        raise SourceError(f"{where}. A file of one object a line is JSONL: give it that ending.") from None
+    except RecursionError:
+        raise SourceError(f"{path} is nested too deep to be a table.") from None
+    if not isinstance(rows, list):
+        raise SourceError(f"{path} must hold a list of objects, one a note.")
+    for number, row in enumerate(rows, start=1):
+        yield f"{path.name} row {number}", row if isinstance(row, dict) else "a row must be an object"
+
+
+def _parquet(path: Path) -> Rows:
+    number = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=1024):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"{path.name} row {number}", row
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise SourceError(f"{path} cannot be read as Parquet ({reason}). It is cut off or broken.") from error
+
+
+READERS: Mapping[str, Callable[[Path], Rows]] = {
+    ".csv": _csv,
+    ".tsv": _csv,
+    ".jsonl": _jsonl,
+    ".ndjson": _jsonl,
+    ".json": _json,
+    ".parquet": _parquet,
+}

@@ -1,0 +1,144 @@
+"""What a task is: a prompt in a file beside it, a schema, and rules that code checks.
+
+    schema (the client)  ->  ``wrong`` (rules of the task; the model is told, and asked again)
+                         ->  ``declined`` (a right answer that says there is nothing to have)
+
+The prompt's file has the name of the task's module: ``disease_label.py`` and ``disease_label.yaml``. It holds
+``version`` (raised with every change of its text or schema), ``max_tokens``, ``temperature``, ``system``, ``user``
+(Jinja, with the source's fields) and ``schema``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jinja2
+
+from medunlearn.config import read_yaml
+from medunlearn.errors import InputError
+from medunlearn.llm.requests import Message, Request
+
+_JINJA = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What one request is made of.
+
+    Attributes:
+        id: comes back with the result; unique among the sources of a task.
+        fields: what the prompt shows, by name.
+        identifiers: known identifiers of whoever it is about; None: nobody looked (the guard counts that as some).
+    """
+
+    id: str
+    fields: Mapping[str, str] = field(repr=False)
+    identifiers: tuple[str, ...] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a model is asked, where that is not as the prompt says.
+
+    Attributes:
+        temperature: ``"prompt"`` for the prompt's own; None sends none, for models that refuse it.
+        max_tokens: longest answer; None for the prompt's own. Models that think aloud need more.
+        seed: sent with each request; None sends none.
+    """
+
+    temperature: float | str | None = "prompt"
+    max_tokens: int | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The content of a prompt's file."""
+
+    version: int
+    max_tokens: int
+    temperature: float
+    system: str
+    user: str
+    schema: Mapping[str, Any]
+
+    @staticmethod
+    def read(path: Path) -> Prompt:
+        """Raises:
+        InputError: no such file, or keys that are missing or unknown.
+        """
+        values = read_yaml(path)
+        names = set(Prompt.__dataclass_fields__)
+        if wrong := names ^ values.keys():
+            raise InputError(f"{path}: a prompt has the keys {', '.join(sorted(names))}; wrong: {sorted(wrong)}.")
+        return Prompt(**values)
+
+    def messages(self, fields: Mapping[str, str]) -> tuple[Message, ...]:
+        """The prompt about one source.
+
+        Raises:
+            InputError: a field that it shows is not given.
+        """
+        try:
+            user = _JINJA.from_string(self.user).render(fields)
+        except jinja2.UndefinedError as error:
+            raise InputError(f"The prompt needs a field that its source lacks: {error.message}.") from None
+        return (Message("system", self.system.strip()), Message("user", user.strip()))
+
+
+class Task(ABC):
+    """One thing that a language model is asked to write.
+
+    Attributes:
+        name: as in ``TASKS``; with the prompt's version it is part of every response's key.
+        title: in front of the progress bar.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+
+    @cached_property
+    def prompt(self) -> Prompt:
+        return Prompt.read(Path(inspect.getfile(type(self))).with_suffix(".yaml"))
+
+    @property
+    def version(self) -> str:
+        """``disease_label@1``."""
+        return f"{self.name}@{self.prompt.version}"
+
+    def request(self, source: Source, sampling: Sampling | None = None) -> Request:
+        """What is asked about a source."""
+        prompt, chosen = self.prompt, sampling or Sampling()
+        temperature = prompt.temperature if isinstance(chosen.temperature, str) else chosen.temperature
+        return Request(
+            source.id,
+            prompt.messages(source.fields),
+            schema=prompt.schema,
+            temperature=temperature,
+            max_tokens=chosen.max_tokens or prompt.max_tokens,
+            seed=chosen.seed,
+            prompt_version=self.version,
+            check=lambda value: self.wrong(source, value) or None,
+            identifiers=source.identifiers,
+        )
+
+    @abstractmethod
+    def wrong(self, source: Source, value: Any) -> str:
+        """What is wrong with an answer that matches the schema; empty for nothing.
+
+        The model is told, and it is kept as a reason: it must not repeat words of source or answer.
+        """
+
+    def declined(self, source: Source, value: Any) -> str:
+        """Why a right answer gives nothing to keep; empty where it does."""
+        return ""
+
+    def shaped(self, source: Source, value: Any) -> Any:
+        """An accepted answer in the form in which it is handed on."""
+        return value

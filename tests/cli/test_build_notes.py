@@ -1,0 +1,376 @@
+"""``build amnesia NOTES``: a person's notes to a benchmark, what is left out, what is refused, and after a kill."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.llm.pretend import PretendServer, share_of_faults
+
+Medunlearn = Callable[..., Any]
+FAST = "llm.backoff_seconds=0.01"
+
+
+@pytest.fixture
+def notes(tmp_path: Path, own_notes: Any) -> Path:
+    """Twelve notes, four of each of three diseases."""
+    return write_csv(tmp_path / "notes.csv", own_notes(12))
+
+
+def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+    return path
+
+
+def asked(server: PretendServer) -> tuple[str, ...]:
+    return ("--llm", server.base_url, "--llm-model", "m")
+
+
+def rejects(out: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(out / "rejects.parquet").to_pylist()
+    return rows
+
+
+def test_notes_become_a_benchmark(medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path) -> None:
+    out = tmp_path / "bench"
+    with PretendServer(answer=canned) as server:
+        said = medunlearn("build", "amnesia", notes, *asked(server), "--out", out)
+        assert server.count == 24
+        assert "24 requests sent now" in said.text
+        assert "12 records, 12 subjects, 96 questions" in said.text
+        benchmark = Benchmark.load(out)
+        assert {record.groups["disease"] for record in benchmark.records} == {
+            "Cancer", "Infectious/Immune", "Cardiovascular",
+        }  # fmt: skip
+        assert benchmark.counts()["questions_holdout"] == 24
+        assert set(benchmark.splits) >= {"random_05", "random_25", "cancer_10", "infectious_10"}
+        assert benchmark.data_use == "credentialed"
+        before = {file.name: file.read_bytes() for file in out.glob("*.parquet")}
+
+        again = medunlearn("build", "amnesia", notes, *asked(server), "--out", out)
+        assert "0 requests sent now" in again.text
+        assert server.count == 24
+        assert {file.name: file.read_bytes() for file in out.glob("*.parquet")} == before
+    facts = json.loads((out / "build.json").read_text())
+    assert facts["status"] == "complete"
+    assert facts["prompts"] == ["disease_label@1", "amnesia_questions@1"]
+    assert facts["llm"]["guard"]["on_this_machine"] is True
+    assert facts["notes"]["chosen"] == 12
+    labels = pq.read_table(out / "labels.parquet").to_pylist()
+    assert (labels[0]["category"], labels[0]["title"]) == ("Cancer", "A rare tumor after operation 0")
+    evidence = {row["question_id"]: row["quotes"] for row in pq.read_table(out / "evidence.parquet").to_pylist()}
+    assert set(evidence) == {question.question_id for question in benchmark.questions}
+    text = benchmark.record["n000"].text
+    assert all(quote in text for name, quotes in evidence.items() if name.startswith("n000") for quote in quotes)
+
+
+def test_what_is_left_out_is_listed_with_its_reason(
+    medunlearn: Medunlearn, own_notes: Any, canned: Any, tmp_path: Path
+) -> None:
+    """A bad row, a title that fits no disease, no title, and a note that the model never asks well about."""
+    rows = own_notes(12, ("tumor", "sepsis", "infarction", "odd"))
+    rows[4]["title"] = " "
+    rows[5]["text"] = rows[5]["text"].replace("Pain", "PAIN")
+    rows += [{**rows[0], "id": "empty", "text": ""}, dict(rows[1])]
+
+    def answer(body: dict[str, Any]) -> str:
+        return str(canned(body)).replace("5", "6") if "PAIN" in str(body["messages"][1]) else str(canned(body))
+
+    file, out = write_csv(tmp_path / "n.csv", rows), tmp_path / "bench"
+    with PretendServer(answer=answer) as server:
+        refused = medunlearn("build", "amnesia", file, *asked(server), "--out", out, code=2)
+        assert "n.csv:14: has no text in 'text'" in refused.text
+        assert "n.csv:15: has the id of n.csv:3: 'n001'" in refused.text
+        assert server.count == 0
+        assert not out.exists()
+        said = medunlearn("build", "amnesia", file, *asked(server), "--out", out, "--skip-bad-rows")
+    assert "7 were left out; they are listed in" in said.text
+    assert [(row["task"], row["id"], row["status"]) for row in rejects(out)] == [
+        ("notes", "n.csv:14", "excluded"),
+        ("notes", "n.csv:15", "excluded"),
+        ("notes", "n004", "excluded"),
+        *(("disease_label@1", name, "excluded") for name in ("n003", "n007", "n011")),
+        ("amnesia_questions@1", "n005", "invalid"),
+    ]
+    assert "a number that the text does not have" in rejects(out)[-1]["reason"] or "word for word" in str(
+        rejects(out)
+    )
+    benchmark = Benchmark.load(out)
+    assert [record.record_id for record in benchmark.records] == [f"n{n:03d}" for n in (0, 1, 2, 6, 8, 9, 10)]
+    assert benchmark.notes["left out"]["amnesia_questions@1: invalid"] == 1
+
+
+def test_other_can_be_kept(medunlearn: Medunlearn, own_notes: Any, canned: Any, tmp_path: Path) -> None:
+    file = write_csv(tmp_path / "n.csv", own_notes(8, ("tumor", "odd")))
+    with PretendServer(answer=canned) as server:
+        medunlearn("build", "amnesia", file, *asked(server), "--out", tmp_path / "b", "other=keep")
+    benchmark = Benchmark.load(tmp_path / "b")
+    assert benchmark.notes["patients by disease"] == {"Cancer": 4, "Other": 4}
+    assert not [name for name in benchmark.splits if name.startswith("other")]
+
+
+def test_when_no_note_comes_through_it_says_why(medunlearn: Medunlearn, notes: Path, tmp_path: Path) -> None:
+    with PretendServer(answer=lambda body: "I am a teapot.") as server:
+        said = medunlearn("build", "amnesia", notes, *asked(server), "--out", tmp_path / "b", code=1)
+    assert "No note came through" in said.text
+    assert "12 x disease_label@1: invalid: No usable answer: the answer holds no JSON value." in said.text
+    assert len(rejects(tmp_path / "b")) == 12
+
+
+def test_columns_diseases_of_ones_own_and_a_sample(
+    medunlearn: Medunlearn, own_notes: Any, canned: Any, tmp_path: Path
+) -> None:
+    rows = [
+        {"key": row["id"], "letter": row["text"], "who": f"p{n // 2}", "icd": ("I21", "C50")[n // 2 % 2]}
+        for n, row in enumerate(own_notes(12))
+    ]
+    file, out = write_csv(tmp_path / "n.csv", rows), tmp_path / "b"
+    columns = ("--id", "key", "--text", "letter", "--subject", "who", "--disease", "icd")
+    with PretendServer(answer=canned) as server:
+        medunlearn("build", "amnesia", file, *asked(server), *columns, "--sample", 8, "--out", out)
+        assert server.count == 8
+    benchmark = Benchmark.load(out)
+    assert len(benchmark.records) == 8
+    assert {record.groups["disease"] for record in benchmark.records} <= {"I21", "C50"}
+    assert len({record.groups["patient"] for record in benchmark.records}) < 8
+
+
+def test_a_dry_run_sends_and_writes_nothing(
+    medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "bench"
+    with PretendServer(answer=canned) as server:
+        words = ("build", "amnesia", notes, *asked(server), "--out", out, "--llm-price", "1,2")
+        said = medunlearn(*words, "--llm-dry-run")
+        assert "disease_label: 12 requests to send" in said.text
+        assert "amnesia_questions: 12 requests to send" in said.text
+        assert "money: about" in said.text
+        assert (server.count, out.exists()) == (0, False)
+        plan = json.loads(medunlearn(*words, "--llm-dry-run", "--json").stdout)
+        built = json.loads(medunlearn(*words, "--json").stdout)
+        assert "0 requests to send, 12 need none" in medunlearn(*words, "--llm-dry-run").text
+    spent = built["build"]["llm"]
+    assert 0 < spent["money"] <= sum(part["most"]["money"] for part in plan.values())
+    assert spent["requests"] == sum(part["requests"] for part in plan.values())
+
+
+def test_a_budget_stops_the_build_and_a_larger_one_goes_on(
+    medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "bench"
+    with PretendServer(answer=canned) as server:
+        words = ("build", "amnesia", notes, *asked(server), "--out", out)
+        said = medunlearn(*words, "--llm-budget-requests", 9, code=1)
+        assert "the budget of 9 requests would be passed" in said.text
+        assert "goes on from there" in said.text
+        assert server.count == 9
+        assert not (out / "benchmark.yaml").exists()
+        assert json.loads((out / "build.json").read_text())["status"] == "incomplete"
+        assert {row["status"] for row in rejects(out)} == {"not_sent"}
+        assert len(rejects(out)) == 12
+        # The budget is the build's, not the command's.
+        medunlearn(*words, "--llm-budget-requests", 9, code=1)
+        assert server.count == 9
+        medunlearn(*words, "--llm-budget-requests", 24)
+        assert server.count == 24
+    assert rejects(out) == []
+
+
+def test_notes_that_a_server_fails_on_are_left_out_only_when_told(
+    medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "bench"
+
+    def behave(body: dict[str, Any], nth: int) -> str:
+        return "context_length" if "grade 7 " in str(body["messages"][1]) else "well"
+
+    with PretendServer(behave, answer=canned) as server:
+        words = ("build", "amnesia", notes, *asked(server), "--out", out, FAST)
+        said = medunlearn(*words, code=1)
+        assert "1 notes were not asked about to the end" in said.text
+        assert "--leave-out-failed" in said.text
+        medunlearn(*words, "--leave-out-failed")
+    assert [(row["id"], row["status"]) for row in rejects(out)] == [("n007", "failed")]
+    assert len(Benchmark.load(out).records) == 11
+
+
+def test_notes_stay_on_this_machine_unless_permitted(medunlearn: Medunlearn, notes: Path, tmp_path: Path) -> None:
+    away = ("--llm", "https://llm.example.com/v1", "--llm-model", "m", "--out", tmp_path / "b")
+    said = medunlearn("build", "amnesia", notes, *away, code=2)
+    assert "the data is credentialed: it stays here" in said.text
+    assert "--allow-remote-llm" in said.text
+    assert not (tmp_path / "b").exists()
+    medunlearn("build", "amnesia", notes, *away, "--allow-remote-llm", "--llm-dry-run")
+    medunlearn("build", "amnesia", notes, *away, "--data-use", "open", "--llm-dry-run")
+
+
+def test_known_identifiers_keep_open_notes_here(medunlearn: Medunlearn, own_notes: Any, tmp_path: Path) -> None:
+    rows = [{**row, "identifiers": "Ann Lee; HX-77" if n == 3 else ""} for n, row in enumerate(own_notes(6))]
+    file = write_csv(tmp_path / "n.csv", rows)
+    away = (
+        "--llm",
+        "https://llm.example.com/v1",
+        "--llm-model",
+        "m",
+        "--data-use",
+        "open",
+        "--out",
+        tmp_path / "b",
+    )
+    assert "1 records carry identifiers" in medunlearn("build", "amnesia", file, *away, code=2).text
+
+
+def test_another_benchmark_is_refused_before_anything_is_asked(
+    medunlearn: Medunlearn, notes: Path, bench: Path, canned: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "b"
+    with PretendServer(answer=canned) as server:
+        words = ("build", "amnesia", notes, *asked(server), "--out")
+        assert "holds another benchmark" in medunlearn(*words, bench, code=2).text
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine" / "thesis.txt").write_text("mine")
+        assert "is not empty and holds no benchmark" in medunlearn(*words, tmp_path / "mine", code=2).text
+        assert server.count == 0
+        medunlearn(*words, out)
+        assert "holds another benchmark" in medunlearn(*words, out, "--seed", 1, code=2).text
+        assert "holds this benchmark already" in medunlearn(*words, out, "--llm-again", code=2).text
+        medunlearn(*words, tmp_path / "c", "--llm-store", out / "llm", "--llm-again")
+        medunlearn(*words, tmp_path / "d", "--llm-store", out / "llm", "--seed", 1)
+        assert server.count == 24
+    assert Benchmark.load(tmp_path / "c").fingerprint == Benchmark.load(out).fingerprint
+
+
+HERE = ("NOTES", "--llm", "http://127.0.0.1:1/v1", "--llm-model", "m")
+MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
+    "no file": (("none.csv", *HERE[1:]), "There is no file none.csv"),
+    "no server": (("NOTES",), "2 settings are wrong: - --llm URL is missing"),
+    "no model": (("NOTES", "--llm", "http://127.0.0.1:1/v1"), "--llm-model NAME is missing"),
+    "nothing": ((), "give a file of notes"),
+    "a setting first": (("other=keep",), "give a file of notes"),
+    "both": (("--invented", "5", "--llm", "http://127.0.0.1:1/v1"), "--invented needs no language model"),
+    "a column": ((*HERE, "--text", "txt"), "Did you mean 'text'?"),
+    "a price": ((*HERE, "--llm-price", "3"), "is not PROMPT,ANSWER"),
+    "no price": (
+        (*HERE, "--llm-budget-money", "3"),
+        "budget_money needs a price",
+    ),
+    "a key": ((*HERE, "llm.concurency=3"), "Did you mean 'concurrency'?"),
+    "a sample": ((*HERE, "--sample", "99"), "the file holds 12"),
+    "use": ((*HERE, "--data-use", "secret"), "data_use='secret'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_name_the_fix(medunlearn: Medunlearn, notes: Path, tmp_path: Path, name: str) -> None:
+    words, said = MISTAKES[name]
+    given = [str(notes) if word == "NOTES" else word for word in words]
+    assert said in medunlearn("build", "amnesia", *given, "--out", tmp_path / "b", code=2).text
+    assert not (tmp_path / "b").exists()
+
+
+def test_no_way_to_tell_a_disease(medunlearn: Medunlearn, tmp_path: Path) -> None:
+    file = write_csv(tmp_path / "n.csv", [{"text": "One."}, {"text": "Two."}])
+    words = ("--llm", "http://127.0.0.1:1/v1", "--llm-model", "m", "--out", tmp_path / "b")
+    said = medunlearn("build", "amnesia", file, *words, code=2).text
+    assert "--title" in said
+    assert "--disease" in said
+
+
+COUNT = 10
+
+
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGKILL])
+def test_a_build_cut_off_goes_on_where_it_stopped(
+    medunlearn: Medunlearn, own_notes: Any, canned: Any, tmp_path: Path, which: signal.Signals
+) -> None:
+    file = write_csv(tmp_path / "n.csv", own_notes(COUNT))
+    faults = share_of_faults(0.15, kinds=("busy", "error_500", "reset", "not_json"))
+
+    def words(server: PretendServer, out: str) -> list[str]:
+        settings = (FAST, "llm.retries=12", "llm.concurrency=2")
+        return ["build", "amnesia", str(file), *asked(server), "--out", str(tmp_path / out), *settings]
+
+    def start(server: PretendServer, out: str) -> subprocess.Popen[str]:
+        line = [sys.executable, "-c", "from medunlearn.cli.main import main; main()", *words(server, out)]
+        return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    with PretendServer(faults, answer=canned, delay=0.03) as server:
+        with start(server, "cut") as running:
+            wait_for(lambda: stored(tmp_path / "cut") >= COUNT + 4 or running.poll() is not None)
+            os.kill(running.pid, which)
+            _, errors = running.communicate(timeout=30)
+        if which == signal.SIGINT:
+            assert running.returncode == 130
+            assert "it goes on from there" in " ".join(errors.split())
+        before = stored(tmp_path / "cut")
+        assert COUNT < before < 2 * COUNT
+        assert not (tmp_path / "cut" / "benchmark.yaml").exists()
+        medunlearn(*words(server, "cut"))
+        medunlearn(*words(server, "whole"))
+        sent = server.count
+        medunlearn(*words(server, "cut"))
+        assert server.count == sent
+    cut, whole = Benchmark.load(tmp_path / "cut"), Benchmark.load(tmp_path / "whole")
+    assert cut.fingerprint == whole.fingerprint
+    for name in ("rejects", "labels", "evidence"):
+        tables = [(tmp_path / folder / f"{name}.parquet").read_bytes() for folder in ("cut", "whole")]
+        assert tables[0] == tables[1]
+
+
+def stored(out: Path) -> int:
+    path = out / "llm" / "responses.sqlite"
+    if not path.exists():
+        return 0
+    try:
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+            return int(database.execute("SELECT count(*) FROM responses").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+def wait_for(there: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.02)
+
+
+def test_the_same_in_python_and_in_an_experiment(own_notes: Any, canned: Any, tmp_path: Path) -> None:
+    import medunlearn as mu
+    from medunlearn.errors import ConfigError
+    from medunlearn.experiments.build import from_section
+
+    file = write_csv(tmp_path / "n.csv", own_notes(6))
+    with PretendServer(answer=canned) as server:
+        llm = {"base_url": server.base_url, "model": "m"}
+        built = mu.build.amnesia(notes=file, llm=llm, out=tmp_path / "b")
+        section = {"builder": "amnesia", "notes": str(file), "llm": llm, "store": str(tmp_path / "b" / "llm")}
+        assert from_section(section, tmp_path / "c").fingerprint == built.fingerprint
+        assert server.count == 12
+    with pytest.raises(ConfigError, match="notes need out=FOLDER"):
+        mu.build.amnesia(notes=file, llm=llm)
+    with pytest.raises(ConfigError, match="either invented=N"):
+        mu.build.amnesia()
+
+
+def test_everything_is_private(medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path) -> None:
+    with PretendServer(answer=canned) as server:
+        medunlearn("build", "amnesia", notes, *asked(server), "--out", tmp_path / "b")
+    for folder in (tmp_path / "b", tmp_path / "b" / "llm"):
+        assert folder.stat().st_mode & 0o077 == 0
