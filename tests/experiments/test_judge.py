@@ -90,6 +90,12 @@ def test_a_budget_stops_it_and_more_money_finishes_it(
     judged = mu.judge(hospital, llm=entries(server, "a"), **how)
     assert server.count == 20
     assert judged.run.info["results"]["outcomes"] == {"a": {"answered": 20}}
+    # Stopped and resumed, every table is what it would have been.
+    whole = mu.judge(hospital, llm=entries(serve(), "a"), **{**how, "out": tmp_path / "whole"})
+    tables = sorted(file.name for file in whole.run.folder.glob("*.parquet"))
+    assert tables == ["cases.parquet", "judgements.parquet", "panel.parquet", "verdicts.parquet"]
+    for name in tables:
+        pd.testing.assert_frame_equal(judged.table(name), whole.table(name), check_exact=True)
 
 
 def test_a_server_that_dies_leaves_what_was_answered(
