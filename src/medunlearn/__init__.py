@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from medunlearn import build
-    from medunlearn.api import evaluate, export, load, report, run, train, unlearn
+    from medunlearn.api import agree, annotate, evaluate, export, judge, load, report, run, train, unlearn
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.experiments.runs import Run
 
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 _WHERE = {
     "Benchmark": "medunlearn.data.benchmark",
     "Run": "medunlearn.experiments.runs",
+    "agree": "medunlearn.api",
+    "annotate": "medunlearn.api",
     "evaluate": "medunlearn.api",
     "export": "medunlearn.api",
+    "judge": "medunlearn.api",
     "load": "medunlearn.api",
     "report": "medunlearn.api",
     "run": "medunlearn.api",
@@ -30,9 +33,12 @@ __all__ = [
     "Benchmark",
     "Run",
     "__version__",
+    "agree",
+    "annotate",
     "build",
     "evaluate",
     "export",
+    "judge",
     "load",
     "report",
     "run",

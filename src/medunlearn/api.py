@@ -17,11 +17,16 @@ from medunlearn.experiments.evaluate import evaluate as _evaluate
 from medunlearn.experiments.evaluated import Evaluated, Evaluation
 from medunlearn.experiments.export import export as _export
 from medunlearn.experiments.gather import gather
+from medunlearn.experiments.judged import Agreed, Judged
+from medunlearn.experiments.judged import agree as _agree
+from medunlearn.experiments.judged import annotate as _annotate
+from medunlearn.experiments.judging import Llm, job, judges_of
 from medunlearn.experiments.material import identity
 from medunlearn.experiments.presets import is_tiny, train_settings, unlearn_settings
 from medunlearn.experiments.runs import Recording, Run
 from medunlearn.experiments.train import train as _train
 from medunlearn.experiments.unlearn import unlearn as _unlearn
+from medunlearn.llm.judging.judges import JudgeSettings
 from medunlearn.reports.write import write_report
 
 if TYPE_CHECKING:
@@ -106,6 +111,48 @@ def evaluate(
     """
     checked = check(EvaluateSettings, {"split": split, **settings})
     return _evaluate(run, benchmark, checked, against=against, device=device, quiet=quiet)
+
+
+def judge(
+    what: Run | Benchmark | Path | str,
+    *,
+    llm: Llm,
+    llm_model: str | None = None,
+    task: str | None = None,
+    benchmark: Benchmark | Path | None = None,
+    out: Path | str | None = None,
+    allow_remote_llm: bool = False,
+    again: bool = False,
+    allow_missing: bool = False,
+    quiet: bool = False,
+    **settings: Any,
+) -> Judged:
+    """Judge labels or questions of a benchmark or table, or the responses of an evaluated run. Resumes.
+
+    Args:
+        what: an evaluated run, a benchmark, or the path of a table.
+        llm: a server's address (with ``llm_model``), a YAML file, or a list of server settings.
+        task: ``label``, ``question`` or ``factuality``; of a run always the last.
+        benchmark: of a run.
+        out: folder of the result; of a run, its own folder is taken.
+        allow_remote_llm: protected data may go to servers off this machine.
+        again: ask again what ended without a usable answer.
+        allow_missing: finish though judgements are missing.
+        settings: as `medunlearn judge --help` lists them.
+    """
+    judges = judges_of(llm, llm_model)
+    asked = job(what, judges, check(JudgeSettings, settings), task, benchmark, out)
+    return asked.run(permitted=allow_remote_llm, again=again, allow_missing=allow_missing, quiet=quiet)
+
+
+def annotate(judged: Judged, *, out: Path | str, number: int | None = None, seed: int = 0) -> tuple[Path, Path]:
+    """Write a CSV and a local page for a person who checks what judges judged; returns where they are."""
+    return _annotate(judged, Path(out), number=number, seed=seed)
+
+
+def agree(judged: Judged, labels: Sequence[Path | str]) -> Agreed:
+    """Compare judges with people's labels, and people with each other."""
+    return _agree(judged, [Path(path) for path in labels])
 
 
 def report(

@@ -11,7 +11,20 @@ import pytest
 import medunlearn as package
 from medunlearn.metrics import METRICS
 
-VERBS = ("demo", "inspect", "train", "unlearn", "evaluate", "run", "report", "export", "list")
+VERBS = (
+    "demo",
+    "inspect",
+    "train",
+    "unlearn",
+    "evaluate",
+    "judge",
+    "annotate",
+    "agree",
+    "run",
+    "report",
+    "export",
+    "list",
+)
 METHODS = ("ga", "graddiff", "kl_min", "npo", "rmu", "simnpo")
 
 
@@ -24,7 +37,7 @@ def test_help_of_every_verb_has_an_example(medunlearn: Callable[..., Any], verb:
 
 def test_help_names_every_verb_in_the_order_of_use(medunlearn: Callable[..., Any]) -> None:
     said = medunlearn("--help").stdout
-    order = ("demo", "build", "inspect", "train", "unlearn", "evaluate", "run", "report", "export", "list")
+    order = ("demo", "build", "inspect", "train", "unlearn", "evaluate", "judge", "run", "report", "export", "list")
     places = [said.index(f"│ {verb} ") for verb in order]
     assert places == sorted(places)
 

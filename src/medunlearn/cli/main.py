@@ -16,11 +16,25 @@ import typer
 from typer.core import TyperGroup
 
 import medunlearn
-from medunlearn.cli import build, demo, evaluate, export, inspect, listing, report, run, train, unlearn
+from medunlearn.cli import build, demo, evaluate, export, inspect, judge, listing, report, run, train, unlearn
 from medunlearn.cli.processes import refuse_alone
 
 # The order in which a newcomer meets them.
-VERBS = ("demo", "build", "inspect", "train", "unlearn", "evaluate", "run", "report", "export", "list")
+VERBS = (
+    "demo",
+    "build",
+    "inspect",
+    "train",
+    "unlearn",
+    "evaluate",
+    "judge",
+    "annotate",
+    "agree",
+    "run",
+    "report",
+    "export",
+    "list",
+)
 
 
 class _InOrder(TyperGroup):
@@ -59,6 +73,9 @@ app.command("inspect", epilog=inspect.EPILOG)(inspect.command)
 app.command("train", epilog=train.EPILOG)(train.command)
 app.command("unlearn", epilog=unlearn.EPILOG)(unlearn.command)
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.command)
+app.command("judge", epilog=judge.EPILOG)(judge.judge)
+app.command("annotate", epilog=judge.ANNOTATE_EPILOG)(judge.annotate)
+app.command("agree", epilog=judge.AGREE_EPILOG)(judge.agree)
 app.command("run", epilog=run.EPILOG)(run.command)
 app.command("report", epilog=report.EPILOG)(report.command)
 app.command("export", epilog=export.EPILOG)(export.command)

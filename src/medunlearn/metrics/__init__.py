@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from medunlearn.errors import InputError
 from medunlearn.lookup import resolve
-from medunlearn.metrics.protocol import Encoder, Entailment, Item, Metric, Need, Score, Tools
+from medunlearn.metrics.protocol import Encoder, Entailment, Item, Judgement, Metric, Need, Score, Tools
 
 METRICS: dict[str, str] = {
     "answer_probability": "medunlearn.metrics.answer_probability:METRIC",
@@ -16,12 +16,25 @@ METRICS: dict[str, str] = {
     "em": "medunlearn.metrics.exact_memorization:METRIC",
     "es": "medunlearn.metrics.entailment:METRIC",
     "exact_match": "medunlearn.metrics.exact_match:METRIC",
+    "factuality": "medunlearn.metrics.factuality:METRIC",
+    "gen_score": "medunlearn.metrics.gen_score:METRIC",
     "rouge_l": "medunlearn.metrics.rouge:METRIC",
     "te": "medunlearn.metrics.token_entropy:METRIC",
     "token_f1": "medunlearn.metrics.token_f1:METRIC",
 }
 
-__all__ = ["METRICS", "Encoder", "Entailment", "Item", "Metric", "Need", "Score", "Tools", "get_metric"]
+__all__ = [
+    "METRICS",
+    "Encoder",
+    "Entailment",
+    "Item",
+    "Judgement",
+    "Metric",
+    "Need",
+    "Score",
+    "Tools",
+    "get_metric",
+]
 
 
 def get_metric(name: str) -> Metric:

@@ -8,7 +8,15 @@ from typing import Literal, Protocol
 
 from medunlearn.data.records import Side
 
-Need = Literal["response", "response_tokens", "answer_log_probs", "answer_hits", "encoder", "nli"]
+Need = Literal["response", "response_tokens", "answer_log_probs", "answer_hits", "encoder", "nli", "judgement"]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What judges made of one response: a mean rating of 1-10, or none and the reason."""
+
+    rating: float | None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +32,7 @@ class Item:
         answer_log_probs: natural-log probability of each token of the reference answer, teacher-forced,
             the EOS that ends it last.
         answer_hits: for each of those tokens, whether the model's arg-max was that token.
+        judgement: of the response, where it was judged.
     """
 
     question_id: str
@@ -34,6 +43,7 @@ class Item:
     response_tokens: Sequence[int] | None = None
     answer_log_probs: Sequence[float] | None = None
     answer_hits: Sequence[bool] | None = None
+    judgement: Judgement | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ _MISSING: dict[Need, str] = {
     "answer_hits": "the reference answer's arg-max hits were not computed",
     "encoder": "no sentence encoder was given: pass encoder=... in Tools",
     "nli": "no entailment model was given: pass nli=... in Tools",
+    "judgement": "no judge has rated the response: `medunlearn judge` asks one",
 }
 _TOOLS = {"encoder", "nli"}
 # Items that are scored here first, to learn how long the others will take.

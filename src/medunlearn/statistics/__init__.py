@@ -1,5 +1,12 @@
 """Intervals and tests that know that questions on one subject are not independent."""
 
+from medunlearn.statistics.agreement import (
+    cohen_kappa,
+    confusion,
+    fleiss_kappa,
+    observed_agreement,
+    row_agreement,
+)
 from medunlearn.statistics.bootstrap import Estimate, Resampled, bootstrap_mean, resample_means
 from medunlearn.statistics.paired import Difference, ResampledPairs, paired_difference, resample_pairs
 
@@ -9,7 +16,12 @@ __all__ = [
     "Resampled",
     "ResampledPairs",
     "bootstrap_mean",
+    "cohen_kappa",
+    "confusion",
+    "fleiss_kappa",
+    "observed_agreement",
     "paired_difference",
     "resample_means",
     "resample_pairs",
+    "row_agreement",
 ]

@@ -1,0 +1,105 @@
+"""Who judges: models on servers, each with a name; from a YAML list or from one address."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from medunlearn.config import Settings, check, read_yaml
+from medunlearn.errors import ConfigError
+from medunlearn.llm.settings import ServerSettings
+
+PANEL = "panel"
+"""What tables call all judges together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """One member of a panel.
+
+    Attributes:
+        name: what tables call it.
+        settings: of its server.
+    """
+
+    name: str
+    settings: ServerSettings
+
+    @property
+    def identity(self) -> str:
+        """What its answers depend on, wherever its server stands, as JSON."""
+        return json.dumps([self.settings.name, self.settings.extra], sort_keys=True)
+
+
+class JudgeSettings(Settings):
+    """What is judged, and how."""
+
+    per_group: int | None = Field(None, ge=1, description="judge so many cases of each group (seeded); none: all")
+    subjects: int | None = Field(
+        None, ge=1, description="judge one case of each group from so many subjects (seeded); none: all"
+    )
+    groups: tuple[str, ...] = Field((), description="judge these groups only (categories; kinds of question)")
+    split: str | None = Field(None, description="of responses: the evaluation to take; none: the one there is")
+    temperature: float | None = Field(0.0, ge=0, description="of the judges; null for servers that refuse it")
+    max_tokens: int = Field(1024, ge=16, description="longest answer of a judge, its thoughts included")
+    replicates: int = Field(1000, ge=2, description="bootstrap replicates over subjects")
+    seed: int = Field(0, description="seed of the sample, the judges and the bootstrap")
+
+
+def read_judges(path: Path, overrides: Mapping[str, Any] | None = None) -> list[Judge]:
+    """A panel from YAML: ``judges:`` and a list; an entry has base_url and model, and a name for tables if wanted.
+
+    Args:
+        overrides: server settings that replace those of every entry.
+
+    Raises:
+        InputError: the file cannot be read.
+        ConfigError: every mistake in every entry, with its place.
+    """
+    values = read_yaml(path)
+    entries = values.get("judges")
+    if set(values) != {"judges"} or not isinstance(entries, list) or not entries:
+        raise ConfigError([f"{path} must hold `judges:` and a list below it, each with base_url and model."])
+    return panel_of(entries, overrides)
+
+
+def panel_of(entries: Sequence[Any], overrides: Mapping[str, Any] | None = None) -> list[Judge]:
+    """Judges from settings; see :func:`read_judges`.
+
+    Raises:
+        ConfigError: every mistake in every entry, with its place; two judges of one name.
+    """
+    judges: list[Judge] = []
+    problems: list[str] = []
+    for place, entry in enumerate(entries, 1):
+        if not isinstance(entry, Mapping):
+            problems.append(f"judge {place}: write keys and values, such as base_url: ... and model: ...")
+            continue
+        values = {**entry, **(overrides or {})}
+        name = values.pop("name", None)
+        try:
+            settings = check(ServerSettings, values)
+        except ConfigError as error:
+            problems += [f"judge {place}: {problem}" for problem in error.problems]
+            continue
+        judges.append(Judge(str(name or settings.name), settings))
+    if any(judge.name == PANEL for judge in judges):
+        problems.append(f"a judge cannot be called {PANEL!r}: that is what all of them together are called")
+    for name, times in Counter(judge.name for judge in judges).items():
+        if times > 1:
+            problems.append(f"{times} judges are called {name!r}: give each a name of its own (name: ...)")
+    for identity, times in Counter(judge.identity for judge in judges).items():
+        if times > 1:
+            problems.append(
+                f"the model {json.loads(identity)[0]!r} is there {times} times, and one answer would count as "
+                "often: give each judge another model, or other fields (extra: ...)"
+            )
+    if problems:
+        raise ConfigError(problems)
+    return judges

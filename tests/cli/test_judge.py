@@ -1,0 +1,110 @@
+"""`medunlearn judge`, `annotate`, `agree`, as somebody types them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.llm.pretend import PretendServer
+
+QUICK = ("replicates=20", "subjects=2", "max_new_tokens=4")
+Command = Callable[..., Any]
+
+
+def supports(body: dict[str, Any]) -> str:
+    text = next(message["content"] for message in body["messages"] if message["role"] == "user")
+    own = text.partition("<assigned_category>\n")[2].partition("\n")[0]
+    return json.dumps({"reasoning": "x", "verdict": "Supported", "correct_category": own})
+
+
+def panel(folder: Path, server: PretendServer) -> Path:
+    lines = [f"  - {{base_url: '{server.base_url}', model: {name}}}" for name in ("one", "two", "three")]
+    (folder / "judges.yaml").write_text("\n".join(["judges:", *lines]))
+    return folder / "judges.yaml"
+
+
+def test_labels_from_dry_run_to_people(medunlearn: Command, bench: Path, tmp_path: Path) -> None:
+    out = tmp_path / "labels"
+    with PretendServer(answer=supports) as server:
+        words = ("judge", bench, "--task", "label", "--llm", panel(tmp_path, server), "--out", out, "replicates=20")
+        plan = medunlearn(*words, "--dry-run")
+        assert "Nothing was sent." in plan.stdout
+        assert "is on this machine" in plan.stdout
+        assert (server.count, out.exists()) == (0, False)
+        said = medunlearn(*words)
+        assert server.count == 60
+        assert "| Supported | 20 (100.0%) |" in said.stdout
+        again = json.loads(medunlearn(*words, "llm.concurrency=2", "--json").stdout)
+        assert server.count == 60
+        assert again["outcomes"]["two"] == {"answered": 20}
+    sheet = tmp_path / "sheet"
+    assert "open it in a browser" in medunlearn("annotate", out, "--number", 5, "--out", sheet).text
+    assert "may hold labels" in medunlearn("annotate", out, "--out", sheet, code=2).text
+    rows = list(csv.DictReader((sheet / "labels.csv").read_text(encoding="utf-8-sig").splitlines()))
+    with (tmp_path / "anna.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("case_id", "label"))
+        writer.writerows((row["case_id"], "yes") for row in rows)
+    found = medunlearn("agree", out, tmp_path / "anna.csv").stdout
+    assert "| Agreement | anna | panel | 100.0%" in found
+    # All Yes on both sides: chance alone agrees, so there is no kappa, and no 0 in its place.
+    assert "| Cohen's kappa | anna | panel | none |" in found
+    told = json.loads(medunlearn("agree", out, tmp_path / "anna.csv", "--json").stdout)
+    assert {row["value"] for row in told["agreement"] if row["measure"] == "cohen_kappa"} == {None}
+    assert "no case has a label" in medunlearn("agree", out, sheet / "labels.csv", code=2).text
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("--task", "labels", "--out", "x"), "Did you mean 'label'?"),
+        (("--task", "label"), "needs --task"),
+        (("--task", "label", "--out", "x", "per_grup=3"), "Did you mean 'per_group'?"),
+        (("--task", "label", "--out", "x", "llm.concurency=3"), "judge 1: There is no setting 'concurency'"),
+        (("--task", "label", "--out", "x", "split=random_10"), "go with a run"),
+    ],
+)
+def test_wrong_words(medunlearn: Command, bench: Path, words: tuple[str, ...], part: str) -> None:
+    server = ("--llm", "http://127.0.0.1:1/v1", "--llm-model", "m")
+    assert part in medunlearn("judge", bench, *server, *words, code=2).text
+
+
+def test_a_server_away_needs_the_flag(medunlearn: Command, bench: Path, tmp_path: Path) -> None:
+    words = ("judge", bench, "--task", "label", "--llm", "https://judge.example/v1", "--llm-model", "m")
+    said = medunlearn(*words, "--out", tmp_path / "x", code=2).text
+    assert "--allow-remote-llm" in said
+    said = medunlearn(*words, "--out", tmp_path / "x", "--dry-run", "--allow-remote-llm").stdout
+    assert "permitted by --allow-remote-llm" in " ".join(said.split())
+
+
+def test_a_budget_ends_with_1(medunlearn: Command, bench: Path, tmp_path: Path) -> None:
+    with PretendServer(answer=supports) as server:
+        words = ("judge", bench, "--task", "label", "--llm", server.base_url, "--llm-model", "m", "replicates=20")
+        said = medunlearn(*words, "--out", tmp_path / "x", "llm.budget_requests=3", code=1).text
+        assert "17 of 20 judgements are missing" in said
+        medunlearn(*words, "--out", tmp_path / "x", "--quiet")
+        assert server.count == 20
+
+
+def test_the_responses_of_a_run(medunlearn: Command, bench: Path, target: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(target, run, ignore=shutil.ignore_patterns("evaluations", "responses"))
+    medunlearn("evaluate", run, bench, "--split", "random_10", *QUICK)
+    with PretendServer(answer=lambda body: '{"reasoning": "x", "rating": 4}') as server:
+        words = ("judge", run, "--benchmark", bench, "--llm", server.base_url, "--llm-model", "m", "replicates=20")
+        assert "| all | m | 4.000 [4.000, 4.000] | 32 | 0 |" in medunlearn(*words).stdout
+        assert server.count == 32
+    said = json.loads(medunlearn("evaluate", run, bench, "--split", "random_10", *QUICK, "--json").stdout)
+    means = {row["value"] for row in said["table"] if row["metric"] == "factuality"}
+    assert sorted(means) == pytest.approx([0.4] * len(means))
+
+
+def test_a_run_that_is_none_of_these(medunlearn: Command, bench: Path) -> None:
+    assert "holds no run" in medunlearn("agree", bench, bench / "benchmark.yaml", code=2).text
+    assert "holds no run" in medunlearn("annotate", bench, "--out", bench / "s", code=2).text
