@@ -8,7 +8,8 @@ from rapidfuzz.distance import LCSseq
 
 from medunlearn.metrics import factuality
 from medunlearn.metrics.protocol import Item, Metric, Score, Tools
-from medunlearn.metrics.rouge import NO_REFERENCE_TOKEN, rouge_tokens
+from medunlearn.metrics.rouge import NO_REFERENCE_TOKEN
+from medunlearn.metrics.words import rouge_tokens
 
 FACTUALITY, ROUGE = 0.75, 0.25
 
