@@ -39,7 +39,7 @@ def unlearn(
         InputError: an unknown method, setting, split or node, or a folder that cannot be used.
         NonFiniteLossError: a loss term diverged; the last good checkpoint is kept.
     """
-    method = _loss_method(settings)
+    method = loss_method(settings)
     split = benchmark.split(settings.split)
     inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model)}
     recording = Recording(out, "unlearn", getattr(method, "title", settings.method), settings, inputs)
@@ -52,7 +52,7 @@ def unlearn(
             trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
             language_model.model = _choose(language_model.model, trainable, settings)
             reference = Reference(language_model.model)
-            sides = _sides(benchmark, settings, language_model, rendering)
+            sides = training_sides(benchmark, settings, language_model, rendering)
             plan = Plan(sides, settings.batch_size, settings.epochs, settings.seed)
         with recording.stage("unlearn"), progress(recording.label, plan.steps, quiet=quiet) as advance:
             history = train_loop(
@@ -93,7 +93,7 @@ def _choose(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
         ) from None
 
 
-def _loss_method(settings: UnlearnSettings) -> LossMethod:
+def loss_method(settings: UnlearnSettings) -> LossMethod:
     method = make_method(settings.method, settings.arguments)
     if not isinstance(method, LossMethod):
         raise ConfigError(
@@ -102,7 +102,7 @@ def _loss_method(settings: UnlearnSettings) -> LossMethod:
     return method
 
 
-def _sides(
+def training_sides(
     benchmark: Benchmark, settings: UnlearnSettings, language_model: Any, rendering: Rendering
 ) -> dict[str, list[TokenSequence]]:
     """What each side trains on: its records and its questions of the train fold, as the target saw them."""
