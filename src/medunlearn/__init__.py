@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from medunlearn import build
-    from medunlearn.api import evaluate, export, load, report, run, train, unlearn
+    from medunlearn.api import evaluate, export, load, plan, report, run, train, unlearn
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.experiments.runs import Run
 
@@ -20,6 +20,7 @@ _WHERE = {
     "evaluate": "medunlearn.api",
     "export": "medunlearn.api",
     "load": "medunlearn.api",
+    "plan": "medunlearn.api",
     "report": "medunlearn.api",
     "run": "medunlearn.api",
     "train": "medunlearn.api",
@@ -34,6 +35,7 @@ __all__ = [
     "evaluate",
     "export",
     "load",
+    "plan",
     "report",
     "run",
     "train",

@@ -96,22 +96,36 @@ class Estimator:
     _costs: dict[tuple[int, bool], PassCost] = field(default_factory=dict)
 
     def training(
-        self, plan: Plan, settings: LoopFields, objective: Objective, *, keeps: bool = False, start: int = 0
+        self,
+        plan: Plan,
+        settings: LoopFields,
+        objective: Objective,
+        *,
+        keeps: bool = False,
+        start: int = 0,
+        counted: bool = True,
     ) -> Work:
         """What a plan takes from step ``start`` on.
 
         Args:
             objective: what is minimised.
             keeps: the run keeps the model before training as its reference.
+            counted: tokens and FLOPs are wanted; memory alone is found from one epoch.
         """
-        steps = range(start, plan.steps)
+        steps = range(start, plan.steps if counted else min(plan.steps, start + plan.steps_an_epoch))
         cut = [micro_batches(plan.step(number), settings.micro_batch_size) for number in steps]
         micros = [micro for step in cut for micro in step]
         if not micros:
             return Work()
         several = max(len(step) for step in cut) > 1
         shapes = [{side: self.shape(chosen) for side, chosen in micro.items() if chosen} for micro in micros]
-        memory, asks = self._largest(micros, shapes, objective, keeps, several)
+        memory, asks = self._largest(micros, shapes, objective, keeps, several, 2 if counted else 1)
+        if not counted:
+            return Work(memory=memory)
+        return replace(self._counted(micros, shapes, asks), memory=memory, steps=len(steps))
+
+    def _counted(self, micros: Sequence[Step], shapes: Sequence[Mapping[str, Shape]], asks: set[Ask]) -> Work:
+        """Tokens and FLOPs."""
         seen: set[str] = set()
         tokens, flops = 0, 0.0
         for micro, found in zip(micros, shapes, strict=True):
@@ -119,7 +133,7 @@ class Estimator:
             for ask in sorted(asks):
                 if ask.side in found and not (ask.once and _all_seen(micro[ask.side], seen)):
                     flops += self.cost(ask.layer, gradient=not ask.before).flops(found[ask.side])
-        return Work(tokens, 0, flops, memory, len(steps))
+        return Work(tokens, 0, flops)
 
     def shape(self, sequences: Sequence[TokenSequence]) -> Shape:
         longest = max(len(sequence.ids) for sequence in sequences)
@@ -132,12 +146,13 @@ class Estimator:
         objective: Objective,
         keeps: bool,
         several: bool,
+        tries: int,
     ) -> tuple[Memory, set[Ask]]:
         """Memory of the largest micro-batches, and what each of them asks for."""
         measures: tuple[Callable[[Shape], int], ...] = (lambda s: s.rows * s.length, lambda s: s.scored)
         places = {
-            max(range(len(shapes)), key=lambda place: sum(measure(s) for s in shapes[place].values()))  # noqa: B023
-            for measure in measures
+            max(range(len(shapes)), key=lambda place: sum(measure(s) for s in shapes[place].values()))
+            for measure in measures[:tries]
         }
         found: list[Memory] = []
         asks: set[Ask] = set()
@@ -168,14 +183,16 @@ class Estimator:
             torch.autograd.backward(torch.stack(list(terms.values())).sum())
 
         model.train()
-        peak = self.hollow.rehearse(work, precision=self.precision).peak_bytes
+        peak = self.hollow.rehearse(work, precision=self.precision, counted=False).peak_bytes
         gradients = nbytes(model, trained=True)
         moments, update = self._update()
         held = (gradients if several else 0) + moments + peak
         most = max(held, gradients + moments + update)
         model.zero_grad(set_to_none=True)
-        logits = 4 * model.config.get_text_config().vocab_size * sum(
-            shapes[ask.side].scored for ask in asks if ask.layer < 0 and not ask.before
+        logits = (
+            4
+            * model.config.get_text_config().vocab_size
+            * sum(shapes[ask.side].scored for ask in asks if ask.layer < 0 and not ask.before)
         )
         rest = max(0, most - gradients - moments)
         return Memory(
@@ -197,7 +214,7 @@ class Estimator:
             kept.append(torch.optim.AdamW(tensors))
             kept[0].step()
 
-        peak = self.hollow.rehearse(work).peak_bytes
+        peak = self.hollow.rehearse(work, counted=False).peak_bytes
         state = kept[0].state.values()
         moments = sum(value.nbytes for values in state for value in values.values())
         return moments, max(0, peak - moments)
@@ -217,13 +234,18 @@ class Estimator:
             self._costs[layer, gradient] = self.hollow.pass_cost(work)
         return self._costs[layer, gradient]
 
-    def asking(self, sequences: Sequence[TokenSequence], most: int, batch_size: int) -> Work:
-        """What it takes to decode an answer of at most ``most`` tokens to each prompt and to score the right one."""
+    def asking(
+        self, sequences: Sequence[TokenSequence], most: int, batch_size: int, *, counted: bool = True
+    ) -> Work:
+        """What it takes to decode an answer of at most ``most`` tokens to each prompt and to score the reference."""
         if not sequences:
             return Work()
-        cost = self.cost(gradient=False)
         order = sorted(sequences, key=lambda sequence: len(sequence.ids))
         batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+        memory = self._asking_memory(batches, most)
+        if not counted:
+            return Work(memory=memory)
+        cost = self.cost(gradient=False)
         scored = [self.shape(batch) for batch in batches]
         begun = [_begun(batch) for batch in batches]
         flops = sum(cost.flops(shape) for shape in (*scored, *begun))
@@ -232,7 +254,7 @@ class Estimator:
             sum(shape.tokens for shape in (*scored, *begun)),
             most * len(sequences),
             flops,
-            self._asking_memory(batches, most),
+            memory,
         )
 
     def _asking_memory(self, batches: Iterable[Sequence[TokenSequence]], most: int) -> Memory:
@@ -257,7 +279,7 @@ class Estimator:
             with torch.no_grad():
                 ModelView(model, batch, Totals(1, 1), None).token_log_probs()
 
-        return self.hollow.rehearse(work).peak_bytes
+        return self.hollow.rehearse(work, counted=False).peak_bytes
 
 
 def _all_seen(sequences: Sequence[TokenSequence], seen: set[str]) -> bool:

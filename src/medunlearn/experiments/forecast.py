@@ -2,58 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
-from medunlearn.config import EvaluateSettings, LoopFields, TrainSettings, UnlearnSettings
+from medunlearn.config import TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import MANIFEST, Benchmark
-from medunlearn.data.storage import read_json
-from medunlearn.experiments.blueprint import Blueprint, blueprint
-from medunlearn.experiments.build import build
-from medunlearn.experiments.estimate import Estimator, Memory, Work
-from medunlearn.experiments.evaluate import asked, evaluation_folder, longest_answer, metric_names, store_of
-from medunlearn.experiments.material import chosen, sequences, training_data
+from medunlearn.errors import MedunlearnError
+from medunlearn.experiments.blueprint import blueprint, of_folder_or_hub
+from medunlearn.experiments.build import build, from_section
+from medunlearn.experiments.estimate import Memory, Work
+from medunlearn.experiments.evaluate import metric_names
+from medunlearn.experiments.material import rendering_of
 from medunlearn.experiments.pipeline import Experiment, benchmark_folder, trained_folder, unlearned_folder
-from medunlearn.experiments.room import Room, advice, room_on
-from medunlearn.experiments.runs import FILE, Run
-from medunlearn.experiments.unlearn import loss_method, training_sides
-from medunlearn.methods.protocol import default_trainable
-from medunlearn.models.cost import Hollow, nbytes
-from medunlearn.models.load import pick_device
-from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence
-from medunlearn.training.checkpoint import STATE
-from medunlearn.training.objectives import NextToken, Objective, Unlearning
-from medunlearn.training.plan import Plan
-from medunlearn.training.trainable import choose_trainable
-
-State = Literal["done", "resumes", "to do"]
-DELTA_SHARE = 0.5
-BYTES_AN_ANSWER = 600
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One stage of an experiment.
-
-    Attributes:
-        name: e.g. ``target``, ``npo``, ``evaluate npo``.
-        state: done, cut off and resumable, or still to do.
-        note: where it resumes.
-        work: what is left of it.
-        disk: bytes that it will leave behind.
-        scratch: bytes of checkpoints while it runs, gone afterwards.
-    """
-
-    name: str
-    state: State
-    note: str = ""
-    work: Work = field(default_factory=Work)
-    disk: int = 0
-    scratch: int = 0
+from medunlearn.experiments.planner import Planner, Stage, complete
+from medunlearn.experiments.room import Room, advice, room_on, shown_bytes
+from medunlearn.experiments.runs import Run
 
 
 @dataclass(frozen=True)
@@ -84,6 +51,27 @@ class Forecast:
         """Bytes that the run needs on the disk: what it leaves, and the largest checkpoints on the way."""
         return sum(stage.disk for stage in self.stages) + max((s.scratch for s in self.stages), default=0)
 
+    def has(self) -> str:
+        """What the machine has, in a line."""
+        room = self.room
+        return (
+            f"This machine has {shown_bytes(room.total)} of {room.kind}, {shown_bytes(room.available)} of it free, "
+            f"and {shown_bytes(room.disk)} free on the disk."
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Everything, for JSON; sizes in bytes."""
+        total = self.total
+        return {
+            "name": self.name,
+            "stages": [asdict(stage) for stage in self.stages],
+            "left": asdict(total) | {"memory_bytes": total.memory.total if total.memory else 0},
+            "disk_bytes": self.disk,
+            "room": asdict(self.room),
+            "doubts": list(self.doubts),
+            "warnings": list(self.warnings),
+        }
+
     def table(self) -> pd.DataFrame:
         """One row a stage; memory by part, in bytes."""
         rows = []
@@ -107,44 +95,60 @@ class Forecast:
         return pd.DataFrame(rows)
 
 
-def forecast(experiment: Experiment, *, device: str = "auto") -> Forecast:
+def forecast(experiment: Experiment, *, device: str = "auto", counted: bool = True) -> Forecast:
     """What is left to do of an experiment and what it takes. Runs, loads, writes and downloads nothing.
+
+    Args:
+        counted: tokens and FLOPs are wanted; without them it is faster.
 
     Raises:
         InputError: a benchmark, split, method or model that the run would refuse too.
     """
-    settings = experiment.settings
+    settings, target = experiment.settings, experiment.target
     benchmark, built = _benchmark(experiment)
     benchmark.split(settings.split)
     metric_names(benchmark, experiment.evaluate)
-    planner = Planner(benchmark, blueprint(benchmark, experiment.target), experiment.target, device)
-    stages = [built]
-    folders: dict[str, Path | None] = {}
-    for name, train in (("target", experiment.target), ("retrained", experiment.retrained)):
+    drawn = blueprint(benchmark, target)
+    planner = Planner(benchmark, drawn, target.template, target.context, device, counted=counted)
+    stages, folders = [built], dict[str, Path | None]()
+    for name, train in (("target", target), ("retrained", experiment.retrained)):
         if train is not None:
-            folders[name] = trained_folder(benchmark, train, name, settings.out)
-            stages.append(planner.training(name, train, folders[name]))
-    target = folders["target"]
+            folders[name] = folder = trained_folder(benchmark, train, name, settings.out)
+            stages.append(_tried(name, lambda: planner.training(name, train, folder)))  # noqa: B023
+    trained = folders["target"]
     for method in experiment.methods:
-        known = target is not None and _complete(target)
-        folder = unlearned_folder(benchmark, method, target, settings.out) if target and known else None
-        folders[method.method] = folder
-        stages.append(planner.unlearning(method, folder))
-    stages += [planner.evaluating(name, experiment.evaluate, folder) for name, folder in folders.items()]
+        # Where a run will be depends on what the target will have become.
+        known = trained is not None and complete(trained)
+        below = unlearned_folder(benchmark, method, trained, settings.out) if trained and known else None
+        folders[method.method] = below
+        stages.append(_tried(method.method, lambda: planner.unlearning(method, below)))  # noqa: B023
+    for name, where in folders.items():
+        title = f"evaluate {name}"
+        stages.append(_tried(title, lambda: planner.evaluating(title, experiment.evaluate, where)))  # noqa: B023
     stages.append(Stage("report", "to do"))
-    room = room_on(device, settings.out)
-    memory = max((s.work.memory for s in stages if s.work.memory), key=lambda m: m.total, default=None)
-    disk = sum(s.disk for s in stages) + max(s.scratch for s in stages)
-    doubts = (planner.blueprint.doubt,) if planner.blueprint.doubt else ()
-    return Forecast(settings.name, tuple(stages), room, doubts, tuple(advice(memory, disk, room)))
+    doubts = (drawn.doubt,) if drawn.doubt else ()
+    return _judged(Forecast(settings.name, tuple(stages), room_on(device, settings.out), doubts, ()))
+
+
+def _judged(found: Forecast) -> Forecast:
+    return replace(found, warnings=tuple(advice(found.total.memory, found.disk, found.room)))
+
+
+def _tried(name: str, estimate: Callable[[], Stage]) -> Stage:
+    """A stage that cannot be rehearsed, since a plug-in looks into its tensors say, does not stop the plan."""
+    try:
+        return estimate()
+    except MedunlearnError:
+        raise
+    except Exception as error:
+        why = str(error).strip().splitlines() or [type(error).__name__]
+        return Stage(name, "to do", f"cannot be estimated: {type(error).__name__}: {why[0][:80]}")
 
 
 def _benchmark(experiment: Experiment) -> tuple[Benchmark, Stage]:
     """The benchmark, built in memory if it is not there yet."""
     section, folder = dict(experiment.settings.benchmark), benchmark_folder(experiment.settings)
     if "folder" in section or "builder" not in section:
-        from medunlearn.experiments.build import from_section
-
         return from_section(section, folder), Stage("benchmark", "done")
     if (folder / MANIFEST).exists():
         return Benchmark.load(folder), Stage("benchmark", "done")
@@ -154,141 +158,48 @@ def _benchmark(experiment: Experiment) -> tuple[Benchmark, Stage]:
     return made, Stage("benchmark", "to do", disk=letters)
 
 
-class Planner:
-    """Estimates the stages that train and ask one model.
+def before_training(benchmark: Benchmark, settings: TrainSettings, out: Path, device: str) -> Iterator[str]:
+    """Lines to say before a run of ``train``; none where it is done."""
+    if not complete(out):
+        drawn = blueprint(benchmark, settings)
+        planner = Planner(benchmark, drawn, settings.template, settings.context, device, counted=False)
+        yield from _said(_tried("train", lambda: planner.training("train", settings)), out, device, drawn.doubt)
 
-    Args:
-        target: settings of the target model, whose rendering its descendants take over.
-    """
 
-    def __init__(self, benchmark: Benchmark, drawn: Blueprint, target: TrainSettings, device: str) -> None:
-        self.benchmark, self.blueprint, self.target = benchmark, drawn, target
-        self.device = pick_device(device)
-        self._estimators: dict[tuple[str, str, str], Estimator] = {}
+def before_unlearning(
+    target: Run, benchmark: Benchmark, settings: UnlearnSettings, out: Path, device: str
+) -> Iterator[str]:
+    """Lines to say before a run of ``unlearn``; none where it is done."""
+    if not complete(out):
+        shown = rendering_of(target, settings.template, settings.context)
+        drawn = of_folder_or_hub(str(target.model))
+        planner = Planner(benchmark, drawn, shown.template, shown.context, device, counted=False)
+        yield from _said(_tried("unlearn", lambda: planner.unlearning(settings)), out, device, drawn.doubt)
 
-    def training(self, name: str, settings: TrainSettings, folder: Path | None = None) -> Stage:
-        """A run of ``train``."""
-        if _complete(folder):
-            return Stage(name, "done")
-        rendering = Rendering(settings.template, settings.context, settings.max_length)
-        records, questions = training_data(self.benchmark, settings.without)
-        items = {
-            "pretrain": (settings.pretrain_epochs, (records, [])),
-            "finetune": (settings.epochs, chosen(records, questions, settings.train_on)),
-        }
-        weights = "fp32" if settings.model == "tiny" else settings.weights
-        work, notes = Work(), []
-        for phase, (epochs, material) in items.items():
-            if epochs:
-                plan = Plan(
-                    {"train": self._sequences(*material, rendering)}, settings.batch_size, epochs, settings.seed
-                )
-                more, note = self._phase(folder, phase, plan, settings, settings.trainable, weights, NextToken())
-                work, notes = work + more, notes + note
-        model = self.estimator(settings.trainable, weights, settings.precision).hollow.model
-        return _stage(name, work, notes, nbytes(model), 6 * nbytes(model, trained=True))
 
-    def unlearning(self, settings: UnlearnSettings, folder: Path | None = None) -> Stage:
-        """A run of ``unlearn``."""
-        if _complete(folder):
-            return Stage(settings.method, "done")
-        method = loss_method(settings)
-        rendering = Rendering(
-            settings.template or self.target.template, settings.context or self.target.context, settings.max_length
+def before_experiment(experiment: Experiment, device: str) -> Iterator[str]:
+    """Lines to say before an experiment; none where all of it is done."""
+    yield from lines(forecast(experiment, device=device, counted=False))
+
+
+def _said(stage: Stage, out: Path, device: str, doubt: str) -> Iterator[str]:
+    found = Forecast(stage.name, (stage,), room_on(device, out), (doubt,) if doubt else (), ())
+    yield from lines(_judged(found))
+
+
+def lines(found: Forecast) -> Iterator[str]:
+    """The memory of the largest stage in a line, and warnings."""
+    memory = found.total.memory
+    if memory is not None:
+        room = found.room
+        yield (
+            f"memory: about {shown_bytes(memory.total)} ({_parts(memory)}); "
+            f"{shown_bytes(room.available)} of {shown_bytes(room.total)} {room.kind} are free"
         )
-        sides = training_sides(self.benchmark, settings, self.blueprint.language_model(), rendering)
-        plan = Plan(sides, settings.batch_size, settings.epochs, settings.seed)
-        trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
-        work, notes = self._phase(
-            folder, "unlearn", plan, settings, trainable, settings.weights, Unlearning(method), keeps=True
-        )
-        model = self.estimator(trainable, settings.weights, settings.precision).hollow.model
-        changed = _changed_bytes(model)
-        whole = nbytes(model)
-        disk = changed if changed < DELTA_SHARE * whole else whole
-        return _stage(settings.method, work, notes, disk, 6 * nbytes(model, trained=True))
-
-    def evaluating(self, name: str, settings: EvaluateSettings, folder: Path | None) -> Stage:
-        """An evaluation of a stage's model."""
-        questions = asked(self.benchmark, self.benchmark.split(settings.split), settings)
-        limit = settings.max_new_tokens or longest_answer(self.blueprint.tokenizer, self.benchmark)
-        rendering = Rendering(
-            settings.template or self.target.template, settings.context or self.target.context
-        )
-        total = len(questions)
-        if folder is not None and _complete(folder):
-            run = Run.open(folder)
-            if _complete(evaluation_folder(run, self.benchmark, settings)):
-                return Stage(f"evaluate {name}", "done")
-            known = store_of(run, self.benchmark, settings, rendering, limit).read()
-            questions = [q for q in questions if (q.question_id, rendering.context, 0) not in known]
-        tokenizer = self.blueprint.tokenizer
-        items = [question_sequence(q, self.benchmark.record[q.record_id], tokenizer, rendering) for q in questions]
-        work = self.estimator("all", settings.weights, "fp32").asking(items, limit, settings.batch_size)
-        note = [f"{total - len(items)} of {total} answers are there"] if len(items) < total else []
-        return _stage(f"evaluate {name}", work, note, BYTES_AN_ANSWER * len(items))
-
-    def estimator(self, trainable: str, weights: str, precision: str) -> Estimator:
-        """The model that the settings name, ready to be rehearsed; made once."""
-        key = (trainable, weights, precision)
-        if key not in self._estimators:
-            model = choose_trainable(self.blueprint.model(weights), trainable)
-            self._estimators[key] = Estimator(Hollow(model, self.device), precision)
-        return self._estimators[key]
-
-    def _phase(
-        self,
-        folder: Path | None,
-        phase: str,
-        plan: Plan,
-        settings: LoopFields,
-        trainable: str,
-        weights: str,
-        objective: Objective,
-        *,
-        keeps: bool = False,
-    ) -> tuple[Work, list[str]]:
-        start = _resumes_at(folder, phase)
-        estimator = self.estimator(trainable, weights, settings.precision)
-        work = estimator.training(plan, settings, objective, keeps=keeps, start=start)
-        return work, [f"{phase} at step {start} of {plan.steps}"] if start else []
-
-    def _sequences(self, records: Any, questions: Any, rendering: Rendering) -> list[TokenSequence]:
-        return sequences(
-            records, questions, self.benchmark.record, self.blueprint.language_model(), rendering
-        )
+    yield from found.warnings
 
 
-def _stage(name: str, work: Work, notes: list[str], disk: int, scratch: int = 0) -> Stage:
-    return Stage(name, "resumes" if notes else "to do", ", ".join(notes), work, disk, scratch)
-
-
-def _complete(folder: Path | None) -> bool:
-    if folder is None or not (folder / FILE).exists():
-        return False
-    info: Mapping[str, Any] = read_json(folder / FILE)
-    return info.get("status") == "complete"
-
-
-def _resumes_at(folder: Path | None, phase: str) -> int:
-    """Steps that are done of a phase, by its newest whole checkpoint."""
-    if folder is None:
-        return 0
-    whole: Iterator[Path] = (folder / "checkpoints" / phase).glob(f"step-*/{STATE}")
-    return max((int(path.parent.name.split("-")[1]) for path in whole), default=0)
-
-
-def _changed_bytes(model: Any) -> int:
-    """Bytes of the tensors that a run changes: what it trains, or what a LoRA adapter is merged into."""
-    adapted = [module for module in model.modules() if hasattr(module, "lora_A")]
-    if adapted:
-        return sum(int(module.base_layer.weight.nbytes) for module in adapted)
-    return nbytes(model, trained=True)
-
-
-def memory_of(memory: Memory | None) -> str:
+def _parts(memory: Memory) -> str:
     """Its largest parts in words."""
-    if memory is None:
-        return ""
     parts = sorted(vars(memory).items(), key=lambda part: -part[1])[:3]
-    return ", ".join(f"{name} {size / 2**30:.2f}" for name, size in parts if size)
+    return ", ".join(f"{name} {shown_bytes(size)}" for name, size in parts if size)

@@ -16,7 +16,7 @@ from medunlearn.experiments.estimate import Memory
 from medunlearn.models.load import pick_device
 
 GIB = 2**30
-# Measured (benchmarks_perf/memory_estimate.py): on a CPU the C library keeps up to this many times what tensors hold.
+# Measured (benchmarks_perf/memory_estimate.py): on a CPU the C library keeps up to so many times what tensors hold.
 ALLOCATOR = 1.7
 LIBRARIES = GIB
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -36,6 +36,13 @@ class Room:
     total: int
     available: int
     disk: int
+
+
+def shown_bytes(size: float) -> str:
+    """``1.5 GiB``, below one ``312 MiB``, below one ``7 KiB``."""
+    if size >= GIB:
+        return f"{size / GIB:.1f} GiB"
+    return f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
 
 
 def room_on(device: str, out: Path) -> Room:
@@ -64,20 +71,20 @@ def advice(memory: Memory | None, disk: int, room: Room) -> Iterator[str]:
     """Sentences on what will not fit, each with what to change."""
     if memory is not None:
         own = 0 if room.kind == "GPU memory" else LIBRARIES
-        needed, have = memory.total + own, f"{room.total / GIB:.1f} GiB of {room.kind}"
+        needed, have = memory.total + own, f"{shown_bytes(room.total)} of {room.kind}"
         if needed > room.total:
             yield (
-                f"This will not fit: it takes about {needed / GIB:.1f} GiB, and there are {have}. "
+                f"This will not fit: it takes about {shown_bytes(needed)}, and there are {have}. "
                 f"Change {_changes(memory)}."
             )
         elif memory.total * (ALLOCATOR if own else 1.0) + own > room.available:
             yield (
-                f"This may not fit: it takes about {needed / GIB:.1f} GiB and some more for what the allocator "
-                f"keeps, and {room.available / GIB:.1f} of {have} are free. Close other programs, or change "
+                f"This may not fit: it takes about {shown_bytes(needed)} and some more for what the allocator "
+                f"keeps, and {shown_bytes(room.available)} of {have} are free. Close other programs, or change "
                 f"{_changes(memory)}."
             )
     if disk > room.disk:
-        yield f"The disk will not do: the run writes about {disk / GIB:.1f} GiB, and {room.disk / GIB:.1f} are free."
+        yield f"The disk is too small: the run writes {shown_bytes(disk)}, and {shown_bytes(room.disk)} are free."
 
 
 def _changes(memory: Memory) -> str:
@@ -86,7 +93,10 @@ def _changes(memory: Memory) -> str:
     passes = memory.activations + memory.logits
     ways = [
         (trained, "trainable=lora or trainable=layers:7 (less is trained)"),
-        (passes, f"micro_batch_size=1 or {_checkpointing()}context=closed_book (a smaller pass)" if trained else ""),
+        (
+            passes,
+            f"micro_batch_size=1 or {_checkpointing()}context=closed_book (a smaller pass)" if trained else "",
+        ),
         (memory.cache, "evaluate.batch_size or evaluate.max_new_tokens (fewer answers at a time)"),
         (memory.weights, "weights=bf16 or the model, for a smaller one"),
     ]

@@ -1,17 +1,17 @@
-"""What a pass takes, found out without running it: the pass is rehearsed on tensors that have a shape and no content.
+"""What a pass takes, found out without running it: it is rehearsed on tensors that have a shape and no content.
 
-Nothing is loaded and next to nothing is computed, so that a model of 8 billion parameters is rehearsed in a second on
-any machine. What is rehearsed is the engine's own code, so that an estimate follows whatever the engine does: which
-layers a method runs, where the graph begins, logits at scored positions alone, LoRA, autocast.
+Nothing is loaded and next to nothing is computed, so that a model of 8 billion parameters is rehearsed in a few
+seconds on any machine. What is rehearsed is the engine's own code, so that an estimate follows whatever the engine
+does: which layers a method runs, where the graph begins, logits at scored positions alone, LoRA, autocast.
 
 Notation: a batch of R rows of T positions with N scored tokens (:class:`Shape`); a pass takes
 
     FLOPs(R, T, N) = linear R T + quadratic R T^2 + head N
 
-A multiplication with an addition counts as two. For a plain decoder that is trained in none of its parts, ``linear``
-is twice the entries of all weight matrices in the layers that are run, ``quadratic`` is 4 x heads x head width in
-each layer (the masked half of the attention is computed too), and ``head`` is 2 x width x vocabulary. Training adds
-what gradients take from the first trained parameter on. FLOPs are those of matrix products and attention, as
+A multiplication with an addition counts as two. For a plain decoder of which nothing is trained, ``linear`` is
+twice the entries of all weight matrices in the layers that are run, ``quadratic`` is 4 x heads x head width in each
+layer (the masked half of the attention is computed too), and ``head`` is 2 x width x vocabulary. Training adds what
+gradients take from the first trained parameter on. FLOPs are those of matrix products and attention, as
 ``torch.utils.flop_counter`` counts them; element-wise work and the optimizer are left out.
 """
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,7 +103,7 @@ class PassCost:
         return self.linear * positions + self.quadratic * positions * shape.length + self.head * shape.scored
 
     def decoding(self, cached: int, new: int) -> float:
-        """FLOPs of decoding ``new`` tokens of one answer behind ``cached`` ones, each with a key and a value kept."""
+        """FLOPs of decoding ``new`` tokens of one answer behind ``cached`` ones, whose keys and values are kept."""
         seen = sum(range(cached + 1, cached + new + 1))
         return new * (self.linear + self.head) + self.quadratic * seen
 
@@ -151,25 +151,28 @@ class Hollow:
         make = pack if batch_shape(sequences, packed=packed).packed else collate
         full = make(sequences, 0, torch.device("cpu"))
         tensors = {name: value for name, value in vars(full).items() if isinstance(value, Tensor)}
-        return replace(full, **{name: self._standin(tensor.to("meta")) for name, tensor in tensors.items()})
+        empty: dict[str, Any] = {name: self._standin(tensor.to("meta")) for name, tensor in tensors.items()}
+        return replace(full, **empty)
 
     def _standin(self, tensor: Tensor) -> Tensor:
         empty: Tensor = self._mode.fake_tensor_converter.from_meta_and_device(self._mode, tensor, self.device)
         return empty
 
-    def rehearse(self, work: Callable[[], None], *, precision: str = "fp32") -> Rehearsed:
+    def rehearse(self, work: Callable[[], None], *, precision: str = "fp32", counted: bool = True) -> Rehearsed:
         """Go through the motions of some work on this model.
 
         Args:
             work: is called once; a pass of the model with or without gradients.
             precision: ``bf16`` rehearses under autocast, as the loop trains.
+            counted: FLOPs are wanted; without them it is faster, and they are 0.
         """
         held = _Held(self._standing())
         autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16")
-        with self._mode, FlopCounterMode(display=False) as counter, held, autocast:
+        counter = FlopCounterMode(display=False)
+        with self._mode, counter if counted else nullcontext(), held, autocast:
             work()
         torch.clear_autocast_cache()
-        return Rehearsed(counter.get_total_flops(), held.peak)
+        return Rehearsed(counter.get_total_flops() if counted else 0, held.peak)
 
     def pass_cost(self, work: Callable[[Batch], None]) -> PassCost:
         """The three numbers of a pass, from three rehearsals.
@@ -198,11 +201,11 @@ class Hollow:
         yield from (tensor.grad for tensor in self.model.parameters() if tensor.grad is not None)
 
 
-class _Held(TorchDispatchMode):
+class _Held(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class is untyped
     """Counts the bytes of storages that come to be and go again while it is open."""
 
     def __init__(self, standing: Iterator[Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.now = self.peak = 0
         self._standing = {tensor.untyped_storage()._cdata for tensor in standing}
         self._sizes: dict[int, int] = {}

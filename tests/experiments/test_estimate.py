@@ -1,0 +1,159 @@
+"""Estimates against what runs: FLOPs of whole trainings, bytes of real tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from medunlearn.config import UnlearnSettings, check
+from medunlearn.experiments.asks import Ask
+from medunlearn.experiments.estimate import Estimator, Memory, Work
+from medunlearn.methods import METHODS, make_method
+from medunlearn.models.cost import Hollow, _Held, nbytes, on_meta
+from medunlearn.models.packing import packs
+from medunlearn.models.reference import Reference
+from medunlearn.models.sequences import TokenSequence
+from medunlearn.training.loop import LoopSettings, train_loop
+from medunlearn.training.objectives import NextToken, Unlearning
+from medunlearn.training.plan import Plan
+from medunlearn.training.trainable import choose_trainable
+
+BATCH, MICRO = 8, 4
+SETTINGS = check(UnlearnSettings, {"method": "ga", "split": "-", "batch_size": BATCH, "micro_batch_size": MICRO})
+
+
+def on_notes(side: str, notes: int = 3, each: int = 4) -> list[TokenSequence]:
+    made = []
+    for note in range(notes):
+        shared = tuple(range(3 + note, 43 + 2 * note))
+        made += [
+            TokenSequence(f"{side}{note}-{q}", (*shared, *range(50, 60 + q), 1), len(shared), len(shared) + 4)
+            for q in range(each)
+        ]
+    return made
+
+
+def plan() -> Plan:
+    return Plan({side: on_notes(side) for side in ("forget", "retain")}, BATCH, 2, 0)
+
+
+def objective(name: str) -> Unlearning:
+    return Unlearning(make_method(name, {"layer": 1} if name == "rmu" else {}))
+
+
+@pytest.fixture
+def estimator(tiny_base: Any) -> Callable[[str], Estimator]:
+    def make(trainable: str) -> Estimator:
+        with on_meta():
+            model = type(tiny_base.model)(tiny_base.model.config)
+        return Estimator(Hollow(choose_trainable(model, trainable), torch.device("cpu")))
+
+    return make
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("trainable", ["all", "layers:1", "lora:2"])
+def test_flops_of_a_whole_run(
+    tiny: Callable[[], Any], estimator: Callable[[str], Estimator], name: str, trainable: str
+) -> None:
+    model = choose_trainable(tiny().model, "layers:0-1" if (name, trainable) == ("rmu", "all") else trainable)
+    assert packs(model)
+    kept = Reference(model)
+    settings = LoopSettings(1e-3, micro_batch_size=MICRO, precision="fp32", clip=1.0)
+    with FlopCounterMode(display=False) as counter:
+        history = train_loop(model, 0, objective(name), plan(), settings, reference=kept)
+    stage = estimator("layers:0-1" if (name, trainable) == ("rmu", "all") else trainable)
+    work = stage.training(plan(), SETTINGS, objective(name), keeps=True)
+    assert work.flops == pytest.approx(counter.get_total_flops(), rel=1e-3)
+    assert work.steps == len(history)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("ga", {Ask("forget")}),
+        ("graddiff", {Ask("forget"), Ask("retain")}),
+        ("simnpo", {Ask("forget"), Ask("retain")}),
+        ("kl_min", {Ask("forget"), Ask("retain"), Ask("retain", before=True)}),
+        ("npo", {Ask("forget"), Ask("retain"), Ask("forget", before=True, once=True)}),
+        ("rmu", {Ask("forget", 1), Ask("retain", 1), Ask("retain", 1, before=True)}),
+    ],
+)
+def test_what_each_method_asks_for(estimator: Callable[[str], Estimator], name: str, asked: set[Ask]) -> None:
+    stage, asks = estimator("all"), set[Ask]()
+    micro = {side: on_notes(side) for side in ("forget", "retain")}
+    shapes = {side: stage.shape(chosen) for side, chosen in micro.items()}
+    stage._micro(micro, shapes, objective(name), True, False, asks)
+    assert asks == asked
+
+
+def test_bytes_of_what_is_trained(estimator: Callable[[str], Estimator]) -> None:
+    stage = estimator("layers:1")
+    memory = stage.training(plan(), SETTINGS, objective("npo"), keeps=True).memory
+    assert memory is not None
+    trained = nbytes(stage.hollow.model, trained=True)
+    tensors = sum(tensor.requires_grad for tensor in stage.hollow.model.parameters())
+    assert memory.weights == nbytes(stage.hollow.model)
+    assert memory.gradients == memory.reference == trained
+    assert memory.moments == 2 * trained + 4 * tensors  # and a counter of steps a tensor
+    assert memory.total == sum(vars(memory).values())
+    lora = estimator("lora:2").training(plan(), SETTINGS, objective("npo"), keeps=True).memory
+    assert lora is not None
+    assert lora.reference == 0
+
+
+@pytest.mark.parametrize("trainable", ["all", "layers:1", "lora:2"])
+def test_the_peak_is_that_of_real_tensors(
+    tiny: Callable[[], Any], estimator: Callable[[str], Estimator], trainable: str
+) -> None:
+    """The same count of storages over a real run of two steps."""
+    model = choose_trainable(tiny().model, trainable)
+    one = Plan({"train": on_notes("t", 2)}, BATCH, 2, 0)
+    settings = LoopSettings(1e-3, micro_batch_size=BATCH, precision="fp32")
+    assert packs(model)
+    with _Held(iter(model.parameters())) as held:
+        train_loop(model, 0, NextToken(), one, settings)
+    guess = estimator(trainable).training(one, SETTINGS.model_copy(update={"micro_batch_size": BATCH}), NextToken())
+    assert guess.memory is not None
+    # A checksum of the weights takes as many integers of 8 bytes as the largest tensor has entries, twice.
+    assert guess.memory.total - guess.memory.weights == pytest.approx(held.peak, rel=0.1)
+
+
+def test_only_what_is_left_is_counted(estimator: Callable[[str], Estimator]) -> None:
+    stage = estimator("layers:1")
+    whole = stage.training(plan(), SETTINGS, objective("graddiff"))
+    rest = stage.training(plan(), SETTINGS, objective("graddiff"), start=3)
+    assert (whole.steps, rest.steps) == (plan().steps, plan().steps - 3)
+    assert 0 < rest.flops < whole.flops
+    assert stage.training(plan(), SETTINGS, objective("graddiff"), start=plan().steps) == Work()
+    quick = stage.training(plan(), SETTINGS, objective("graddiff"), counted=False)
+    assert (quick.memory, quick.flops, quick.tokens) == (whole.memory, 0, 0)
+
+
+def test_shared_text_is_counted_once_a_micro_batch(estimator: Callable[[str], Estimator]) -> None:
+    sequences = on_notes("t", notes=1, each=4)
+    work = estimator("layers:1").training(Plan({"train": sequences}, BATCH, 3, 0), SETTINGS, NextToken())
+    assert work.tokens == 3 * (40 + sum(len(sequence.ids) - 40 for sequence in sequences))
+
+
+def test_asking(estimator: Callable[[str], Estimator]) -> None:
+    stage, sequences = estimator("all"), on_notes("q")
+    few, many = (stage.asking(sequences, most, 4) for most in (5, 50))
+    assert (few.generated, many.generated) == (5 * 12, 50 * 12)
+    assert few.tokens == many.tokens
+    assert few.flops < many.flops
+    # Keys and values of 3 layers of 2 heads, 16 wide, in fp32, of the longest prompt and its answer.
+    longest = max(sequence.scored_from for sequence in sequences)
+    assert many.memory is not None
+    assert many.memory.cache == 4 * (longest + 50) * 2 * 4 * 3 * 2 * 16
+    assert stage.asking([], 5, 4) == Work()
+
+
+def test_work_adds_up() -> None:
+    small, large = Memory(weights=1), Memory(weights=2)
+    assert Work(1, 2, 3.0, small, 4) + Work(10, 20, 30.0, large, 40) == Work(11, 22, 33.0, large, 44)
+    assert (Work() + Work(memory=small)).memory == small
