@@ -1,8 +1,9 @@
 """The memory estimate against the memory that two training steps take, each in a process of its own.
 
-The estimate is that of `medunlearn run --plan`: the step is rehearsed on tensors without content. The measured number
-is what the process grew by between before the model was built and the peak of the steps. Ratios above 1: the
-estimate is too high.
+The estimate is that of `medunlearn run --plan`: the step is rehearsed on tensors without content. The measured
+number is what the process grew by from before the model was built to the peak of the steps. Above 1, the estimate
+is too high. With MALLOC_MMAP_THRESHOLD_=65536 in the environment the C library gives freed memory back at once;
+without it, it keeps much of it, which no estimate of tensors can know.
 
     python benchmarks_perf/memory_estimate.py
 """

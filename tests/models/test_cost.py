@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from medunlearn.models.batches import Batch, scored_hidden, scored_logits
-from medunlearn.models.cost import Hollow, PassCost, Shape, batch_shape, nbytes, on_meta
+from medunlearn.models.cost import ATTENTION, Hollow, PassCost, Shape, batch_shape, nbytes, on_meta
 from medunlearn.models.packing import make_batch
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.training.trainable import choose_trainable
@@ -61,7 +61,7 @@ def train(model: Any, layer: int = -1) -> Callable[[Batch], None]:
 
 
 def counted(work: Callable[[], Any]) -> int:
-    with FlopCounterMode(display=False) as counter:
+    with FlopCounterMode(display=False, custom_mapping=ATTENTION) as counter:
         work()
     return int(counter.get_total_flops())
 
@@ -112,7 +112,8 @@ def test_what_is_frozen_below_the_first_trained_layer_costs_no_gradient() -> Non
 @pytest.mark.parametrize("layer", [0, 1])
 def test_a_pass_that_ends_behind_a_layer(layer: int) -> None:
     stage, model = hollow(), real()
-    truth = counted(lambda: train(model, layer)(make_batch(model, questions(), 0, CPU)))
+    batch = make_batch(model, questions(), 0, CPU)
+    truth = counted(lambda: train(model, layer)(batch))
     cost = stage.pass_cost(train(stage.model, layer))
     assert cost.flops(batch_shape(questions())) == pytest.approx(truth, rel=1e-6)
     assert cost.linear == pytest.approx((layer + 1) * 3 * 2 * MATRICES, rel=3e-2)

@@ -7,6 +7,7 @@ Tokens and FLOPs are those of every micro-batch that is still to come; memory is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -224,8 +225,11 @@ class Estimator:
         if (layer, gradient) not in self._costs:
             model = self.hollow.model
 
+            # A pass without gradient is the reference's: with LoRA, the adapter is off.
+            off = nullcontext if gradient else getattr(model, "disable_adapter", nullcontext)
+
             def work(batch: Batch) -> None:
-                with torch.set_grad_enabled(gradient):
+                with torch.set_grad_enabled(gradient), off():
                     view = ModelView(model, batch, Totals(1, 1), None)
                     value = view.token_log_probs() if layer < 0 else view.hidden(layer)
                 if gradient:
@@ -237,7 +241,7 @@ class Estimator:
     def asking(
         self, sequences: Sequence[TokenSequence], most: int, batch_size: int, *, counted: bool = True
     ) -> Work:
-        """What it takes to decode an answer of at most ``most`` tokens to each prompt and to score the reference."""
+        """What decoding an answer of at most ``most`` tokens to each prompt takes, and scoring the right one."""
         if not sequences:
             return Work()
         order = sorted(sequences, key=lambda sequence: len(sequence.ids))

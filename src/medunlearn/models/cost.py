@@ -12,7 +12,7 @@ A multiplication with an addition counts as two. For a plain decoder of which no
 twice the entries of all weight matrices in the layers that are run, ``quadratic`` is 4 x heads x head width in each
 layer (the masked half of the attention is computed too), and ``head`` is 2 x width x vocabulary. Training adds what
 gradients take from the first trained parameter on. FLOPs are those of matrix products and attention, as
-``torch.utils.flop_counter`` counts them; element-wise work and the optimizer are left out.
+``torch.utils.flop_counter`` counts them, attention on CPUs too; element-wise work and the optimizer are left out.
 """
 
 from __future__ import annotations
@@ -29,11 +29,28 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from medunlearn.models.batches import ROUNDING, Batch, collate, rounded_up
 from medunlearn.models.packing import pack
 from medunlearn.models.sequences import TokenSequence, families
+
+
+def _attention(query: Any, key: Any, value: Any, *rest: Any, out_shape: Any = None, **named: Any) -> int:
+    count: int = sdpa_flop_count(query, key, value)
+    return count
+
+
+def _attention_backward(grad: Any, query: Any, key: Any, value: Any, *rest: Any, **named: Any) -> int:
+    count: int = sdpa_backward_flop_count(grad, query, key, value)
+    return count
+
+
+# torch counts the attention kernels of GPUs but not that of CPUs.
+ATTENTION: dict[Any, Any] = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+}
 
 PROBES = ((2 * ROUNDING, 4), (4 * ROUNDING, 4), (4 * ROUNDING, 12))
 """(T, N) of the batches from which the three numbers are found."""
@@ -168,7 +185,7 @@ class Hollow:
         """
         held = _Held(self._standing())
         autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16")
-        counter = FlopCounterMode(display=False)
+        counter = FlopCounterMode(display=False, custom_mapping=ATTENTION)
         with self._mode, counter if counted else nullcontext(), held, autocast:
             work()
         torch.clear_autocast_cache()
