@@ -158,36 +158,49 @@ def _benchmark(experiment: Experiment) -> tuple[Benchmark, Stage]:
     return made, Stage("benchmark", "to do", disk=letters)
 
 
-def before_training(benchmark: Benchmark, settings: TrainSettings, out: Path, device: str) -> Iterator[str]:
+def before_training(benchmark: Benchmark, settings: TrainSettings, out: Path, device: str) -> list[str]:
     """Lines to say before a run of ``train``; none where it is done."""
-    if not complete(out):
+
+    def estimate() -> Forecast:
         drawn = blueprint(benchmark, settings)
         planner = Planner(benchmark, drawn, settings.template, settings.context, device, counted=False)
-        yield from _said(_tried("train", lambda: planner.training("train", settings)), out, device, drawn.doubt)
+        return _single(planner.training("train", settings), out, device)
+
+    return _lines(estimate, out)
 
 
 def before_unlearning(
     target: Run, benchmark: Benchmark, settings: UnlearnSettings, out: Path, device: str
-) -> Iterator[str]:
+) -> list[str]:
     """Lines to say before a run of ``unlearn``; none where it is done."""
-    if not complete(out):
+
+    def estimate() -> Forecast:
         shown = rendering_of(target, settings.template, settings.context)
         drawn = of_folder_or_hub(str(target.model))
         planner = Planner(benchmark, drawn, shown.template, shown.context, device, counted=False)
-        yield from _said(_tried("unlearn", lambda: planner.unlearning(settings)), out, device, drawn.doubt)
+        return _single(planner.unlearning(settings), out, device)
+
+    return _lines(estimate, out)
 
 
-def before_experiment(experiment: Experiment, device: str) -> Iterator[str]:
+def before_experiment(experiment: Experiment, device: str) -> list[str]:
     """Lines to say before an experiment; none where all of it is done."""
-    yield from lines(forecast(experiment, device=device, counted=False))
+    return _lines(lambda: forecast(experiment, device=device, counted=False), None)
 
 
-def _said(stage: Stage, out: Path, device: str, doubt: str) -> Iterator[str]:
-    found = Forecast(stage.name, (stage,), room_on(device, out), (doubt,) if doubt else (), ())
-    yield from lines(_judged(found))
+def _single(stage: Stage, out: Path, device: str) -> Forecast:
+    return _judged(Forecast(stage.name, (stage,), room_on(device, out), (), ()))
 
 
-def lines(found: Forecast) -> Iterator[str]:
+def _lines(estimate: Callable[[], Forecast], out: Path | None) -> list[str]:
+    try:
+        return [] if complete(out) else list(_said(estimate()))
+    except Exception:
+        # An estimate keeps no run from starting; what is wrong with the settings the run says itself.
+        return []
+
+
+def _said(found: Forecast) -> Iterator[str]:
     """The memory of the largest stage in a line, and warnings."""
     memory = found.total.memory
     if memory is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from medunlearn.experiments.estimate import Estimator, Work
 from medunlearn.experiments.evaluate import asked, evaluation_folder, longest_answer, store_of
 from medunlearn.experiments.material import chosen, sequences, training_data
 from medunlearn.experiments.runs import FILE, Run
-from medunlearn.experiments.unlearn import loss_method, training_sides
+from medunlearn.experiments.unlearn import choose_parts, loss_method, training_sides
 from medunlearn.methods.protocol import default_trainable
 from medunlearn.models.cost import Hollow, nbytes
 from medunlearn.models.delta import LARGEST_SHARE
@@ -110,6 +110,9 @@ class Planner:
         sides = training_sides(self.benchmark, settings, self.blueprint.language_model(), rendering)
         plan = Plan(sides, settings.batch_size, settings.epochs, settings.seed)
         trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
+        self.estimator(
+            trainable, settings.weights, settings.precision, lambda m: choose_parts(m, trainable, settings)
+        )
         work, notes = self._phase(
             folder, "unlearn", plan, settings, trainable, settings.weights, Unlearning(method), keeps=True
         )
@@ -142,12 +145,19 @@ class Planner:
         note = [f"{total - len(items)} of {total} answers are there"] if len(items) < total else []
         return _stage(title, work, note, BYTES_AN_ANSWER * len(items))
 
-    def estimator(self, trainable: str, weights: str, precision: str) -> Estimator:
-        """The model that the settings name, ready to be rehearsed; made once."""
+    def estimator(
+        self, trainable: str, weights: str, precision: str, choose: Callable[[Any], Any] | None = None
+    ) -> Estimator:
+        """The model that the settings name, ready to be rehearsed; made once.
+
+        Args:
+            choose: marks what is trained; ``choose_trainable`` where none is given.
+        """
         key = (trainable, weights, precision)
         if key not in self._estimators:
-            model = choose_trainable(self.blueprint.model(weights), trainable)
-            self._estimators[key] = Estimator(Hollow(model, self.device), precision)
+            model = self.blueprint.model(weights)
+            marked = choose(model) if choose else choose_trainable(model, trainable)
+            self._estimators[key] = Estimator(Hollow(marked, self.device), precision)
         return self._estimators[key]
 
     def _phase(

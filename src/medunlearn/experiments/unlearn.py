@@ -50,7 +50,7 @@ def unlearn(
             language_model = load_model(target.model, device=device, weights=settings.weights)
             rendering = rendering_of(target, settings.template, settings.context, settings.max_length)
             trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
-            language_model.model = _choose(language_model.model, trainable, settings)
+            language_model.model = choose_parts(language_model.model, trainable, settings)
             reference = Reference(language_model.model)
             sides = training_sides(benchmark, settings, language_model, rendering)
             plan = Plan(sides, settings.batch_size, settings.epochs, settings.seed)
@@ -77,7 +77,12 @@ def unlearn(
     return Run(out, recording.info)
 
 
-def _choose(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
+def choose_parts(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
+    """The model with what the settings or the method train marked.
+
+    Raises:
+        ConfigError: the model has no such part; says how to choose another.
+    """
     try:
         return choose_trainable(model, trainable)
     except ConfigError as error:
@@ -94,6 +99,11 @@ def _choose(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
 
 
 def loss_method(settings: UnlearnSettings) -> LossMethod:
+    """The method that the settings name.
+
+    Raises:
+        ConfigError: it is none that trains.
+    """
     method = make_method(settings.method, settings.arguments)
     if not isinstance(method, LossMethod):
         raise ConfigError(

@@ -37,12 +37,12 @@ from medunlearn.models.sequences import TokenSequence, families
 
 
 def _attention(query: Any, key: Any, value: Any, *rest: Any, out_shape: Any = None, **named: Any) -> int:
-    count: int = sdpa_flop_count(query, key, value)
+    count: int = sdpa_flop_count(query, key, value)  # type: ignore[no-untyped-call]
     return count
 
 
 def _attention_backward(grad: Any, query: Any, key: Any, value: Any, *rest: Any, **named: Any) -> int:
-    count: int = sdpa_backward_flop_count(grad, query, key, value)
+    count: int = sdpa_backward_flop_count(grad, query, key, value)  # type: ignore[no-untyped-call]
     return count
 
 
@@ -73,6 +73,16 @@ class Shape:
     scored: int
     tokens: int
     packed: bool
+
+    @property
+    def positions(self) -> int:
+        """What matrices are multiplied with, padding included."""
+        return self.rows * self.length
+
+    @property
+    def pairs(self) -> int:
+        """Queries times the keys that each meets: all of its row, for a mask spares no work."""
+        return self.rows * self.length**2
 
 
 def batch_shape(sequences: Sequence[TokenSequence], *, packed: bool = True) -> Shape:
@@ -116,8 +126,7 @@ class PassCost:
     head: float = 0.0
 
     def flops(self, shape: Shape) -> float:
-        positions = shape.rows * shape.length
-        return self.linear * positions + self.quadratic * positions * shape.length + self.head * shape.scored
+        return self.linear * shape.positions + self.quadratic * shape.pairs + self.head * shape.scored
 
     def decoding(self, cached: int, new: int) -> float:
         """FLOPs of decoding ``new`` tokens of one answer behind ``cached`` ones, whose keys and values are kept."""
