@@ -32,9 +32,8 @@ from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
 from medunlearn.training.trainable import choose_trainable
 
-METHODS = ("graddiff", "kl_min", "npo", "rmu")
+METHODS = ("graddiff", "kl_min", "npo")
 TRAINABLE = ("all", "layers:3", "lora")
-STEERED = 7  # RMU's layer: the last, so that every choice of what is trained lies below it
 
 
 def config(chosen: argparse.Namespace) -> LlamaConfig:
@@ -72,7 +71,7 @@ def measured(chosen: argparse.Namespace, trainable: str, method: str, precision:
     before, peak = psutil.Process().memory_info().rss, PeakMemory()
     model = choose_trainable(AutoModelForCausalLM.from_config(config(chosen)), trainable)
     settings = LoopSettings(1e-4, micro_batch_size=chosen.micro, precision=precision)  # type: ignore[arg-type]
-    objective = Unlearning(make_method(method, {"layer": STEERED} if method == "rmu" else {}))
+    objective = Unlearning(make_method(method, {}))
     train_loop(model, 0, objective, steps, settings, reference=Reference(model))
     answer.put(peak.bytes() - before)
 
@@ -81,7 +80,7 @@ def estimated(chosen: argparse.Namespace, trainable: str, method: str, precision
     with on_meta():
         model = choose_trainable(AutoModelForCausalLM.from_config(config(chosen)), trainable)
     settings = check(UnlearnSettings, {"method": method, "split": "-", "micro_batch_size": chosen.micro})
-    objective = Unlearning(make_method(method, {"layer": STEERED} if method == "rmu" else {}))
+    objective = Unlearning(make_method(method, {}))
     estimator = Estimator(Hollow(model, torch.device("cpu")), precision)
     memory = estimator.training(plan(chosen), settings, objective, keeps=True).memory
     if memory is None:

@@ -145,17 +145,17 @@ def test_a_folder_is_read_without_its_weights(target: Run, monkeypatch: pytest.M
     ("memory", "disk", "parts"),
     [
         (Memory(weights=GIB), 1, []),
-        (Memory(weights=9 * GIB, activations=GIB), 1, ["This will not fit", "11.0 GiB", "weights=bf16"]),
-        (Memory(moments=9 * GIB), 1, ["This will not fit", "Change trainable=lora"]),
+        (Memory(weights=9 * GIB, activations=GIB), 1, ["Stage x will not fit", "11.0 GiB", "weights=bf16"]),
+        (Memory(moments=9 * GIB), 1, ["Stage x will not fit", "Change trainable=lora"]),
         (Memory(gradients=GIB, activations=8 * GIB), 1, ["Change micro_batch_size=1", "trainable=lora"]),
         (Memory(cache=9 * GIB), 1, ["evaluate.batch_size"]),
-        (Memory(weights=4 * GIB), 1, ["This may not fit", "Close other programs"]),
+        (Memory(weights=4 * GIB), 1, ["Stage x may not fit", "Close other programs"]),
         (None, 3 * GIB, ["The disk is too small", "3.0 GiB"]),
     ],
 )
 def test_advice(memory: Memory | None, disk: int, parts: list[str]) -> None:
     room = Room("memory", 9 * GIB, 6 * GIB, 2 * GIB)
-    said = " ".join(advice(memory, disk, room))
+    said = " ".join(advice(memory, disk, room, "Stage x"))
     assert all(part in said for part in parts), said
     assert bool(said) == bool(parts)
     assert LIBRARIES == GIB

@@ -131,7 +131,9 @@ def forecast(experiment: Experiment, *, device: str = "auto", counted: bool = Tr
 
 
 def _judged(found: Forecast) -> Forecast:
-    return replace(found, warnings=tuple(advice(found.total.memory, found.disk, found.room)))
+    memory = found.total.memory
+    stage = next((s.name for s in found.stages if s.work.memory is memory), "")
+    return replace(found, warnings=tuple(advice(memory, found.disk, found.room, f"Stage {stage}")))
 
 
 def _tried(name: str, estimate: Callable[[], Stage]) -> Stage:

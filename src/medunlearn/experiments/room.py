@@ -17,7 +17,7 @@ from medunlearn.models.load import pick_device
 
 GIB = 2**30
 # Measured (benchmarks_perf/memory_estimate.py): on a CPU the C library keeps up to so many times what tensors hold.
-ALLOCATOR = 1.7
+ALLOCATOR = 1.8
 LIBRARIES = GIB
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
@@ -67,19 +67,23 @@ def _limits() -> Iterator[int]:
             continue
 
 
-def advice(memory: Memory | None, disk: int, room: Room) -> Iterator[str]:
-    """Sentences on what will not fit, each with what to change."""
+def advice(memory: Memory | None, disk: int, room: Room, stage: str = "The run") -> Iterator[str]:
+    """Sentences on what will not fit, each with what to change.
+
+    Args:
+        memory: of the largest stage, whose name is ``stage``.
+    """
     if memory is not None:
         own = 0 if room.kind == "GPU memory" else LIBRARIES
         needed, have = memory.total + own, f"{shown_bytes(room.total)} of {room.kind}"
         if needed > room.total:
             yield (
-                f"This will not fit: it takes about {shown_bytes(needed)}, and there are {have}. "
+                f"{stage} will not fit: it takes about {shown_bytes(needed)}, and there are {have}. "
                 f"Change {_changes(memory)}."
             )
         elif memory.total * (ALLOCATOR if own else 1.0) + own > room.available:
             yield (
-                f"This may not fit: it takes about {shown_bytes(needed)} and some more for what the allocator "
+                f"{stage} may not fit: it takes about {shown_bytes(needed)} and some more for what the allocator "
                 f"keeps, and {shown_bytes(room.available)} of {have} are free. Close other programs, or change "
                 f"{_changes(memory)}."
             )
