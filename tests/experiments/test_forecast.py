@@ -9,7 +9,7 @@ import pytest
 
 import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.errors import UnknownNameError
+from medunlearn.errors import ModelError, UnknownNameError
 from medunlearn.experiments.blueprint import of_folder_or_hub
 from medunlearn.experiments.estimate import Memory
 from medunlearn.experiments.forecast import Forecast
@@ -128,6 +128,9 @@ def test_a_model_that_is_not_here_is_a_stand_in(values: Values) -> None:
     size = sum(tensor.numel() for tensor in drawn.model("bf16").parameters())
     assert size == pytest.approx(1.5e9, rel=0.1)  # a billion, and an output of its own for each token
     assert len(drawn.tokenizer("sixteen letters.")["input_ids"]) == 4
+    for wrong in ("tinny", "./nobody/nowhere", "/nobody/nowhere"):
+        with pytest.raises(ModelError, match="no model folder"):
+            of_folder_or_hub(wrong)
 
 
 def test_a_folder_is_read_without_its_weights(target: Run, monkeypatch: pytest.MonkeyPatch) -> None:

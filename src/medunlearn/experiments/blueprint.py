@@ -77,9 +77,11 @@ def of_folder_or_hub(source: str, *, trust_remote_code: bool = False) -> Bluepri
     """The model in a folder or, as far as it is on this machine, behind a hub id.
 
     Raises:
-        ModelError: the folder holds no model.
+        ModelError: the folder holds no model, or is none and no hub id either.
     """
     here = Path(source).is_dir()
+    if not here and not re.fullmatch(r"\w[\w.-]*/[\w.-]+", source):
+        raise ModelError(f"There is no model folder {source}. Give a folder, a hub id (org/name), or tiny.")
     root = str(chain(Path(source), check=False)[0]) if here else source
     more = {"trust_remote_code": trust_remote_code, "local_files_only": True}
     try:
