@@ -2,9 +2,11 @@
 
 The padded batch is timed twice: with transformers' growing cache, as ``generate`` has it, and with the cache with
 room that we decode with. All ways are timed in one process, in turns, on a random Llama that never says EOS; the
-best of a few turns counts for each. The tokens they say are compared.
+best of a few turns counts for each. The tokens they say are compared. ``--grow`` does it for notes of 128 to 4096
+tokens and for 1 to 16 questions.
 
     python benchmarks_perf/generation.py --note 500 --questions 8
+    python benchmarks_perf/generation.py --grow --turns 2
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from medunlearn.generation.decode import Decoded, decode_greedily
 from medunlearn.models.load import LanguageModel
 
 VOCABULARY, NEVER = 4096, -1
+GROWING, ROOMY, SHARED = "full prompts, growing cache", "full prompts, cache with room", "shared note"
+NOTES, QUESTIONS = (128, 256, 512, 1024, 2048, 4096), (1, 2, 4, 8, 16)
 
 
 def random_llama(width: int, layers: int) -> LanguageModel:
@@ -35,6 +39,7 @@ def random_llama(width: int, layers: int) -> LanguageModel:
         num_attention_heads=width // 64,
         num_key_value_heads=width // 64,
         max_position_embeddings=32768,
+        eos_token_id=None,
     )
     ends = SimpleNamespace(eos_token_id=NEVER, pad_token_id=0)
     return LanguageModel(LlamaForCausalLM(config).eval(), ends, "random")
@@ -53,6 +58,37 @@ def growing(model: Any, room: int) -> DynamicCache:
     return DynamicCache(config=model.config)
 
 
+def compare(
+    model: LanguageModel, ways: tuple[str, ...], note: int, questions: int, chosen: argparse.Namespace
+) -> tuple[dict[str, float], bool]:
+    """Best seconds of each way, and whether all said the same."""
+    text = torch.randint(1, VOCABULARY, (note,)).tolist()
+    own = torch.randint(1, VOCABULARY, (questions, chosen.question)).tolist()
+    prompts = [text + question for question in own]
+    timed(model, prompts, [note] * questions, 2)  # the first call pays for what is prepared once
+    best: dict[str, float] = {}
+    said: list[list[Decoded]] = []
+    for _ in range(chosen.turns):
+        for way in ways:
+            shared = [note] * questions if way == SHARED else []
+            cache = growing if way == GROWING else sharing.roomy_cache
+            with patch.object(sharing, "roomy_cache", cache):
+                seconds, answers = timed(model, prompts, shared, chosen.new)
+            best[way] = min(seconds, best.get(way, seconds))
+            said.append(answers)
+    return best, all(answers == said[0] for answers in said)
+
+
+def grow(model: LanguageModel, chosen: argparse.Namespace) -> None:
+    """A line for each length of the note, and one for each number of questions."""
+    cases = [(note, chosen.questions) for note in NOTES] + [(chosen.note, count) for count in QUESTIONS]
+    print("note  questions  full prompts  shared note  ratio  same answers")
+    for note, questions in cases:
+        best, same = compare(model, (GROWING, SHARED), note, questions, chosen)
+        full, shared = best[GROWING], best[SHARED]
+        print(f"{note:4}  {questions:9}  {full:10.3f} s  {shared:9.3f} s  {full / shared:5.2f}  {same}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--note", type=int, default=500, help="tokens of the note")
@@ -62,29 +98,16 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--grow", action="store_true", help="a table over lengths and numbers of questions")
     chosen = parser.parse_args()
     model = random_llama(chosen.width, chosen.layers)
-    note = torch.randint(1, VOCABULARY, (chosen.note,)).tolist()
-    own = torch.randint(1, VOCABULARY, (chosen.questions, chosen.question)).tolist()
-    prompts = [note + question for question in own]
-    together = [chosen.note] * chosen.questions
-    ways = {
-        "full prompts, growing cache": ([], growing),
-        "full prompts, cache with room": ([], sharing.roomy_cache),
-        "shared note": (together, sharing.roomy_cache),
-    }
-    timed(model, prompts, together, 2)  # the first call pays for what is prepared once
-    best: dict[str, float] = {}
-    said: list[list[Decoded]] = []
-    for _ in range(chosen.turns):
-        for way, (shared, cache) in ways.items():
-            with patch.object(sharing, "roomy_cache", cache):
-                seconds, answers = timed(model, prompts, shared, chosen.new)
-            best[way] = min(seconds, best.get(way, seconds))
-            said.append(answers)
+    if chosen.grow:
+        grow(model, chosen)
+        return
+    best, same = compare(model, (GROWING, ROOMY, SHARED), chosen.note, chosen.questions, chosen)
     for way, seconds in best.items():
-        print(f"{way:30} {seconds:7.3f} s   {seconds / best['shared note']:5.2f} x the shared note's")
-    print(f"same answers: {all(answers == said[0] for answers in said)}")
+        print(f"{way:30} {seconds:7.3f} s   {seconds / best[SHARED]:5.2f} x the shared note's")
+    print(f"same answers: {same}")
 
 
 if __name__ == "__main__":

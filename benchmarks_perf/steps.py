@@ -1,20 +1,25 @@
 """Optimizer steps a second: the engine against the plain way, for each method, in one process.
 
 The plain way is written here as peers do it: a deep-copied reference, separate padded sequences, logits of every
-position, all layers. Both train one layer of the same Llama with random weights on the same sequences, and both
-are checked to give the same loss terms before anything is timed.
+position, all layers. Both train one layer of the same Llama with random weights on the same sequences, and both are
+checked to give the same loss before anything is timed. What is timed of the engine is a whole run, with what it
+computes once before the first step, divided by its steps; of the plain way some steps, since all take as long.
+``once`` is a run of one epoch in which nothing comes again, so that nothing can be kept.
 
     python benchmarks_perf/steps.py                     500-token notes, 6 questions of 20 + 45 tokens
     python benchmarks_perf/steps.py --note 0            plain questions with no shared text
+    python benchmarks_perf/steps.py --grow              how both grow with notes, questions, vocabulary and layers
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
-import statistics
+import math
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,16 +27,30 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from medunlearn.methods import make_method
-from medunlearn.models.packing import make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import generator
+from medunlearn.training.keeping import Keeping
+from medunlearn.training.loop import LoopSettings, train_loop
+from medunlearn.training.objectives import Unlearning
+from medunlearn.training.plan import Plan
 from medunlearn.training.trainable import choose_trainable, trained
-from medunlearn.training.views import ModelView, Totals
 
 METHODS = ("graddiff", "simnpo", "kl_min", "npo", "rmu")
-Sides = Mapping[str, Sequence[TokenSequence]]
-CPU = torch.device("cpu")
+RATE = 1e-6
+SHAPE = {
+    "note": 500,
+    "questions": 6,
+    "prompt": 20,
+    "answer": 45,
+    "vocabulary": 8192,
+    "width": 256,
+    "layers": 8,
+    "layer": 3,
+    "records": 4,
+    "epochs": 3,
+    "turns": 3,
+}
 
 
 def sequences(
@@ -85,6 +104,10 @@ class PlainView:
     def token_log_probs(self) -> Tensor:
         return self.log_distribution().gather(1, self.labels[:, 1:][self._scored][:, None]).squeeze(1)
 
+    def divergence_from_reference(self) -> Tensor:
+        before, now = self.reference.log_distribution(), self.log_distribution()
+        return (before.exp() * (before - now)).sum(-1)
+
     def hidden(self, layer: int) -> Tensor:
         states: Tensor = self._output().hidden_states[layer + 1][:, :-1].float()
         return states[self._scored]
@@ -106,35 +129,41 @@ class PlainView:
         return -self.token_log_probs().mean()
 
 
-def plain_step(model: Any, before: Any, method: Any, sides: Sides) -> dict[str, Tensor]:
-    views = {side: PlainView(model, before, chosen) for side, chosen in sides.items()}
-    terms: dict[str, Tensor] = method.loss(views["forget"], views["retain"])
-    return terms
-
-
-def engine_step(model: Any, reference: Reference, method: Any, sides: Sides) -> dict[str, Tensor]:
-    views = {
-        side: ModelView(model, make_batch(model, chosen, 0, CPU), Totals.of(chosen), reference)
-        for side, chosen in sides.items()
-    }
-    terms: dict[str, Tensor] = method.loss(views["forget"], views["retain"])
-    return terms
-
-
-def timed(model: Any, terms: Callable[[], dict[str, Tensor]], seconds: float) -> float:
-    """Median seconds of a step with its optimizer."""
-    optimizer = torch.optim.AdamW(trained(model).values(), lr=1e-6)
-    spent: list[float] = []
-    while sum(spent) < seconds or len(spent) < 3:
-        started = time.perf_counter()
+def plain_run(model: Any, method: Any, plan: Plan, steps: int) -> list[float]:
+    """Loss of each step, with its optimizer."""
+    before = copy.deepcopy(model).requires_grad_(False)
+    optimizer = torch.optim.AdamW(trained(model).values(), lr=RATE, weight_decay=0.0)
+    losses = []
+    for number in range(steps):
+        views = {side: PlainView(model, before, chosen) for side, chosen in plan.step(number).items()}
         optimizer.zero_grad(set_to_none=True)
-        torch.stack(list(terms().values())).sum().backward()  # type: ignore[no-untyped-call]
+        loss = torch.stack(list(method.loss(views["forget"], views["retain"]).values())).sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(trained(model).values(), math.inf)
         optimizer.step()
-        spent.append(time.perf_counter() - started)
-    return statistics.median(spent)
+        losses.append(loss.item())
+    return losses
 
 
-def compare(name: str, chosen: argparse.Namespace) -> None:
+def engine_run(model: Any, method: Any, plan: Plan, budget: int = 1 << 32) -> tuple[list[float], Reference]:
+    """The same of the engine, and the reference that it held."""
+    settings = LoopSettings(RATE, "constant", 0.0, clip=0.0, micro_batch_size=plan.batch_size, precision="fp32")
+    objective = Unlearning(method)
+    with tempfile.TemporaryDirectory() as folder:
+        keeping = Keeping(model, 0, objective, plan, plan.batch_size, budget)
+        reference = Reference(model, keeping.run(Path(folder), "fp32"), complete=keeping.complete)
+        history = train_loop(model, 0, objective, plan, settings, reference=reference)
+    return [row["loss"] for row in history], reference
+
+
+def timed(work: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def random_llama(chosen: argparse.Namespace) -> Any:
+    torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=chosen.vocabulary,
         hidden_size=chosen.width,
@@ -144,37 +173,77 @@ def compare(name: str, chosen: argparse.Namespace) -> None:
         max_position_embeddings=8192,
         tie_word_embeddings=True,
     )
-    torch.manual_seed(0)
-    model = choose_trainable(LlamaForCausalLM(config).eval(), f"layers:{chosen.layer}")
-    before, reference = copy.deepcopy(model).requires_grad_(False), Reference(model)
+    return LlamaForCausalLM(config).eval()
+
+
+def material(name: str, chosen: argparse.Namespace) -> tuple[Any, Any, Plan]:
+    """A model of which one layer is trained, a method, and a run over some records."""
+    model = choose_trainable(random_llama(chosen), f"layers:{chosen.layer}")
     method = make_method(name, {"layer": chosen.layer} if name == "rmu" else {})
     shape = (chosen.note, chosen.questions, chosen.prompt, chosen.answer, chosen.vocabulary)
-    sides = {side: sequences(side, *shape) for side in ("forget", "retain")}
-    plain = lambda: plain_step(model, before, method, sides)  # noqa: E731
-    engine = lambda: engine_step(model, reference, method, sides)  # noqa: E731
-    for (key, ours), theirs in zip(engine().items(), plain().values(), strict=True):
-        if not torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5):
-            raise SystemExit(f"{name}: the term {key} differs: {float(ours)} and {float(theirs)}")
-    slow, fast = timed(model, plain, chosen.seconds), timed(model, engine, chosen.seconds)
+    sides = {
+        side: [s for record in range(chosen.records) for s in sequences(f"{side}{record}", *shape)]
+        for side in ("forget", "retain")
+    }
+    return model, method, Plan(sides, chosen.questions, chosen.epochs, 0)
+
+
+def compare(name: str, chosen: argparse.Namespace) -> None:
+    model, method, again = material(name, chosen)
+    once = Plan(again.sides, again.batch_size, 1, 0)
+    first = copy.deepcopy(model.state_dict())
+    ours, reference = engine_run(model, method, again)
+    model.load_state_dict(first)
+    theirs = plain_run(model, method, again, 2)
+    if not all(math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-5) for a, b in zip(ours, theirs, strict=False)):
+        raise SystemExit(f"{name}: the losses differ: {ours[:2]} and {theirs}")
+    best = dict.fromkeys(("plain", "engine", "once"), math.inf)
+    for _ in range(chosen.turns):
+        for way, work, steps in (
+            ("plain", lambda: plain_run(model, method, again, 2), 2),
+            ("engine", lambda: engine_run(model, method, again), again.steps),
+            ("once", lambda: engine_run(model, method, once), once.steps),
+        ):
+            model.load_state_dict(first)
+            best[way] = min(best[way], timed(work) / steps)
     held, whole = reference.held_bytes(), sum(t.numel() * t.element_size() for t in model.parameters())
+    share = sum(t.numel() * t.element_size() for t in trained(model).values()) / whole
+    ratio = {way: best["plain"] / seconds for way, seconds in best.items()}
     print(
-        f"{name:9} plain {slow:7.3f} s  engine {fast:7.3f} s  {slow / fast:5.1f}x   "
-        f"the reference holds {held / whole:.1%} of the model",
+        f"{name:9} plain {best['plain']:7.3f} s  engine {best['engine']:7.3f} s {ratio['engine']:5.1f}x"
+        f"  once {best['once']:7.3f} s {ratio['once']:5.1f}x"
+        f"  the reference holds {held / whole:.1%} of the model (trained: {share:.1%})",
         flush=True,
     )
 
 
+GROWTH = {
+    "note": (128, 256, 512, 1024, 2048, 4096),
+    "questions": (1, 2, 4, 8, 16),
+    "vocabulary": (2048, 8192, 32768, 131072),
+    "layers": (4, 8, 16),
+}
+
+
+def add_shape(parser: argparse.ArgumentParser, **other: int) -> None:
+    """Flags for the shape of model and sequences, and for how much is done; ``other`` defaults than steps.py's."""
+    for key, value in {**SHAPE, **other}.items():
+        parser.add_argument(f"--{key}", type=int, default=value)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    shape = {"note": 500, "questions": 6, "prompt": 20, "answer": 45, "vocabulary": 8192, "width": 256, "layers": 8}
-    for key, value in {**shape, "layer": 3}.items():
-        parser.add_argument(f"--{key}", type=int, default=value)
+    add_shape(parser)
     parser.add_argument("--methods", nargs="+", default=METHODS)
-    parser.add_argument("--seconds", type=float, default=6.0, help="time each side of each method for so long")
+    parser.add_argument("--grow", action="store_true", help="one shape after the other, each from small to large")
     chosen = parser.parse_args()
     print(f"{torch.get_num_threads()} threads, fp32, {vars(chosen)}")
-    for name in chosen.methods:
-        compare(name, chosen)
+    for key, values in GROWTH.items() if chosen.grow else [("note", (chosen.note,))]:
+        for value in values:
+            if chosen.grow:
+                print(f"{key} = {value}")
+            for name in chosen.methods:
+                compare(name, argparse.Namespace(**{**vars(chosen), key: value}))
 
 
 if __name__ == "__main__":

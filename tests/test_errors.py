@@ -17,6 +17,7 @@ TREE = {
     "ModelError": InputError,
     "NonFiniteLossError": MedunlearnError,
     "FrozenParametersError": MedunlearnError,
+    "ProcessError": MedunlearnError,
     "HubError": MedunlearnError,
     "StorageError": MedunlearnError,
 }

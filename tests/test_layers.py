@@ -26,7 +26,8 @@ FLOORS = [
     {"reports", "attacks", "memorization", "training", "generation"},
     {"experiments"},
     {"api", "build"},
-    {"cli", "__main__"},
+    {"cli"},
+    {"__main__"},
 ]
 FLOOR = {package: height for height, packages in enumerate(FLOORS) for package in packages}
 WITH_TORCH = {"models", "training", "methods", "generation", "experiments"}

@@ -68,6 +68,15 @@ class LoopFields(Settings):
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
     max_length: int = Field(2048, ge=8, description="longest sequence in tokens; records are cut to this")
     checkpoint_seconds: float = Field(60.0, ge=0, description="least time between two checkpoints")
+    optimizer: Literal["adamw", "adamw_8bit", "paged_adamw_8bit"] = Field(
+        "adamw", description="AdamW; its moments in 8 bits, or in 8 bits and paged (both: bitsandbytes)"
+    )
+    offload: Literal["none", "optimizer"] = Field(
+        "none", description="optimizer: AdamW's moments in the host's memory; changes memory, no number"
+    )
+    gradient_checkpointing: bool = Field(
+        False, description="compute activations again in the backward pass; changes memory, no number"
+    )
 
 
 class TrainSettings(LoopFields):
@@ -97,6 +106,9 @@ class UnlearnSettings(LoopFields):
     train_on: What = Field("both", description="what the forget and retain sets hold: records, questions, both")
     template: Template | None = Field(None, description="prompt template; left out: the target model's")
     context: Context | None = Field(None, description="context mode; left out: the target model's")
+    keep_gb: float = Field(
+        4.0, ge=0, description="GB on disk for what is the same in every epoch and is computed once; 0: nothing"
+    )
     seed: int = Field(0, description="seed of order and dropout")
 
 

@@ -9,6 +9,7 @@
     │   └── ModelError               a model folder that cannot be used
     ├── NonFiniteLossError           a loss became NaN or infinite; the last good checkpoint is kept
     ├── FrozenParametersError        parameters that should have moved did not
+    ├── ProcessError                 another process of the run failed, or was lost
     ├── HubError                     a model hub refused, or could not be reached
     └── StorageError                 the disk refused a write (full, read-only, no permission)
 
@@ -79,6 +80,19 @@ class FrozenParametersError(MedunlearnError):
 
 class StorageError(MedunlearnError):
     """The disk refused a write."""
+
+
+class ProcessError(MedunlearnError):
+    """Another process of the same run failed, or is gone.
+
+    Args:
+        exit_code: what that process ends with.
+        lost: it is gone without a word.
+    """
+
+    def __init__(self, message: str, exit_code: int = 1, *, lost: bool = False) -> None:
+        super().__init__(message)
+        self.exit_code, self.lost = exit_code, lost
 
 
 class HubError(MedunlearnError):

@@ -35,7 +35,8 @@ class Poisoned:
 
     def loss(self, forget, retain):
         self.calls.append(1)
-        bad = float("nan") if len(self.calls) == 5 and "POISON" in os.environ else 1.0
+        # The first call is the engine's, which looks what the method asks for.
+        bad = float("nan") if len(self.calls) == 6 and "POISON" in os.environ else 1.0
         return {"forget": -forget.nll(), "guard": self.weight * bad * retain.nll()}
 """
 MIB = 2**20

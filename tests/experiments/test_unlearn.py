@@ -75,7 +75,7 @@ def test_what_a_run_writes_down(hospital: Benchmark, target: Run, tmp_path: Path
     assert info["config"]["arguments"] == {"beta": 0.2}
     assert info["inputs"] == {"benchmark": hospital.fingerprint, "model": before}
     assert info["lineage"] == ["tiny", str(target.folder)]
-    assert set(info["stages"]) == {"load", "unlearn"}
+    assert set(info["stages"]) == {"load", "keep", "unlearn"}
     assert info["results"]["split"] == {"name": "random_10", "level": "patient", "forget": 2}
     assert info["results"]["rendering"] == target.info["results"]["rendering"]
     assert info["results"]["steps"] == len(run.history()) == 2

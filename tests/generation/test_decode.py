@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from medunlearn.generation.decode import Decoded, decode_greedily
+from medunlearn.generation.decode import Decoded, decode_greedily, end_tokens
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken
 from medunlearn.training.plan import Plan
@@ -104,6 +105,35 @@ def test_a_prompt_may_hold_eos_and_pad(trained: Any, prompts: list[Sequence[int]
     marked = [(1, 2, *prompts[0]), (2, *prompts[1], 1), prompts[2]]
     for prompt, ours in zip(marked, decode(trained, marked), strict=True):
         assert [*ours.tokens, *[1] * ours.finished] == by_transformers(trained, prompt)
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+def test_the_models_own_end_tokens_end_an_answer(trained: Any, prompts: list[Sequence[int]], as_list: bool) -> None:
+    """A chat model ends its turn with a token that is not its tokenizer's EOS."""
+    usual = decode(trained, prompts)
+    said = [answer.tokens for answer in usual]
+    turn = max(range(2, 300), key=lambda token: len({tokens.index(token) for tokens in said if token in tokens}))
+    chat = copy.deepcopy(trained)
+    chat.model.generation_config.eos_token_id = [turn, 299] if as_list else turn
+    ends = {turn, 1} | ({299} if as_list else set())
+    assert end_tokens(chat) == ends
+    assert end_tokens(trained) == {1}
+    ended = 0
+    for before, ours in zip(usual, decode(chat, prompts), strict=True):
+        stops = [place for place, token in enumerate(before.tokens) if token in ends]
+        ended += bool(stops)
+        assert ours.tokens == before.tokens[: stops[0] if stops else None]
+        assert ours.finished == (bool(stops) or before.finished)
+    assert ended > 2
+
+
+def test_a_model_without_generation_settings(trained: Any, prompts: list[Sequence[int]]) -> None:
+    usual = decode(trained, prompts)
+    other = copy.deepcopy(trained)
+    for nothing in (SimpleNamespace(), None):
+        other.model.generation_config = nothing
+        assert end_tokens(other) == {1}
+        assert decode(other, prompts) == usual
 
 
 def test_rows_that_ended_cost_nothing(trained: Any, make_sequences: Make) -> None:

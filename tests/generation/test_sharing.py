@@ -12,7 +12,7 @@ from transformers import DynamicCache
 
 from medunlearn.generation import sharing
 from medunlearn.generation.decode import Decoded, decode_greedily
-from medunlearn.generation.sharing import Prompt, arrange, begin, shares
+from medunlearn.generation.sharing import Prompt, arrange, begin, shares, way_of
 from medunlearn.seeds import generator
 
 MOST = 8
@@ -58,7 +58,7 @@ def passes(language_model: Any) -> Iterator[list[tuple[int, int]]]:
 @pytest.fixture
 def language_model(tiny: Callable[[], Any]) -> Any:
     made = tiny()
-    assert shares(made.model)
+    assert way_of(made.model) == "once"
     return made
 
 
@@ -117,17 +117,40 @@ def test_positions_and_mask(language_model: Any) -> None:
     assert now.cache.get_seq_length() == 5
 
 
-def test_a_model_whose_cache_cannot_be_repeated(language_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    prompts, shared = asked((40,), 5)
+@pytest.mark.parametrize("broken", ["raises", "is wrong"])
+@pytest.mark.parametrize("way", ["repeated", "whole"])
+def test_the_next_way_where_one_does_not_work(
+    language_model: Any, monkeypatch: pytest.MonkeyPatch, way: str, broken: str
+) -> None:
+    prompts, shared = asked((40, 12), 5)
     usual = decode(language_model, prompts)
-    sharing._SHARES.clear()
+    attend = sharing.SharedCache.attend
+
+    def wrong(cache: Any, *given: Any) -> torch.Tensor:
+        if broken == "raises":
+            raise AttributeError("no such thing")
+        return attend(cache, *given) * 1.01
 
     def refuse(cache: Any, rows: torch.Tensor) -> None:
         raise AttributeError("no such thing")
 
+    sharing._WAYS.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(DynamicCache, "batch_select_indices", refuse)
-        assert not shares(language_model.model)
-    assert arrange(language_model.model, prompts, shared)[1] == []
+        patch.setattr(sharing.SharedCache, "attend", wrong)
+        if way == "whole":
+            patch.setattr(DynamicCache, "batch_select_indices", refuse)
+        assert way_of(language_model.model) == way
+        assert shares(language_model.model) == (way == "repeated")
+    assert bool(arrange(language_model.model, prompts, shared)[1]) == (way == "repeated")
     assert decode(language_model, prompts, shared) == usual
-    sharing._SHARES.clear()
+    assert language_model.model.config._attn_implementation == "sdpa"
+    sharing._WAYS.clear()
+
+
+def test_the_heads_are_held_once_for_all_their_prompts(language_model: Any) -> None:
+    head = tuple(range(10, 50))
+    few = [Prompt(place, (*head, 3 + place), len(head)) for place in range(9)]
+    now = begin(language_model.model, few, pad=0, most=4)
+    now.run(language_model.model)
+    assert {(len(keys), keys.shape[2]) for keys, _ in now.cache.heads} == {(1, 40)}
+    assert {(len(layer.keys), layer.keys.shape[2]) for layer in now.cache.layers} == {(9, 1)}

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from itertools import pairwise
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 from medunlearn.metrics import Item, Tools, get_metric
-from medunlearn.metrics.rouge import rouge_l_recall, rouge_tokens
+from medunlearn.metrics.rouge import rouge_l_recall, rouge_l_recalls
+from medunlearn.metrics.words import rouge_tokens, stem_sequences
 
+RELEASED = Path(__file__).parents[3] / "shared" / "data" / "lume"
 THEIRS = RougeScorer(["rougeL"], use_stemmer=True)
 
 # Few stems with many endings, so that texts share tokens; and what could tell two tokenizers apart.
@@ -30,6 +36,52 @@ TEXTS = st.one_of(SENTENCES, st.text(max_size=60), st.text("abes ing_0\n", max_s
 def test_equals_rouge_score(response: str, reference: str) -> None:
     theirs = THEIRS.score(reference, response)["rougeL"].recall
     assert rouge_l_recall(response, reference) == pytest.approx(theirs, abs=1e-12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(pairs=st.lists(st.tuples(TEXTS, TEXTS), max_size=6))
+def test_many_pairs_at_once_equal_rouge_score_on_each(pairs: list[tuple[str, str]]) -> None:
+    found = rouge_l_recalls([response for response, _ in pairs], [reference for _, reference in pairs])
+    assert len(found) == len(pairs)
+    for value, (response, reference) in zip(found, pairs, strict=True):
+        theirs = THEIRS.score(reference, response)["rougeL"].recall
+        assert (value or 0.0) == pytest.approx(theirs, abs=1e-12)
+        assert (value is None) == (not THEIRS._tokenizer.tokenize(reference))
+
+
+@pytest.mark.skipif(not RELEASED.exists(), reason="the real LUME files (../shared/data/lume) are not here")
+def test_real_answers_equal_rouge_score() -> None:
+    lines = (RELEASED / "retain.jsonl").read_text(encoding="utf-8").splitlines()[:400]
+    answers = [json.loads(line)["output"] for line in lines]
+    said, wanted = zip(*pairwise(answers), strict=True)
+    theirs = [THEIRS.score(b, a)["rougeL"].recall for a, b in zip(said, wanted, strict=True)]
+    assert rouge_l_recalls(said, wanted) == pytest.approx(theirs, abs=1e-12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(texts=st.lists(TEXTS, max_size=6))
+def test_sequences_are_as_alike_as_the_tokens_they_stand_for(texts: list[str]) -> None:
+    tokens = [token for text in texts for token in rouge_tokens(text)]
+    sequences = stem_sequences(texts)
+    assert [len(sequence) for sequence in sequences] == [len(rouge_tokens(text)) for text in texts]
+    signs = [sign for sequence in sequences for sign in sequence]
+    assert len(set(signs)) == len(set(tokens)) == len(set(zip(tokens, signs, strict=True)))
+
+
+@pytest.mark.parametrize(("name", "value"), [("rouge._AT_ONCE", 2), ("words._CHARACTERS", 3)])
+def test_parts_and_too_many_stems_for_characters_change_nothing(
+    name: str, value: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = ["the lungs are clear", "no acute disease", "", "the heart is large", "clear lungs are the rule"]
+    wanted = ["lungs are clear", "acute disease of the heart", "x", "...", "the lungs are clear"]
+    whole = rouge_l_recalls(said, wanted)
+    monkeypatch.setattr(f"medunlearn.metrics.{name}", value)
+    assert rouge_l_recalls(said, wanted) == whole == [1.0, 2 / 5, 0.0, None, 2 / 4]
+
+
+def test_a_response_without_a_reference_is_an_error() -> None:
+    with pytest.raises(ValueError, match="2 responses for 1 references"):
+        rouge_l_recalls(["a", "b"], ["a"])
 
 
 @settings(max_examples=200, deadline=None)

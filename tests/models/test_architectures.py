@@ -6,6 +6,7 @@ Windows of attention are shorter than the prompts, so that a family's sliding la
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ import transformers
 
 from medunlearn.generation.decode import decode_greedily
 from medunlearn.generation.sharing import shares
-from medunlearn.models.batches import collate, scored_hidden, scored_logits
+from medunlearn.models.batches import collate
+from medunlearn.models.decoder import Ways
+from medunlearn.models.feeding import decoder_of, make_batch, window
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.packing import make_batch, packs, window
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import generator
@@ -24,6 +26,9 @@ from medunlearn.training.trainable import choose_trainable, trained
 
 CPU = torch.device("cpu")
 WORDS, WINDOW, MOST = 48, 8, 10
+BEST = Ways(attention="branches", head=True, layers=True, mlp=True)
+# Gemma 2 caps the products of its attention, which only transformers' plain attention does.
+WAYS = {"Gemma2": replace(BEST, attention="masks")}
 COMMON: dict[str, Any] = {
     "vocab_size": WORDS,
     "hidden_size": 16,
@@ -86,7 +91,7 @@ def difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
 
 def test_logits_in_a_batch_are_those_alone(language_model: LanguageModel, sequences: Any) -> None:
     with torch.no_grad():
-        together = scored_logits(language_model.model, collate(sequences, 2, CPU))
+        together = decoder_of(language_model.model).logits(collate(sequences, 2, CPU))
         alone = torch.cat(
             [
                 language_model.model(input_ids=torch.tensor([s.ids])).logits[0, s.scored_from - 1 : -1]
@@ -102,7 +107,7 @@ def test_hidden_states_in_a_batch_are_those_alone(
     language_model: LanguageModel, sequences: Any, layer: int
 ) -> None:
     with torch.no_grad():
-        together = scored_hidden(language_model.model, collate(sequences, 2, CPU), layer)
+        together = decoder_of(language_model.model).hidden(collate(sequences, 2, CPU), layer)
         alone = []
         for s in sequences:
             ids = torch.tensor([s.ids])
@@ -167,13 +172,13 @@ def test_a_layer_can_be_chosen_and_its_reference_kept(language_model: LanguageMo
     assert 0 < len(chosen) < len(every) / 2
     assert sum(".1." in name for name in every) == len(chosen)
     with torch.no_grad():
-        before, reference = scored_logits(model, batch), Reference(model)
+        before, reference = decoder_of(model).logits(batch), Reference(model)
         saved = {name: tensor.clone() for name, tensor in chosen.items()}
         for tensor in chosen.values():
             tensor.mul_(1.5)
-        assert difference(scored_logits(model, batch), before) > 1e-2
+        assert difference(decoder_of(model).logits(batch), before) > 1e-2
         with reference.active():
-            assert torch.equal(scored_logits(model, batch), before)
+            assert torch.equal(decoder_of(model).logits(batch), before)
         for name, tensor in chosen.items():
             tensor.copy_(saved[name])
 
@@ -196,7 +201,7 @@ def family(notes: int, questions: int, shared: int, longest: int) -> list[TokenS
 def test_packed_is_separate(language_model: LanguageModel) -> None:
     model = language_model.model
     sequences = family(3, 3, 4, WINDOW)
-    assert packs(model)
+    assert decoder_of(model).ways == WAYS.get(language_model.source, BEST)
     packed, padded = make_batch(model, sequences, 2, CPU), collate(sequences, 2, CPU)
     assert packed.position_ids is not None
     assert packed.input_ids.numel() < padded.input_ids.numel()
@@ -205,8 +210,8 @@ def test_packed_is_separate(language_model: LanguageModel) -> None:
     gradients = []
     for batch in (packed, padded):
         model.zero_grad(set_to_none=True)
-        logits = scored_logits(model, batch)
-        hidden = scored_hidden(model, batch, 1)
+        logits = decoder_of(model).logits(batch)
+        hidden = decoder_of(model).hidden(batch, 1)
         (logits.log_softmax(1).gather(1, batch.targets[:, None]).sum() + hidden.square().sum()).backward()
         gradients.append(
             (logits.detach(), hidden.detach(), *(t.grad for t in model.parameters() if t.grad is not None))

@@ -10,7 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from medunlearn.errors import InputError
-from medunlearn.models.batches import collate, decoder_layers, scored_hidden, scored_logits
+from medunlearn.models.batches import collate
+from medunlearn.models.decoder import Trunk, decoder_layers
+from medunlearn.models.feeding import decoder_of
+from medunlearn.models.head import Head
+from medunlearn.models.sequences import TokenSequence
 from medunlearn.training.trainable import choose_trainable
 
 CPU = torch.device("cpu")
@@ -36,7 +40,7 @@ def gradients(model: Any, states: Tensor) -> dict[str, Tensor]:
 @pytest.mark.parametrize("trainable", ["all", "lora:2", "layers:0"])
 def test_values_and_gradients(tiny: Make, make_sequences: Make, layer: int, trainable: str) -> None:
     model, sequences = choose_trainable(tiny().model, trainable), make_sequences(5)
-    ours = scored_hidden(model, collate(sequences, 2, CPU), layer)
+    ours = decoder_of(model).hidden(collate(sequences, 2, CPU), layer)
     theirs = whole_pass(model, sequences, layer)
     assert ours.shape == (sum(s.scored for s in sequences), 32)
     assert torch.allclose(ours, theirs, rtol=1e-5, atol=1e-5)
@@ -48,36 +52,36 @@ def test_values_and_gradients(tiny: Make, make_sequences: Make, layer: int, trai
 
 def test_the_last_layer_is_taken_before_the_final_norm(tiny: Make, make_sequences: Make) -> None:
     model, sequences = tiny().model, make_sequences(3)
-    ours = scored_hidden(model, collate(sequences, 2, CPU), 2)
+    ours = decoder_of(model).hidden(collate(sequences, 2, CPU), 2)
     assert torch.allclose(model.model.norm(ours), whole_pass(model, sequences, 2), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2])
 def test_layers_above_are_not_run(tiny: Make, make_sequences: Make, layer: int) -> None:
     model, run, back = tiny().model, list[int](), list[int]()
+    decoder_of(model)  # tries the model on a few tokens
     for place, module in enumerate(model.model.layers):
         module.register_forward_hook(lambda *_, place=place: run.append(place))
         module.register_full_backward_hook(lambda *_, place=place: back.append(place))
-    model.lm_head.register_forward_hook(lambda *_: run.append(99))
-    gradients(model, scored_hidden(model, collate(make_sequences(3), 2, CPU), layer))
+    gradients(model, decoder_of(model).hidden(collate(make_sequences(3), 2, CPU), layer))
     assert run == list(range(layer + 1))
     assert set(back) <= set(run)
-    scored_logits(model, collate(make_sequences(3), 2, CPU))
-    assert run[layer + 1 :] == [0, 1, 2, 99]
+    decoder_of(model).logits(collate(make_sequences(3), 2, CPU))
+    assert run[layer + 1 :] == [0, 1, 2]
 
 
 def test_nothing_is_left_behind(tiny: Make, make_sequences: Make) -> None:
     model, batch = tiny().model, collate(make_sequences(3), 2, CPU)
-    before = scored_logits(model, batch)
-    scored_hidden(model, batch, 0)
+    before = decoder_of(model).logits(batch)
+    decoder_of(model).hidden(batch, 0)
     assert not any(module._forward_hooks for module in model.model.layers)
-    assert torch.equal(scored_logits(model, batch), before)
+    assert torch.equal(decoder_of(model).logits(batch), before)
 
 
 @pytest.mark.parametrize("layer", [3, 7, -1])
 def test_a_layer_that_is_not_there(tiny: Make, make_sequences: Make, layer: int) -> None:
     with pytest.raises(InputError, match=rf"no layer {layer}: this model has the layers 0 to 2"):
-        scored_hidden(tiny().model, collate(make_sequences(1), 2, CPU), layer)
+        decoder_of(tiny().model).hidden(collate(make_sequences(1), 2, CPU), layer)
 
 
 def test_layers_are_found_through_an_adapter(tiny: Make) -> None:
@@ -94,15 +98,47 @@ def test_a_model_without_layers_is_refused(tiny: Make) -> None:
 
 
 @pytest.mark.parametrize("columns", [1, 40])
-def test_the_head_runs_on_what_is_scored(tiny: Make, make_sequences: Make, columns: int) -> None:
-    # A long prompt before a short answer: the head sees the end alone.
-    from medunlearn.models.sequences import TokenSequence
-
-    model, widths = tiny().model, list[int]()
-    model.lm_head.register_forward_hook(lambda module, inputs, output: widths.append(output.shape[1]))
+def test_head_and_last_mlp_run_on_what_is_scored(tiny: Make, monkeypatch: Any, columns: int) -> None:
+    # A long prompt before a short answer: both see the end alone.
+    model, seen, widths = tiny().model, list[int](), list[int]()
+    decoder_of(model)
+    own = Head.logits
+    monkeypatch.setattr(Head, "logits", lambda self, hidden: seen.append(len(hidden)) or own(self, hidden))
+    for layer in model.model.layers:
+        layer.mlp.down_proj.register_forward_hook(lambda module, inputs, output: widths.append(output.shape[1]))
     ids = tuple(range(3, 203))
     batch = collate([TokenSequence("long", ids, 0, len(ids) - columns)], 2, CPU)
-    logits = scored_logits(model, batch)
-    assert len(logits) == columns
-    assert widths[0] == columns
+    logits = decoder_of(model).logits(batch)
+    assert seen == [len(logits)] == [columns]
+    assert widths == [208, 208, columns]
     assert torch.allclose(logits, model(input_ids=torch.tensor([ids])).logits[0, -columns - 1 : -1], atol=1e-4)
+
+
+@pytest.mark.parametrize("trainable", ["layers:1", "layers:2", "pattern:lm_head|embed", "pattern:model.norm"])
+def test_a_pass_from_a_trunk_is_a_whole_pass(tiny: Make, make_sequences: Make, trainable: str) -> None:
+    model, batch = choose_trainable(tiny().model, trainable), collate(make_sequences(4), 2, CPU)
+    decoder = decoder_of(model)
+    count = decoder.first_trained()
+    assert count == {"layers:1": 1, "layers:2": 2, "pattern:model.norm": 3}.get(trainable, 0)
+    if not count:
+        return
+    run = list[int]()
+    whole = gradients(model, decoder.logits(batch))
+    trunk = Trunk(count, decoder.trunk(batch, count))
+    assert not trunk.states.requires_grad
+    for place, module in enumerate(model.model.layers):
+        module.register_forward_hook(lambda *_, place=place: run.append(place))
+    from_trunk = gradients(model, decoder.logits(batch, trunk))
+    assert run == list(range(count, 3))
+    assert whole.keys() == from_trunk.keys()
+    for name, gradient in whole.items():
+        assert (from_trunk[name] - gradient).norm() <= 1e-5 * gradient.norm(), name
+    for layer in range(3):
+        assert torch.allclose(decoder.hidden(batch, layer, trunk), decoder.hidden(batch, layer), atol=1e-5)
+
+
+def test_dropout_in_the_frozen_layers_is_new_in_every_pass(tiny: Make) -> None:
+    model = choose_trainable(tiny().model, "layers:2")
+    model.model.layers[0].self_attn.attention_dropout = 0.1
+    assert decoder_of(model.eval()).first_trained() == 2
+    assert decoder_of(model.train()).first_trained() == 0

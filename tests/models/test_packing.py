@@ -9,8 +9,11 @@ import pytest
 import torch
 
 from medunlearn.methods import METHODS, make_method
-from medunlearn.models.batches import collate, scored_logits
-from medunlearn.models.packing import make_batch, pack, packs
+from medunlearn.models.batches import collate
+from medunlearn.models.branches import Group
+from medunlearn.models.decoder import Ways
+from medunlearn.models.feeding import decoder_of, described, make_batch
+from medunlearn.models.packing import pack, pack_for_branches
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.training.views import ModelView, Totals
@@ -47,33 +50,72 @@ def test_a_token_sees_its_note_and_its_own_branch() -> None:
 def test_a_changed_branch_changes_no_other(tiny: Callable[[], Any]) -> None:
     model = tiny().model
     before, after = (
-        scored_logits(model, pack([branch("a", 40, 41), branch("b", *own)], 2, CPU))[:1]
+        decoder_of(model).logits(pack([branch("a", 40, 41), branch("b", *own)], 2, CPU))[:1]
         for own in ((50, 51), (77, 78))
     )
     assert torch.equal(before, after)
 
 
-def test_rows_are_filled_with_single_sequences(tiny: Callable[[], Any]) -> None:
+def test_rows_for_a_mask_are_filled_with_single_sequences() -> None:
     sequences = [TokenSequence(str(n), tuple(range(3, 3 + n)), 0, 1) for n in (30, 9, 9, 9, 3)]
-    assert make_batch(tiny().model, sequences, 2, CPU).input_ids.shape == (2, 32)
+    assert pack(sequences, 2, CPU).input_ids.shape == (2, 32)
 
 
-def test_sequences_of_one_length_are_padded_as_ever(tiny: Callable[[], Any]) -> None:
-    sequences = [TokenSequence(str(n), tuple(range(n, n + 9)), 0, 1) for n in range(3, 7)]
-    assert make_batch(tiny().model, sequences, 2, CPU).position_ids is None
+def test_one_row_without_padding_for_branches() -> None:
+    sequences = [TokenSequence(str(n), tuple(range(3, 3 + n)), 0, 1) for n in (30, 9, 10, 9)]
+    batch = pack_for_branches([*sequences, branch("a", 40, 41), branch("b", 50, 51, 52)], 2, CPU)
+    assert batch.input_ids.shape == (1, 96)
+    assert batch.layout is not None
+    # The note and its branches, singles of like length together, and what rounds the row up.
+    assert batch.layout.groups == (Group(20, (2, 3)), Group(0, (9, 9, 10)), Group(0, (30,)), Group(0, (13,)))
+    spans = {span.name: batch.input_ids[0, span.start : span.stop].tolist() for span in batch.spans}
+    assert spans == {s.key: list(s.ids) for s in sequences} | {
+        "a": [40, 41],
+        "b": [50, 51, 52],
+        branch("a").shared_name: list(NOTE),
+    }
 
 
-def test_attention_that_takes_no_mask_of_ours_is_noticed(tiny: Callable[[], Any], monkeypatch: Any) -> None:
+def test_a_changed_branch_changes_no_other_in_a_layout(tiny: Callable[[], Any]) -> None:
+    decoder = decoder_of(tiny().model)
+    assert decoder.ways.attention == "branches"
+    before, after = (
+        decoder.logits(pack_for_branches([branch("a", 40, 41), branch("b", *own)], 2, CPU))[:1]
+        for own in ((50, 51), (77, 78))
+    )
+    assert torch.equal(before, after)
+
+
+def test_a_model_set_to_branches_does_everything_else_as_ever(tiny: Callable[[], Any]) -> None:
+    model, ids = tiny().model, torch.arange(3, 19)[None]
+    before = model.generate(ids, max_new_tokens=5, do_sample=False), model(input_ids=ids).logits
+    decoder_of(model)
+    after = model.generate(ids, max_new_tokens=5, do_sample=False), model(input_ids=ids).logits
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(after, before, strict=True))
+
+
+def test_attention_that_takes_nothing_of_ours_is_noticed(tiny: Callable[[], Any], monkeypatch: Any) -> None:
     model = tiny().model
-    whole = model.forward
+    whole = model.model.forward
 
-    def deaf(*args: Any, attention_mask: Any = None, **kwargs: Any) -> Any:
+    def deaf(*args: Any, attention_mask: Any = None, layout: Any = None, **kwargs: Any) -> Any:
         return whole(*args, attention_mask=attention_mask if attention_mask.dim() == 2 else None, **kwargs)
 
-    monkeypatch.setattr(model, "forward", deaf)
-    assert not packs(model)
+    monkeypatch.setattr(model.model, "forward", deaf)
+    assert decoder_of(model).ways == Ways("padded", head=True, layers=True, mlp=True)
+    assert described(model).startswith("padded: the model takes no layout")
     batch = make_batch(model, [branch("a", 40, 41), branch("b", 50, 51)], 2, CPU)
     assert torch.equal(batch.input_ids, collate([branch("a", 40, 41), branch("b", 50, 51)], 2, CPU).input_ids)
+
+
+def test_a_model_that_does_more_behind_its_head_and_layers_is_left_to_itself(tiny: Callable[[], Any]) -> None:
+    model = tiny().model
+    model.lm_head.register_forward_hook(lambda module, inputs, output: output * 2)
+    for layer in model.model.layers:
+        layer.mlp.register_forward_hook(lambda module, inputs, output: output.cumsum(1))
+    # An MLP that looks at other positions stands in the way of packing too.
+    assert decoder_of(model).ways == Ways("padded", head=False, layers=True, mlp=False)
+    assert described(model).endswith("; whole head, mlp")
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -91,7 +133,7 @@ def test_every_method_gets_the_terms_and_gradients_of_separate_sequences(
     }
     method = make_method(name, {"layer": 1} if name == "rmu" else {})
     found = []
-    for layout in (pack, collate):
+    for layout in (pack, pack_for_branches, collate):
         model.zero_grad(set_to_none=True)
         views = {
             side: ModelView(model, layout(chosen, 2, CPU), Totals.of(chosen), reference)
@@ -101,7 +143,7 @@ def test_every_method_gets_the_terms_and_gradients_of_separate_sequences(
         torch.stack(list(terms.values())).sum().backward()
         values = [term.detach() for term in terms.values()]
         found.append([*values, *(t.grad for t in model.parameters() if t.grad is not None)])
-        reference.sequence_nll.clear()
-    assert len(found[0]) == len(found[1]) > 2
-    for ours, theirs in zip(*found, strict=True):
-        assert (ours - theirs).norm() <= 1e-5 * theirs.norm()
+    for packed in found[:2]:
+        assert len(packed) == len(found[2]) > 2
+        for ours, theirs in zip(packed, found[2], strict=True):
+            assert (ours - theirs).norm() <= 1e-5 * theirs.norm()

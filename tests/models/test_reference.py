@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from medunlearn.models.batches import collate, scored_hidden, scored_logits
+from medunlearn.models.batches import collate
+from medunlearn.models.feeding import decoder_of
 from medunlearn.models.reference import Reference
 from medunlearn.training.trainable import choose_trainable
 from medunlearn.training.views import ModelView, Totals
@@ -31,7 +32,7 @@ def steps(model: Any, batch: Any, precision: str, count: int = 3) -> None:
     optimizer = torch.optim.AdamW(chosen, lr=1e-2)
     for _ in range(count):
         with autocast(precision):
-            loss = scored_logits(model, batch).logsumexp(1).mean()
+            loss = decoder_of(model).logits(batch).logsumexp(1).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -55,13 +56,13 @@ def test_values_are_the_deep_copys_after_steps(
         steps(model, batch, precision)
         with autocast(precision):
             # The current model first and in the same autocast: its bfloat16 weights stand in autocast's cache.
-            now = scored_logits(model, batch)
+            now = decoder_of(model).logits(batch)
             with reference.active():
-                before = scored_logits(model, batch)
-                hidden = scored_hidden(model, batch, 1)
-            again = scored_logits(model, batch)
+                before = decoder_of(model).logits(batch)
+                hidden = decoder_of(model).hidden(batch, 1)
+            again = decoder_of(model).logits(batch)
         with autocast(precision), torch.no_grad():
-            wanted, wanted_hidden = scored_logits(original, batch), scored_hidden(original, batch, 1)
+            wanted, wanted_hidden = decoder_of(original).logits(batch), decoder_of(original).hidden(batch, 1)
         assert torch.equal(before, wanted)
         assert torch.equal(hidden, wanted_hidden)
         assert not before.requires_grad
@@ -83,12 +84,12 @@ def test_gradients_do_not_feel_the_reference(
         with autocast(precision):
             for what in ("reference first", "model first"):
                 if what == order or not with_reference:
-                    loss = scored_logits(model, batch).square().mean()
+                    loss = decoder_of(model).logits(batch).square().mean()
                 if with_reference and what == "reference first":
                     with reference.active():
-                        scored_logits(model, batch)
+                        decoder_of(model).logits(batch)
             if with_reference and order == "reference first":
-                loss = scored_logits(model, batch).square().mean()
+                loss = decoder_of(model).logits(batch).square().mean()
         loss.backward()
         return {name: tensor.grad for name, tensor in model.named_parameters() if tensor.grad is not None}
 
@@ -104,7 +105,7 @@ def test_the_model_is_back_even_after_an_error(kept: tuple[Any, Any, Reference],
     steps(model, batch, "fp32")
     model.train()
     trained = {name for name, tensor in model.named_parameters() if tensor.requires_grad}
-    now = scored_logits(model, batch)
+    now = decoder_of(model).logits(batch)
 
     def break_off() -> None:
         with reference.active():
@@ -114,7 +115,7 @@ def test_the_model_is_back_even_after_an_error(kept: tuple[Any, Any, Reference],
     with pytest.raises(RuntimeError, match="in the middle"):
         break_off()
     assert model.training
-    assert torch.equal(scored_logits(model, batch), now)
+    assert torch.equal(decoder_of(model).logits(batch), now)
     assert {name for name, tensor in model.named_parameters() if tensor.requires_grad} == trained
 
 
@@ -129,44 +130,27 @@ def test_what_it_costs(tiny: Make, trainable: str, kind: str, share: int) -> Non
     assert reference.held_bytes() == share * trained_bytes
 
 
-class TestSequenceLikelihoods:
-    def views(self, model: Any, reference: Reference, *batches: Any) -> list[ModelView]:
-        return [ModelView(model, collate(chosen, 2, CPU), Totals.of(chosen), reference) for chosen in batches]
+def test_the_references_reference_is_itself(tiny: Make, make_sequences: Make) -> None:
+    model, sequences = tiny().model, make_sequences(2)
+    view = ModelView(model, collate(sequences, 2, CPU), Totals.of(sequences), Reference(model))
+    assert view.reference.reference is view.reference
 
-    def test_once_a_key(self, tiny: Make, make_sequences: Make) -> None:
-        model, passes = tiny().model, list[int]()
-        model.register_forward_pre_hook(lambda *_: passes.append(1))
-        sequences, reference = make_sequences(6), Reference(model)
-        for epoch in range(3):
-            for view in self.views(model, reference, sequences[:3], sequences[3:]):
-                view.reference.sequence_nll()
-            assert len(passes) == 2, epoch
-        # Other batches of the same keys ask for nothing new either, in any order.
-        (view,) = self.views(model, reference, [sequences[5], sequences[0]])
-        found = view.reference.sequence_nll()
-        assert len(passes) == 2
-        assert found.tolist() == [reference.sequence_nll["s5"], reference.sequence_nll["s0"]]
-        assert reference.sequence_nll.keys() == {s.key for s in sequences}
 
-    def test_values_are_the_deep_copys(self, tiny: Make, make_sequences: Make) -> None:
-        model, sequences = tiny().model, make_sequences(5)
-        original, reference = copy.deepcopy(model), Reference(model)
-        steps(model, collate(sequences, 2, CPU), "fp32")
-        (view,), (plain,) = (
-            self.views(model, reference, sequences),
-            self.views(original, Reference(original), sequences),
-        )
-        assert torch.equal(view.reference.sequence_nll(), plain.sequence_nll().detach())
+@pytest.mark.parametrize("trainable", ["all", "pattern:lm_head|embed_tokens", "layers:1"])
+def test_the_head_is_the_old_one(tiny: Make, make_sequences: Make, trainable: str) -> None:
+    original = tiny().model
+    model = choose_trainable(copy.deepcopy(original), trainable)
+    for complete in (False, True):
+        reference = Reference(model, complete=complete)
+        steps(model, collate(make_sequences(4), 2, CPU), "fp32")
+        head, now = reference.head(decoder_of(model)).weight, model.lm_head.weight
+        assert torch.equal(head, original.lm_head.weight)
+        assert torch.equal(head, now) == (trainable == "layers:1")
+        model.load_state_dict(original.state_dict())
 
-    def test_a_known_value_stays_when_its_batch_holds_a_new_one(self, tiny: Make, make_sequences: Make) -> None:
-        model, sequences = tiny().model, make_sequences(3)
-        reference = Reference(model)
-        reference.sequence_nll["s0"] = 123.0
-        (view,) = self.views(model, reference, sequences)
-        assert view.reference.sequence_nll().tolist()[0] == 123.0
-        assert reference.sequence_nll["s0"] == 123.0
-        assert len(reference.sequence_nll) == 3
 
-    def test_the_references_reference_is_itself(self, tiny: Make, make_sequences: Make) -> None:
-        (view,) = self.views(tiny().model, Reference(tiny().model), make_sequences(2))
-        assert view.reference.reference is view.reference
+def test_what_was_said_to_be_kept_is_not_asked_for(tiny: Make) -> None:
+    reference = Reference(tiny().model, complete=True)
+    assert reference.kind == "kept numbers"
+    with pytest.raises(RuntimeError, match="not kept before training"), reference.active():
+        pass

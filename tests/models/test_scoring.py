@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from medunlearn.models.batches import collate, scored_logits
+from medunlearn.models.batches import collate
+from medunlearn.models.feeding import decoder_of
 from medunlearn.models.scoring import AnswerScore, score_answers
 from medunlearn.models.sequences import TokenSequence
 
@@ -97,5 +98,5 @@ class TestCollate:
     ) -> None:
         model, sequences = tiny().model.eval(), make_sequences(4)
         with torch.inference_mode():
-            usual = scored_logits(model, collate(sequences, 2, torch.device("cpu")))
-            assert torch.equal(scored_logits(model, collate(sequences, pad, torch.device("cpu"))), usual)
+            usual = decoder_of(model).logits(collate(sequences, 2, torch.device("cpu")))
+            assert torch.equal(decoder_of(model).logits(collate(sequences, pad, torch.device("cpu"))), usual)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from medunlearn.errors import InputError
 from medunlearn.models.sequences import TokenSequence
-from medunlearn.training.plan import Plan, micro_batches
+from medunlearn.training.plan import Plan, micro_batches, share
 
 
 def side(name: str, count: int) -> list[TokenSequence]:
@@ -90,3 +90,34 @@ def test_questions_on_one_text_stay_together() -> None:
     epochs = [[s.key for n in range(3) for s in plan.step(3 * e + n)["train"]] for e in range(2)]
     assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(sequence.key for sequence in sequences)
     assert epochs[0] != epochs[1]
+
+
+@given(sizes, st.integers(1, 6), st.integers(1, 5))
+def test_every_process_has_its_share(count: int, size: int, processes: int) -> None:
+    pieces = micro_batches({"train": side("t", count)}, size, processes)
+    assert all(piece["train"] for piece in pieces), "no piece is empty"
+    assert all(len(piece["train"]) <= size for piece in pieces)
+    shares = [share(pieces, rank, processes) for rank in range(processes)]
+    places = sorted(place for each in shares for place, _ in each)
+    assert places == list(range(len(pieces)))
+    assert all(shares) == (count >= processes)
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_shares_are_of_like_length() -> None:
+    pieces = [f"piece of {length} tokens" for length in (1, 2, 3, 4, 5, 6, 7, 8)]
+    found = [[place + 1 for place, _ in share(pieces, rank, 2)] for rank in (0, 1)]
+    assert found == [[1, 4, 5, 8], [2, 3, 6, 7]]
+    assert sum(found[0]) == sum(found[1])
+
+
+def test_a_text_is_not_cut_where_a_piece_may_end_between_two() -> None:
+    sequences = [
+        TokenSequence(f"{note}-{question}", (*range(10 * note, 10 * note + 5), 70 + question, 80), 5, 6)
+        for note, questions in enumerate((3, 4, 1))
+        for question in range(questions)
+    ]
+    pieces = micro_batches({"train": sequences}, 5, 2)
+    assert [len(piece["train"]) for piece in pieces] == [3, 5]
+    notes = [{sequence.ids[:5] for sequence in piece["train"]} for piece in pieces]
+    assert not notes[0] & notes[1]

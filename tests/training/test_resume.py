@@ -86,19 +86,6 @@ def test_resumed_is_uninterrupted(
     assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
 
 
-def test_npo_keeps_the_likelihoods_that_it_took_from_the_reference(
-    run: Callable[..., Any], tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # They were computed in the first epoch's batches; in the second's they would differ in the last bits.
-    with pytest.raises(KeyboardInterrupt):
-        run("npo", "all", tmp_path, stopping_at(4))
-    asked: list[int] = []
-    active = Reference.active
-    monkeypatch.setattr(Reference, "active", lambda self: asked.append(1) or active(self))
-    run("npo", "all", tmp_path)
-    assert not asked
-
-
 def test_two_interruptions(run: Callable[..., Any], tmp_path: Path) -> None:
     weights, history = run()
     for step in (2, 5):

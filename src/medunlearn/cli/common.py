@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from medunlearn.cli.processes import end_together, one_voice
 from medunlearn.config import Settings, fields_of
 from medunlearn.data.storage import as_storage_error
 from medunlearn.errors import MedunlearnError
@@ -42,27 +43,41 @@ def ending(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
+        ended: BaseException | None = None
         try:
-            command(*args, **kwargs)
-        except MedunlearnError as error:
-            err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
-            raise typer.Exit(error.exit_code) from error
-        except KeyboardInterrupt:
-            err.print(
-                "\n[yellow]interrupted.[/] What was done is kept; give the same command again and it goes on from "
-                "there.",
-                highlight=False,
-            )
-            raise typer.Exit(INTERRUPTED) from None
+            with one_voice(err):
+                command(*args, **kwargs)
         except BrokenPipeError:
             sys.stderr.close()
             raise typer.Exit(1) from None
-        except OSError as error:
-            refused = as_storage_error(error, Path(error.filename or "a file"))
-            err.print(f"[bold red]error:[/] {escape(str(refused))}", highlight=False)
-            raise typer.Exit(1) from error
+        except BaseException as error:
+            ended = error
+        end_together(ended, _say)
+        if isinstance(ended, MedunlearnError | KeyboardInterrupt | OSError):
+            raise typer.Exit(_exit_code(ended)) from ended
+        if ended is not None:
+            raise ended
 
     return wrapped
+
+
+def _say(error: BaseException) -> None:
+    if isinstance(error, KeyboardInterrupt):
+        err.print(
+            "\n[yellow]interrupted.[/] What was done is kept; give the same command again and it goes on from "
+            "there.",
+            highlight=False,
+        )
+    elif isinstance(error, MedunlearnError | OSError):
+        if isinstance(error, OSError):
+            error = as_storage_error(error, Path(error.filename or "a file")) or error
+        err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+
+
+def _exit_code(error: MedunlearnError | KeyboardInterrupt | OSError) -> int:
+    if isinstance(error, MedunlearnError):
+        return error.exit_code
+    return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
 
 
 def settings_help(*models: type[Settings]) -> str:

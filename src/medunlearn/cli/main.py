@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 import medunlearn
 from medunlearn.cli import build, demo, evaluate, export, inspect, listing, report, run, train, unlearn
+from medunlearn.cli.processes import refuse_alone
 
 # The order in which a newcomer meets them.
 VERBS = ("demo", "build", "inspect", "train", "unlearn", "evaluate", "run", "report", "export", "list")
@@ -46,9 +47,10 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _root(
+    ctx: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version, is_eager=True),
 ) -> None:
-    pass
+    refuse_alone(str(ctx.invoked_subcommand))
 
 
 app.command("demo", epilog=demo.EPILOG)(demo.command)

@@ -12,7 +12,8 @@ from medunlearn.experiments.runs import Run
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence, record_sequences
-from medunlearn.training.loop import LoopSettings
+from medunlearn.training.optimizers import check_optimizer
+from medunlearn.training.settings import LoopSettings
 
 
 def training_data(benchmark: Benchmark, without: str | None) -> tuple[list[Record], list[Question]]:
@@ -45,7 +46,12 @@ def sequences(
 
 
 def loop_settings(settings: LoopFields, seed: int) -> LoopSettings:
-    return LoopSettings(
+    """How to optimise.
+
+    Raises:
+        ConfigError: an optimizer that is not installed or does not go with the rest.
+    """
+    found = LoopSettings(
         lr=settings.lr,
         schedule=settings.schedule,
         warmup_ratio=settings.warmup_ratio,
@@ -54,8 +60,13 @@ def loop_settings(settings: LoopFields, seed: int) -> LoopSettings:
         micro_batch_size=settings.micro_batch_size,
         precision=settings.precision,
         checkpoint_seconds=settings.checkpoint_seconds,
+        optimizer=settings.optimizer,
+        offload=settings.offload,
+        gradient_checkpointing=settings.gradient_checkpointing,
         seed=seed,
     )
+    check_optimizer(found)
+    return found
 
 
 def model_folder(where: str | Path) -> str:

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from medunlearn.config import Settings
 from medunlearn.data.storage import write_atomically
-from medunlearn.experiments.runs import HISTORY
+from medunlearn.experiments.runs import HISTORY, Recording
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering
 from medunlearn.training.loop import History
+from medunlearn.training.processes import Processes
 from medunlearn.training.trainable import trained
+
+
+def open_recording(
+    processes: Processes, out: Path, verb: str, label: str, settings: Settings, inputs: Mapping[str, Any]
+) -> Recording:
+    """The run's record, the same in every process; the main one writes it.
+
+    Raises:
+        InputError: the folder holds another run.
+    """
+    recording = processes.together(lambda: Recording(out, verb, label, settings, inputs, writes=processes.main))
+    recording.done = processes.on_main(lambda: recording.done)
+    recording.info["hardware"]["processes"] = processes.world
+    return recording
 
 
 def report_steps(advance: Callable[..., None]) -> Callable[[dict[str, Any]], None]:

@@ -26,6 +26,7 @@ from medunlearn.experiments.unlearn import unlearn
 from medunlearn.methods import make_method
 from medunlearn.reports.content import ReportContent
 from medunlearn.reports.write import write_report
+from medunlearn.training.processes import join
 
 T = TypeVar("T")
 
@@ -130,7 +131,9 @@ def run_experiment(
         MedunlearnError: a stage failed; what was done stays, and the same call goes on from there.
     """
     settings = experiment.settings
-    benchmark = from_section(settings.benchmark, benchmark_folder(settings))
+    processes = join()
+    folder = benchmark_folder(settings)
+    benchmark = processes.main_first(lambda: from_section(settings.benchmark, folder))
     benchmark.split(settings.split)
     metric_names(benchmark, experiment.evaluate)
     say(f"benchmark: {benchmark.name}, {len(benchmark.records)} records, {len(benchmark.questions)} questions")
@@ -145,6 +148,13 @@ def run_experiment(
         out = unlearned_folder(benchmark, method, target.folder, settings.out)
         runs.append(unlearn(target, benchmark, method, out, device=device, quiet=quiet))
     say("evaluating every model on the same questions")
+    finished = processes.on_main(lambda: _evaluated(experiment, benchmark, runs, processes.device(device), quiet))
+    say(f"report: {finished.report}")
+    return finished
+
+
+def _evaluated(experiment: Experiment, benchmark: Benchmark, runs: list[Run], device: str, quiet: bool) -> Finished:
+    settings = experiment.settings
     models = [evaluate_one(run, benchmark, experiment.evaluate, device=device, quiet=quiet) for run in runs]
     content = gather(
         settings.name,
@@ -154,9 +164,7 @@ def run_experiment(
         replicates=experiment.evaluate.replicates,
         seed=experiment.evaluate.seed,
     )
-    report = write_report(content, settings.out / "report")
-    say(f"report: {report}")
-    return Finished(report, content)
+    return Finished(write_report(content, settings.out / "report"), content)
 
 
 def _train(benchmark: Benchmark, settings: TrainSettings, name: str, out: Path, device: str, quiet: bool) -> Run:

@@ -81,13 +81,23 @@ class Recording:
         label: what tables call the result.
         settings: everything the user chose.
         inputs: what the result depends on besides the settings, as fingerprints.
+        writes: whether this process is the one that writes the file.
 
     Raises:
         InputError: the folder holds a run with another key; says what differs.
     """
 
-    def __init__(self, folder: Path, verb: str, label: str, settings: Settings, inputs: Mapping[str, Any]) -> None:
-        self.folder, self.label = folder, label
+    def __init__(
+        self,
+        folder: Path,
+        verb: str,
+        label: str,
+        settings: Settings,
+        inputs: Mapping[str, Any],
+        *,
+        writes: bool = True,
+    ) -> None:
+        self.folder, self.label, self.writes = folder, label, writes
         config = settings.model_dump(mode="json")
         self.key = run_key(verb, config, inputs)
         self.info: dict[str, Any] = {
@@ -164,7 +174,8 @@ class Recording:
         }
 
     def _write(self) -> None:
-        write_json(self.folder / FILE, self.info)
+        if self.writes:
+            write_json(self.folder / FILE, self.info)
 
     def _write_if_possible(self) -> None:
         # The error that ended the run is the one to report, not that a full disk also refused this line.

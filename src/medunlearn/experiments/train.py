@@ -14,15 +14,17 @@ from medunlearn.experiments.material import (
     sequences,
     training_data,
 )
-from medunlearn.experiments.outcome import finish, report_steps, summary
-from medunlearn.experiments.runs import Recording, Run
+from medunlearn.experiments.outcome import finish, open_recording, report_steps, summary
+from medunlearn.experiments.runs import Run
 from medunlearn.models.load import LanguageModel, load_model, pick_device
-from medunlearn.models.sequences import Rendering
+from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.models.tiny import build_tiny
 from medunlearn.progress import progress
 from medunlearn.training.loop import History, train_loop
 from medunlearn.training.objectives import NextToken
 from medunlearn.training.plan import Plan
+from medunlearn.training.processes import Processes, join
+from medunlearn.training.settings import LoopSettings
 from medunlearn.training.trainable import choose_trainable
 
 
@@ -35,27 +37,21 @@ def train(
         InputError: a model, split or folder that cannot be used.
         NonFiniteLossError: the loss diverged; the last good checkpoint is kept.
     """
+    loop = loop_settings(settings, settings.seed)
     label = "target" if settings.without is None else "retrained"
     if settings.without is not None:
         benchmark.split(settings.without)
     inputs = {"benchmark": benchmark.fingerprint, "model": identity(settings.model)}
-    recording = Recording(out, "train", label, settings, inputs)
+    processes = join()
+    recording = open_recording(processes, out, "train", label, settings, inputs)
     if recording.done:
         return Run.open(out)
+    rendering = Rendering(settings.template, settings.context, settings.max_length)
     with recording.running():
         with recording.stage("load"):
-            language_model = _base(benchmark, settings, device)
-            records, questions = training_data(benchmark, settings.without)
-            rendering = Rendering(settings.template, settings.context, settings.max_length)
-            by_id = {record.record_id: record for record in benchmark.records}
-            language_model.model = choose_trainable(language_model.model, settings.trainable, seed=settings.seed)
-        phases = {
-            "pretrain": (settings.pretrain_epochs, sequences(records, [], by_id, language_model, rendering)),
-            "finetune": (
-                settings.epochs,
-                sequences(*chosen(records, questions, settings.train_on), by_id, language_model, rendering),
-            ),
-        }
+            language_model, phases = processes.together(
+                lambda: _load(benchmark, settings, rendering, processes.device(device))
+            )
         history: History = []
         for phase, (epochs, items) in phases.items():
             if epochs == 0:
@@ -64,32 +60,49 @@ def train(
                 plan = Plan({"train": items}, settings.batch_size, epochs, settings.seed)
                 history += [
                     {"phase": phase, **row}
-                    for row in _phase(language_model, plan, settings, out, phase, f"{label}: {phase}", quiet)
+                    for row in _phase(language_model, plan, loop, out, phase, f"{label}: {phase}", quiet, processes)
                 ]
         recording.info["lineage"] = [settings.model]
         recording.info["results"] = summary(history, language_model, rendering)
-        recording.info["results"]["saved"] = finish(language_model, history, out)
-    return Run(out, recording.info)
+        recording.info["results"]["saved"] = processes.on_main(lambda: finish(language_model, history, out))
+    return processes.on_main(lambda: Run(out, recording.info))
+
+
+def _load(
+    benchmark: Benchmark, settings: TrainSettings, rendering: Rendering, device: str
+) -> tuple[LanguageModel, dict[str, tuple[int, list[TokenSequence]]]]:
+    """The model to train, and what each phase shows it: epochs and sequences."""
+    language_model = _base(benchmark, settings, device)
+    language_model.model = choose_trainable(language_model.model, settings.trainable, seed=settings.seed)
+    records, questions = training_data(benchmark, settings.without)
+    by_id = {record.record_id: record for record in benchmark.records}
+    finetune = sequences(*chosen(records, questions, settings.train_on), by_id, language_model, rendering)
+    return language_model, {
+        "pretrain": (settings.pretrain_epochs, sequences(records, [], by_id, language_model, rendering)),
+        "finetune": (settings.epochs, finetune),
+    }
 
 
 def _phase(
     language_model: LanguageModel,
     plan: Plan,
-    settings: TrainSettings,
+    loop: LoopSettings,
     out: Path,
     phase: str,
     title: str,
     quiet: bool,
+    processes: Processes,
 ) -> History:
-    with progress(title, plan.steps, quiet=quiet) as advance:
+    with progress(title, plan.steps, quiet=quiet or not processes.main) as advance:
         return train_loop(
             language_model.model,
             language_model.tokenizer.pad_token_id,
             NextToken(),
             plan,
-            loop_settings(settings, settings.seed),
+            loop,
             checkpoints=out / "checkpoints" / phase,
             keep_final=phase == "pretrain",
+            processes=processes,
             on_step=report_steps(advance),
         )
 

@@ -9,18 +9,21 @@ from medunlearn.config import UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError
 from medunlearn.experiments.material import chosen, loop_settings, rendering_of, sequences, training_data
-from medunlearn.experiments.outcome import finish, report_steps, summary
-from medunlearn.experiments.runs import Recording, Run
+from medunlearn.experiments.outcome import finish, open_recording, report_steps, summary
+from medunlearn.experiments.runs import Run
 from medunlearn.methods import make_method
 from medunlearn.methods.protocol import LossMethod, default_trainable
+from medunlearn.models.feeding import described
 from medunlearn.models.folders import fingerprint
-from medunlearn.models.load import load_model
+from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.progress import progress
+from medunlearn.training.keeping import Keeping
 from medunlearn.training.loop import train_loop
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
+from medunlearn.training.processes import join
 from medunlearn.training.trainable import choose_trainable
 
 
@@ -40,29 +43,40 @@ def unlearn(
         NonFiniteLossError: a loss term diverged; the last good checkpoint is kept.
     """
     method = loss_method(settings)
-    split = benchmark.split(settings.split)
+    split, loop = benchmark.split(settings.split), loop_settings(settings, settings.seed)
     inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model)}
-    recording = Recording(out, "unlearn", getattr(method, "title", settings.method), settings, inputs)
+    processes = join()
+    label = getattr(method, "title", settings.method)
+    recording = open_recording(processes, out, "unlearn", label, settings, inputs)
     if recording.done:
         return Run.open(out)
+    rendering = rendering_of(target, settings.template, settings.context, settings.max_length)
+    trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
     with recording.running():
         with recording.stage("load"):
-            language_model = load_model(target.model, device=device, weights=settings.weights)
-            rendering = rendering_of(target, settings.template, settings.context, settings.max_length)
-            trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
-            language_model.model = choose_parts(language_model.model, trainable, settings)
-            reference = Reference(language_model.model)
-            sides = training_sides(benchmark, settings, language_model, rendering)
-            plan = Plan(sides, settings.batch_size, settings.epochs, settings.seed)
-        with recording.stage("unlearn"), progress(recording.label, plan.steps, quiet=quiet) as advance:
+            language_model, plan = processes.together(
+                lambda: _load(target, benchmark, settings, rendering, trainable, processes.device(device))
+            )
+        model, pad = language_model.model, language_model.tokenizer.pad_token_id
+        objective, loop = Unlearning(method), loop_settings(settings, settings.seed)
+        silent = quiet or not processes.main
+        with recording.stage("keep"):
+            keeping = Keeping(model, pad, objective, plan, loop.micro_batch_size, int(settings.keep_gb * 1e9))
+            with progress(f"{recording.label}: once", keeping.sequences, quiet=silent) as advance:
+                kept = keeping.run(
+                    out / "checkpoints" / "kept", loop.precision, processes=processes, advance=advance
+                )
+            reference = Reference(model, kept, complete=keeping.complete)
+        with recording.stage("unlearn"), progress(recording.label, plan.steps, quiet=silent) as advance:
             history = train_loop(
-                language_model.model,
-                language_model.tokenizer.pad_token_id,
-                Unlearning(method),
+                model,
+                pad,
+                objective,
                 plan,
-                loop_settings(settings, settings.seed),
+                loop,
                 checkpoints=out / "checkpoints" / "unlearn",
                 reference=reference,
+                processes=processes,
                 on_step=report_steps(advance),
             )
         recording.info["lineage"] = [*target.info["lineage"], str(target.folder)]
@@ -72,9 +86,22 @@ def unlearn(
             "trainable": trainable,
             "reference": reference.kind,
             "reference_bytes": reference.held_bytes(),
+            "kept_bytes": keeping.bytes,
+            "batches": described(model),
         }
-        recording.info["results"]["saved"] = finish(language_model, history, out, base=target.model)
-    return Run(out, recording.info)
+        recording.info["results"]["saved"] = processes.on_main(
+            lambda: finish(language_model, history, out, base=target.model)
+        )
+    return processes.on_main(lambda: Run(out, recording.info))
+
+
+def _load(
+    target: Run, benchmark: Benchmark, settings: UnlearnSettings, rendering: Rendering, trainable: str, device: str
+) -> tuple[LanguageModel, Plan]:
+    language_model = load_model(target.model, device=device, weights=settings.weights)
+    language_model.model = choose_parts(language_model.model, trainable, settings)
+    sides = training_sides(benchmark, settings, language_model, rendering)
+    return language_model, Plan(sides, settings.batch_size, settings.epochs, settings.seed)
 
 
 def choose_parts(model: Any, trainable: str, settings: UnlearnSettings) -> Any:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from medunlearn.generation.batching import Batching
 from medunlearn.generation.sharing import Prompt, arrange, begin
+from medunlearn.models.batching import Batching
 from medunlearn.models.load import LanguageModel
 
 
@@ -17,8 +17,8 @@ class Decoded:
     """What a model said.
 
     Attributes:
-        tokens: generated token ids, EOS left out.
-        finished: EOS was reached; False where the length limit cut the response.
+        tokens: generated token ids, without the one that ended the answer.
+        finished: a token that ends answers was reached; False where the length limit cut the response.
     """
 
     tokens: tuple[int, ...]
@@ -63,25 +63,38 @@ def decode_greedily(
 @torch.inference_mode()
 def _decode(language_model: LanguageModel, prompts: list[Prompt], most: int) -> list[tuple[int, Decoded]]:
     """Decode one batch. Rows that have ended leave the batch, so late steps cost what they are worth."""
-    model, tokenizer = language_model.model, language_model.tokenizer
-    now = begin(model, prompts, pad=tokenizer.pad_token_id, most=most)
+    model, ends = language_model.model, end_tokens(language_model)
+    now = begin(model, prompts, pad=language_model.tokenizer.pad_token_id, most=most)
     answers: list[list[int]] = [[] for _ in prompts]
     ended = [False] * len(prompts)
-    alive = torch.arange(len(prompts), device=now.ids.device)
+    alive = list(range(len(prompts)))
     for _ in range(most):
         chosen = now.run(model).argmax(dim=1)
-        going = chosen != tokenizer.eos_token_id
-        for row, token, on in zip(alive.tolist(), chosen.tolist(), going.tolist(), strict=True):
-            if on:
-                answers[row].append(token)
-            else:
+        tokens = chosen.tolist()
+        for row, token in zip(alive, tokens, strict=True):
+            if token in ends:
                 ended[row] = True
-        if not going.any():
+            else:
+                answers[row].append(token)
+        going = [place for place, row in enumerate(alive) if not ended[row]]
+        if not going:
             break
-        if not going.all():
-            kept = going.nonzero().squeeze(1)
-            alive, chosen = alive[kept], chosen[kept]
+        if len(going) < len(alive):
+            alive = [alive[place] for place in going]
+            kept = torch.tensor(going, device=chosen.device)
+            chosen = chosen[kept]
             now.keep(kept)
         now.follow(chosen)
     said = [Decoded(tuple(answer), done) for answer, done in zip(answers, ended, strict=True)]
     return [(prompt.place, decoded) for prompt, decoded in zip(prompts, said, strict=True)]
+
+
+def end_tokens(language_model: LanguageModel) -> frozenset[int]:
+    """The tokens that end an answer: the tokenizer's EOS, and those that the model's generation settings name.
+
+    Chat models end their turn with a token of its own, which often is not the tokenizer's EOS.
+    """
+    settings = getattr(language_model.model, "generation_config", None)
+    named = getattr(settings, "eos_token_id", None)
+    more = named if isinstance(named, (list, tuple)) else [] if named is None else [named]
+    return frozenset([language_model.tokenizer.eos_token_id, *more])

@@ -1,19 +1,21 @@
-"""Text that prompts share is run once: its keys and values are computed once and repeated for each prompt.
+"""Text that prompts share is run once: its keys and values are computed once, and all prompts go on from them.
 
 All questions on one record begin with the same tokens in ``note`` context. A batch of such prompts is begun in two
 passes: one over the distinct heads (the shared tokens), and one over the branches (what is each prompt's own)
-behind a cache repeated from the heads. Both are padded on the left. Padding is masked and takes no position, so
-that each prompt is continued as if it were alone; decoding goes on from there as from any other batch.
+behind the heads' cache. Both are padded on the left. Padding is masked and takes no position, so that each prompt
+is continued as if it were alone; decoding goes on from there as from any other batch.
 
 Not every model can be begun like this: padding in the middle must not push tokens out of a sliding window, and
-the cache must be one that can be repeated. :func:`shares` tries it once; other models get whole prompts.
+attention must be one that can be given the heads' cache as it is (``shared_cache.py``), or the cache one that can
+be repeated for each prompt. :func:`way_of` tries it once; other models get whole prompts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
@@ -21,7 +23,11 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 
 from medunlearn.generation.cache import roomy_cache
-from medunlearn.models.packing import window
+from medunlearn.generation.shared_cache import SharedCache
+from medunlearn.models.feeding import window
+
+Way = Literal["once", "repeated", "whole"]
+"""The heads' cache is kept once; it is repeated for each prompt; each prompt is run whole."""
 
 WORTH = 0.25
 """Prompts are kept together where that spares this part of their tokens; a begin token alone spares little."""
@@ -61,14 +67,16 @@ class Pass:
 
     def run(self, model: Any) -> Tensor:
         """Logits behind the last token, [R, V]; the cache then holds this pass's tokens too."""
-        logits: Tensor = model(
-            input_ids=self.ids,
-            attention_mask=self.mask,
-            position_ids=self.positions,
-            past_key_values=self.cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits[:, -1]
+        shared = isinstance(self.cache, SharedCache)
+        with self.cache.attended_by(model, self.mask, self.ids.shape[1]) if shared else nullcontext():
+            logits: Tensor = model(
+                input_ids=self.ids,
+                attention_mask=self.mask,
+                position_ids=self.positions,
+                past_key_values=self.cache,
+                use_cache=True,
+                logits_to_keep=1,
+            ).logits[:, -1]
         return logits
 
     def keep(self, rows: Tensor) -> None:
@@ -91,7 +99,7 @@ def arrange(model: Any, prompts: Sequence[Sequence[int]], shared: Sequence[int])
         shared: how many tokens at the front of each prompt other prompts may begin with; may be empty.
     """
     families = _families(prompts, shared) if any(shared) else []
-    families = families if families and shares(model) else []
+    families = families if families and way_of(model) != "whole" else []
     families.sort(key=lambda family: -family[0].head)
     together = [p for family in families for p in sorted(family, key=lambda p: -len(p.ids))]
     taken = {prompt.place for prompt in together}
@@ -125,7 +133,7 @@ def begin(model: Any, prompts: Sequence[Prompt], *, pad: int, most: int) -> Pass
     spares = tokens < sum(len(p.ids) for p in prompts)
     if not spares or head + branch + most > window(model):
         return _whole(model, [prompt.ids for prompt in prompts], pad, most)
-    return _branched(model, prompts, list(heads), pad, branch + most)
+    return _branched(model, prompts, list(heads), pad, branch + most, way_of(model))
 
 
 def _whole(model: Any, rows: Sequence[Sequence[int]], pad: int, room: int) -> Pass:
@@ -133,16 +141,21 @@ def _whole(model: Any, rows: Sequence[Sequence[int]], pad: int, room: int) -> Pa
     return Pass(ids, mask, (mask.cumsum(1) - 1).clamp(min=0), roomy_cache(model, room))
 
 
-def _branched(model: Any, prompts: Sequence[Prompt], heads: list[tuple[int, ...]], pad: int, room: int) -> Pass:
-    first = _whole(model, heads, pad, room)
+def _branched(
+    model: Any, prompts: Sequence[Prompt], heads: list[tuple[int, ...]], pad: int, room: int, way: Way
+) -> Pass:
+    first = _whole(model, heads, pad, room if way == "repeated" else 0)
     first.run(model)
     row_of = {head: row for row, head in enumerate(heads)}
-    owner = torch.tensor([row_of[p.ids[: p.head]] for p in prompts], device=model.device)
-    first.cache.batch_select_indices(owner)
+    owner = [row_of[p.ids[: p.head]] for p in prompts]
+    rows = torch.tensor(owner, device=model.device)
+    if way == "repeated":
+        first.cache.batch_select_indices(rows)
+    cache = first.cache if way == "repeated" else SharedCache(first.cache, first.mask, owner, room)
     ids, mask = pad_left([p.ids[p.head :] for p in prompts], pad, model.device)
-    mask = torch.cat([first.mask[owner], mask], dim=1)
+    mask = torch.cat([first.mask[rows], mask], dim=1)
     positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
-    return Pass(ids, mask, positions, first.cache)
+    return Pass(ids, mask, positions, cache)
 
 
 def pad_left(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -156,18 +169,27 @@ def pad_left(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> t
     return ids.to(device), mask.to(device)
 
 
-_SHARES: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+_WAYS: WeakKeyDictionary[nn.Module, Way] = WeakKeyDictionary()
+
+
+def way_of(model: Any) -> Way:
+    """The cheapest way to begin prompts with a common head that gives this model's logits.
+
+    Tried once a model, on a few tokens.
+    """
+    if model not in _WAYS:
+        ways: tuple[Way, ...] = ("once", "repeated")
+        _WAYS[model] = next((way for way in ways if _tried(model, way)), "whole")
+    return _WAYS[model]
 
 
 def shares(model: Any) -> bool:
-    """Whether a repeated cache gives this model's logits; tried once a model, on a few tokens."""
-    if model not in _SHARES:
-        _SHARES[model] = _tried(model)
-    return _SHARES[model]
+    """Whether prompts of this model can go on from one cache of what they share."""
+    return way_of(model) != "whole"
 
 
 @torch.inference_mode()
-def _tried(model: Any) -> bool:
+def _tried(model: Any, way: Way) -> bool:
     vocabulary = model.config.get_text_config().vocab_size
     heads = [[(5 * step + 2) % vocabulary for step in range(3)], [4 % vocabulary]]
     own = [[1], [6, 1, 3], [7, 2]]
@@ -178,11 +200,20 @@ def _tried(model: Any) -> bool:
     training = model.training
     model.eval()
     try:
-        together = _branched(model, few, [tuple(head) for head in heads], 0, 4).run(model)
-        apart = torch.cat([_whole(model, [prompt.ids], 0, 1).run(model) for prompt in few])
-    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError):
+        together = _few_steps(model, _branched(model, few, [tuple(head) for head in heads], 0, 5, way), [2, 1])
+        alone = [_few_steps(model, _whole(model, [prompt.ids], 0, 2), [0]) for prompt in few]
+    except (LookupError, RuntimeError, TypeError, ValueError, AttributeError):
         return False
     finally:
         model.train(training)
+    apart = torch.cat([*(first for first, _ in alone), alone[2][1], alone[1][1]])
     tolerance = 1e-4 if next(model.parameters()).dtype == torch.float32 else 5e-2
-    return bool((together.float() - apart.float()).abs().max() <= tolerance * apart.float().abs().max())
+    return bool((torch.cat(together).float() - apart.float()).abs().max() <= tolerance * apart.float().abs().max())
+
+
+def _few_steps(model: Any, now: Pass, kept: list[int]) -> tuple[Tensor, Tensor]:
+    """Logits of the first pass, and of a second one with some of the rows."""
+    first = now.run(model)
+    now.keep(torch.tensor(kept, device=now.ids.device))
+    now.follow(now.ids.new_full((len(kept),), 1))
+    return first, now.run(model)

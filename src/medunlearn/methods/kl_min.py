@@ -29,8 +29,7 @@ class KLMin:
     alpha: float = 1.0
 
     def loss(self, forget: View, retain: View) -> Terms:
-        before, now = retain.reference.log_distribution(), retain.log_distribution()
-        divergence = (before.exp() * (before - now)).sum(dim=1)
+        divergence = retain.divergence_from_reference()
         return {
             "forget": -self.gamma * forget.nll(),
             "retain_kl": self.alpha * retain.mean_over_tokens(divergence),

@@ -44,6 +44,13 @@ class View(Protocol):
         """Log-probabilities of the whole vocabulary at each answer position, [N, V]."""
         ...
 
+    def divergence_from_reference(self) -> Tensor:
+        """``KL(p_ref || p)`` of the whole vocabulary's distributions at each answer position, [N], >= 0.
+
+        The same as from two :meth:`log_distribution`, without holding either.
+        """
+        ...
+
     def hidden(self, layer: int) -> Tensor:
         """Output of decoder layer ``layer`` (0 is the first) at each answer position, [N, W]."""
         ...

@@ -53,4 +53,5 @@ METRIC = Metric(
     meaning="0-1, higher = the model finds the reference answer likelier",
     source="TOFU (arXiv 2401.06121), Section 2.2",
     score=_score,
+    item_by_item=True,
 )

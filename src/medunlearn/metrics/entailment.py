@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from medunlearn.errors import MedunlearnError
 from medunlearn.metrics.protocol import Entailment, Item, Metric, Score, Tools
-from medunlearn.metrics.rouge import NO_REFERENCE_TOKEN, rouge_l_recall, rouge_tokens
+from medunlearn.metrics.rouge import NO_REFERENCE_TOKEN, rouge_l_recalls
 
 LEAST_OVERLAP = 0.1
 """ROUGE-L recall below which a response counts as not entailed, whatever the model would say."""
@@ -27,20 +27,17 @@ def premise_and_hypothesis(item: Item) -> Pair:
 def _score(items: Sequence[Item], tools: Tools) -> list[Score]:
     if tools.nli is None:
         raise MedunlearnError("es needs an entailment model: pass Tools(nli=...).")
-    asked = [premise_and_hypothesis(item) for item in items if _overlaps(item)]
-    verdicts = _ask(tools.nli, asked)
-    return [_score_one(item, verdicts) for item in items]
-
-
-def _score_one(item: Item, verdicts: dict[Pair, bool]) -> Score:
-    if not rouge_tokens(item.reference):
-        return Score.unscored(NO_REFERENCE_TOKEN)
-    # A pair that was not asked is one that the least overlap decided.
-    return Score(float(_overlaps(item) and verdicts[premise_and_hypothesis(item)]))
-
-
-def _overlaps(item: Item) -> bool:
-    return rouge_l_recall(item.response or "", item.reference) >= LEAST_OVERLAP
+    recalls = rouge_l_recalls([item.response or "" for item in items], [item.reference for item in items])
+    # A pair that is not asked is one that the least overlap decides.
+    pairs = [
+        premise_and_hypothesis(item) if recall is not None and recall >= LEAST_OVERLAP else None
+        for item, recall in zip(items, recalls, strict=True)
+    ]
+    verdicts = _ask(tools.nli, [pair for pair in pairs if pair is not None])
+    return [
+        Score.unscored(NO_REFERENCE_TOKEN) if recall is None else Score(float(pair is not None and verdicts[pair]))
+        for pair, recall in zip(pairs, recalls, strict=True)
+    ]
 
 
 def _ask(nli: Entailment, pairs: Sequence[Pair]) -> dict[Pair, bool]:

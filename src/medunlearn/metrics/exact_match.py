@@ -36,4 +36,5 @@ METRIC = Metric(
     meaning="0 or 1, 1 = the response is the reference but for case",
     source="LUME, evaluation of knowledge",
     score=_score,
+    item_by_item=True,
 )

@@ -41,4 +41,5 @@ METRIC = Metric(
     meaning="0-1, higher = the model puts more of the answer's tokens first",
     source="AMNESIA, Section 5.2; OpenUnlearning (Dorna et al. 2025)",
     score=_score,
+    item_by_item=True,
 )

@@ -83,6 +83,7 @@ class Metric:
         meaning: one sentence, with range and direction, e.g. ``"0-1, higher = remembers more"``.
         source: paper, section or equation.
         score: all items at once -> one score an item, in order.
+        item_by_item: an item's score depends on that item alone, so that items may be shared out over processes.
     """
 
     name: str
@@ -91,3 +92,4 @@ class Metric:
     meaning: str
     source: str
     score: Callable[[Sequence[Item], Tools], list[Score]]
+    item_by_item: bool = False

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 from typing import get_args
 
@@ -12,6 +15,7 @@ import pandas as pd
 
 from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.metrics.protocol import Item, Metric, Need, Score, Tools
+from medunlearn.metrics.workers import in_processes, usable_cores
 
 _MISSING: dict[Need, str] = {
     "response": "there is no response",
@@ -21,6 +25,11 @@ _MISSING: dict[Need, str] = {
     "encoder": "no sentence encoder was given: pass encoder=... in Tools",
     "nli": "no entailment model was given: pass nli=... in Tools",
 }
+_TOOLS = {"encoder", "nli"}
+# Items that are scored here first, to learn how long the others will take.
+_TRIAL = 1024
+# A process starts in about half a second; it is to have several times as much to do.
+_SECONDS_TO_SHARE = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +39,18 @@ class _Row:
     score: Score
 
 
-def score(items: Sequence[Item], metrics: Sequence[Metric], tools: Tools | None = None) -> pd.DataFrame:
+def score(
+    items: Sequence[Item], metrics: Sequence[Metric], tools: Tools | None = None, *, processes: int | None = None
+) -> pd.DataFrame:
     """Every metric on every item.
 
     Args:
         items: one a question. Samples or variants of one question are scored apart, one call each.
         metrics: see :func:`medunlearn.metrics.get_metric`.
         tools: models that some metrics need; None for none.
+        processes: how many score at the same time, where a metric is ``item_by_item`` and needs no tool. None
+            for as many as pay for their start: one where all is done in seconds, which the first items tell.
+            The table is the same with any number.
 
     Returns:
         One row a metric and question, metric by metric, in the order of ``items``: ``question_id`` (str),
@@ -44,13 +58,18 @@ def score(items: Sequence[Item], metrics: Sequence[Metric], tools: Tools | None 
         None where it is scored).
 
     Raises:
-        InputError: a question or a metric twice, or a metric that asks for something nobody can give.
+        InputError: a question or a metric twice, or a metric that asks for something nobody can give,
+            or fewer than one process.
         MedunlearnError: a metric did not give one ``Score`` for each item.
     """
     _refuse_twice("question", (item.question_id for item in items))
     _refuse_twice("metric", (metric.name for metric in metrics))
+    if processes is not None and processes < 1:
+        raise InputError(f"processes={processes}: it is at least 1, or None for as many as pay.")
     tools = tools or Tools()
-    rows = [row for metric in metrics for row in _run(metric, items, tools)]
+    together = [metric for metric in metrics if _may_be_shared_out(metric)]
+    found = _share_out(together, items, processes) if processes != 1 else {}
+    rows = [row for metric in metrics for row in found.get(metric.name) or _run(metric, items, tools)]
     return pd.DataFrame(
         {
             "question_id": pd.Series([row.question_id for row in rows], dtype="str"),
@@ -59,6 +78,36 @@ def score(items: Sequence[Item], metrics: Sequence[Metric], tools: Tools | None 
             "reason": pd.Series([row.score.reason for row in rows], dtype="object"),
         }
     )
+
+
+def _may_be_shared_out(metric: Metric) -> bool:
+    if not metric.item_by_item or _TOOLS & {*metric.needs}:
+        return False
+    try:
+        # Another process cannot import what is defined in the script that was started, or in a function.
+        return b"__main__" not in pickle.dumps(metric.score)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return False
+
+
+def _share_out(metrics: Sequence[Metric], items: Sequence[Item], processes: int | None) -> dict[str, list[_Row]]:
+    """The rows of each metric: some items scored here, the others in as many processes as asked for or as pay."""
+    if not metrics or len(items) <= _TRIAL:
+        return {}
+    started = time.perf_counter()
+    run = partial(_run_all, metrics)
+    tables = [run(items[:_TRIAL])]
+    rest = items[_TRIAL:]
+    if processes is None:
+        ahead = (time.perf_counter() - started) * len(rest) / _TRIAL
+        processes = max(1, min(usable_cores(), int(ahead / _SECONDS_TO_SHARE)))
+    size = -(-len(rest) // processes)
+    tables += in_processes(run, [rest[start : start + size] for start in range(0, len(rest), size)])
+    return {metric.name: [row for table in tables for row in table[place]] for place, metric in enumerate(metrics)}
+
+
+def _run_all(metrics: Sequence[Metric], items: Sequence[Item]) -> list[list[_Row]]:
+    return [_run(metric, items, Tools()) for metric in metrics]
 
 
 def _run(metric: Metric, items: Sequence[Item], tools: Tools) -> list[_Row]:
@@ -82,7 +131,7 @@ def _lacks(metric: Metric, item: Item, tools: Tools) -> str | None:
 
 
 def _get(need: Need, item: Item, tools: Tools) -> object:
-    return getattr(tools if need in ("encoder", "nli") else item, need)
+    return getattr(tools if need in _TOOLS else item, need)
 
 
 def _checked(found: Score) -> Score:

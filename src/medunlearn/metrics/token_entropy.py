@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from math import log2
 
+from medunlearn.metrics.ngrams import token_entropies
 from medunlearn.metrics.protocol import Item, Metric, Score, Tools
 
 
@@ -30,11 +31,7 @@ def token_entropy(tokens: Sequence[Hashable]) -> float:
 
 
 def _score(items: Sequence[Item], tools: Tools) -> list[Score]:
-    return [Score(token_entropy(_plain(item.response_tokens or ()))) for item in items]
-
-
-def _plain(tokens: Sequence[int]) -> list[int]:
-    return [int(token) for token in tokens]
+    return [Score(value) for value in token_entropies([item.response_tokens or () for item in items]).tolist()]
 
 
 METRIC = Metric(
@@ -44,4 +41,5 @@ METRIC = Metric(
     meaning="0-1, higher = more varied; 0 = one token repeated, or no text",
     source="AMNESIA, Section 5.2; R-TOFU (Yoon et al. 2025)",
     score=_score,
+    item_by_item=True,
 )

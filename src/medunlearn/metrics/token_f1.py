@@ -28,9 +28,13 @@ def token_f1(response: str, reference: str) -> float:
 
     Source: Rajpurkar et al. 2016 (SQuAD), Section 6.1, with the normalisation of :func:`f1_tokens`.
     """
-    said, wanted = Counter(f1_tokens(response)), Counter(f1_tokens(reference))
-    shared = (said & wanted).total()
-    return 2.0 * shared / (said.total() + wanted.total()) if shared else 0.0
+    return _f1(f1_tokens(response), f1_tokens(reference))
+
+
+def _f1(said: Sequence[str], wanted: Sequence[str]) -> float:
+    counts = Counter(wanted)
+    shared = sum(min(times, counts[word]) for word, times in Counter(said).items() if word in counts)
+    return 2.0 * shared / (len(said) + len(wanted)) if shared else 0.0
 
 
 def _score(items: Sequence[Item], tools: Tools) -> list[Score]:
@@ -38,9 +42,10 @@ def _score(items: Sequence[Item], tools: Tools) -> list[Score]:
 
 
 def _score_one(response: str, reference: str) -> Score:
-    if not f1_tokens(reference):
+    wanted = f1_tokens(reference)
+    if not wanted:
         return Score.unscored("the reference has no letter or digit to compare with")
-    return Score(token_f1(response, reference))
+    return Score(_f1(f1_tokens(response), wanted))
 
 
 METRIC = Metric(
@@ -50,4 +55,5 @@ METRIC = Metric(
     meaning="0-1, higher = the response shares more words with the reference",
     source="Rajpurkar et al. 2016 (SQuAD), Section 6.1",
     score=_score,
+    item_by_item=True,
 )

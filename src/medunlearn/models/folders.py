@@ -29,6 +29,7 @@ _NARROW: dict[frozenset[str], Weights] = {frozenset({"BF16"}): "bf16", frozenset
 # What decides over a model's answers besides its weights.
 _TELLING = (
     "config.json",
+    "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",

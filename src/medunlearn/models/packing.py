@@ -2,27 +2,27 @@
 
 All questions on one record begin with the same tokens in ``note`` context. Such a family is laid out as the
 shared tokens followed by one branch a question; a branch sees the shared tokens and itself, and its positions go
-on from the shared part as if it stood alone. Families and single sequences then fill rows as long as the longest
-of them, so that little of a batch is padding. Loss and gradient are those of separate sequences.
+on from the shared part as if it stood alone. Loss and gradient are those of separate sequences.
 
-Not every model can be fed like this: its attention must take a mask of our own, and a sliding window must not
-cut a sequence. :func:`packs` tries it once on a few tokens and compares; a model that cannot gets padded batches.
+Where attention goes by :mod:`medunlearn.models.branches`, everything stands in one row without padding. Where it
+takes a mask, families fill rows as long as the longest of them, since a mask costs the square of a row's length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from medunlearn.models.batches import Batch, collate, rounded_up, scored_logits
+from medunlearn.models.batches import Batch, Span, rounded_up, whole
+from medunlearn.models.branches import Group, Layout
 from medunlearn.models.sequences import TokenSequence, families
 
 SHARED = -1
+UNEVEN = 1.25
+"""Single sequences are batched for attention while the longest is at most so much longer than the shortest."""
 
 
 @dataclass(frozen=True)
@@ -34,60 +34,103 @@ class _Family:
     length: int
 
 
-def make_batch(model: Any, sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
-    """The cheaper batch that the model can take: packed where that saves tokens, padded otherwise."""
+@dataclass(frozen=True)
+class _Part:
+    """Columns of a row that hold a family's shared tokens (``branch`` is SHARED) or one of its branches."""
+
+    row: int
+    columns: slice
+    family: _Family
+    branch: int
+
+    @property
+    def place(self) -> int:
+        """A sequence that holds the tokens: for shared ones any of the family."""
+        return self.family.members[max(0, self.branch)]
+
+
+def saves_tokens(sequences: Sequence[TokenSequence]) -> bool:
+    """Whether rows packed for a mask hold fewer tokens than padded ones."""
     found = _families(sequences)
-    rows = _rows(found)
     longest = max(len(sequence.ids) for sequence in sequences)
-    saves = len(rows) * max(family.length for family in found) < len(sequences) * longest
-    if saves and longest <= window(model) and packs(model):
-        return pack(sequences, pad, device)
-    return collate(sequences, pad, device)
+    return len(_rows(found)) * max(family.length for family in found) < len(sequences) * longest
 
 
 def pack(sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
-    """Sequences to one packed batch, whatever it saves."""
+    """Sequences in rows with a mask of who sees whom, whatever it saves."""
     found = _families(sequences)
     rows = _rows(found)
-    length = rounded_up(max(family.length for family in found))
-    ids = torch.full((len(rows), length), pad, dtype=torch.long)
-    positions = torch.zeros_like(ids)
+    shape = len(rows), rounded_up(max(family.length for family in found))
+    parts = list(_parts(rows, sequences))
     # A token sees earlier tokens of its family that are shared or of its own branch. Padding is of no family.
-    family_of = torch.full_like(ids, SHARED - 1)
-    branch_of = torch.full_like(ids, SHARED)
+    family, branch = torch.full(shape, SHARED - 1), torch.full(shape, SHARED)
+    for part in parts:
+        family[part.row, part.columns], branch[part.row, part.columns] = part.family.members[0], part.branch
+    return _batch(sequences, parts, shape, pad, device, _mask(family, branch), None)
+
+
+def pack_for_branches(sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
+    """Sequences in one row, with a layout for attention by branches."""
+    found = sorted(_families(sequences), key=lambda family: (not family.shared, family.length))
+    length = rounded_up(sum(family.length for family in found))
+    parts = list(_parts([found], sequences))
+    groups = _groups(found, sequences)
+    if padding := length - sum(family.length for family in found):
+        groups.append(Group(0, (padding,)))
+    unread = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    return _batch(sequences, parts, (1, length), pad, device, unread, Layout(groups, device))
+
+
+def _batch(
+    sequences: Sequence[TokenSequence],
+    parts: Sequence[_Part],
+    shape: tuple[int, int],
+    pad: int,
+    device: torch.device,
+    mask: Tensor,
+    layout: Layout | None,
+) -> Batch:
+    ids, positions = torch.full(shape, pad), torch.zeros(shape, dtype=torch.long)
     row_of, column_of = [0] * len(sequences), [torch.empty(0)] * len(sequences)
-    for row, chosen in enumerate(rows):
-        start = 0
-        for family in chosen:
-            for where, branch, place in _spans(family, sequences, start):
-                sequence = sequences[place]
-                first = 0 if branch == SHARED else family.shared
-                count = where.stop - where.start
-                ids[row, where] = torch.tensor(sequence.ids[first : first + count])
-                positions[row, where] = torch.arange(first, first + count)
-                family_of[row, where], branch_of[row, where] = family.members[0], branch
-                if branch != SHARED:
-                    row_of[place] = row
-                    column_of[place] = _predicting(sequence, family.shared, start, where.start)
-            start += family.length
+    spans: list[Span] = []
+    family_start = 0
+    for part in parts:
+        sequence, columns, shared = sequences[part.place], part.columns, part.family.shared
+        count = columns.stop - columns.start
+        first = 0 if part.branch == SHARED else shared
+        if part.branch == SHARED or (part.branch == 0 and not shared):
+            family_start = columns.start
+        ids[part.row, columns] = torch.tensor(sequence.ids[first : first + count])
+        positions[part.row, columns] = torch.arange(first, first + count)
+        if part.branch != SHARED:
+            row_of[part.place] = part.row
+            column_of[part.place] = _predicting(sequence, shared, family_start, columns.start)
+        if shared:
+            name = sequence.shared_name if part.branch == SHARED else sequence.key
+            spans.append(Span(part.row, columns.start, columns.stop, name))
+        else:
+            spans += whole(sequence, part.row, columns.start)
     counts = torch.tensor([sequence.scored for sequence in sequences])
     targets = [token for sequence in sequences for token in sequence.ids[sequence.scored_from :]]
     return Batch(
         keys=tuple(sequence.key for sequence in sequences),
         input_ids=ids.to(device),
-        attention_mask=_mask(family_of, branch_of).to(device),
+        attention_mask=mask.to(device),
         position_ids=positions.to(device),
         sequence=torch.arange(len(sequences)).repeat_interleave(counts).to(device),
         row=torch.tensor(row_of).repeat_interleave(counts).to(device),
         column=torch.cat(column_of).to(device),
         targets=torch.tensor(targets).to(device),
+        spans=tuple(spans),
+        layout=layout,
     )
 
 
 def _families(sequences: Sequence[TokenSequence]) -> list[_Family]:
     found = []
     for places in families(sequences):
-        shared = sequences[places[0]].shared
+        # What only one sequence begins with is shared with nobody.
+        shared = sequences[places[0]].shared if len(places) > 1 else 0
         length = shared + sum(len(sequences[place].ids) - shared for place in places)
         found.append(_Family(shared, tuple(places), length))
     return found
@@ -109,15 +152,34 @@ def _rows(found: Sequence[_Family]) -> list[list[_Family]]:
     return rows
 
 
-def _spans(family: _Family, sequences: Sequence[TokenSequence], start: int) -> list[tuple[slice, int, int]]:
-    """Where a family's parts stand in its row: (columns, branch, place of a sequence that holds the tokens)."""
-    spans = [(slice(start, start + family.shared), SHARED, family.members[0])] if family.shared else []
-    start += family.shared
-    for branch, place in enumerate(family.members):
-        stop = start + len(sequences[place].ids) - family.shared
-        spans.append((slice(start, stop), branch, place))
-        start = stop
-    return spans
+def _parts(rows: Sequence[Sequence[_Family]], sequences: Sequence[TokenSequence]) -> Iterator[_Part]:
+    """Each family's shared tokens, if any, then its branches, one family after the other."""
+    for row, chosen in enumerate(rows):
+        start = 0
+        for family in chosen:
+            if family.shared:
+                yield _Part(row, slice(start, start + family.shared), family, SHARED)
+                start += family.shared
+            for branch, place in enumerate(family.members):
+                stop = start + len(sequences[place].ids) - family.shared
+                yield _Part(row, slice(start, stop), family, branch)
+                start = stop
+
+
+def _groups(found: Sequence[_Family], sequences: Sequence[TokenSequence]) -> list[Group]:
+    """The groups of a row: first families with shared tokens, then single sequences by length."""
+    groups = []
+    single: list[int] = []
+    for family in found:
+        lengths = tuple(len(sequences[place].ids) - family.shared for place in family.members)
+        if family.shared:
+            groups.append(Group(family.shared, lengths))
+            continue
+        if single and lengths[0] > UNEVEN * single[0]:
+            groups.append(Group(0, tuple(single)))
+            single = []
+        single += lengths
+    return [*groups, Group(0, tuple(single))] if single else groups
 
 
 def _predicting(sequence: TokenSequence, shared: int, family_start: int, branch_start: int) -> Tensor:
@@ -135,48 +197,3 @@ def _mask(family: Tensor, branch: Tensor) -> Tensor:
     padding = family[:, :, None] == SHARED - 1
     seen = same_family & visible & earlier & ~padding
     return (seen | torch.eye(length, dtype=torch.bool))[:, None]
-
-
-def window(model: Any) -> float:
-    """The shortest sliding window of a model's attention in tokens; infinite without one."""
-    config = model.config.get_text_config()
-    size = getattr(config, "sliding_window", None)
-    kinds = getattr(config, "layer_types", None)
-    slides = size is not None and (kinds is None or any("sliding" in str(kind) for kind in kinds))
-    return float(size) if slides and size is not None else float("inf")
-
-
-_PACKS: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
-
-
-def packs(model: Any) -> bool:
-    """Whether packed and padded batches give this model's logits alike; tried once a model, on a few tokens."""
-    if model not in _PACKS:
-        _PACKS[model] = _tried(model)
-    return _PACKS[model]
-
-
-@torch.no_grad()
-def _tried(model: Any) -> bool:
-    device = next(model.parameters()).device
-    vocabulary = model.config.get_text_config().vocab_size
-    few = [
-        TokenSequence(
-            str(place), tuple((7 * place + 3 * step * step + step) % vocabulary for step in range(length)), 0, 1
-        )
-        for place, length in enumerate((9, 4))
-    ]
-    head = few[0].ids[:6]
-    few += [TokenSequence(f"b{token}", (*head, token, token + 1, token + 2), 6, 7) for token in (1, 4)]
-    training = model.training
-    model.eval()
-    try:
-        with torch.autocast(device.type, enabled=False):
-            together = scored_logits(model, pack(few, 0, device))
-            apart = scored_logits(model, collate(few, 0, device))
-    except (RuntimeError, TypeError, ValueError, IndexError):
-        return False
-    finally:
-        model.train(training)
-    tolerance = 1e-4 if next(model.parameters()).dtype == torch.float32 else 5e-2
-    return bool((together - apart).abs().max() <= tolerance * apart.abs().max())

@@ -1,7 +1,8 @@
 """The reference: the model as it was before unlearning, without a second copy of it.
 
-What is not trained is the same in both, so only the trained tensors are kept, and swapped in for the pass.
-With LoRA not even these: the reference is the model with its adapter switched off.
+What is not trained is the same in both, so at most the trained tensors are kept, and swapped in for the pass. With
+LoRA not even these: the reference is the model with its adapter switched off. And where what a method asks of it
+was kept for every sequence before the first step (:mod:`medunlearn.training.keeping`), no pass is run at all.
 """
 
 from __future__ import annotations
@@ -13,36 +14,62 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from medunlearn.models.decoder import Decoder
+from medunlearn.models.head import Head
+from medunlearn.models.kept import Kept
+
 
 class Reference:
     """What the model said before training changed it.
 
-    Make it before the first step. Memory: one copy of the trained tensors, nothing for LoRA.
+    Make it before the first step. Memory: one copy of the trained tensors; nothing for LoRA, or where everything
+    that will be asked is kept, but the head if it is trained.
 
     Attributes:
-        kind: ``adapter off`` or ``swapped tensors``; runs record it.
-        sequence_nll: sequence key -> NLL of that sequence under the reference, filled as it is asked for, so
-            that each is computed once.
+        kind: ``adapter off``, ``swapped tensors`` or ``kept numbers``; runs record it.
+        kept: numbers and states of sequences; they come from here where they are.
     """
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
-        self.sequence_nll: dict[str, float] = {}
+    def __init__(self, model: Any, kept: Kept | None = None, *, complete: bool = False) -> None:
+        """
+        Args:
+            kept: what was kept of the model as it is now.
+            complete: all that will be asked is in ``kept``, so that nothing is copied.
+        """
+        self.model, self.kept = model, kept or Kept()
         self._adapter = hasattr(model, "disable_adapter")
-        self.kind = "adapter off" if self._adapter else "swapped tensors"
-        self._saved: dict[str, Tensor] = {}
-        if not self._adapter:
-            self._saved = {
-                name: tensor.detach().clone() for name, tensor in model.named_parameters() if tensor.requires_grad
-            }
+        self.kind = "kept numbers" if complete else "adapter off" if self._adapter else "swapped tensors"
+        trained = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
+        if self._adapter:
+            trained = {}
+        elif complete:
+            ends = {id(tensor) for tensor in model.get_output_embeddings().parameters()}
+            trained = {name: tensor for name, tensor in trained.items() if id(tensor) in ends}
+        self._saved = {name: tensor.detach().clone() for name, tensor in trained.items()}
 
     def held_bytes(self) -> int:
-        """Memory that the reference costs."""
+        """Memory that the reference costs, without what is kept of sequences (:attr:`kept`, in mapped files)."""
         return sum(tensor.numel() * tensor.element_size() for tensor in self._saved.values())
+
+    def head(self, decoder: Decoder) -> Head:
+        """The head as it was."""
+        with torch.no_grad(), self._switched():
+            head = decoder.head()
+            # The tensors themselves, not what stands in the parameters' place when the block is left.
+            return Head(head.weight.detach(), None if head.bias is None else head.bias.detach(), head.cap)
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Inside, the model is the reference: no gradients, no dropout. Don't step an optimizer inside."""
+        """Inside, the model is the reference: no gradients, no dropout. Don't step an optimizer inside.
+
+        Raises:
+            RuntimeError: nothing was copied, since all that would be asked was said to be kept.
+        """
+        if self.kind == "kept numbers":
+            raise RuntimeError(
+                "The reference was asked for something that was not kept before training: the method asks for "
+                "other things than in its first step. Set keep_gb=0 to compute them as they are asked for."
+            )
         training = self.model.training
         self.model.eval()
         try:
@@ -65,6 +92,8 @@ class Reference:
             self._put(current)
 
     def _put(self, tensors: dict[str, Tensor]) -> None:
+        if not tensors:
+            return
         for name, tensor in self.model.named_parameters():
             if name in tensors:
                 tensor.data = tensors[name]

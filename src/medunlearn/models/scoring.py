@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
-from medunlearn.models.batches import scored_logits
+from medunlearn.models.batching import Batching
+from medunlearn.models.feeding import decoder_of, make_batch
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.packing import make_batch
-from medunlearn.models.sequences import TokenSequence
+from medunlearn.models.seen import Seen
+from medunlearn.models.sequences import TokenSequence, families_by_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,28 +37,34 @@ def score_answers(
     """Scores in the order of the sequences.
 
     Args:
-        batch_size: sequences in one pass; sequences of like length go together, which changes no number.
+        batch_size: sequences in one pass at most, fewer where memory runs out. Sequences that share text go
+            together, and those of like length; that changes no number.
         advance: called with the number of sequences done since the last call.
+
+    Raises:
+        MedunlearnError: memory runs out with a single sequence.
     """
-    order = sorted(range(len(sequences)), key=lambda place: len(sequences[place].ids))
+    order = families_by_length(sequences)
+    family = {place: number for number, places in enumerate(order) for place in places}
+    places = [place for chosen in reversed(order) for place in chosen]
     scores: dict[int, AnswerScore] = {}
+
+    def score(chosen: list[int]) -> dict[int, AnswerScore]:
+        return dict(zip(chosen, _score([sequences[place] for place in chosen], language_model), strict=True))
+
     language_model.model.eval()
-    for start in range(0, len(order), batch_size):
-        places = order[start : start + batch_size]
-        scores |= zip(places, _score([sequences[place] for place in places], language_model), strict=True)
-        advance(len(places))
+    for done in Batching(batch_size).over(places, score, family.__getitem__):
+        scores |= done
+        advance(len(done))
     return [scores[place] for place in range(len(sequences))]
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def _score(sequences: Sequence[TokenSequence], language_model: LanguageModel) -> list[AnswerScore]:
-    batch = make_batch(
-        language_model.model, sequences, language_model.tokenizer.pad_token_id, language_model.device
-    )
-    logits = scored_logits(language_model.model, batch)
-    picked = logits.gather(1, batch.targets[:, None]).squeeze(1)
-    log_probs = (picked - logits.logsumexp(1)).tolist()
-    hits = (logits.argmax(1) == batch.targets).tolist()
+    model, pad = language_model.model, language_model.tokenizer.pad_token_id
+    batch = make_batch(model, sequences, pad, language_model.device)
+    seen = Seen(decoder_of(model), batch)
+    log_probs, hits = seen.log_probs.tolist(), (seen.first_choices() == batch.targets).tolist()
     scores, start = [], 0
     for sequence in sequences:
         end = start + sequence.scored

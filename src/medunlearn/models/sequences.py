@@ -8,6 +8,7 @@ leave it out.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,12 @@ class TokenSequence:
     @property
     def prompt(self) -> tuple[int, ...]:
         return self.ids[: self.scored_from]
+
+    @property
+    def shared_name(self) -> str:
+        """A name of the shared tokens: the same for all sequences that begin with them, and for no other."""
+        tokens = ",".join(map(str, self.ids[: self.shared]))
+        return "shared:" + hashlib.sha256(tokens.encode()).hexdigest()[:32]
 
     @property
     def scored(self) -> int:
@@ -119,3 +126,8 @@ def families(sequences: Sequence[TokenSequence]) -> list[list[int]]:
     for place, sequence in enumerate(sequences):
         found.setdefault(sequence.ids[: sequence.shared] if sequence.shared else -place - 1, []).append(place)
     return list(found.values())
+
+
+def families_by_length(sequences: Sequence[TokenSequence]) -> list[list[int]]:
+    """The families, those of short sequences first."""
+    return sorted(families(sequences), key=lambda places: max(len(sequences[place].ids) for place in places))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from medunlearn.data.storage import read_json, write_atomically, write_json
+from medunlearn.training.optimizers import moments, restore
 from medunlearn.training.trainable import trained
 
 STATE = "state.json"
@@ -25,13 +24,10 @@ class Resumed:
     Attributes:
         step: steps that are done.
         history: one row a step so far.
-        sequence_nll: the reference's sequence likelihoods so far. They are kept, not computed again: the last
-            bits of a number depend on the batch that it was computed in.
     """
 
     step: int
     history: list[dict[str, Any]]
-    sequence_nll: dict[str, float] = field(default_factory=dict)
 
 
 def save_checkpoint(folder: Path, model: Any, optimizer: torch.optim.Optimizer, state: Resumed) -> None:
@@ -43,8 +39,8 @@ def save_checkpoint(folder: Path, model: Any, optimizer: torch.optim.Optimizer, 
     target = folder / f"step-{state.step:08d}"
     tensors = {name: tensor.detach().contiguous() for name, tensor in trained(model).items()}
     write_atomically(target / "model.safetensors", lambda path: save_file(tensors, path))
-    moments = _flat(optimizer)
-    write_atomically(target / "optimizer.safetensors", lambda path: save_file(moments, path))
+    state_of = moments(optimizer)
+    write_atomically(target / "optimizer.safetensors", lambda path: save_file(state_of, path))
     write_json(target / STATE, asdict(state))
     for other in folder.glob("step-*"):
         if other != target:
@@ -60,22 +56,5 @@ def load_checkpoint(folder: Path, model: Any, optimizer: torch.optim.Optimizer) 
     with torch.no_grad():
         for name, tensor in trained(model).items():
             tensor.copy_(tensors[name])
-    _restore(optimizer, load_file(whole[-1] / "optimizer.safetensors"))
+    restore(optimizer, load_file(whole[-1] / "optimizer.safetensors"))
     return Resumed(**read_json(whole[-1] / STATE))
-
-
-def _flat(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's tensors as ``<parameter number>.<name>``."""
-    return {
-        f"{number}.{name}": torch.as_tensor(value).detach().contiguous()
-        for number, values in optimizer.state_dict()["state"].items()
-        for name, value in values.items()
-    }
-
-
-def _restore(optimizer: torch.optim.Optimizer, flat: Mapping[str, Tensor]) -> None:
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in flat.items():
-        number, _, name = key.partition(".")
-        state.setdefault(int(number), {})[name] = value
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TypeVar
 
 from medunlearn.errors import InputError
-from medunlearn.models.sequences import TokenSequence, families
+from medunlearn.models.sequences import TokenSequence, families, families_by_length
 from medunlearn.seeds import generator
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -49,6 +53,13 @@ class Plan:
         """How many epochs are done once ``step`` steps are."""
         return step / self.steps_an_epoch
 
+    def drawn(self, side: str) -> tuple[list[TokenSequence], int]:
+        """The sequences of a side that the run draws at all, and how many it draws: more, if some come again."""
+        sequences, draws = self.sides[side], self.epochs * len(self.sides[self.lead])
+        if draws >= len(sequences):
+            return list(sequences), draws
+        return [sequences[place] for place in self._order(side, 0)[:draws]], draws
+
     def step(self, number: int) -> dict[str, list[TokenSequence]]:
         """The sequences of step ``number`` (0 is the first), by side."""
         epoch, place = divmod(number, self.steps_an_epoch)
@@ -75,21 +86,46 @@ class Plan:
         return self._orders[side, lap]
 
 
-def micro_batches(step: Mapping[str, Sequence[TokenSequence]], size: int) -> list[dict[str, list[TokenSequence]]]:
-    """A step cut into pieces of at most ``size`` sequences a side.
+def micro_batches(
+    step: Mapping[str, Sequence[TokenSequence]], size: int, processes: int = 1
+) -> list[dict[str, list[TokenSequence]]]:
+    """A step cut into pieces of at most ``size`` sequences a side, as many for each of several processes.
 
-    Sequences that share text stay together and those of like length follow each other, which saves work; the
-    terms of the pieces add up to the step's, so this changes no number (see methods.protocol).
+    Sequences that share text stay together where ``size`` leaves a choice, and those of like length follow each
+    other, which saves work; the terms of the pieces add up to the step's, so this changes no number (see
+    methods.protocol). A step of fewer sequences than processes has fewer pieces.
     """
-    ordered = {side: _by_length(sequences) for side, sequences in step.items()}
-    count = max(len(sequences) for sequences in ordered.values())
-    return [
-        {side: sequences[start : start + size] for side, sequences in ordered.items()}
-        for start in range(0, count, size)
-    ]
+    most = max(len(sequences) for sequences in step.values())
+    pieces = -(-most // size)
+    pieces = min(most, -(-pieces // processes) * processes)
+    cut = {side: _cut(_by_length(sequences), size, pieces) for side, sequences in step.items()}
+    return [{side: parts[place] for side, parts in cut.items()} for place in range(pieces)]
 
 
-def _by_length(sequences: Sequence[TokenSequence]) -> list[TokenSequence]:
-    found = [[sequences[place] for place in family] for family in families(sequences)]
-    found.sort(key=lambda family: max(len(sequence.ids) for sequence in family))
-    return [sequence for family in found for sequence in family]
+def share(pieces: Sequence[T], rank: int, world: int) -> list[tuple[int, T]]:
+    """The pieces of process ``rank`` of ``world``, with their places.
+
+    Pieces grow in length, so they are dealt to and fro: 0, 1, 2, 2, 1, 0, 0, ...
+    """
+    turn = (rank, 2 * world - 1 - rank)
+    return [(place, piece) for place, piece in enumerate(pieces) if place % (2 * world) in turn]
+
+
+def _cut(found: list[list[TokenSequence]], size: int, pieces: int) -> list[list[TokenSequence]]:
+    """Families to pieces of like size, cut between two families where a piece may end there."""
+    sequences = [sequence for family in found for sequence in family]
+    ends = list(accumulate(len(family) for family in found))
+    parts, start = list[list[TokenSequence]](), 0
+    for left in range(pieces, 0, -1):
+        rest = len(sequences) - start
+        least, most = max(min(rest, 1), rest - (left - 1) * size), min(size, max(rest - (left - 1), min(rest, 1)))
+        even = start + -(-rest // left)
+        allowed = [end for end in ends if start + least <= end <= start + most]
+        stop = min(allowed, key=lambda end: abs(end - even), default=even)
+        parts.append(sequences[start:stop])
+        start = stop
+    return parts
+
+
+def _by_length(sequences: Sequence[TokenSequence]) -> list[list[TokenSequence]]:
+    return [[sequences[place] for place in family] for family in families_by_length(sequences)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -89,7 +90,7 @@ def trained(model: Any) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
 
 
-def checksums(tensors: dict[str, Tensor]) -> dict[str, int]:
+def checksums(tensors: Mapping[str, Tensor]) -> dict[str, int]:
     """A number a tensor, equal as long as no bit changes: a sum of its bits, each value with its own weight.
 
     A plain sum would not do: where half of a tensor moves one step up and half one step down, as Adam moves

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,9 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from medunlearn.models.batches import Batch, scored_hidden, scored_logits
+from medunlearn.models import head
+from medunlearn.models.batches import Batch
+from medunlearn.models.decoder import Decoder, Trunk
+from medunlearn.models.feeding import decoder_of
+from medunlearn.models.head import Head
+from medunlearn.models.kept import name_of
 from medunlearn.models.reference import Reference
+from medunlearn.models.seen import Seen
 from medunlearn.models.sequences import TokenSequence
+
+TRUNK, LOG_PROBS, FINAL, HIDDEN = "trunk", "log_probs", "final", "hidden:{}"
+"""What can be kept of a sequence: the trunk's output at its own tokens (and at shared ones); at its scored tokens
+the
+log-probabilities, the states that the head is given, the output of a layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +38,40 @@ class Totals:
         return Totals(sum(sequence.scored for sequence in sequences), len(sequences))
 
 
-class _Reductions:
-    """Everything in the protocol that follows from ``token_log_probs``."""
+class ModelView(Seen):
+    """One micro-batch as the model sees it now; satisfies :class:`medunlearn.methods.protocol.View`."""
 
-    batch: Batch
-    totals: Totals
+    def __init__(self, model: Any, batch: Batch, totals: Totals, reference: Reference | None) -> None:
+        super().__init__(decoder_of(model), batch)
+        self.totals = totals
+        self._reference = reference
+        # Layers at the front that are not trained give the same in every pass over this batch, and in every epoch.
+        count = self.decoder.first_trained()
+        self.trunk = trunk_of(self.decoder, batch, count, reference) if count else None
+
+    @cached_property
+    def reference(self) -> ReferenceView:
+        if self._reference is None:
+            raise TypeError("This run keeps no reference: only unlearning has a model before unlearning.")
+        return ReferenceView(self._reference, self)
 
     def token_log_probs(self) -> Tensor:
-        raise NotImplementedError
+        return self.log_probs
+
+    def log_distribution(self) -> Tensor:
+        return self.logits.log_softmax(dim=1)
+
+    def divergence_from_reference(self) -> Tensor:
+        before = self.reference
+        if self.decoder.ways.head:
+            return head.divergence(self.head, self.final, before.head, before.final)
+        expected, now = before.log_distribution(), self.log_distribution()
+        return (expected.exp() * (expected - now)).sum(dim=1)
+
+    def hidden(self, layer: int) -> Tensor:
+        if layer not in self._hidden:
+            self._hidden[layer] = self.decoder.hidden(self.batch, layer, self.trunk)
+        return self._hidden[layer]
 
     def sequence_nll(self) -> Tensor:
         log_probs = self.token_log_probs()
@@ -54,60 +91,57 @@ class _Reductions:
         return self.mean_over_tokens(-self.token_log_probs())
 
 
-class ModelView(_Reductions):
-    """One micro-batch as the model sees it now; satisfies :class:`medunlearn.methods.protocol.View`."""
-
-    def __init__(self, model: Any, batch: Batch, totals: Totals, reference: Reference | None) -> None:
-        self.model, self.batch, self.totals = model, batch, totals
-        self._reference = reference
-        self._hidden: dict[int, Tensor] = {}
-
-    @cached_property
-    def reference(self) -> ReferenceView:
-        if self._reference is None:
-            raise TypeError("This run keeps no reference: only unlearning has a model before unlearning.")
-        return ReferenceView(self._reference, self.batch, self.totals)
-
-    @cached_property
-    def _logits(self) -> Tensor:
-        return scored_logits(self.model, self.batch)
-
-    def token_log_probs(self) -> Tensor:
-        picked = self._logits.gather(1, self.batch.targets[:, None]).squeeze(1)
-        return picked - self._logits.logsumexp(dim=1)
-
-    def log_distribution(self) -> Tensor:
-        return self._logits.log_softmax(dim=1)
-
-    def hidden(self, layer: int) -> Tensor:
-        if layer not in self._hidden:
-            self._hidden[layer] = scored_hidden(self.model, self.batch, layer)
-        return self._hidden[layer]
-
-
 class ReferenceView(ModelView):
-    """The same micro-batch as the reference sees it: no gradient; sequence likelihoods computed once a run."""
+    """The same micro-batch as the reference sees it: no gradient; what was kept is not computed again."""
 
-    def __init__(self, reference: Reference, batch: Batch, totals: Totals) -> None:
-        super().__init__(reference.model, batch, totals, None)
-        self._before = reference
+    def __init__(self, reference: Reference, now: ModelView) -> None:
+        Seen.__init__(self, now.decoder, now.batch, now.trunk)
+        self.totals, self._reference, self._before = now.totals, reference, reference
 
     @cached_property
     def reference(self) -> ReferenceView:
         return self
 
     @cached_property
-    def _logits(self) -> Tensor:
+    def head(self) -> Head:
+        return self._before.head(self.decoder)
+
+    @cached_property
+    def final(self) -> Tensor:
+        return self._kept_or(FINAL, lambda: self.decoder.final(self.batch, self.trunk))
+
+    @cached_property
+    def logits(self) -> Tensor:
+        if self.decoder.ways.head:
+            return self.head.logits(self.final)
         with self._before.active():
-            return scored_logits(self.model, self.batch)
+            return self.decoder.logits(self.batch, self.trunk)
+
+    @cached_property
+    def log_probs(self) -> Tensor:
+        return self._kept_or(LOG_PROBS, lambda: Seen(self.decoder, self.batch, self.trunk).log_probs)
 
     def hidden(self, layer: int) -> Tensor:
-        with self._before.active():
-            return super().hidden(layer)
+        if layer not in self._hidden:
+            compute = lambda: self.decoder.hidden(self.batch, layer, self.trunk)  # noqa: E731
+            self._hidden[layer] = self._kept_or(HIDDEN.format(layer), compute)
+        return self._hidden[layer]
 
-    def sequence_nll(self) -> Tensor:
-        kept = self._before.sequence_nll
-        if any(key not in kept for key in self.batch.keys):
-            for key, value in zip(self.batch.keys, super().sequence_nll().tolist(), strict=True):
-                kept.setdefault(key, value)
-        return torch.tensor([kept[key] for key in self.batch.keys], device=self.batch.input_ids.device)
+    def _kept_or(self, what: str, compute: Callable[[], Tensor]) -> Tensor:
+        names = [name_of(what, key) for key in self.batch.keys]
+        if all(name in self._before.kept for name in names):
+            return torch.cat([self._before.kept[name] for name in names]).to(self.batch.input_ids.device)
+        with self._before.active():
+            return compute()
+
+
+def trunk_of(decoder: Decoder, batch: Batch, count: int, reference: Reference | None) -> Trunk:
+    """The output of the first ``count`` layers: put together from what was kept, or computed."""
+    names = [name_of(TRUNK, span.name) for span in batch.spans]
+    if reference is None or not all(name in reference.kept for name in names):
+        return Trunk(count, decoder.trunk(batch, count))
+    parts = [reference.kept[name] for name in names]
+    states = parts[0].new_zeros(*batch.input_ids.shape, parts[0].shape[1])
+    for span, part in zip(batch.spans, parts, strict=True):
+        states[span.row, span.start : span.stop] = part
+    return Trunk(count, states.to(batch.input_ids.device))

@@ -8,7 +8,7 @@ after a few that went well. What was done before stays done.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TypeVar
 
 import torch
@@ -36,10 +36,18 @@ class Batching:
         self.largest = self.size = largest
         self._went_well = 0
 
-    def over(self, items: Sequence[Item], work: Callable[[list[Item]], Result]) -> Iterator[Result]:
+    def over(
+        self,
+        items: Sequence[Item],
+        work: Callable[[list[Item]], Result],
+        group: Callable[[Item], Hashable] | None = None,
+    ) -> Iterator[Result]:
         """Results of ``work`` on successive batches; each item is in exactly one of those that come back.
 
         Items are best ordered from the costly to the cheap: memory then runs out at the start or never.
+
+        Args:
+            group: items of one group follow each other, and a batch ends between two groups where it can.
 
         Raises:
             MedunlearnError: a single item does not fit.
@@ -47,6 +55,9 @@ class Batching:
         start = 0
         while start < len(items):
             batch = list(items[start : start + self.size])
+            if group and start + len(batch) < len(items):
+                cut = group(items[start + len(batch)])
+                batch = [item for item in batch if group(item) != cut] or batch
             try:
                 done = work(batch)
             except (RuntimeError, MemoryError) as error:

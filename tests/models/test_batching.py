@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
@@ -12,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medunlearn.errors import MedunlearnError
-from medunlearn.generation.batching import Batching, is_out_of_memory
 from medunlearn.generation.decode import Decoded, decode_greedily
+from medunlearn.models.batching import Batching, is_out_of_memory
 
 ERRORS = [
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
@@ -58,7 +59,9 @@ def test_halved_until_it_fits_and_doubled_after_two(error: BaseException) -> Non
 @given(room=st.integers(1, 9), largest=st.integers(1, 9), count=st.integers(0, 40))
 def test_each_item_once_in_order(room: int, largest: int, count: int) -> None:
     memory = Memory(room)
-    batches = list(Batching(largest).over(range(count), memory))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gc, "collect", lambda: 0)  # hundreds of times, it takes half a minute
+        batches = list(Batching(largest).over(range(count), memory))
     assert [item for batch in batches for item in batch] == list(range(count))
     assert max(memory.tried, default=0) <= largest
 
@@ -123,5 +126,14 @@ def test_decoding_that_runs_out_of_memory(
     handle = language_model.model.register_forward_pre_hook(little, with_kwargs=True)
     assert sorted(decoded(), key=itemgetter(0)) == sorted(usual, key=itemgetter(0))
     handle.remove()
+    assert language_model.model.config._attn_implementation == "sdpa"
     assert max(rows) == 8
     assert sorted(place for place, _ in usual) == list(range(9))
+
+
+def test_a_batch_ends_between_two_groups_where_it_can() -> None:
+    items = [*"aab", *"bccccccd"]
+    batches = list(Batching(4).over(items, "".join, lambda item: item))
+    assert batches == ["aabb", "cccc", "ccd"]
+    assert list(Batching(3).over(items, "".join, lambda item: item)) == ["aa", "bb", "ccc", "ccc", "d"]
+    assert list(Batching(1).over("aab", "".join, lambda item: item)) == ["a", "a", "b"]

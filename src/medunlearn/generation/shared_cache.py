@@ -1,0 +1,187 @@
+"""A cache that holds what prompts share once, however many prompts go on from it.
+
+A head is what several prompts begin with, a row is one prompt's own tokens behind its head. Keys and values of a
+head are kept once. The queries of all rows that go on from it meet them in one matrix product; their scores are
+put beside those for the row's own tokens, and one softmax over both gives what a whole prompt would.
+
+Models are given this through transformers' table of attention functions, for as long as a pass lasts. Nothing is
+done for sliding windows: a window must hold all that a row will be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, DynamicCache
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+
+from medunlearn.generation.cache import RoomyLayer
+from medunlearn.generation.families import Families
+
+NAME = "medunlearn_shared_cache"
+MOST_SCORES = 2**24
+"""Attention scores held at a time; where queries have more, they take turns."""
+
+PLAIN = (DynamicLayer, RoomyLayer, DynamicSlidingWindowLayer)
+UNKNOWN = ("position_bias", "s_aux")
+"""What some models give their attention to change its scores; it is not done here."""
+
+
+class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes are untyped
+    """Keys and values of F heads, and of R rows that go on from them.
+
+    Attributes:
+        layers: what is the rows' own, [R, K, tokens, width] a layer.
+        heads: keys and values of the heads a layer, [F, K, P, width] each. Keys are kept in at least fp32, for
+            scores in less would be coarser than those of the kernels that models use.
+        families: which rows go on from which head.
+    """
+
+    def __init__(self, heads: DynamicCache, mask: Tensor, owner: Sequence[int], room: int) -> None:
+        """
+        Args:
+            heads: the cache after a pass over the heads.
+            mask: [F, P], 1 for their real tokens.
+            owner: the head of each row, [R].
+            room: how many tokens a row will have of its own.
+
+        Raises:
+            ValueError: the model keeps something else than keys and values of all tokens.
+        """
+        super().__init__()
+        self.shared = mask.shape[1]
+        if any(type(layer) not in PLAIN or layer.keys.shape[2] != self.shared for layer in heads.layers):
+            raise ValueError("This model's cache does not hold keys and values of all tokens.")
+        self.layers = [RoomyLayer(room) for _ in heads.layers]
+        self.heads = [(_precise(layer.keys), layer.values) for layer in heads.layers]
+        self.families = Families(owner, mask.device)
+        self._head_padding = None if bool(mask.all()) else mask == 0
+        self._padded: bool | None = None
+        self._unseen: Tensor | None = None
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Tokens in front of the next one, padding included."""
+        own: int = super().get_seq_length(layer_idx)
+        return self.shared + own
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Leave out all rows but these; heads that no row goes on from any more go with them."""
+        super().batch_select_indices(indices)
+        owner = [self.families.owner[row] for row in indices.tolist()]
+        still = sorted(set(owner))
+        if len(still) < self.families.count:
+            chosen = torch.tensor(still, device=indices.device)
+            self.heads = [(keys[chosen], values[chosen]) for keys, values in self.heads]
+            self._head_padding = None if self._head_padding is None else self._head_padding[chosen]
+        self.families = Families([still.index(head) for head in owner], indices.device)
+
+    @contextmanager
+    def attended_by(self, model: Any, mask: Tensor, queries: int) -> Iterator[None]:
+        """Turn a model's attention to this cache, and back.
+
+        Args:
+            mask: [R, P + S], 1 for real tokens, those of the coming pass included.
+            queries: T, how many tokens a row the coming pass has.
+        """
+        own = mask[:, self.shared :]
+        if self._padded is None:  # asked once: an answer is never padding, and to ask is to wait for a GPU
+            self._padded = not bool(own.all())
+        self._unseen = _unseen(own, queries) if self._padded or queries > 1 else None
+        config = model.config.get_text_config(decoder=True)
+        usual, before = config._attn_implementation, _ATTENDED.set(self)
+        config._attn_implementation = NAME
+        try:
+            yield
+        finally:
+            config._attn_implementation = usual
+            _ATTENDED.reset(before)
+
+    def attend(
+        self, layer: int, queries: Tensor, own: tuple[Tensor, Tensor], scaling: float, softcap: float | None = None
+    ) -> Tensor:
+        """What the rows' queries find, [R, Q, T, width of values].
+
+        Args:
+            queries: [R, Q, T, width]; Q is K or a multiple of it.
+            own: keys and values of the rows' own tokens, [R, K, S, width] each.
+            scaling: factor of the scores.
+            softcap: scores stay between minus and plus this; None leaves them as they are.
+        """
+        scaled = _precise(queries) * scaling
+        many = queries.shape[0] * queries.shape[1] * self.get_seq_length(layer)
+        turn = max(1, MOST_SCORES // many)
+        found = [
+            self._turn(
+                layer, part, own, softcap, None if self._unseen is None else self._unseen[:, start:][:, :turn]
+            )
+            for start, part in zip(range(0, queries.shape[2], turn), torch.split(scaled, turn, dim=2), strict=True)
+        ]
+        return found[0] if len(found) == 1 else torch.cat(found, dim=2)
+
+    def _turn(
+        self,
+        layer: int,
+        queries: Tensor,
+        own: tuple[Tensor, Tensor],
+        softcap: float | None,
+        unseen: Tensor | None,
+    ) -> Tensor:
+        head_keys, head_values = self.heads[layer]
+        keys, values = own
+        rows, heads, tokens, _ = keys.shape
+        steps = queries.shape[2]
+        # Queries that read the same keys stand one behind the other: [R, K, Q / K * T, width].
+        grouped = queries.reshape(rows, heads, -1, queries.shape[3])
+        of_head = self.families.fold(grouped) @ head_keys.mT
+        of_own = grouped @ _precise(keys).mT
+        if softcap is not None:
+            of_head, of_own = (torch.tanh(scores / softcap) * softcap for scores in (of_head, of_own))
+        lowest = torch.finfo(of_own.dtype).min
+        if self._head_padding is not None:
+            of_head = of_head.masked_fill(self._head_padding[:, None, None], lowest)
+        if unseen is not None:
+            by_step = of_own.reshape(rows, heads, -1, steps, tokens)
+            of_own = by_step.masked_fill(unseen[:, None, None], lowest).flatten(2, 3)
+        weights = torch.cat([of_head, self.families.fold(of_own)], dim=-1).softmax(-1).to(values.dtype)
+        for_head, for_own = weights[..., : self.shared], self.families.unfold(weights[..., self.shared :])
+        found = self.families.unfold(for_head @ head_values) + for_own @ values
+        return found.reshape(rows, queries.shape[1], steps, values.shape[3])
+
+
+def _precise(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def _unseen(mask: Tensor, queries: int) -> Tensor:
+    """[R, T, S], True where one of the last T tokens does not see a token."""
+    tokens = mask.shape[1]
+    later = torch.ones(queries, tokens, dtype=torch.bool, device=mask.device).triu(1 + tokens - queries)
+    return (mask == 0)[:, None] | later
+
+
+_ATTENDED: ContextVar[SharedCache] = ContextVar("attended")
+
+
+def _attention(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **named: Any
+) -> tuple[Tensor, None]:
+    """Attention as transformers calls it; under a name of ours it makes no mask."""
+    if attention_mask is not None or any(named.get(name) is not None for name in UNKNOWN):
+        raise ValueError("This model's attention is given something that is not known here.")
+    scaling = named.get("scaling")
+    found = _ATTENDED.get().attend(
+        module.layer_idx,
+        query,
+        (key, value),
+        query.shape[-1] ** -0.5 if scaling is None else scaling,
+        named.get("softcap"),
+    )
+    return found.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(NAME, _attention)

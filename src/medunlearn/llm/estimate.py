@@ -1,0 +1,72 @@
+"""What a run would send, use and cost, without sending anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from medunlearn.llm.attempt import body_of
+from medunlearn.llm.conversation import opening
+from medunlearn.llm.requests import Request
+from medunlearn.llm.settings import ServerSettings
+from medunlearn.llm.store import Store
+from medunlearn.llm.usage import Usage, likely_tokens, most_prompt_tokens, priced, texts_of
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A dry run.
+
+    Attributes:
+        requests: would be sent, if none has to be repeated.
+        stored: are answered already, or ask the same as another.
+        likely: prompts at four bytes a token; answers as long as stored ones to this prompt, or ``max_tokens``.
+        most: no run without repeats uses more.
+    """
+
+    requests: int
+    stored: int
+    likely: Usage
+    most: Usage
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        money = (
+            ""
+            if self.most.money is None
+            else f"; money: about {self.likely.money:.2f}, at most {self.most.money:.2f}"
+        )
+        return (
+            f"{self.requests} requests to send, {self.stored} need none; "
+            f"tokens: about {self.likely.tokens}, at most {self.most.tokens}{money}. Repeats come on top."
+        )
+
+
+def estimate(requests: Iterable[Request], settings: ServerSettings, store: Store | None = None) -> Estimate:
+    """Count a run before it starts.
+
+    Args:
+        requests: all of them; taken one at a time.
+        store: what is in it is not sent again.
+    """
+    seen: set[str] = set()
+    means: dict[str, float | None] = {}
+    total, likely, most = 0, Usage(), Usage()
+    for request in requests:
+        total += 1
+        key = request.key(settings.name, settings.extra)
+        if key in seen or (store is not None and store.get(key) is not None):
+            continue
+        seen.add(key)
+        body = body_of(request, opening(request), settings, enforce=settings.structured != "prompt")
+        prompt, limit = likely_tokens(texts_of(body)), request.max_tokens
+        if store is not None and request.prompt_version not in means:
+            means[request.prompt_version] = store.mean_answer_tokens(request.prompt_version, settings.name)
+        mean = means.get(request.prompt_version)
+        answer = limit if mean is None else min(limit, round(mean))
+        likely += priced(settings.price, prompt, answer, prompt + answer)
+        most += priced(settings.price, most_prompt_tokens(body), limit)
+    return Estimate(len(seen), total - len(seen), likely, most)

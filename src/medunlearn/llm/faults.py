@@ -1,0 +1,140 @@
+"""What can go wrong between a request and its answer, and what is to be done about it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from medunlearn.seeds import generator
+
+AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+LONGEST_BACKOFF = 30.0  # seconds
+_TOO_LONG = re.compile(r"context.{0,12}(length|window|size)|maximum.{0,20}tokens|too (long|many tokens)", re.I)
+_NO_SCHEMA = re.compile(r"response_format|json_schema|json_object|guided|grammar|structured|schema", re.I)
+_NO_MONEY = re.compile(r"insufficient_quota|billing|insufficient.{0,12}(balance|credit|fund)", re.I)
+REPEATED = 24  # characters of a prompt in a server's words that count as repeating it
+
+
+@dataclass(eq=False)
+class AttemptError(Exception):
+    """An attempt that brought no answer.
+
+    Attributes:
+        reason: what happened, and the fix where there is one; no text of the prompt.
+        again: worth sending again.
+        ends_run: every other request would fare the same.
+        wait: seconds that the server asked for; None where it did not.
+        maybe_charged: the server may have worked on it, and may bill it.
+        this_alone: it says nothing about other requests: this one is too long, say.
+        refuses_schema: it is the way of asking for a schema that the server does not know.
+    """
+
+    reason: str
+    again: bool = False
+    ends_run: bool = False
+    wait: float | None = None
+    maybe_charged: bool = False
+    this_alone: bool = False
+    refuses_schema: bool = False
+
+
+def fault_of_status(status: int, headers: Mapping[str, str], message: str, model: str) -> AttemptError:
+    """An HTTP status that is not 200.
+
+    Args:
+        message: the server's own words, already cleaned (:func:`clean_words`).
+        model: as this server calls it.
+    """
+    said = f" The server says: {message}" if message else ""
+    if _NO_MONEY.search(message) or status == 402:
+        return AttemptError(f"The account has no credit left (HTTP {status}).{said}", ends_run=True)
+    if status in AGAIN:
+        wait = retry_after(headers)
+        return AttemptError(f"The server answered HTTP {status}.{said}", again=True, wait=wait)
+    if status == 401:
+        fix = "Is the variable that api_key_env names the one with this server's key?"
+        return AttemptError(f"The server refuses the key (HTTP 401). {fix}{said}", ends_run=True)
+    if status == 404:
+        fix = f"Does base_url end in /v1, and does the server know the model {model!r}?"
+        return AttemptError(
+            f"The server does not know the address or the model (HTTP 404). {fix}{said}", ends_run=True
+        )
+    if 300 <= status < 400:
+        fix = "Redirects are not followed: set base_url to the server itself."
+        return AttemptError(f"The server points elsewhere (HTTP {status}). {fix}", ends_run=True)
+    if status == 413 or (status in (400, 422) and _TOO_LONG.search(message)):
+        return AttemptError(
+            f"The prompt and max_tokens are too long for the model (HTTP {status}).{said}", this_alone=True
+        )
+    refuses = status in (400, 422, 501) and bool(_NO_SCHEMA.search(message))
+    return AttemptError(f"The server refuses the request (HTTP {status}).{said}", refuses_schema=refuses)
+
+
+def clean_words(body: object, prompt: str, secret: str | None) -> str:
+    """A server's error message, fit for a log: one short line, without the key, and none that repeats the prompt.
+
+    Args:
+        body: the decoded body of the error.
+        prompt: text of the request.
+        secret: the key.
+    """
+    words = _message(body)
+    if secret:
+        words = words.replace(secret, "***")
+    words = " ".join(words.split())
+    squeezed = " ".join(prompt.split())
+    if any(words[at : at + REPEATED] in squeezed for at in range(max(len(words[:2000]) - REPEATED + 1, 0))):
+        return "(its words repeat the prompt, and are left out)"
+    return words[:300]
+
+
+def _message(body: object) -> str:
+    if isinstance(body, str):
+        return body[:2000]
+    if not isinstance(body, Mapping):
+        return ""
+    for name in ("error", "message", "detail"):
+        inside = body.get(name)
+        if isinstance(inside, str):
+            return " ".join([inside[:2000], *(str(body[key])[:80] for key in ("code",) if body.get(key))])
+        if isinstance(inside, Mapping):
+            return _message(inside)
+        if isinstance(inside, list):  # FastAPI's: each with the whole input beside the message
+            return "; ".join(str(one.get("msg", ""))[:200] for one in inside[:5] if isinstance(one, Mapping))
+    return ""
+
+
+def retry_after(headers: Mapping[str, Any], now: datetime | None = None) -> float | None:
+    """Seconds that a server asks to wait: ``retry-after-ms``, or ``Retry-After`` in seconds or as an HTTP date.
+
+    None where it says nothing that can be read.
+    """
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        if math.isfinite(seconds):
+            return max(seconds, 0.0)
+    try:
+        when = parsedate_to_datetime(headers.get("retry-after", ""))
+    except (ValueError, TypeError, IndexError):
+        return None
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return max((when - (now or datetime.now(UTC))).total_seconds(), 0.0)
+
+
+def backoff(first: float, attempt: int, key: str) -> float:
+    """Seconds before the next attempt: doubles each time up to 30, times 0.5 to 1 drawn from the request's key.
+
+    Args:
+        first: seconds after the first attempt.
+        attempt: 0 after the first.
+    """
+    whole = min(first * 2.0 ** min(attempt, 32), LONGEST_BACKOFF)
+    return whole * (0.5 + 0.5 * float(generator("llm backoff", key, attempt).random()))

@@ -1,0 +1,162 @@
+"""What may leave this machine, and for which server (DESIGN.md, section 9).
+
+A server on this machine gets everything. Any other gets credentialed data, and records with known identifiers,
+only with an explicit permission. The decision is a value; a run records it.
+
+"On this machine" is read from the address alone: ``localhost``, 127.0.0.0/8, ::1. No resolver is asked, neither
+here nor when the connection is made (:mod:`medunlearn.llm.wire` connects ``localhost`` to 127.0.0.1 or ::1 by
+number), so no name server, hosts file or proxy has a say. Whatever is written in an odd way counts as away.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import httpx
+
+from medunlearn.data.records import Record
+from medunlearn.errors import InputError
+
+FLAG = "--allow-remote-llm"
+
+
+class RemoteRefusedError(InputError):
+    """Data that needs a permission was about to go to a server off this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a server may get the data, and why.
+
+    Attributes:
+        allowed: the answer.
+        server: scheme, host and port; no path, no credentials.
+        on_this_machine: the server is reached over the loopback interface.
+        encrypted: the way there is https.
+        data_use: of the benchmark.
+        records_with_identifiers: how many of the records carry some.
+        permitted: the user passed the permission flag.
+        reason: one sentence.
+    """
+
+    allowed: bool
+    server: str
+    on_this_machine: bool
+    encrypted: bool
+    data_use: Literal["open", "credentialed"]
+    records_with_identifiers: int
+    permitted: bool
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``run.json``."""
+        return asdict(self)
+
+    def enforce(self) -> Decision:
+        """Itself, if it allows.
+
+        Raises:
+            RemoteRefusedError: it does not; says why and names the flag.
+        """
+        if not self.allowed:
+            raise RemoteRefusedError(self.reason)
+        return self
+
+    def why_not(self, text: str, identifiers: tuple[str, ...] | None) -> str:
+        """Why one prompt must stay here; empty if it may go. The last look before the wire."""
+        if not self.allowed:
+            return self.reason
+        if self.on_this_machine or self.permitted:
+            return ""
+        if identifiers is None:
+            return f"nobody said which identifiers its record has, and {self.server} is off this machine ({FLAG})"
+        plain = _squeezed(text)
+        if any(_squeezed(value) in plain for value in identifiers if value.strip()):
+            return f"it carries a known identifier, and {self.server} is off this machine ({FLAG} permits it)"
+        return ""
+
+
+def decide(
+    base_url: str,
+    *,
+    data_use: Literal["open", "credentialed"],
+    records: Iterable[Record] = (),
+    permitted: bool = False,
+) -> Decision:
+    """May this server get these records?
+
+    Args:
+        base_url: of the server.
+        data_use: of the benchmark that the records come from.
+        records: all that prompts will be made of.
+        permitted: the user passed the permission flag.
+
+    Raises:
+        InputError: the address is none that can be read safely.
+    """
+    url = read_address(base_url)
+    here = is_loopback(url.host)
+    server = f"{url.scheme}://{url.netloc.decode()}"
+    named = sum(bool(record.identifiers) for record in records)
+    why = "the data is credentialed" if data_use == "credentialed" else ""
+    if named:
+        why += f"{' and ' if why else ''}{named} records carry identifiers"
+    allowed = here or permitted or not why
+    if here:
+        reason = f"{server} is on this machine."
+    elif not why:
+        reason = f"{server} is off this machine; the data is open and no record carries a known identifier."
+    elif permitted:
+        reason = f"{server} is off this machine and {why}; permitted by {FLAG}."
+    else:
+        reason = (
+            f"{server} is off this machine, and {why}: it stays here. Use a server on this machine "
+            f"(http://127.0.0.1:PORT/v1), or pass {FLAG} if you are permitted to send it there."
+        )
+    encrypted = url.scheme == "https"
+    return Decision(allowed, server, here, encrypted, data_use, named, permitted, reason)
+
+
+def read_address(base_url: str) -> httpx.URL:
+    """A server's address, read by the parser that the connection uses too.
+
+    Raises:
+        InputError: it is no http(s) address, or has parts in which two readers could see two hosts.
+    """
+    # The address itself is not shown in full: a password may stand in it.
+    if not re.fullmatch(r"[!-~]+", base_url) or re.search(r"[\\@?#<>\"^`{|}]", base_url):
+        raise InputError(
+            "The address of a server has characters that it does not need (spaces, @, ?, #, \\, or others). "
+            "Write http://HOST:PORT/v1; a key belongs in the environment (api_key_env)."
+        )
+    try:
+        url = httpx.URL(base_url)
+        port = url.port
+    except (httpx.InvalidURL, ValueError) as error:
+        raise InputError(f"The address of a server cannot be read: {error}. Write http://HOST:PORT/v1.") from None
+    if url.scheme not in ("http", "https") or not url.host or not (port is None or 0 < port < 65536):
+        raise InputError(f"{base_url!r} is no address of a server: write http://HOST:PORT/v1 or https://HOST/v1.")
+    if not re.fullmatch(r"[A-Za-z0-9._:-]+", url.host):
+        raise InputError(f"{base_url!r} is no address of a server: {url.host!r} is no host name or number.")
+    return url
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, as written, is this machine and nothing else."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False  # a name, or a number such as 127.1 or 2130706433 that only some resolvers understand
+    if isinstance(address, ipaddress.IPv6Address):
+        return address == ipaddress.IPv6Address("::1")
+    return address.is_loopback
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.casefold().split())

@@ -1,0 +1,175 @@
+"""A server that pretends to have a language model: for tests, for trying a prompt, for measuring the client.
+
+It speaks enough of the OpenAI protocol over real HTTP on the loopback interface, and misbehaves on demand
+(:mod:`medunlearn.llm.misbehaviour`). As a process of its own it prints its address and serves until it is ended:
+
+    python -m medunlearn.llm.pretend --port 8000 --faults 0.2
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from medunlearn.llm.misbehaviour import CLOSE, FAULTS, HANG, Answer, respond
+from medunlearn.seeds import generator
+
+Choose = Callable[[dict[str, Any], int], str]
+
+
+def pretend_value(schema: Mapping[str, Any], seed: str) -> Any:
+    """A value that matches a plain schema (objects, lists, enums, texts, numbers), the same for the same seed."""
+    draw = int(hashlib.sha256(seed.encode()).hexdigest(), 16)
+    if "enum" in schema:
+        return schema["enum"][draw % len(schema["enum"])]
+    kind = schema.get("type")
+    if kind == "object":
+        return {name: pretend_value(part, f"{seed}/{name}") for name, part in schema.get("properties", {}).items()}
+    if kind == "array":
+        return [pretend_value(schema["items"], f"{seed}/{place}") for place in range(schema.get("minItems", 1))]
+    if kind in ("integer", "number"):
+        low = schema.get("minimum", 0)
+        return low + draw % (int(schema.get("maximum", low + 9)) - int(low) + 1)
+    if kind == "boolean":
+        return bool(draw % 2)
+    return f"pretended {draw % 10**8:08d}"
+
+
+def pretend_answer(body: dict[str, Any]) -> str:
+    """An answer that depends on the first user message (or the prompt) and the schema alone."""
+    if "prompt" in body:
+        return f" pretended {hashlib.sha256(str(body['prompt']).encode()).hexdigest()[:8]}"
+    first = next(message["content"] for message in body["messages"] if message["role"] == "user")
+    asked = body.get("response_format", {}).get("json_schema")
+    if asked:
+        return json.dumps(pretend_value(asked["schema"], first))
+    return f"pretended {hashlib.sha256(first.encode()).hexdigest()[:8]}"
+
+
+def share_of_faults(share: float, seed: int = 0, kinds: Sequence[str] = FAULTS) -> Choose:
+    """Misbehave in a share of requests, drawn by what is asked and how often it was asked before."""
+
+    def choose(body: dict[str, Any], nth: int) -> str:
+        draw = generator("pretend", seed, json.dumps(body, sort_keys=True), nth)
+        return str(draw.choice(list(kinds))) if draw.random() < share else "well"
+
+    return choose
+
+
+class PretendServer:
+    """The server, in a thread of its own; use it in a ``with`` block.
+
+    Args:
+        behave: what to do with each request in turn (names of :mod:`medunlearn.llm.misbehaviour`, the last one for
+            all that follow), or a function of the body and how often the same body came before.
+        answer: the model: a request's body to what it says.
+        delay: seconds before each answer.
+        keep: remember bodies and headers (``seen``).
+        port: 0 for any free one.
+
+    Attributes:
+        seen: (body, headers) of requests, in their order.
+        count: requests that came in; most_at_once: how many were open together at most.
+    """
+
+    def __init__(
+        self,
+        behave: Sequence[str] | Choose = ("well",),
+        *,
+        answer: Callable[[dict[str, Any]], str] = pretend_answer,
+        delay: float = 0.0,
+        keep: bool = True,
+        port: int = 0,
+    ) -> None:
+        self._behave, self._answer, self._delay, self._keep, self._port = behave, answer, delay, keep, port
+        self.seen: list[tuple[dict[str, Any], dict[str, str]]] = []
+        self.count = self.most_at_once = self._open = 0
+        self._times: Counter[bytes] = Counter()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+
+    def __enter__(self) -> PretendServer:
+        self._thread.start()
+        if not self._ready.wait(10):
+            raise RuntimeError(f"nothing can be served on port {self._port}")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._connection, "127.0.0.1", self._port)
+        self._port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await self._stop.wait()
+        server.close()
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await self._one(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """One request of a connection; whether the connection goes on."""
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = {
+            name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)
+        }
+        content = await reader.readexactly(int(headers.get("content-length", 0)))
+        self.count += 1
+        self._open += 1
+        self.most_at_once = max(self.most_at_once, self._open)
+        try:
+            answer = self._answer_to(content, headers)
+            await asyncio.sleep(3600 if answer is HANG else self._delay)
+            if answer is CLOSE:
+                return False
+            writer.write(answer.content)
+            await writer.drain()
+        finally:
+            self._open -= 1
+        return answer.stays_open
+
+    def _answer_to(self, content: bytes, headers: dict[str, str]) -> Answer:
+        body = json.loads(content or b"{}")
+        if self._keep:
+            self.seen.append((body, headers))
+        if callable(self._behave):
+            mark = hashlib.sha256(content).digest()
+            behaviour = self._behave(body, self._times[mark])
+            self._times[mark] += 1
+        else:
+            behaviour = self._behave[min(self.count, len(self._behave)) - 1]
+        return respond(behaviour, body, self._answer(body))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--faults", type=float, default=0.0, help="share of requests that go wrong")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds before an answer")
+    chosen = parser.parse_args()
+    behave: Sequence[str] | Choose = share_of_faults(chosen.faults) if chosen.faults else ("well",)
+    with PretendServer(behave, delay=chosen.delay, keep=False, port=chosen.port) as server:
+        print(server.base_url, flush=True)
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""What is asked of a language model, what came of it, and the key that joins the two in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from medunlearn.data.storage import sha256_of_json
+from medunlearn.errors import InputError
+from medunlearn.llm.usage import Usage
+from medunlearn.seeds import stable_seed
+
+Role = Literal["system", "user", "assistant"]
+Status = Literal["answered", "invalid", "refused", "failed", "not_sent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to a language model.
+
+    Attributes:
+        id: the caller's name for it; comes back with the outcome and is no part of the key.
+        prompt: messages for a chat, or a text to go on from.
+        schema: JSON schema that the answer must match; chats only.
+        temperature, top_p, stop: sampling; None leaves a field out, for servers that refuse it.
+        max_tokens: longest answer.
+        seed: sent with the request; samples after the first send one derived from it.
+        sample: number of the sample, where one prompt is asked several times.
+        log_probs: alternatives a token to ask log-probabilities of; 0 for the chosen token alone, None for none.
+        echo: the prompt's own tokens come back with their log-probabilities; texts only.
+        prompt_version: name and version of the prompt; part of the key.
+        check: further rule: the answer (parsed, where there is a schema) to what is wrong with it, or None. It is
+            no part of the key; a stored answer is checked again. It runs in the client's thread.
+        identifiers: known identifiers of the records behind the prompt. None: nobody looked, which counts as some
+            when the server is off this machine.
+    """
+
+    id: str
+    prompt: tuple[Message, ...] | str = field(repr=False)
+    schema: Mapping[str, Any] | None = field(default=None, repr=False)
+    temperature: float | None = 0.0
+    max_tokens: int = 1024
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    sample: int = 0
+    log_probs: int | None = None
+    echo: bool = False
+    prompt_version: str = ""
+    check: Callable[[Any], str | None] | None = field(default=None, repr=False, compare=False)
+    identifiers: tuple[str, ...] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.prompt or not self.text.strip():
+            raise InputError(f"Request {self.id!r} has an empty prompt.")
+        if self.max_tokens < (0 if self.echo else 1):
+            raise InputError(f"Request {self.id!r}: max_tokens must be at least 1 (0 only with echo).")
+        if isinstance(self.prompt, str) and self.schema is not None:
+            raise InputError(f"Request {self.id!r}: a schema needs a chat; give messages instead of a text.")
+        if not isinstance(self.prompt, str) and self.echo:
+            raise InputError(f"Request {self.id!r}: echo needs a text; a chat cannot give its prompt back.")
+
+    @property
+    def text(self) -> str:
+        """Everything that the prompt says."""
+        if isinstance(self.prompt, str):
+            return self.prompt
+        return "\n".join(message.content for message in self.prompt)
+
+    @property
+    def sent_seed(self) -> int | None:
+        """The seed that the server gets: each sample has its own."""
+        if self.seed is None or self.sample == 0:
+            return self.seed
+        return stable_seed("llm sample", self.seed, self.sample) % 2**31
+
+    def key(self, model_name: str, extra: Mapping[str, Any]) -> str:
+        """SHA-256 of everything that the answer depends on, wherever the server stands.
+
+        Args:
+            model_name: the model, by a name that is the same on every server.
+            extra: the server's further fields.
+        """
+        prompt = self.prompt if isinstance(self.prompt, str) else [[m.role, m.content] for m in self.prompt]
+        sampling = [self.temperature, self.top_p, list(self.stop), self.max_tokens, self.sent_seed, self.sample]
+        asked = [self.schema, self.log_probs, self.echo, self.prompt_version]
+        return sha256_of_json(["response", 1, model_name, dict(extra), prompt, sampling, asked])
+
+
+@dataclass(frozen=True, slots=True)
+class LogProbs:
+    """Log-probabilities of tokens, natural logarithm, in their order.
+
+    Attributes:
+        tokens: as the server writes them.
+        values: None for a token that has none (the first of an echoed prompt).
+        offsets: where each token starts in the text, in characters; empty where the server does not say.
+    """
+
+    tokens: tuple[str, ...]
+    values: tuple[float | None, ...]
+    offsets: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one request. There is exactly one for each.
+
+    Attributes:
+        id, key: of the request.
+        status: ``answered``; ``invalid`` (the model's answers were unusable to the end); ``refused`` (the model or
+            its filter said no); ``failed`` (server or network, to the end); ``not_sent`` (the run was stopped
+            before, or the guard kept it back).
+        reason: why not; holds no text of record or answer. Empty for an answer.
+        text: what the model said last; for ``invalid`` it is evidence, not an answer.
+        value: the parsed answer of a request with a schema; None in every other case.
+        finish_reason: ``stop``, ``length``, ...
+        usage: of all attempts together; of a stored answer, what it cost then.
+        stored: it came from the store; nothing was sent.
+    """
+
+    id: str
+    key: str
+    status: Status
+    reason: str = ""
+    text: str = field(default="", repr=False)
+    value: Any = field(default=None, repr=False)
+    finish_reason: str = ""
+    log_probs: LogProbs | None = field(default=None, repr=False)
+    usage: Usage = field(default_factory=Usage)
+    stored: bool = False

@@ -1,0 +1,169 @@
+"""From what a model said to a value that matches a schema, or to the reason why not. Never to a guess.
+
+Servers differ: some enforce the schema, some refuse the field, some ignore it and answer with prose around the
+JSON. So every answer goes the same way: found, parsed strictly, checked.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NoReturn
+
+import jsonschema
+import referencing
+from jsonschema.exceptions import SchemaError, ValidationError, best_match
+
+from medunlearn.errors import InputError
+
+LONGEST = 1_000_000  # characters of an answer in which JSON is looked for
+STARTS = 64  # places where a value may start
+_THOUGHTS = re.compile(r"^\s*<(think|thinking)>.*?</\1>", re.DOTALL)
+_FENCE = re.compile(r"```[ \t]*(?:json|JSON)?[ \t]*\r?\n(.*?)```", re.DOTALL)
+_OPENING = re.compile(r"\{(\s*[\"}])?|\[")
+_WORDS = {
+    "type": "must be of type {}",
+    "enum": "must be one of {}",
+    "const": "must be {}",
+    "minItems": "must have at least {} items",
+    "maxItems": "must have at most {} items",
+    "minLength": "must have at least {} characters",
+    "maxLength": "must have at most {} characters",
+    "minimum": "must be at least {}",
+    "maximum": "must be at most {}",
+    "required": "must have the keys {}",
+    "pattern": "must match {}",
+}
+
+
+class UnusableError(Exception):
+    """An answer that cannot be used; the message says why, without repeating the answer."""
+
+
+def read(text: str, schema: Mapping[str, Any]) -> Any:
+    """The one JSON value in an answer, if it matches the schema.
+
+    Thoughts in front (``<think>``), a code fence and prose around it are passed over.
+
+    Raises:
+        UnusableError: none, several, broken, with a key given twice, or not as the schema says.
+    """
+    if len(text) > LONGEST:
+        raise UnusableError(f"the answer has more than {LONGEST} characters")
+    value = _find(_THOUGHTS.sub("", text, count=1).strip())
+    problem = best_match(_validator(_canonical(schema)).iter_errors(value))
+    if problem is not None:
+        raise UnusableError(_said(problem))
+    return value
+
+
+def check_schema(schema: Mapping[str, Any]) -> None:
+    """Raises:
+    InputError: it is no JSON schema.
+    """
+    _validator(_canonical(schema))
+
+
+def _find(text: str) -> Any:
+    """The whole text, one fenced block, or the only object (or else list) in running text."""
+    if not text:
+        raise UnusableError("the answer is empty")
+    for candidate in (text, *_only(_FENCE.findall(text))):
+        parsed = _value_at(candidate.strip(), 0)
+        if parsed is not None and parsed[1] == len(candidate.strip()):
+            return parsed[0]
+    found = _values_in_prose(text)
+    objects = [value for value in found if isinstance(value, dict)] or found
+    if len(objects) > 1:
+        raise UnusableError(f"the answer holds {len(objects)} JSON values instead of one")
+    if not objects:
+        raise UnusableError("the answer holds no JSON value")
+    return objects[0]
+
+
+def _only(blocks: list[str]) -> list[str]:
+    return blocks if len(blocks) == 1 else []
+
+
+def _values_in_prose(text: str) -> list[Any]:
+    found, place, starts = [], 0, 0
+    while match := _OPENING.search(text, place):
+        starts += 1
+        if starts > STARTS:
+            raise UnusableError("no single JSON value can be made out in the answer")
+        parsed = _value_at(text, match.start())
+        if parsed is not None:
+            found.append(parsed[0])
+            place = parsed[1]
+        elif match.group(1):
+            # An object that begins and never ends may hold whole ones; they are pieces, not the answer.
+            raise UnusableError("the JSON breaks off or is malformed")
+        else:
+            place = match.start() + 1
+    return found
+
+
+def _value_at(text: str, start: int) -> tuple[Any, int] | None:
+    """The object or list that starts at a place, and where it ends; None where there is none.
+
+    Raises:
+        UnusableError: it is JSON, but has a key twice, a number that is none, or broken characters.
+    """
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+        json.dumps(value, ensure_ascii=False).encode()
+    except (RecursionError, UnicodeEncodeError):
+        raise UnusableError("the JSON is nested too deep or has broken characters") from None
+    except ValueError:
+        return None
+    return (value, end) if isinstance(value, dict | list) else None
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) < len(keys):
+        raise UnusableError("a key is given twice in one object")
+    return dict(pairs)
+
+
+def _no_constant(word: str) -> NoReturn:
+    raise UnusableError(f"{word} is no JSON number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise UnusableError("a number is too large")
+    return number
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_no_key_twice, parse_constant=_no_constant, parse_float=_finite)
+
+
+def _canonical(schema: Mapping[str, Any]) -> str:
+    return json.dumps(schema, sort_keys=True)
+
+
+@lru_cache(maxsize=256)
+def _validator(canonical: str) -> jsonschema.protocols.Validator:
+    schema = json.loads(canonical)
+    kind = jsonschema.Draft202012Validator
+    try:
+        kind.check_schema(schema)
+    except SchemaError as error:
+        raise InputError(f"A request's JSON schema is not one: {error.message}.") from None
+    # An empty registry: a $ref to the network is an error instead of a download.
+    return kind(schema, registry=referencing.Registry())
+
+
+def _said(problem: ValidationError) -> str:
+    rule = str(problem.validator)
+    template = _WORDS.get(rule)
+    if template:
+        return f"{problem.json_path} {template.format(json.dumps(problem.validator_value, ensure_ascii=False))}"
+    if rule == "additionalProperties":
+        return f"{problem.json_path} has a key that the schema does not know"
+    return f"{problem.json_path} breaks the schema's rule {rule!r}"

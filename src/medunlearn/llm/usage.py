@@ -1,0 +1,139 @@
+"""Tokens and money: what was used, what a request can use at most, and the budget that no run passes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from medunlearn.llm.settings import ServerSettings
+
+MILLION = 1_000_000
+# Room for what a chat template adds by itself: special tokens, role names, a default system prompt.
+AROUND_PROMPT, AROUND_MESSAGE = 64, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What was used.
+
+    Attributes:
+        requests: sent, repeats included.
+        prompt_tokens, answer_tokens: as the server counted, or estimated.
+        estimated_tokens: how many of these two are estimates.
+        money: by the price table; None without a price.
+    """
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    answer_tokens: int = 0
+    estimated_tokens: int = 0
+    money: float | None = None
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.answer_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        parts = [amount for amount in (self.money, other.money) if amount is not None]
+        return Usage(
+            self.requests + other.requests,
+            self.prompt_tokens + other.prompt_tokens,
+            self.answer_tokens + other.answer_tokens,
+            self.estimated_tokens + other.estimated_tokens,
+            sum(parts) if parts else None,
+        )
+
+
+def priced(price: tuple[float, float] | None, prompt: int, answer: int, estimated: int = 0) -> Usage:
+    """Usage of one request."""
+    money = None if price is None else (price[0] * prompt + price[1] * answer) / MILLION
+    return Usage(1, prompt, answer, estimated, money)
+
+
+def texts_of(body: Mapping[str, Any]) -> list[str]:
+    """The texts of a request's body: the messages, or the one prompt."""
+    if "prompt" in body:
+        return [str(body["prompt"])]
+    return [str(message["content"]) for message in body["messages"]]
+
+
+def most_prompt_tokens(body: Mapping[str, Any]) -> int:
+    """Tokens that a prompt can have at most: no tokenizer in use makes more tokens than the text has bytes."""
+    texts = texts_of(body)
+    schema = len(str(body.get("response_format", "")).encode())
+    return sum(_bytes(text) + AROUND_MESSAGE for text in texts) + schema + AROUND_PROMPT
+
+
+def likely_tokens(texts: Sequence[str]) -> int:
+    """An estimate: four bytes a token, and four tokens around each text."""
+    return sum(_bytes(text) // 4 + 4 for text in texts)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", errors="replace"))
+
+
+class BudgetSpentError(Exception):
+    """The next request could pass the budget, and nothing is in flight that could free room."""
+
+
+class Budget:
+    """Counts what was used and what is in flight, and lets nothing start that could pass a limit.
+
+    What is in flight counts at its worst case until its true usage is known. Several clients, each in a thread of
+    its own, may share one.
+
+    Args:
+        settings: its limits and prices.
+        spent: what counts as used already, from earlier runs say.
+    """
+
+    def __init__(self, settings: ServerSettings, spent: Usage | None = None) -> None:
+        self._limits = (settings.budget_requests, settings.budget_tokens, settings.budget_money)
+        self._lock = threading.Lock()
+        self._spent = spent or Usage()
+        self._reserved: dict[int, Usage] = {}
+        self._next = 0
+
+    @property
+    def spent(self) -> Usage:
+        with self._lock:
+            return self._spent
+
+    def reserve(self, most: Usage) -> int | None:
+        """Room for one request.
+
+        Returns:
+            a ticket for :meth:`settle`, or None: there is no room now, but there may be when others are settled.
+
+        Raises:
+            BudgetSpentError: there is no room, and nothing is in flight.
+        """
+        with self._lock:
+            held = sum(self._reserved.values(), self._spent + most)
+            passed = self._passed(held)
+            if passed and self._reserved:
+                return None
+            if passed:
+                raise BudgetSpentError(f"the budget of {passed} would be passed; raise it to go on")
+            self._next += 1
+            self._reserved[self._next] = most
+            return self._next
+
+    def settle(self, ticket: int, used: Usage) -> None:
+        """Put what a request really used in the place of its worst case."""
+        with self._lock:
+            del self._reserved[ticket]
+            self._spent += used
+
+    def _passed(self, held: Usage) -> str:
+        requests, tokens, money = self._limits
+        if requests is not None and held.requests > requests:
+            return f"{requests} requests"
+        if tokens is not None and held.tokens > tokens:
+            return f"{tokens} tokens"
+        if money is not None and held.money is not None and held.money > money:
+            return f"{money:g} of money"
+        return ""

@@ -1,0 +1,179 @@
+"""Counts of n-grams of tokens, for many texts at once.
+
+Notation: a text is a sequence of token ids; an n-gram is n tokens in a row. All counts are exact: n-grams are
+numbered, not hashed.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from medunlearn.errors import InputError
+
+Tokens = Sequence[int] | npt.NDArray[np.integer]
+Integers = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+
+# Texts that are counted together: more would leave the cache of the processor, fewer would cost calls.
+_AT_ONCE = 16
+_LARGEST = 2**62
+_LARGEST_TABLE = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class SharedNgrams:
+    """N-grams of pairs of texts, each of shape [pairs].
+
+    Attributes:
+        shared: in both, each as often as in the text that has it less often.
+        in_response, in_reference: all of one side, which make precision and recall of ``shared``.
+    """
+
+    shared: Integers
+    in_response: Integers
+    in_reference: Integers
+
+
+def token_entropies(texts: Sequence[Tokens]) -> Reals:
+    """:func:`medunlearn.metrics.token_entropy.token_entropy` of each text, shape [texts], 0-1.
+
+    Exactly 0 where all tokens are the same and where there is one token or none, exactly 1 where none comes twice.
+    """
+    parts = [_entropies(texts[start : start + _AT_ONCE]) for start in range(0, len(texts), _AT_ONCE)]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def distinct_ngrams(texts: Sequence[Tokens], n: int) -> Reals:
+    """Share of a text's n-grams that are different, shape [texts]; NaN for a text with fewer than n tokens.
+
+    Range above 0 to 1, lower = repeats itself more.
+
+    Raises:
+        InputError: n below 1.
+
+    Source: Li et al. 2016, "A Diversity-Promoting Objective Function for Neural Conversation Models", Section 5
+    (distinct-n).
+    """
+    _refuse_order(n)
+    parts = [_distinct(texts[start : start + _AT_ONCE], n) for start in range(0, len(texts), _AT_ONCE)]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def shared_ngrams(responses: Sequence[Tokens], references: Sequence[Tokens], n: int) -> SharedNgrams:
+    """N-grams that a response and its reference share, clipped as BLEU and ROUGE-N do.
+
+    Raises:
+        InputError: n below 1, or not as many responses as references.
+
+    Source: Papineni et al. 2002, "BLEU", Section 2.1 (clipped counts); Lin 2004, Section 2 (ROUGE-N).
+    """
+    if len(responses) != len(references):
+        raise InputError(f"{len(responses)} responses for {len(references)} references: give one for each.")
+    _refuse_order(n)
+    parts = [
+        _shared(responses[start : start + _AT_ONCE], references[start : start + _AT_ONCE], n)
+        for start in range(0, len(responses), _AT_ONCE)
+    ]
+    counts = np.concatenate([np.zeros((3, 0), dtype=np.int64), *parts], axis=1)
+    return SharedNgrams(counts[0], counts[1], counts[2])
+
+
+def _entropies(texts: Sequence[Tokens]) -> Reals:
+    rows, ids, lengths = _flat(texts)
+    least = ids.min(initial=0)
+    tokens, bound = ids - least, int(ids.max(initial=0) - least) + 1
+    if bound * len(texts) > _LARGEST:
+        tokens, bound = _numbered(tokens)
+    keys, counts = _counted(rows * bound + tokens)
+    groups = keys // bound
+    different = np.bincount(groups, minlength=len(texts))
+    # -sum (c/n) log2(c/n) = log2 n - (1/n) sum c log2 c
+    repeated = np.bincount(groups, weights=counts * np.log2(counts), minlength=len(texts))
+    n = np.maximum(lengths, 2)
+    share = 1.0 - repeated / (n * np.log2(n))
+    return np.where(different <= 1, 0.0, np.clip(share, 0.0, 1.0))
+
+
+def _distinct(texts: Sequence[Tokens], n: int) -> Reals:
+    rows, grams, bound = _ngrams(texts, n)
+    keys, _ = _counted(rows * bound + grams)
+    different = np.bincount(keys // bound, minlength=len(texts))
+    total = np.bincount(rows, minlength=len(texts))
+    shares: Reals = np.divide(different, total, out=np.full(len(texts), np.nan), where=total > 0)
+    return shares
+
+
+def _shared(responses: Sequence[Tokens], references: Sequence[Tokens], n: int) -> Integers:
+    """The three counts of :class:`SharedNgrams`, shape [3, pairs]."""
+    pairs = len(responses)
+    rows, grams, bound = _ngrams([*responses, *references], n)
+    keys, border = (rows % pairs) * bound + grams, np.searchsorted(rows, pairs)
+    said, times_said = _counted(keys[:border])
+    wanted, times_wanted = _counted(keys[border:])
+    both = np.sort(np.concatenate((said, wanted)))
+    common = both[1:][both[1:] == both[:-1]]
+    times = np.minimum(times_said[np.searchsorted(said, common)], times_wanted[np.searchsorted(wanted, common)])
+    shared = np.bincount(common // bound, weights=times, minlength=pairs).astype(np.int64)
+    totals = np.bincount(rows, minlength=2 * pairs)
+    return np.stack([shared, totals[:pairs], totals[pairs:]])
+
+
+def _ngrams(texts: Sequence[Tokens], n: int) -> tuple[Integers, Integers, int]:
+    """Each n-gram's text; its number, equal where the n-grams are; and a number above all of those."""
+    rows, ids, _ = _flat(texts)
+    tokens, different = _numbered(ids)
+    grams, bound = tokens, different
+    for later in range(1, n):
+        if bound * different * len(texts) > _LARGEST:
+            grams, bound = _numbered(grams)
+        # The number of the n-gram so far beside the number of the next token.
+        grams, bound = grams[: len(tokens) - later] * different + tokens[later:], bound * different
+    within = rows[: len(grams)] == rows[len(rows) - len(grams) :]
+    return rows[: len(grams)][within], grams[within], bound
+
+
+def _counted(keys: Integers) -> tuple[Integers, Integers]:
+    """The different keys in order, and how often each is there.
+
+    Sorting plain numbers is what numpy does fastest: several times as fast as asking it for the order.
+    """
+    keys = np.sort(keys)
+    starts = np.flatnonzero(np.concatenate((np.ones(min(1, len(keys)), dtype=np.bool_), keys[1:] != keys[:-1])))
+    return keys[starts], np.diff(starts, append=len(keys))
+
+
+def _numbered(values: Integers) -> tuple[Integers, int]:
+    """Values as numbers from 0, equal where the values are, and how many different ones there are."""
+    if not len(values):
+        return values, 1
+    least, span = values.min(), int(values.max()) - int(values.min()) + 1
+    if span > _LARGEST_TABLE:
+        different, numbers = np.unique(values, return_inverse=True)
+        return numbers, len(different)
+    there = np.zeros(span, dtype=np.bool_)
+    there[values - least] = True
+    number = np.cumsum(there)
+    return number[values - least] - 1, int(number[-1])
+
+
+def _flat(texts: Sequence[Tokens]) -> tuple[Integers, Integers, Integers]:
+    """All tokens in one row: the text of each, its id, and the lengths of the texts."""
+    ids = [_ids(text) for text in texts]
+    lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
+    line = np.concatenate(ids) if ids else np.zeros(0, dtype=np.int64)
+    return np.repeat(np.arange(len(ids)), lengths), line.astype(np.int64), lengths
+
+
+def _ids(text: Tokens) -> npt.NDArray[np.integer]:
+    # Through an array of the standard library a list is read several times as fast as by numpy.
+    return text if isinstance(text, np.ndarray) else np.frombuffer(array("q", text), dtype=np.int64)
+
+
+def _refuse_order(n: int) -> None:
+    if n < 1:
+        raise InputError(f"n-grams of {n} tokens do not exist: n is at least 1.")

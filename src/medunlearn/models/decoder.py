@@ -1,0 +1,232 @@
+"""Passes of a batch through the decoder: where they start, where they end, and what is picked out.
+
+A pass may start behind frozen layers, whose output (the *trunk*) is the same for the model and its reference; it
+may end at the layer that a method reads; and its last layer's MLP sees the scored positions alone. In the notation
+of this file: R rows of T tokens, N scored tokens in all, V vocabulary, W width of the hidden states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from medunlearn.errors import InputError
+from medunlearn.models.batches import Batch
+from medunlearn.models.head import Head
+
+
+@dataclass(frozen=True)
+class Ways:
+    """What a model was found to take; every one saves work and changes no number.
+
+    Attributes:
+        attention: ``branches``: families in one row, by :mod:`medunlearn.models.branches`; ``masks``: packed rows
+        with
+            a mask of our own; ``padded``: a row for each sequence.
+        head: the output head alone gives the model's logits.
+        layers: a layer can be stood in for by its output.
+        mlp: the MLP of a layer treats every position by itself.
+    """
+
+    attention: Literal["branches", "masks", "padded"] = "padded"
+    head: bool = False
+    layers: bool = False
+    mlp: bool = False
+
+
+class Decoder:
+    """A causal language model, seen as layers between an embedding and a head."""
+
+    def __init__(self, model: Any, ways: Ways) -> None:
+        self.model, self.ways = model, ways
+        self.base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self.layers = decoder_layers(self.base)
+
+    def head(self) -> Head:
+        return Head.of(self.base)
+
+    def first_trained(self) -> int:
+        """How many layers at the front give the same in every pass: nothing in them or before them is trained."""
+        if not self.ways.layers or (self.model.training and _drops(self.base)):
+            return 0
+        inside = {id(tensor) for layer in self.layers for tensor in layer.parameters()}
+        behind = {id(tensor) for module in self._behind() for tensor in module.parameters()}
+        embedding = {id(tensor) for tensor in self.base.get_input_embeddings().parameters()}
+        for tensor in self.base.parameters():
+            if tensor.requires_grad and id(tensor) not in inside and id(tensor) not in behind - embedding:
+                return 0
+        trained = [any(tensor.requires_grad for tensor in layer.parameters()) for layer in self.layers]
+        return trained.index(True) if True in trained else len(trained)
+
+    def trunk(self, batch: Batch, count: int) -> Tensor:
+        """Output of the first ``count`` layers (at least 1) at every position, [R, T, W]; no gradient."""
+        with torch.no_grad():
+            return self._states(batch, None, count - 1)
+
+    def hidden(self, batch: Batch, layer: int, trunk: Trunk | None = None) -> Tensor:
+        """Output of decoder layer ``layer`` (0 is the first) at the scored positions, [N, W], in fp32.
+
+        The layers above it are not run, forward or backward.
+
+        Raises:
+            InputError: the model has no such layer.
+        """
+        if not 0 <= layer < len(self.layers):
+            raise InputError(f"There is no layer {layer}: this model has the layers 0 to {len(self.layers) - 1}.")
+        if trunk is not None and trunk.layers == layer + 1:
+            return _picked(trunk.states, batch).float()
+        if trunk is not None and trunk.layers > layer:
+            trunk = None
+        with self._last_mlp(batch, layer):
+            return _picked(self._states(batch, trunk, layer), batch).float()
+
+    def final(self, batch: Batch, trunk: Trunk | None = None) -> Tensor:
+        """What the head is given at the scored positions, [N, W]. Needs ``ways.head``."""
+        with self._last_mlp(batch, len(self.layers) - 1), self._stood_in(trunk, len(self.layers) - 1):
+            output = self._run(self.base.get_decoder(), batch)
+        return _picked(output.last_hidden_state, batch)
+
+    def logits(self, batch: Batch, trunk: Trunk | None = None) -> Tensor:
+        """Logits at the scored positions, [N, V], in fp32: mind the memory."""
+        if self.ways.head:
+            return self.head().logits(self.final(batch, trunk))
+
+        def pick(head: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            return (_picked(inputs[0], batch)[None], *inputs[1:])
+
+        # Whatever the family does behind its head (a cap, a scale) is done as ever.
+        hook = self.base.get_output_embeddings().register_forward_pre_hook(pick)
+        try:
+            with self._last_mlp(batch, len(self.layers) - 1), self._stood_in(trunk, len(self.layers) - 1):
+                logits: Tensor = self._run(self.base, batch).logits
+        finally:
+            hook.remove()
+        return logits[0].float()
+
+    def _behind(self) -> list[nn.Module]:
+        """What stands behind the layers: the head, and the norms of the decoder."""
+        decoder = self.base.get_decoder()
+        norms = [module for name, module in decoder.named_children() if "norm" in name and "embed" not in name]
+        return [self.base.get_output_embeddings(), *norms]
+
+    def _states(self, batch: Batch, trunk: Trunk | None, last: int) -> Tensor:
+        """Output of layer ``last`` at every position, [R, T, W]."""
+        caught: list[Tensor] = []
+        hook = self.layers[last].register_forward_hook(lambda module, inputs, output: caught.append(_first(output)))
+        try:
+            with self._stood_in(trunk, last):
+                self._run(self.base.get_decoder(), batch)
+        finally:
+            hook.remove()
+        return caught[0]
+
+    def _run(self, module: Any, batch: Batch) -> Any:
+        more: dict[str, Any] = {} if batch.position_ids is None else {"position_ids": batch.position_ids}
+        if batch.layout is not None:
+            more["layout"] = batch.layout
+        mask = batch.attention_mask
+        if mask.dim() == 4 and getattr(self.base.config, "_attn_implementation", None) == "eager":
+            # Plain attention adds its mask to the weights instead of choosing by it (Gemma 2 uses it).
+            mask = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, torch.finfo(torch.float32).min)
+        return module(input_ids=batch.input_ids, attention_mask=mask, use_cache=False, **more)
+
+    @contextmanager
+    def _stood_in(self, trunk: Trunk | None, last: int) -> Iterator[None]:
+        """Inside, the layers below the trunk's end and above ``last`` are not run."""
+        if not self.ways.layers:
+            yield
+            return
+        kept = list(self.layers)
+        try:
+            for place, layer in enumerate(kept):
+                if trunk is not None and place < trunk.layers:
+                    self.layers[place] = _StandIn(layer, trunk.states)
+                elif place > last:
+                    self.layers[place] = _StandIn(layer, None)
+            yield
+        finally:
+            for place, layer in enumerate(kept):
+                self.layers[place] = layer
+
+    @contextmanager
+    def _last_mlp(self, batch: Batch, last: int) -> Iterator[None]:
+        """Inside, the MLP of layer ``last`` is run at the scored positions alone; elsewhere it gives zeros."""
+        layer = self.layers[last]
+        mlp = getattr(layer, "mlp", None)
+        # A layer that is run again in the backward pass must be run the same way, and then the hooks are gone.
+        again = getattr(layer, "gradient_checkpointing", False) and self.model.training
+        if not self.ways.mlp or mlp is None or again:
+            yield
+            return
+        # Two branches may be predicted from one position: their last shared token.
+        row, column = torch.unique(torch.stack([batch.row, batch.column]), dim=1)
+
+        def pick(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            return (inputs[0][row, column][None], *inputs[1:])
+
+        def spread(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+            return output.new_zeros(*batch.input_ids.shape, output.shape[-1]).index_put((row, column), output[0])
+
+        with ExitStack() as hooks:
+            hooks.callback(mlp.register_forward_pre_hook(pick).remove)
+            hooks.callback(mlp.register_forward_hook(spread).remove)
+            yield
+
+
+@dataclass(frozen=True)
+class Trunk:
+    """Output of the first ``layers`` layers at every position of a batch, [R, T, W]."""
+
+    layers: int
+    states: Tensor
+
+
+class _StandIn(nn.Module):
+    """In the place of a layer: gives what is known of its output, or hands on what it gets."""
+
+    def __init__(self, layer: nn.Module, output: Tensor | None) -> None:
+        super().__init__()
+        object.__setattr__(self, "layer", layer)
+        object.__setattr__(self, "output", output)
+
+    def __getattr__(self, name: str) -> Any:
+        # Some models ask a layer of its kind (whether its attention slides).
+        return getattr(object.__getattribute__(self, "layer"), name)
+
+    def forward(self, hidden_states: Tensor, *inputs: Any, **more: Any) -> Tensor:
+        return hidden_states if self.output is None else self.output
+
+
+def _picked(states: Tensor, batch: Batch) -> Tensor:
+    return states[batch.row, batch.column]
+
+
+def _first(output: Any) -> Tensor:
+    states: Tensor = output[0] if isinstance(output, tuple) else output
+    return states
+
+
+def _drops(model: nn.Module) -> bool:
+    """Whether anything in the model is random while it trains."""
+    return any(
+        (isinstance(module, nn.Dropout) and module.p > 0) or getattr(module, "attention_dropout", 0)
+        for module in model.modules()
+    )
+
+
+def decoder_layers(model: Any) -> nn.ModuleList:
+    """The decoder's layers, whatever the family calls them.
+
+    Raises:
+        InputError: the model has no list of as many layers as its configuration says.
+    """
+    depth = model.config.get_text_config().num_hidden_layers
+    for module in model.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == depth:
+            return module
+    raise InputError(f"Cannot find the {depth} decoder layers of a {type(model).__name__}.")

@@ -1,0 +1,130 @@
+"""How a model can be fed: tried once on a few tokens, and compared with the model left to itself.
+
+Not every model takes every saving of the engine: its attention must take a layout or a mask of our own, a sliding
+window must not cut a sequence, something may stand behind its head. What does not give the model's own numbers is
+not used, down to padded batches of whole sequences; runs record what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+from medunlearn.models import branches
+from medunlearn.models.batches import Batch, collate
+from medunlearn.models.decoder import Decoder, Trunk, Ways
+from medunlearn.models.packing import pack, pack_for_branches, saves_tokens
+from medunlearn.models.sequences import TokenSequence
+
+_WAYS: WeakKeyDictionary[nn.Module, Ways] = WeakKeyDictionary()
+_REFUSED = (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError)
+
+
+def decoder_of(model: Any) -> Decoder:
+    """The model's passes, by the ways that it takes; found out at the first call for a model."""
+    if model not in _WAYS:
+        _WAYS[model] = _found(model)
+    return Decoder(model, _WAYS[model])
+
+
+def make_batch(model: Any, sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
+    """The cheapest batch that the model can take."""
+    attention = decoder_of(model).ways.attention
+    if attention != "padded" and max(len(sequence.ids) for sequence in sequences) <= window(model):
+        if attention == "branches" and _attention_of(model) == branches.NAME:
+            return pack_for_branches(sequences, pad, device)
+        if attention == "masks" and saves_tokens(sequences):
+            return pack(sequences, pad, device)
+    return collate(sequences, pad, device)
+
+
+def window(model: Any) -> float:
+    """The shortest sliding window of a model's attention in tokens; infinite without one."""
+    config = model.config.get_text_config()
+    size = getattr(config, "sliding_window", None)
+    kinds = getattr(config, "layer_types", None)
+    slides = size is not None and (kinds is None or any("sliding" in str(kind) for kind in kinds))
+    return float(size) if slides and size is not None else float("inf")
+
+
+def described(model: Any) -> str:
+    """How the model is fed, for a run's record."""
+    ways = decoder_of(model).ways
+    how = {
+        "branches": "packed: shared text once, attention by branches",
+        "masks": "packed: shared text once, attention by a dense mask",
+        "padded": "padded: the model takes no layout or mask of ours, so shared text is run for every question",
+    }[ways.attention]
+    missing = [name for name in ("head", "layers", "mlp") if not getattr(ways, name)]
+    return how + ("; whole " + ", ".join(missing) if missing else "")
+
+
+def _attention_of(model: Any) -> str | None:
+    return getattr(model.config.get_text_config(), "_attn_implementation", None)
+
+
+@torch.no_grad()
+def _found(model: Any) -> Ways:
+    """Each way that gives the model's own logits, one after the other."""
+    device, few = next(model.parameters()).device, _few(model.config.get_text_config().vocab_size)
+    training = model.training
+    model.eval()
+    try:
+        with torch.autocast(device.type, enabled=False):
+            return _compared(model, few, device)
+    finally:
+        model.train(training)
+
+
+def _compared(model: Any, few: Sequence[TokenSequence], device: torch.device) -> Ways:
+    apart, ways = collate(few, 0, device), Ways()
+    own = Decoder(model, ways).logits(apart)
+    tolerance = 1e-4 if next(model.parameters()).dtype == torch.float32 else 5e-2
+
+    def works(tried: Ways, *batches: Batch) -> bool:
+        decoder = Decoder(model, tried)
+        try:
+            found = []
+            for batch in batches:
+                split = tried.layers and len(decoder.layers) > 1
+                trunk = Trunk(1, decoder.trunk(batch, 1)) if split else None
+                found.append(decoder.logits(batch, trunk))
+        except _REFUSED:
+            return False
+        return all((logits - own).abs().max() <= tolerance * own.abs().max() for logits in found)
+
+    if type(model.get_output_embeddings()) is nn.Linear and works(replace(ways, head=True), apart):
+        ways = replace(ways, head=True)
+    if works(replace(ways, layers=True), apart):
+        ways = replace(ways, layers=True)
+    if works(replace(ways, mlp=True), apart):
+        ways = replace(ways, mlp=True)
+    if _attention_of(model) in ("sdpa", branches.NAME):
+        model.set_attn_implementation(branches.NAME)
+        tried = replace(ways, attention="branches")
+        if works(tried, pack_for_branches(few, 0, device), apart):
+            return tried
+        model.set_attn_implementation("sdpa")
+    tried = replace(ways, attention="masks")
+    return tried if works(tried, pack(few, 0, device)) else ways
+
+
+def _few(vocabulary: int) -> list[TokenSequence]:
+    """Two sequences by themselves, and three with a beginning in common; all short, since some windows are."""
+
+    def tokens(length: int, place: int) -> tuple[int, ...]:
+        return tuple((7 * place + 3 * step * step + step) % vocabulary for step in range(length))
+
+    head = tokens(4, 2)
+    alone = [TokenSequence(str(place), tokens(length, place), 0, 1) for place, length in enumerate((8, 4))]
+    ends = [(1, 2, 3), (4, 5, 6, 7), (8,)]
+    together = [
+        TokenSequence(f"b{place}", (*head, *(token % vocabulary for token in end)), 4, 4)
+        for place, end in enumerate(ends)
+    ]
+    return alone + together

@@ -1,0 +1,156 @@
+"""The output head at a few positions, in pieces: log-probabilities and divergences without a table of all logits.
+
+A vocabulary of 128,000 makes the logits of 4,000 tokens two gigabytes, and autograd keeps several such tables.
+Here the head is run on a piece of the positions at a time. What a training step needs of a position is its value
+and the value's derivative by the hidden state, [W], which is worked out in the same piece where the head itself is
+frozen; where the head is trained, the piece is run again in the backward pass.
+
+Notation: N positions, W width of the hidden states, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+PIECE = 1 << 22
+"""Logits in one piece: 16 MiB in fp32."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """What turns a hidden state into logits: ``cap * tanh((hidden @ weight.T + bias) / cap)``; no cap, no tanh.
+
+    Attributes:
+        weight: [V, W].
+        bias: [V] or None.
+        cap: soft cap of the logits (Gemma 2), or None.
+    """
+
+    weight: Tensor
+    bias: Tensor | None = None
+    cap: float | None = None
+
+    @staticmethod
+    def of(model: Any) -> Head:
+        """The head of a causal language model; see :mod:`medunlearn.models.feeding` for whether it is all of it."""
+        module = model.get_output_embeddings()
+        weight, bias = module.weight, getattr(module, "bias", None)
+        if hasattr(weight, "full_tensor"):  # sharded over processes
+            weight, bias = weight.full_tensor(), bias if bias is None else bias.full_tensor()
+        return Head(weight, bias, getattr(model.config.get_text_config(), "final_logit_softcapping", None))
+
+    def cast(self, kind: torch.dtype) -> Head:
+        """The same head in another precision."""
+        return Head(self.weight.to(kind), None if self.bias is None else self.bias.to(kind), self.cap)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[N, W] -> [N, V] in fp32."""
+        logits = linear(hidden.to(self.weight.dtype), self.weight, self.bias).float()
+        return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
+
+    def pieces(self, count: int) -> Iterator[slice]:
+        """Places 0 to ``count`` in pieces whose logits are not too many to hold."""
+        size = max(1, PIECE // len(self.weight))
+        for start in range(0, count, size):
+            yield slice(start, min(start + size, count))
+
+
+Rule = Callable[[slice, Tensor], tuple[Tensor, Tensor]]
+"""Places of a piece and its logits [n, V] (to be overwritten) -> values [n], derivatives by the logits [n, V]."""
+
+
+def token_log_probs(head: Head, hidden: Tensor, targets: Tensor) -> Tensor:
+    """Log-probability of each position's target: hidden [N, W], targets [N] -> [N], fp32."""
+
+    def rule(places: slice, logits: Tensor) -> tuple[Tensor, Tensor]:
+        wanted = targets[places, None]
+        picked = logits.gather(1, wanted)
+        total = logits.logsumexp(dim=1, keepdim=True)
+        slope = logits.sub_(total).exp_().neg_()
+        return (picked - total).squeeze(1), slope.scatter_add_(1, wanted, torch.ones_like(picked))
+
+    return _by_pieces(head, hidden, rule)
+
+
+def divergence(head: Head, hidden: Tensor, other: Head, other_hidden: Tensor) -> Tensor:
+    """KL(other || this) of the distributions at each position, [N], >= 0; gradients flow into this one alone."""
+
+    def rule(places: slice, logits: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            before = other.logits(other_hidden[places]).log_softmax(dim=1)
+        now = logits.log_softmax(dim=1)
+        weights = before.exp()
+        values = (weights * before.sub_(now)).sum(dim=1)
+        return values, now.exp_().sub_(weights)
+
+    return _by_pieces(head, hidden, rule)
+
+
+@torch.no_grad()
+def first_choices(head: Head, hidden: Tensor) -> Tensor:
+    """The most likely token of each position, [N]."""
+    return torch.cat([head.logits(hidden[places]).argmax(dim=1) for places in head.pieces(len(hidden))])
+
+
+def _by_pieces(head: Head, hidden: Tensor, rule: Rule) -> Tensor:
+    given = hidden, head.weight, head.bias, head.cap, rule
+    values: Tensor = _ByPieces.apply(*given)  # type: ignore[no-untyped-call]
+    return values
+
+
+class _ByPieces(torch.autograd.Function):
+    """Runs a rule on the logits, a piece at a time; see the head of this file."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, cap: float | None, rule: Rule
+    ) -> Tensor:
+        head = Head(weight, bias, cap).cast(_kind_of_products(hidden))
+        needs_hidden, *needs_head = ctx.needs_input_grad[:3]
+        slopes = torch.empty_like(hidden) if needs_hidden and not any(needs_head) else None
+        values = hidden.new_empty(len(hidden), dtype=torch.float32)
+        for places in head.pieces(len(hidden)):
+            values[places], slope = _slope(head, rule, places, hidden)
+            if slopes is not None:
+                slopes[places] = (slope.to(head.weight.dtype) @ head.weight).to(hidden.dtype)
+        ctx.head, ctx.rule, ctx.kind = head, rule, weight.dtype
+        ctx.save_for_backward(hidden if any(needs_head) else None, slopes)
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
+        (gradient,), (hidden, slopes) = gradients, ctx.saved_tensors
+        if hidden is None:
+            return gradient[:, None].to(slopes.dtype) * slopes, None, None, None, None
+        head, products = ctx.head, ctx.head.weight.dtype
+        by_hidden = torch.empty_like(hidden)
+        by_weight = torch.zeros_like(head.weight, dtype=torch.float32)
+        by_bias = torch.zeros(len(head.weight), device=hidden.device)
+        for places in head.pieces(len(hidden)):
+            slope = _slope(head, ctx.rule, places, hidden)[1].mul_(gradient[places, None])
+            by_bias += slope.sum(dim=0)
+            slope = slope.to(products)
+            by_hidden[places] = (slope @ head.weight).to(hidden.dtype)
+            by_weight += slope.t() @ hidden[places].to(products)
+        bias = None if head.bias is None else by_bias.to(ctx.kind)
+        return by_hidden, by_weight.to(ctx.kind), bias, None, None
+
+
+@torch.no_grad()
+def _slope(head: Head, rule: Rule, places: slice, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """Values of a piece, and their derivatives by the products ``hidden @ weight.T``."""
+    logits = head.logits(hidden[places])
+    by_cap = None if head.cap is None else 1 - (logits / head.cap).square()
+    values, slope = rule(places, logits)
+    return values, slope if by_cap is None else slope.mul_(by_cap)
+
+
+def _kind_of_products(hidden: Tensor) -> torch.dtype:
+    device = hidden.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype

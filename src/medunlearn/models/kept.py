@@ -1,0 +1,84 @@
+"""Tensors of sequences, kept so that a run computes them once: in memory, or in files that are mapped, not
+loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from medunlearn.data.storage import write_atomically
+
+SHARD = 64 << 20
+"""Bytes in one file, about."""
+
+
+class Kept:
+    """Named tensors. A name says what the tensor is and of which sequence or shared text: :func:`name_of`."""
+
+    def __init__(self, folder: Path | None = None, writer: int = 0) -> None:
+        """
+        Args:
+            folder: where the files lie; what is found there is there again. None keeps all in memory.
+            writer: number of the process that writes, so that several can in one folder.
+        """
+        self.folder, self.writer = folder, writer
+        self.bytes = 0
+        self._waiting: dict[str, Tensor] = {}
+        self._waiting_bytes = 0
+        self._where: dict[str, Any] = {}
+        for path in sorted(folder.glob("kept-*.safetensors")) if folder else []:
+            self._open(path)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._where or name in self._waiting
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name in self._waiting:
+            return self._waiting[name]
+        tensor: Tensor = self._where[name].get_tensor(name)
+        return tensor
+
+    def add(self, name: str, tensor: Tensor) -> None:
+        """Keep a tensor; one of the same name is kept as it is.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        if name in self:
+            return
+        # Not a view: a row of a batch would keep the whole batch.
+        tensor = tensor.detach().to("cpu", copy=True).contiguous()
+        size = tensor.numel() * tensor.element_size()
+        self._waiting[name] = tensor
+        self._waiting_bytes += size
+        self.bytes += size
+        if self.folder and self._waiting_bytes >= SHARD:
+            self.write()
+
+    def write(self) -> None:
+        """Put what is only in memory into a file, where there is a folder.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        if not self.folder or not self._waiting:
+            return
+        number = len(list(self.folder.glob(f"kept-{self.writer}-*")))
+        path = self.folder / f"kept-{self.writer}-{number:05d}.safetensors"
+        write_atomically(path, lambda target: save_file(self._waiting, target))
+        self.bytes -= self._waiting_bytes
+        self._waiting, self._waiting_bytes = {}, 0
+        self._open(path)
+
+    def _open(self, path: Path) -> None:
+        file = safe_open(path, framework="pt")
+        self.bytes += path.stat().st_size
+        self._where |= dict.fromkeys(file.keys(), file)  # type: ignore[no-untyped-call]
+
+
+def name_of(what: str, of: str) -> str:
+    return f"{what}|{of}"

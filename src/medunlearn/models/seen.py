@@ -1,0 +1,55 @@
+"""What one pass over a batch shows of its scored positions, each thing computed when it is first asked for.
+
+Notation: N scored tokens, V vocabulary, W width of the hidden states.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from torch import Tensor
+
+from medunlearn.models import head
+from medunlearn.models.batches import Batch
+from medunlearn.models.decoder import Decoder, Trunk
+from medunlearn.models.head import Head
+
+
+class Seen:
+    """A batch as the model sees it now.
+
+    Attributes:
+        trunk: output of the layers that need not be run again, or None.
+    """
+
+    def __init__(self, decoder: Decoder, batch: Batch, trunk: Trunk | None = None) -> None:
+        self.decoder, self.batch, self.trunk = decoder, batch, trunk
+        self._hidden: dict[int, Tensor] = {}
+
+    @cached_property
+    def head(self) -> Head:
+        return self.decoder.head()
+
+    @cached_property
+    def final(self) -> Tensor:
+        """What the head is given, [N, W]."""
+        return self.decoder.final(self.batch, self.trunk)
+
+    @cached_property
+    def logits(self) -> Tensor:
+        """[N, V] in fp32: mind the memory."""
+        if self.decoder.ways.head:
+            return self.head.logits(self.final)
+        return self.decoder.logits(self.batch, self.trunk)
+
+    @cached_property
+    def log_probs(self) -> Tensor:
+        """Log-probability of each scored token, [N]."""
+        if self.decoder.ways.head:
+            return head.token_log_probs(self.head, self.final, self.batch.targets)
+        picked = self.logits.gather(1, self.batch.targets[:, None]).squeeze(1)
+        return picked - self.logits.logsumexp(dim=1)
+
+    def first_choices(self) -> Tensor:
+        """The most likely token at each position, [N]."""
+        return head.first_choices(self.head, self.final) if self.decoder.ways.head else self.logits.argmax(dim=1)

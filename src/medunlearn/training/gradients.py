@@ -1,0 +1,125 @@
+"""The gradient of one optimizer step: each process's share of it, and their sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from medunlearn.errors import NonFiniteLossError
+from medunlearn.models.feeding import make_batch
+from medunlearn.models.reference import Reference
+from medunlearn.models.sequences import TokenSequence
+from medunlearn.seeds import stable_seed
+from medunlearn.training.objectives import Objective
+from medunlearn.training.plan import Plan, micro_batches, share
+from medunlearn.training.processes import Processes
+from medunlearn.training.settings import LoopSettings, Precision
+from medunlearn.training.trainable import trained
+from medunlearn.training.views import ModelView, Totals
+
+
+@dataclass(frozen=True)
+class Training:
+    """What every step of a run works with."""
+
+    model: Any
+    pad: int
+    objective: Objective
+    plan: Plan
+    settings: LoopSettings
+    optimizer: torch.optim.Optimizer
+    reference: Reference | None
+    processes: Processes
+
+
+@dataclass(frozen=True)
+class _Share:
+    """What one process made of its share of a step, besides the gradients.
+
+    Attributes:
+        terms: summed over its micro-batches; up to the first that is not finite.
+        reached: places of the parameters that got a gradient.
+    """
+
+    terms: dict[str, float]
+    reached: list[int]
+
+
+def gradients(
+    training: Training, sequences: Mapping[str, Sequence[TokenSequence]], number: int
+) -> dict[str, float]:
+    """Gradients of a step, left in the parameters, and its terms; both summed over all processes."""
+    tensors, processes = list(trained(training.model).values()), training.processes
+
+    def work() -> _Share:
+        terms = _accumulate(training, sequences, number)
+        reached = [place for place, tensor in enumerate(tensors) if tensor.grad is not None]
+        return _Share(terms, reached)
+
+    shares = processes.each(work)
+    summed: dict[str, float] = {}
+    for part in shares:
+        for name, value in part.terms.items():
+            summed[name] = summed.get(name, 0.0) + value
+    _check_finite(summed, number)
+    processes.sum_(_gradient(tensors[place]) for place in sorted({p for part in shares for p in part.reached}))
+    return summed
+
+
+def _gradient(tensor: Tensor) -> Tensor:
+    """The gradient of a parameter; 0 where only other processes' shares reach it."""
+    if tensor.grad is None:
+        tensor.grad = torch.zeros_like(tensor)
+    return tensor.grad
+
+
+def _accumulate(
+    training: Training, sequences: Mapping[str, Sequence[TokenSequence]], number: int
+) -> dict[str, float]:
+    """Gradients and terms of this process's share of a step, summed over its micro-batches."""
+    model, settings, processes = training.model, training.settings, training.processes
+    device = next(model.parameters()).device
+    totals = {side: Totals.of(chosen) for side, chosen in sequences.items()}
+    summed: dict[str, float] = {}
+    pieces = micro_batches(sequences, settings.micro_batch_size, processes.world)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        for place, micro in share(pieces, processes.rank, processes.world):
+            torch.manual_seed(stable_seed("dropout", settings.seed, number, place))
+            with autocast(device, settings.precision):
+                views = {
+                    side: ModelView(
+                        model, make_batch(model, chosen, training.pad, device), totals[side], training.reference
+                    )
+                    for side, chosen in micro.items()
+                }
+                terms = training.objective.terms(views)
+                loss = torch.stack(list(terms.values())).sum()
+            for name, value in terms.items():
+                summed[name] = summed.get(name, 0.0) + float(value.detach())
+            if not all(math.isfinite(value) for value in summed.values()):
+                break
+            torch.autograd.backward(loss)
+    return summed
+
+
+def autocast(device: torch.device, precision: Precision) -> Any:
+    """Matrix products in the precision of a run."""
+    if precision == "fp32":
+        return nullcontext()
+    return torch.autocast(device.type, torch.bfloat16)
+
+
+def _check_finite(terms: Mapping[str, float], number: int) -> None:
+    bad = [name for name, value in terms.items() if not math.isfinite(value)]
+    if bad:
+        values = " and ".join(f"{name!r} became {terms[name]}" for name in bad)
+        raise NonFiniteLossError(
+            f"The loss term {values} at step {number}. The model is kept as it was before this step. Lower lr, "
+            "train fewer epochs, or give the term less weight."
+        )

@@ -1,0 +1,230 @@
+"""What is the same in every epoch is computed once, before the first step, while the model still is its own
+reference.
+
+Of a side that a run goes through more than once it keeps what the method asks of the reference (log-probabilities,
+states in front of the head or behind a layer) and the output of the frozen layers at the front. Where no layer is
+frozen, what is asked of the reference is kept for all that will be drawn: then no tensor of the model need be
+copied. What would take more than the budget is computed in the steps, as if there were no keeping.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from medunlearn.models.decoder import Trunk
+from medunlearn.models.feeding import decoder_of, make_batch
+from medunlearn.models.kept import Kept, name_of
+from medunlearn.models.seen import Seen
+from medunlearn.models.sequences import TokenSequence
+from medunlearn.training.gradients import autocast
+from medunlearn.training.objectives import Objective
+from medunlearn.training.plan import Plan, micro_batches
+from medunlearn.training.processes import ALONE, Processes
+from medunlearn.training.settings import Precision
+from medunlearn.training.views import FINAL, HIDDEN, LOG_PROBS, TRUNK, ModelView, Totals
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is kept of one side.
+
+    Attributes:
+        sequences: those that the run will draw.
+        what: names of :mod:`medunlearn.training.views`.
+        bytes: what it takes, on disk or in memory.
+    """
+
+    sequences: Sequence[TokenSequence]
+    what: frozenset[str]
+    bytes: int
+
+
+class Keeping:
+    """What a run keeps, decided from its plan; :meth:`run` computes it.
+
+    Attributes:
+        wanted: side -> what is kept of it.
+        complete: everything that the method asks of the reference is kept.
+    """
+
+    def __init__(
+        self, model: Any, pad: int, objective: Objective, plan: Plan, micro_batch_size: int, budget: int
+    ) -> None:
+        """
+        Args:
+            budget: bytes that may be kept.
+        """
+        self.model, self.pad, self.size = model, pad, micro_batch_size
+        self.decoder = decoder_of(model)
+        self.frozen = self.decoder.first_trained()
+        asked = self._asked(objective, plan)
+        adapter = hasattr(model, "disable_adapter")
+        candidates: list[tuple[str, str, int]] = []
+        for side, names in asked.items():
+            sequences, draws = plan.drawn(side)
+            again = draws > len(sequences)
+            if again or not (self.frozen or adapter):
+                candidates += [(side, name, self._bytes(name, sequences)) for name in names]
+            if again and self.frozen:
+                candidates.append((side, TRUNK, self._bytes(TRUNK, sequences)))
+        # The smallest first: they cost least, and save a whole pass of the reference each.
+        chosen: dict[str, dict[str, int]] = {}
+        for side, name, size in sorted(candidates, key=lambda candidate: candidate[2]):
+            if name != UNKEPT and size <= budget:
+                chosen.setdefault(side, {})[name] = size
+                budget -= size
+        self.wanted = {
+            side: Wanted(plan.drawn(side)[0], frozenset(sizes), sum(sizes.values()))
+            for side, sizes in chosen.items()
+        }
+        self.complete = all(names <= chosen.get(side, {}).keys() for side, names in asked.items())
+
+    @property
+    def sequences(self) -> int:
+        """How many sequences :meth:`run` goes through."""
+        return sum(len(wanted.sequences) for wanted in self.wanted.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(wanted.bytes for wanted in self.wanted.values())
+
+    def run(
+        self,
+        folder: Path | None,
+        precision: Precision,
+        *,
+        processes: Processes = ALONE,
+        advance: Callable[[int], None] = lambda done: None,
+    ) -> Kept:
+        """Compute what is not in the folder yet.
+
+        Args:
+            folder: files of the run, which all its processes see; None keeps everything in memory.
+            precision: that of the steps.
+            processes: with a folder, each does its share.
+            advance: called with the number of sequences done since the last call.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        sharing = ALONE if folder is None else processes
+        kept = Kept(folder, processes.rank)
+        processes.each(lambda: self._run(kept, precision, sharing, advance))
+        return kept if sharing.world == 1 else processes.together(lambda: Kept(folder))
+
+    def _run(self, kept: Kept, precision: Precision, processes: Processes, advance: Callable[[int], None]) -> None:
+        device, training = next(self.model.parameters()).device, self.model.training
+        self.model.eval()
+        try:
+            for side, wanted in self.wanted.items():
+                pieces = micro_batches({side: wanted.sequences}, self.size)
+                for place, chosen in enumerate(pieces):
+                    if place % processes.world == processes.rank:
+                        with torch.no_grad(), autocast(device, precision):
+                            self._keep(kept, chosen[side], wanted.what)
+                    advance(len(chosen[side]))
+        finally:
+            self.model.train(training)
+        kept.write()
+
+    def _keep(self, kept: Kept, sequences: Sequence[TokenSequence], what: frozenset[str]) -> None:
+        names = [name_of(name, sequence.key) for name in what for sequence in sequences]
+        if all(name in kept for name in names):
+            return
+        device = next(self.model.parameters()).device
+        batch = make_batch(self.model, sequences, self.pad, device)
+        trunk = Trunk(self.frozen, self.decoder.trunk(batch, self.frozen)) if self.frozen else None
+        seen, counts = Seen(self.decoder, batch, trunk), [sequence.scored for sequence in sequences]
+        for name in sorted(what):
+            if name == TRUNK:
+                assert trunk is not None
+                for span in batch.spans:
+                    kept.add(name_of(TRUNK, span.name), trunk.states[span.row, span.start : span.stop])
+                continue
+            for sequence, part in zip(sequences, torch.split(_states(seen, name), counts), strict=True):
+                kept.add(name_of(name, sequence.key), part)
+
+    def _bytes(self, name: str, sequences: Sequence[TokenSequence]) -> int:
+        if name == LOG_PROBS:
+            return sum(4 * sequence.scored for sequence in sequences)
+        embedding: Tensor = self.decoder.base.get_input_embeddings().weight
+        state = embedding.shape[1] * (4 if name.startswith(HIDDEN[:6]) else embedding.element_size())
+        if name != TRUNK:
+            return sum(state * sequence.scored for sequence in sequences)
+        shared = {sequence.ids[: sequence.shared] for sequence in sequences}
+        own = sum(len(sequence.ids) - sequence.shared for sequence in sequences)
+        return state * (own + sum(map(len, shared)))
+
+    @torch.no_grad()
+    def _asked(self, objective: Objective, plan: Plan) -> dict[str, set[str]]:
+        """Side -> what the objective asks of the reference, found by letting it see one micro-batch."""
+        device = next(self.model.parameters()).device
+        asked: dict[str, set[str]] = {}
+        views = {}
+        for side, chosen in micro_batches(plan.step(0), self.size)[0].items():
+            view = ModelView(self.model, make_batch(self.model, chosen, self.pad, device), Totals.of(chosen), None)
+            views[side] = _Watched(view, side, asked)
+        # A copy: a method may count its calls.
+        copy.deepcopy(objective).terms(views)  # type: ignore[arg-type]
+        return asked
+
+
+UNKEPT = "unkept"
+"""What is asked of the reference and cannot be kept."""
+
+
+class _Watched:
+    """A view that notes that it was asked for anything, and what was asked of its reference.
+
+    Before the first step the model is its own reference, so that what it says is right as well.
+    """
+
+    def __init__(self, view: ModelView, side: str, asked: dict[str, set[str]], reference: bool = False) -> None:
+        self._view, self._side, self._asked, self._of_reference = view, side, asked, reference
+
+    @property
+    def reference(self) -> _Watched:
+        return _Watched(self._view, self._side, self._asked, reference=True)
+
+    def divergence_from_reference(self) -> Tensor:
+        self._note(FINAL, of_reference=True)
+        return torch.zeros(len(self._view.batch.targets), device=self._view.batch.targets.device)
+
+    def hidden(self, layer: int) -> Tensor:
+        self._note(HIDDEN.format(layer), self._of_reference)
+        return self._view.hidden(layer)
+
+    def __getattr__(self, name: str) -> Any:
+        what = _ASKS.get(name)
+        if what:
+            self._note(what, self._of_reference)
+        return getattr(self._view, name)
+
+    def _note(self, what: str, of_reference: bool) -> None:
+        noted = self._asked.setdefault(self._side, set())
+        if of_reference:
+            keeps = what != FINAL or self._view.decoder.ways.head
+            noted.add(what if keeps else UNKEPT)
+
+
+_ASKS: Mapping[str, str] = {
+    "token_log_probs": LOG_PROBS,
+    "sequence_nll": LOG_PROBS,
+    "nll": LOG_PROBS,
+    "log_distribution": FINAL,
+}
+
+
+def _states(seen: Seen, name: str) -> Tensor:
+    if name == LOG_PROBS:
+        return seen.log_probs
+    if name == FINAL:
+        return seen.final
+    return seen.decoder.hidden(seen.batch, int(name.removeprefix(HIDDEN[:-2])), seen.trunk)

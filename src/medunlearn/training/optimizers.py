@@ -1,0 +1,128 @@
+"""AdamW in its forms: whole moments, moments in 8 bits, moments that page, moments kept on the host.
+
+Every form's state is saved and put back bit for bit (:mod:`medunlearn.training.checkpoint`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from medunlearn.errors import ConfigError
+from medunlearn.training.settings import LoopSettings
+
+QUANTIZED = {"adamw_8bit": "AdamW8bit", "paged_adamw_8bit": "PagedAdamW8bit"}
+
+
+def check_optimizer(settings: LoopSettings) -> None:
+    """Refuse before anything is loaded what could not be stepped.
+
+    Raises:
+        ConfigError: bitsandbytes is not installed, or the settings contradict each other.
+    """
+    problems = []
+    if settings.optimizer in QUANTIZED:
+        if find_spec("bitsandbytes") is None:
+            problems.append(
+                f"optimizer={settings.optimizer} needs bitsandbytes: pip install 'medunlearn[gpu]', or set "
+                "optimizer=adamw."
+            )
+        if settings.offload == "optimizer":
+            problems.append(
+                f"offload=optimizer keeps whole moments on the host and cannot be combined with optimizer="
+                f"{settings.optimizer}. Set optimizer=adamw, or offload=none (paged_adamw_8bit pages by itself)."
+            )
+    if problems:
+        raise ConfigError(problems)
+
+
+def make_optimizer(tensors: Iterable[Tensor], settings: LoopSettings) -> torch.optim.Optimizer:
+    """AdamW over these parameters as the settings want it.
+
+    Raises:
+        ConfigError: see :func:`check_optimizer`.
+    """
+    check_optimizer(settings)
+    chosen = list(tensors)
+    lr, decay = settings.lr, settings.weight_decay
+    if settings.optimizer in QUANTIZED:
+        import bitsandbytes
+
+        # There is nothing to page on a CPU; bitsandbytes would say so in a warning and do the same.
+        on_cpu = all(tensor.device.type == "cpu" for tensor in chosen)
+        make = getattr(bitsandbytes.optim, QUANTIZED["adamw_8bit" if on_cpu else settings.optimizer])
+        quantized: torch.optim.Optimizer = make(chosen, lr=lr, weight_decay=decay)
+        return quantized
+    if settings.offload == "optimizer" and any(tensor.device.type != "cpu" for tensor in chosen):
+        return HostAdamW(chosen, lr=lr, weight_decay=decay)
+    return torch.optim.AdamW(chosen, lr=lr, weight_decay=decay, fused=True)
+
+
+class HostAdamW(torch.optim.AdamW):
+    """AdamW whose moments live in the host's memory, where the step is done too.
+
+    A step copies weights and gradients to the host and the new weights back. The device holds neither moments
+    nor, after the step, gradients; the host holds a copy of the weights and two moments.
+
+    Args:
+        tensors: parameters on a device.
+        lr, weight_decay: of AdamW.
+    """
+
+    def __init__(self, tensors: Iterable[Tensor], *, lr: float, weight_decay: float) -> None:
+        self._there = list(tensors)
+        self._here = [torch.empty_like(tensor, device="cpu").requires_grad_() for tensor in self._there]
+        super().__init__(self._here, lr=lr, weight_decay=weight_decay, fused=True)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for tensor in (*self._there, *self._here):
+            tensor.grad = None
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for there, here in zip(self._there, self._here, strict=True):
+            # The weights are taken anew, since a checkpoint may have been put into them.
+            here.copy_(there)
+            here.grad = None if there.grad is None else there.grad.to("cpu")
+            there.grad = None
+        super().step(closure)
+        for there, here in zip(self._there, self._here, strict=True):
+            if here.grad is not None:
+                there.copy_(here)
+            here.grad = None
+
+
+def moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's state as tensors, named ``<parameter number>.<name>``."""
+    return {
+        f"{number}.{name}": torch.as_tensor(value).detach().contiguous()
+        for number, tensor in enumerate(_parameters(optimizer))
+        for name, value in optimizer.state.get(tensor, {}).items()
+        if not name.startswith("qmap")  # the same constant table for all
+    }
+
+
+def restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Tensor]) -> None:
+    """Put back what :func:`moments` gave; values go where the optimizer wants them, on its device or paged."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in saved.items():
+        place, _, name = key.partition(".")
+        state.setdefault(int(place), {})[name] = value
+    if not hasattr(optimizer, "init_state"):
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+        return
+    # bitsandbytes: its own buffers are made first, so that paged ones stay paged.
+    for number, tensor in enumerate(_parameters(optimizer)):
+        if number in state:
+            optimizer.init_state(optimizer.param_groups[0], tensor, 0, number)
+            for name, value in state[number].items():
+                own = optimizer.state[tensor][name]
+                optimizer.state[tensor][name] = own.copy_(value) if isinstance(own, Tensor) else type(own)(value)
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [tensor for group in optimizer.param_groups for tensor in group["params"]]

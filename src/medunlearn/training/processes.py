@@ -1,0 +1,251 @@
+"""Several processes that train one model together, a device each, as torchrun starts them.
+
+Only the main process (rank 0) writes files and speaks. What one process meets, an error or a signal, all of them
+learn at the next :meth:`Processes.each`, so that all end alike instead of waiting for one that is gone. The
+processes see one file system.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from medunlearn.errors import InputError, MedunlearnError, ProcessError
+
+T = TypeVar("T")
+
+BUCKET_BYTES = 64 << 20
+# The others wait as long as the main process evaluates or saves. One that dies is noticed at once, by its closed
+# connection or by torchrun; this is for a network that goes silent.
+_PATIENCE = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """How one process fared in a piece of work that did not end well."""
+
+    message: str
+    exit_code: int
+    interrupted: bool
+
+    @staticmethod
+    def of(error: BaseException) -> _Failure:
+        if isinstance(error, MedunlearnError):
+            return _Failure(str(error), error.exit_code, False)
+        return _Failure(f"{type(error).__name__}: {error}", 1, isinstance(error, KeyboardInterrupt))
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The processes of a run, seen from one of them. ``Processes()`` is a run in one process.
+
+    Attributes:
+        rank: number of this process; 0 is the main one.
+        world: how many there are.
+        local_rank: number of this process on its machine.
+    """
+
+    rank: int = 0
+    world: int = 1
+    local_rank: int = 0
+
+    @property
+    def main(self) -> bool:
+        return self.rank == 0
+
+    def each(self, work: Callable[[], T]) -> list[T]:
+        """Do something in every process; what each made of it, by rank. The work itself must not communicate.
+
+        Raises:
+            BaseException: what the work raised here.
+            KeyboardInterrupt: another process was interrupted.
+            ProcessError: the work failed in another process, or one was lost.
+        """
+        if self.world == 1:
+            return [work()]
+        value, own = None, None
+        try:
+            value = work()
+        except BaseException as error:
+            own = error
+        found = self._gathered((value, _Failure.of(own) if own else None), own)
+        if own:
+            raise own
+        for rank, (_, failure) in enumerate(found):
+            if failure and failure.interrupted:
+                raise KeyboardInterrupt
+            if failure:
+                raise ProcessError(f"Process {rank}: {failure.message}", failure.exit_code)
+        return [value for value, _ in found]
+
+    def together(self, work: Callable[[], T]) -> T:
+        """What the work made of it here, once it is done everywhere. Raises as :meth:`each` does."""
+        kept: list[T] = []
+        self.each(lambda: kept.append(work()))
+        return kept[0]
+
+    def on_main(self, work: Callable[[], T]) -> T:
+        """What the main process made of it, in every process. Raises as :meth:`each` does."""
+        return self.each(lambda: work() if self.main else None)[0]  # type: ignore[return-value]
+
+    def main_first(self, work: Callable[[], T]) -> T:
+        """The same work everywhere, the main process ahead: what it leaves on disk the others find done.
+
+        Raises as :meth:`each` does.
+        """
+        if not self.main:
+            self.each(lambda: None)
+        done = self.together(work)
+        if self.main:
+            self.each(lambda: None)
+        return done
+
+    def _gathered(self, value: Any, own: BaseException | None) -> list[Any]:
+        found: list[Any] = [None] * self.world
+        try:
+            dist.all_gather_object(found, value)
+        except RuntimeError as error:
+            raise own or _lost(error) from error
+        return found
+
+    def sum_(self, tensors: Iterable[Tensor], *, bucket_bytes: int = BUCKET_BYTES) -> None:
+        """Replace each tensor by its sum over all processes, bit-equal in all; some at a time in one message.
+
+        Args:
+            tensors: of the same shapes and types, in the same order, in every process.
+
+        Raises:
+            ProcessError: a process was lost.
+        """
+        if self.world == 1:
+            return
+        for bucket in _buckets(tensors, bucket_bytes):
+            flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
+            try:
+                dist.all_reduce(flat)
+            except RuntimeError as error:
+                raise _lost(error) from error
+            parts = torch.split(flat, [tensor.numel() for tensor in bucket])
+            for tensor, part in zip(bucket, parts, strict=True):
+                tensor.copy_(part.view_as(tensor))
+
+    def device(self, asked: str) -> str:
+        """The device of this process: with GPUs, one a process.
+
+        Args:
+            asked: ``auto``, ``cpu`` or ``cuda``; in a run of one process anything.
+
+        Raises:
+            InputError: a single GPU for several processes, or fewer GPUs than processes on this machine.
+        """
+        if self.world == 1 or asked == "cpu" or (asked == "auto" and not torch.cuda.is_available()):
+            return asked
+        if asked not in ("auto", "cuda"):
+            raise InputError(f"--device {asked} is one device for {self.world} processes. Give auto, cuda or cpu.")
+        if self.local_rank >= torch.cuda.device_count():
+            raise InputError(
+                f"Process {self.local_rank} of this machine finds {torch.cuda.device_count()} GPUs, and each "
+                "process needs one. Start fewer with --nproc_per_node, or give --device cpu."
+            )
+        torch.cuda.set_device(self.local_rank)
+        return f"cuda:{self.local_rank}"
+
+
+def _buckets(tensors: Iterable[Tensor], most: int) -> Iterator[list[Tensor]]:
+    bucket: list[Tensor] = []
+    size = 0
+    for tensor in tensors:
+        if bucket and (size + tensor.nbytes > most or tensor.dtype != bucket[0].dtype):
+            yield bucket
+            bucket, size = [], 0
+        bucket.append(tensor)
+        size += tensor.nbytes
+    if bucket:
+        yield bucket
+
+
+ALONE = Processes()
+_FAILED = "medunlearn/failed"
+_ENDED = "medunlearn/ended"
+
+
+def several() -> bool:
+    """Whether this process was started as one of several."""
+    wanted = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    return all(name in os.environ for name in wanted) and int(os.environ["WORLD_SIZE"]) > 1
+
+
+def join() -> Processes:
+    """The processes that this one was started with; it alone outside torchrun. Asked again, it answers the same.
+
+    Raises:
+        ProcessError: the others were not found.
+    """
+    if not dist.is_available() or not (dist.is_initialized() or several()):
+        return ALONE
+    if not dist.is_initialized():
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        try:
+            dist.init_process_group(backend, timeout=_PATIENCE)
+        except (RuntimeError, ValueError) as error:
+            raise _lost(error) from error
+        atexit.register(_close)
+    return Processes(dist.get_rank(), dist.get_world_size(), int(os.environ.get("LOCAL_RANK", dist.get_rank())))
+
+
+def leave(error: BaseException | None, speak: Callable[[BaseException], None]) -> None:
+    """End this process's part of a command: the main process speaks, the others let it and then go.
+
+    torchrun stops all processes once one has ended with an error, so none may end before the main one has
+    said what went wrong.
+
+    Args:
+        error: what ends the command; None where it ended well.
+        speak: called in the main process with what there is to say.
+    """
+    if not dist.is_initialized():
+        if error is not None:
+            speak(error)
+        return
+    rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        if error is not None:
+            speak(_told(error, store))
+        store.set(_ENDED, "1")
+    elif error is not None:
+        store.set(_FAILED, f"Process {rank}: {_Failure.of(error).message}")
+    _close()
+    if rank != 0:
+        try:
+            store.wait([_ENDED], timedelta(seconds=60))
+        except RuntimeError:  # DistStoreError: the main process is gone too
+            return
+
+
+def _told(error: BaseException, store: Any) -> BaseException:
+    """What a process that failed by itself left behind for the main one, which only saw it go."""
+    lost = isinstance(error, ProcessError) and error.lost
+    if lost and store.check([_FAILED]):
+        return ProcessError(store.get(_FAILED).decode())
+    return error
+
+
+def _lost(error: BaseException) -> ProcessError:
+    return ProcessError(
+        f"Another process of this run was lost (killed, or out of memory?): {str(error).strip().splitlines()[0]} "
+        "Give the same command again: it goes on from the last checkpoint.",
+        lost=True,
+    )
+
+
+def _close() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()

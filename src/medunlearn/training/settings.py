@@ -1,0 +1,57 @@
+"""How to optimise, and the learning rate of each step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+Precision = Literal["bf16", "fp32"]
+Schedule = Literal["cosine", "constant"]
+OptimizerName = Literal["adamw", "adamw_8bit", "paged_adamw_8bit"]
+Offload = Literal["none", "optimizer"]
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """How to optimise.
+
+    Attributes:
+        lr: peak learning rate of AdamW.
+        schedule: after the warm-up, ``cosine`` falls to what would be 0 one step after the last; ``constant``
+            stays.
+        warmup_ratio: share of all steps in which the rate rises linearly from 0.
+        weight_decay: of AdamW.
+        clip: largest norm of the gradient; 0 for none.
+        micro_batch_size: sequences a side in one pass; a step's gradient is accumulated over its passes.
+        precision: ``bf16`` runs matrix products in bfloat16 by autocast and keeps weights as they are.
+        checkpoint_seconds: at least so long between two checkpoints.
+        optimizer: AdamW with whole moments, with moments in 8 bits (a quarter of the memory), or with such moments
+            that move to the host when the GPU is full; the latter two by bitsandbytes.
+        offload: ``optimizer`` keeps AdamW's moments in the host's memory and steps there; on a CPU nothing changes.
+        gradient_checkpointing: layers keep their inputs alone and run again in the backward pass.
+        seed: of dropout, where the model has any.
+    """
+
+    lr: float
+    schedule: Schedule = "cosine"
+    warmup_ratio: float = 0.03
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    micro_batch_size: int = 8
+    precision: Precision = "bf16"
+    checkpoint_seconds: float = 60.0
+    optimizer: OptimizerName = "adamw"
+    offload: Offload = "none"
+    gradient_checkpointing: bool = False
+    seed: int = 0
+
+
+def learning_rate(step: int, steps: int, settings: LoopSettings) -> float:
+    """The rate of step ``step`` (0 is the first) of ``steps``."""
+    warmup = math.ceil(settings.warmup_ratio * steps)
+    if step < warmup:
+        return settings.lr * (step + 1) / warmup
+    if settings.schedule == "constant" or steps == warmup:
+        return settings.lr
+    return settings.lr * 0.5 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup)))

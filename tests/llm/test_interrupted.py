@@ -1,0 +1,88 @@
+"""Ctrl-C and SIGKILL: what came back is stored, and a second run ends as if nothing had been."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.llm import Store
+from medunlearn.llm.pretend import PretendServer, share_of_faults
+
+RUN = """
+import sys
+from medunlearn.llm import Client, Message, Request, ServerSettings, Store, decide
+url, folder, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+settings = ServerSettings(base_url=url, model="m", concurrency=4, backoff_seconds=0.01, retries=12)
+requests = (Request(f"r{n}", (Message("user", f"note {n}"),), max_tokens=9) for n in range(count))
+with Store(folder) as store, Client(settings, decide(url, data_use="credentialed"), store=store) as client:
+    for outcome in client.stream(requests):
+        print(outcome.id, outcome.status, outcome.text, outcome.stored, flush=True)
+"""
+COUNT = 60
+
+
+def start(url: str, folder: Path) -> subprocess.Popen[str]:
+    words = [sys.executable, "-c", RUN, url, str(folder), str(COUNT)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def stored(folder: Path) -> int:
+    with Store(folder) as store:
+        return len(store)
+
+
+def table(folder: Path) -> Any:
+    with Store(folder) as store:
+        return store.table()[["key", "status", "reason", "text"]]
+
+
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_cut_off_goes_on_where_it_stopped(tmp_path: Path, which: signal.Signals) -> None:
+    server = PretendServer(share_of_faults(0.15, kinds=("busy", "error_500", "reset", "not_json")), delay=0.03)
+    with server:
+        running = start(server.base_url, tmp_path / "cut")
+        assert running.stdout is not None
+        seen = [running.stdout.readline() for _ in range(12)]
+        os.kill(running.pid, which)
+        rest, errors = running.communicate(timeout=20)
+        assert running.returncode in (-which, 130, 1)
+        handed_out = {line.split()[0] for line in [*seen, *rest.splitlines()] if line.strip()}
+        before = stored(tmp_path / "cut")
+        # Whatever was handed out is on the disk, and at most what was in flight is missing of what came in.
+        assert len(handed_out) <= before < COUNT
+        if which == signal.SIGINT:
+            assert "KeyboardInterrupt" in errors.splitlines()[-1]
+            assert "Task was destroyed" not in errors
+        done = start(server.base_url, tmp_path / "cut").communicate(timeout=60)[0].splitlines()
+        whole = start(server.base_url, tmp_path / "whole").communicate(timeout=60)[0].splitlines()
+        sent = server.count
+        again = start(server.base_url, tmp_path / "cut").communicate(timeout=60)[0].splitlines()
+    assert len(done) == len({line.split()[0] for line in done}) == COUNT
+    assert sum(line.endswith("True") for line in done) == before
+    assert table(tmp_path / "cut").equals(table(tmp_path / "whole"))
+    assert sorted(line.rpartition(" ")[0] for line in done) == sorted(line.rpartition(" ")[0] for line in whole)
+    assert server.count == sent
+    assert sum(line.endswith("True") for line in again) == COUNT
+
+
+def test_a_caller_who_stops_early_leaves_nothing_behind(
+    connect: Callable[..., Any], label: Any, tmp_path: Path
+) -> None:
+    with Store(tmp_path) as store:
+        server, client = connect(server=PretendServer(delay=0.3), store=store, concurrency=4)
+        stream = client.stream(label(n) for n in range(100))
+        assert next(stream).status == "answered"
+        stream.close()
+        time.sleep(0.6)
+        # The first four came back together; the four that had been sent after them were dropped.
+        assert 1 <= len(store) <= 4
+        assert server.count <= 8
+        assert client.ask(label(200)).status == "answered"

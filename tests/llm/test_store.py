@@ -1,0 +1,156 @@
+"""What is stored stays, is private, is shared between processes, and is read by pandas."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from medunlearn.errors import InputError, StorageError
+from medunlearn.llm import LogProbs, Store, Stored, Usage
+
+USAGE = Usage(2, 10, 5, 3, 0.25)
+LOG_PROBS = LogProbs(("a", " b"), (None, -0.5), (0, 1))
+SAID = Stored(
+    "k1",
+    "answered",
+    "",
+    "é \x00 病",
+    "stop",
+    LOG_PROBS,
+    "m",
+    "m-1",
+    "fp",
+    "label@1",
+    0.7,
+    2**31,
+    1,
+    64,
+    USAGE,
+    "2026",
+)
+
+# Takes turns with others of its kind: each puts its own keys and the common ones.
+WRITER = """
+import sys
+from medunlearn.llm import Store, Stored, Usage
+folder, name = sys.argv[1:]
+with Store(folder) as store:
+    for number in range(150):
+        for key in (f"{name}-{number}", f"common-{number}"):
+            store.put(Stored(key, "answered", "", name, "stop", None, "m", "", "", "", 0.0, None, 0, 1, Usage(1)))
+"""
+
+
+def test_what_is_put_comes_back(tmp_path: Path) -> None:
+    with Store(tmp_path / "llm") as store:
+        assert store.get("k1") is None
+        assert store.put(SAID) == SAID
+    with Store(tmp_path / "llm") as store:
+        assert store.get("k1") == SAID
+        assert len(store) == 1
+        assert store.spent() == USAGE
+        assert store.mean_answer_tokens("label@1", "m") == 2.5
+        assert store.mean_answer_tokens("label@2", "m") is None
+
+
+def test_the_first_response_stays_unless_it_is_replaced(tmp_path: Path) -> None:
+    later = replace(SAID, text="later")
+    with Store(tmp_path) as store:
+        store.put(SAID)
+        assert store.put(later) == SAID
+        assert store.put(later, replace=True) == later
+        assert len(store) == 1
+
+
+def test_it_is_private_to_its_owner(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with Store(tmp_path / "llm") as store:
+            store.put(SAID)
+            files = sorted((tmp_path / "llm").iterdir())
+            assert {file.name for file in files} >= {"responses.sqlite", "responses.sqlite-wal"}
+            assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+            assert stat.S_IMODE((tmp_path / "llm").stat().st_mode) == 0o700
+    finally:
+        os.umask(before)
+
+
+def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    Store(tmp_path).close()
+    (tmp_path / "responses.sqlite").chmod(0o644)
+    Store(tmp_path).close()
+    assert stat.S_IMODE((tmp_path / "responses.sqlite").stat().st_mode) == 0o600
+
+
+def test_pandas_reads_it(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.put(SAID)
+        table = store.table()
+        direct = pd.read_sql("SELECT * FROM responses", sqlite3.connect(tmp_path / "responses.sqlite"))
+    pd.testing.assert_frame_equal(table, direct, check_dtype=False)
+    row = table.iloc[0]
+    assert (row.key, row.temperature, row.seed, row.prompt_version, row.money) == (
+        "k1",
+        0.7,
+        2**31,
+        "label@1",
+        0.25,
+    )
+
+
+def test_prompts_are_not_in_it(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        assert not {"prompt", "messages"} & set(store.table().columns)
+
+
+def test_several_processes_share_it(tmp_path: Path) -> None:
+    names = ["one", "two", "three"]
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    running = [subprocess.Popen([*command, name]) for name in names]
+    assert [process.wait(60) for process in running] == [0, 0, 0]
+    with Store(tmp_path) as store:
+        table = store.table()
+    assert len(table) == 150 * 4
+    assert table.key.is_unique
+    for name in names:
+        assert (table.text[table.key.str.startswith(name)] == name).all()
+
+
+def test_something_else_in_its_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="is a file"):
+        Store(tmp_path / "file")
+    (tmp_path / "responses.sqlite").write_bytes(b"not a database, but long enough to be taken for one" * 50)
+    with pytest.raises(InputError, match="no store of responses"):
+        Store(tmp_path)
+
+
+def test_another_database_and_another_version_are_refused(tmp_path: Path) -> None:
+    other, newer = tmp_path / "other", tmp_path / "newer"
+    for folder, statement in ((other, "CREATE TABLE responses (id)"), (newer, "PRAGMA user_version = 9")):
+        folder.mkdir()
+        database = sqlite3.connect(folder / "responses.sqlite")
+        database.execute(statement)
+        database.commit()
+        database.close()
+    with pytest.raises(InputError, match="no store of responses"):
+        Store(other)
+    with pytest.raises(InputError, match="another version"):
+        Store(newer)
+
+
+def test_a_full_disk_is_said_clearly_and_loses_nothing(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.put(SAID)
+        store._database.execute("PRAGMA max_page_count = 8")
+        with pytest.raises(StorageError, match="full"):
+            store.put(replace(SAID, key="big", text="x" * 100_000))
+        assert store.get("k1") == SAID

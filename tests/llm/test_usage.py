@@ -1,0 +1,104 @@
+"""The budget is never passed while servers keep to what they were asked."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medunlearn.config import check
+from medunlearn.errors import ConfigError
+from medunlearn.llm import Budget, ServerSettings, Usage
+from medunlearn.llm.usage import BudgetSpentError, most_prompt_tokens, priced
+
+URL = "http://127.0.0.1:1/v1"
+
+
+def settings(**values: object) -> ServerSettings:
+    return check(ServerSettings, {"base_url": URL, "model": "m", **values})
+
+
+@given(
+    limit=st.integers(0, 300),
+    asked=st.lists(st.tuples(st.integers(0, 60), st.floats(0, 1), st.booleans()), max_size=40),
+)
+def test_whatever_is_in_flight_the_limit_holds(limit: int, asked: list[tuple[int, float, bool]]) -> None:
+    budget = Budget(settings(budget_tokens=limit))
+    open_tickets: list[tuple[int, Usage]] = []
+    for most, share, finish_one in asked:
+        try:
+            ticket = budget.reserve(Usage(1, most, 0))
+        except BudgetSpentError:
+            assert not open_tickets
+            assert budget.spent.tokens + most > limit
+            continue
+        if ticket is not None:
+            open_tickets.append((ticket, Usage(1, int(most * share), 0)))
+        if open_tickets and (ticket is None or finish_one):
+            budget.settle(*open_tickets.pop(0))
+    for one in open_tickets:
+        budget.settle(*one)
+    assert budget.spent.tokens <= limit
+
+
+def test_requests_and_money_too() -> None:
+    budget = Budget(settings(budget_requests=1))
+    budget.settle(budget.reserve(Usage(1)) or 0, Usage(1))
+    with pytest.raises(BudgetSpentError, match="1 requests"):
+        budget.reserve(Usage(1))
+    priced_settings = settings(budget_money=0.5, prices={"m": [2.0, 10.0]})
+    most = priced(priced_settings.price, 100_000, 20_000)
+    assert most.money == pytest.approx(0.1 * 2 + 0.02 * 10)
+    budget = Budget(priced_settings)
+    ticket = budget.reserve(most)
+    assert budget.reserve(most) is None  # 0.8 would be in flight
+    assert ticket is not None
+    budget.settle(ticket, priced(priced_settings.price, 10_000, 2_000))
+    assert budget.reserve(most) is not None
+
+
+def test_what_was_spent_before_counts() -> None:
+    budget = Budget(settings(budget_tokens=100), spent=Usage(3, 90, 5))
+    with pytest.raises(BudgetSpentError):
+        budget.reserve(Usage(1, 6, 0))
+    assert budget.reserve(Usage(1, 5, 0)) is not None
+
+
+def test_no_prompt_has_more_tokens_than_its_bound() -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    bytewise = Tokenizer(
+        models.BPE(vocab={c: n for n, c in enumerate(pre_tokenizers.ByteLevel.alphabet())}, merges=[])
+    )
+    bytewise.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    for text in ("chest pain", "naïve 病人 🫀", "\n\t \x00"):
+        body = {"messages": [{"role": "user", "content": text}]}
+        assert len(bytewise.encode(text).ids) <= most_prompt_tokens(body)
+
+
+def test_money_without_a_price_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"prices\.m"):
+        settings(budget_money=5)
+    assert settings(model="served", model_name="m", prices={"m": [1, 2]}).price == (1, 2)
+
+
+def test_the_key_comes_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-elsewhere")
+    assert settings().api_key() is None
+    named = settings(api_key_env="MY_KEY")
+    with pytest.raises(ConfigError, match=r"MY_KEY.*not set"):
+        named.api_key()
+    monkeypatch.setenv("MY_KEY", "sk-1\nX: y")
+    with pytest.raises(ConfigError, match="printable") as caught:
+        named.api_key()
+    assert "sk-1" not in str(caught.value)
+    monkeypatch.setenv("MY_KEY", " sk-2\n")
+    assert named.api_key() == "sk-2"
+    assert "sk-2" not in named.model_dump_json() + repr(named)
+    with pytest.raises(ConfigError, match="api_key"):
+        settings(api_key="sk-3")
+
+
+def test_sums() -> None:
+    assert Usage(1, 2, 3, 4) + Usage(10, 20, 30, 40, 0.5) == Usage(11, 22, 33, 44, 0.5)
+    assert Usage(1, 2, 3).money is None

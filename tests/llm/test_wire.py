@@ -1,0 +1,158 @@
+"""Nothing goes where it should not: environment, proxies, redirects, headers, logs, files."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.llm import Store
+from medunlearn.llm.pretend import PretendServer
+
+Make = Callable[..., Any]
+PROXIES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy")
+SECRET = "sk-very-secret-4711"
+
+
+@pytest.fixture
+def listener() -> Iterator[tuple[int, list[bytes]]]:
+    """A port, and what anybody sends to it."""
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as ear:
+
+        def listen() -> None:
+            while True:
+                try:
+                    connection, _ = ear.accept()
+                except OSError:
+                    return
+                heard.append(connection.recv(100))
+                connection.close()
+
+        threading.Thread(target=listen, daemon=True).start()
+        yield ear.getsockname()[1], heard
+        ear.shutdown(socket.SHUT_RDWR)
+
+
+def test_proxies_of_the_environment_carry_nothing_away(
+    connect: Make, label: Make, listener: tuple[int, list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, heard = listener
+    for name in PROXIES:
+        monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    # A proxy in the settings is for servers away; this one is here.
+    server, client = connect(proxy=f"http://127.0.0.1:{port}")
+    assert client.ask(label()).status == "answered"
+    assert (server.count, heard) == (1, [])
+
+
+def test_redirects_are_not_followed(connect: Make, label: Make, listener: tuple[int, list[bytes]]) -> None:
+    from medunlearn.llm import misbehaviour
+
+    port, heard = listener
+    away = misbehaviour.http(307, b"", {"Location": f"http://127.0.0.1:{port}/v1/chat/completions"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(misbehaviour._WHOLE, "elsewhere", lambda body, said: away)
+        _, client = connect("elsewhere")
+        outcome = client.ask(label())
+    assert outcome.status == "failed"
+    assert "Redirects are not followed" in outcome.reason
+    assert heard == []
+
+
+def test_localhost_asks_no_resolver(connect: Make, label: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    resolve = socket.getaddrinfo
+
+    def lying(host: Any, *rest: Any, **more: Any) -> Any:
+        asked.append(str(host))
+        return resolve("198.51.100.7" if host == "localhost" else host, *rest, **more)
+
+    with PretendServer() as there:
+        monkeypatch.setattr(socket, "getaddrinfo", lying)
+        address = there.base_url.replace("127.0.0.1", "localhost")
+        _, client = connect(base_url=address)
+        assert client.ask(label()).status == "answered"
+        assert there.seen[0][1]["host"].startswith("localhost:")
+    assert "localhost" not in asked
+
+
+def test_localhost_is_also_looked_for_on_ipv6(connect: Make, label: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    import asyncio
+
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("there is no IPv6 loopback here")
+    serve = asyncio.start_server
+    monkeypatch.setattr(asyncio, "start_server", lambda call, host, port: serve(call, "::1", port))
+    with PretendServer() as there:
+        for host in ("localhost", "[::1]"):
+            _, client = connect(base_url=there.base_url.replace("127.0.0.1", host))
+            assert client.ask(label()).status == "answered"
+
+
+def test_headers_are_few_and_the_environment_adds_none(
+    connect: Make, label: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-server")
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "project-1")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Ward: 7\nAuthorization: Bearer sk-custom")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://198.51.100.7/v1")
+    known = {"host", "content-type", "content-length", "accept", "accept-encoding", "user-agent", "connection"}
+    server, client = connect()
+    client.ask(label())
+    assert set(server.seen[0][1]) <= known
+    monkeypatch.setenv("MY_KEY", SECRET)
+    server, client = connect(api_key_env="MY_KEY")
+    client.ask(label())
+    assert set(server.seen[0][1]) <= {*known, "authorization"}
+    assert server.seen[0][1]["authorization"] == f"Bearer {SECRET}"
+
+
+def test_no_log_holds_a_prompt_an_answer_or_the_key(
+    connect: Make, label: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MY_KEY", SECRET)
+    logging.getLogger("openai").setLevel(logging.DEBUG)
+    try:
+        with caplog.at_level(logging.DEBUG), Store(tmp_path) as store:
+            _, client = connect("error_500", "not_json", "well", "parrot", api_key_env="MY_KEY", store=store)
+            outcomes = [client.ask(label(n)) for n in range(2)]
+    finally:
+        logging.getLogger("openai").setLevel(logging.NOTSET)
+    assert [outcome.status for outcome in outcomes] == ["answered", "failed"]
+    written = caplog.text + repr(outcomes) + repr(label()) + json.dumps(client.facts()) + repr(client.settings)
+    for private in ("chest pain", outcomes[0].value["reason"], SECRET):
+        assert private not in written
+    for file in tmp_path.iterdir():
+        assert SECRET.encode() not in file.read_bytes()
+        assert b"chest pain" not in file.read_bytes()
+
+
+def test_what_a_run_records(connect: Make, label: Make) -> None:
+    _, client = connect("no_usage")
+    client.ask(label())
+    facts = client.facts()
+    assert facts["guard"]["on_this_machine"] is True
+    assert facts["guard"]["data_use"] == "credentialed"
+    assert facts["settings"]["model"] == "m"
+    assert facts["estimated_tokens"] == facts["prompt_tokens"] + facts["answer_tokens"] > 0
+    assert json.loads(json.dumps(facts)) == facts
+
+
+def test_asking_needs_no_torch() -> None:
+    code = "import sys, medunlearn.llm; print(sorted({'torch', 'transformers', 'openai'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

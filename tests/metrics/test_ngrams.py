@@ -1,0 +1,81 @@
+"""Counts over many texts at once against counting each text by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medunlearn.errors import InputError
+from medunlearn.metrics import ngrams
+from medunlearn.metrics.ngrams import distinct_ngrams, shared_ngrams, token_entropies
+from medunlearn.metrics.token_entropy import token_entropy
+
+# Few different tokens, so that they repeat; a large one and a huge one, so that tables and packed numbers overflow.
+TEXTS = st.lists(st.sampled_from([0, 1, 2, 3, 7, 128_255, 2**40]), max_size=14)
+
+
+def grams(text: Sequence[int], n: int) -> Counter[tuple[int, ...]]:
+    return Counter(tuple(text[start : start + n]) for start in range(len(text) - n + 1))
+
+
+@settings(deadline=None)
+@given(st.lists(TEXTS, max_size=20))
+def test_entropies_equal_those_of_each_text(texts: list[list[int]]) -> None:
+    slow = np.array([token_entropy(text) for text in texts])
+    fast = token_entropies(texts)
+    assert fast.shape == slow.shape
+    assert np.abs(fast - slow).max(initial=0.0) <= 1e-12
+    # DS counts exact zeros.
+    assert (fast == 0.0).tolist() == (slow == 0.0).tolist()
+    assert [value == 1.0 for value in fast] == [len(set(text)) == len(text) > 1 for text in texts]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(TEXTS, TEXTS), max_size=20), st.integers(1, 5))
+def test_shared_ngrams_equal_those_of_each_pair(pairs: list[tuple[list[int], list[int]]], n: int) -> None:
+    found = shared_ngrams([a for a, _ in pairs], [b for _, b in pairs], n)
+    assert found.shared.tolist() == [(grams(a, n) & grams(b, n)).total() for a, b in pairs]
+    assert found.in_response.tolist() == [grams(a, n).total() for a, _ in pairs]
+    assert found.in_reference.tolist() == [grams(b, n).total() for _, b in pairs]
+
+
+@settings(deadline=None)
+@given(st.lists(TEXTS, max_size=20), st.integers(1, 5))
+def test_distinct_ngrams_equal_those_of_each_text(texts: list[list[int]], n: int) -> None:
+    slow = [len(grams(text, n)) / grams(text, n).total() if len(text) >= n else np.nan for text in texts]
+    assert distinct_ngrams(texts, n).tolist() == pytest.approx(slow, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("limit", ["_LARGEST", "_LARGEST_TABLE"])
+def test_numbers_that_do_not_fit_change_nothing(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(0)
+    texts = [draw.integers(0, 9, 40).astype(np.int32) for _ in range(40)]
+    before = shared_ngrams(texts, texts[::-1], 3), distinct_ngrams(texts, 3), token_entropies(texts)
+    monkeypatch.setattr(ngrams, limit, 2)
+    after = shared_ngrams(texts, texts[::-1], 3), distinct_ngrams(texts, 3), token_entropies(texts)
+    assert after[0].shared.tolist() == before[0].shared.tolist()
+    assert after[1].tolist() == before[1].tolist()
+    assert after[2].tolist() == before[2].tolist()
+
+
+def test_by_hand() -> None:
+    # the cat sat on the mat | the cat on the mat: bigrams the-cat, on-the, the-mat = 3 of 5 and of 4.
+    found = shared_ngrams([[1, 2, 3, 4, 1, 5]], [np.array([1, 2, 4, 1, 5])], 2)
+    assert (found.shared.tolist(), found.in_response.tolist(), found.in_reference.tolist()) == ([3], [5], [4])
+    assert distinct_ngrams([[1, 1, 1, 1, 2]], 2).tolist() == [2 / 4]
+    # Counts 2, 1, 1 of 4: 1.5 bits of 2.
+    assert token_entropies([(1, 1, 2, 3)]).tolist() == [0.75]
+
+
+def test_what_cannot_be_counted_is_refused() -> None:
+    with pytest.raises(InputError, match="n is at least 1"):
+        shared_ngrams([[1]], [[1]], 0)
+    with pytest.raises(InputError, match="n is at least 1"):
+        distinct_ngrams([[1]], 0)
+    with pytest.raises(InputError, match="2 responses for 1 references"):
+        shared_ngrams([[1], [2]], [[1]], 1)

@@ -1,0 +1,109 @@
+"""The head in pieces is the head as a whole: values and every gradient, with bias, cap and autocast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from medunlearn.models import head as head_module
+from medunlearn.models.head import Head, divergence, first_choices, token_log_probs
+
+N, W, V = 23, 12, 50
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def make(cap: float | None, bias: bool, trained: bool) -> tuple[Head, Tensor, Tensor]:
+    weight = drawn(V, W, seed=1).requires_grad_(trained)
+    offset = drawn(V, seed=2).requires_grad_(trained) if bias else None
+    targets = torch.randint(V, (N,), generator=torch.Generator().manual_seed(3))
+    return Head(weight, offset, cap), drawn(N, W, seed=4).requires_grad_(), targets
+
+
+def whole(head: Head, hidden: Tensor) -> Tensor:
+    logits = hidden @ head.weight.t() + (0 if head.bias is None else head.bias)
+    return logits if head.cap is None else head.cap * torch.tanh(logits / head.cap)
+
+
+def gradients(values: Tensor, *wanted: Tensor | None) -> list[Tensor]:
+    # Unequal weights, so that a position that gets another's gradient is noticed.
+    loss = (values * torch.linspace(-2, 3, len(values))).sum()
+    return list(torch.autograd.grad(loss, [tensor for tensor in wanted if tensor is not None]))
+
+
+@pytest.fixture(params=[1, 7 * V, 1 << 22], ids=["a row", "seven rows", "all"], autouse=True)
+def piece(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head_module, "PIECE", request.param)
+
+
+@pytest.mark.parametrize("cap", [None, 2.0])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("trained", [False, True])
+def test_log_probs(cap: float | None, bias: bool, trained: bool) -> None:
+    head, hidden, targets = make(cap, bias, trained)
+    wanted = [hidden, head.weight, head.bias] if trained else [hidden]
+    ours = token_log_probs(head, hidden, targets)
+    theirs = whole(head, hidden).log_softmax(1)[torch.arange(N), targets]
+    assert torch.allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    for mine, plain in zip(gradients(ours, *wanted), gradients(theirs, *wanted), strict=True):
+        assert (mine - plain).norm() <= 1e-5 * plain.norm()
+
+
+@pytest.mark.parametrize("cap", [None, 2.0])
+@pytest.mark.parametrize("trained", [False, True])
+def test_divergence(cap: float | None, trained: bool) -> None:
+    head, hidden, _ = make(cap, True, trained)
+    before, states = Head(drawn(V, W, seed=7), drawn(V, seed=6), cap), drawn(N, W, seed=8)
+    wanted = [hidden, head.weight, head.bias] if trained else [hidden]
+    ours = divergence(head, hidden, before, states)
+    target, now = whole(before, states).log_softmax(1), whole(head, hidden).log_softmax(1)
+    theirs = (target.exp() * (target - now)).sum(1)
+    assert torch.allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    for mine, plain in zip(gradients(ours, *wanted), gradients(theirs, *wanted), strict=True):
+        assert (mine - plain).norm() <= 1e-5 * plain.norm()
+    assert divergence(before, states, before, states).abs().max() < 1e-6
+
+
+def test_first_choices() -> None:
+    head, hidden, _ = make(None, True, False)
+    assert torch.equal(first_choices(head, hidden), whole(head, hidden).argmax(1))
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_under_autocast_as_plain_autocast(trained: bool) -> None:
+    head, hidden, targets = make(None, False, trained)
+    wanted = [hidden, head.weight] if trained else [hidden]
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = token_log_probs(head, hidden, targets)
+        logits = torch.nn.functional.linear(hidden, head.weight).float()
+        theirs = logits.log_softmax(1)[torch.arange(N), targets]
+    assert torch.allclose(ours, theirs, atol=1e-6)
+    for mine, plain in zip(gradients(ours, *wanted), gradients(theirs, *wanted), strict=True):
+        assert (mine - plain).norm() <= 1e-2 * plain.norm()
+
+
+def test_no_table_of_all_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    if head_module.PIECE > N * V:
+        pytest.skip("here all logits are one piece")
+    rows: list[int] = []
+    own = Head.logits
+    monkeypatch.setattr(Head, "logits", lambda self, part: rows.append(len(part)) or own(self, part))
+    head, hidden, targets = make(None, False, True)
+    token_log_probs(head, hidden, targets).sum().backward()
+    # Forward, and again backward since the head is trained.
+    assert sum(rows) == 2 * N
+    assert max(rows) == max(1, head_module.PIECE // V)
+
+
+def test_second_use_of_a_position_adds_up() -> None:
+    head, hidden, targets = make(None, False, False)
+    places = torch.tensor([3, 3, 5])
+    (ours,) = torch.autograd.grad(token_log_probs(head, hidden[places], targets[:3]).sum(), hidden)
+    logits = whole(head, hidden[places]).log_softmax(1)
+    (theirs,) = torch.autograd.grad(logits[torch.arange(3), targets[:3]].sum(), hidden)
+    assert torch.allclose(ours, theirs, atol=1e-6)

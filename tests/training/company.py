@@ -1,0 +1,158 @@
+"""Started by torchrun, in two processes or more: trains what the tests compare with a run in one process.
+
+``torchrun ... company.py OUT`` writes what each case ended with to ``OUT/<case>-<rank>.pt``; the tests call
+:func:`train` in their own process for the other side.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from medunlearn.errors import ConfigError, MedunlearnError
+from medunlearn.methods import METHODS, make_method
+from medunlearn.models.reference import Reference
+from medunlearn.models.sequences import TokenSequence
+from medunlearn.models.tiny import build_tiny
+from medunlearn.seeds import generator
+from medunlearn.training.loop import train_loop
+from medunlearn.training.objectives import NextToken, Unlearning
+from medunlearn.training.plan import Plan
+from medunlearn.training.processes import ALONE, Processes, join
+from medunlearn.training.settings import LoopSettings
+from medunlearn.training.trainable import choose_trainable
+
+# Three steps an epoch, of 3, 3 and 1 sequences a side: the last has fewer micro-batches than processes.
+BATCH, FORGET, RETAIN, EPOCHS = 3, 7, 5, 2
+STEPS = 6
+# Rank 1 has two of the three passes of a step of single sequences: its third pass is in the second step.
+CALL, STEP = 3, 2
+TRAINABLE = {"rmu": "layers:0-1", "lora": "lora:4"}
+
+
+def sequences(count: int, name: str) -> list[TokenSequence]:
+    """Random tokens, unequal answers; every three share the beginning of their prompts."""
+    made = []
+    for place in range(count):
+        shared = generator("shared", name, place // 3).integers(3, 250, 12).tolist()
+        draw = generator("own", name, place)
+        prompt, answer = (int(n) for n in draw.integers((1, 1), (6, 12)))
+        ids = (*shared, *draw.integers(3, 250, prompt + answer).tolist(), 1)
+        made.append(TokenSequence(f"{name}{place}", ids, 12, 12 + prompt))
+    return made
+
+
+def model_of(trainable: str = "all", dropout: float = 0.0) -> Any:
+    model = build_tiny(["a few words"], vocabulary=300, width=32, layers=3, heads=2).model
+    with torch.no_grad():
+        for tensor in model.parameters():
+            if tensor.dim() == 2:
+                tensor.mul_(5)
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = dropout
+    return choose_trainable(model, trainable)
+
+
+class Odd:
+    """The likelihood, and in the given call something else happens in the process of the given rank."""
+
+    def __init__(self, rank: int, at: int, what: Callable[[Tensor], Tensor]) -> None:
+        self.here, self.at, self.what, self.calls = join().rank == rank, at, what, 0
+
+    def terms(self, views: Mapping[str, Any]) -> dict[str, Tensor]:
+        self.calls += 1
+        usual = views["retain"].nll()
+        return {"retain": self.what(usual) if self.here and self.calls == self.at else usual}
+
+
+def signalled(usual: Tensor) -> Tensor:
+    os.kill(os.getpid(), signal.SIGTERM)
+    return usual
+
+
+def refused(usual: Tensor) -> Tensor:
+    raise ConfigError(["colour=blue: must be red"])
+
+
+def train(
+    objective: str | Odd,
+    processes: Processes = ALONE,
+    *,
+    trainable: str = "all",
+    dropout: float = 0.0,
+    checkpoints: Path | None = None,
+    on_step: Callable[[Any], None] = lambda row: None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """What a run ended with: weights, history, the step of its checkpoint, error."""
+    model = model_of(trainable, dropout)
+    chosen: Any = objective
+    if isinstance(objective, str):
+        method = {"lora": "npo"}.get(objective, objective)
+        arguments = {"layer": 1} if method == "rmu" else {}
+        chosen = NextToken() if method == "next_token" else Unlearning(make_method(method, arguments))
+    plan = Plan({"forget": sequences(FORGET, "f"), "retain": sequences(RETAIN, "r")}, BATCH, EPOCHS, 0)
+    options = LoopSettings(**{"lr": 1e-3, "precision": "fp32", "micro_batch_size": 2, **settings})
+    history, error = [], ""
+    try:
+        history = train_loop(
+            model,
+            2,
+            chosen,
+            plan,
+            options,
+            checkpoints=checkpoints,
+            reference=Reference(model),
+            processes=processes,
+            on_step=on_step,
+        )
+    except (MedunlearnError, KeyboardInterrupt) as found:
+        error = f"{type(found).__name__} {getattr(found, 'exit_code', 130)}: {found}"
+    return {
+        "weights": {name: tensor.detach().clone() for name, tensor in model.named_parameters()},
+        "history": [{key: value for key, value in row.items() if key != "seconds"} for row in history],
+        "saved": sorted(folder.name for folder in checkpoints.iterdir()) if checkpoints else [],
+        "error": error,
+    }
+
+
+def cases(out: Path) -> dict[str, Callable[[Processes], dict[str, Any]]]:
+    """What runs in several processes, by name, in this order."""
+
+    def drops(folder: Path | None = None, stop: bool = False) -> Callable[[Processes], dict[str, Any]]:
+        objective = Odd(1, CALL if stop else 0, signalled)
+        return lambda processes: train(
+            objective, processes, dropout=0.3, checkpoints=folder, micro_batch_size=1, precision="bf16"
+        )
+
+    found: dict[str, Callable[[Processes], dict[str, Any]]] = {
+        name: lambda processes, name=name: train(name, processes, trainable=TRAINABLE.get(name, "all"))
+        for name in [*METHODS, "next_token", "lora"]
+    }
+    return found | {
+        "stopped": drops(out / "stopped", stop=True),
+        "resumed": drops(out / "stopped"),
+        "whole": drops(),
+        "refused": lambda processes: train(Odd(1, CALL, refused), processes, micro_batch_size=1),
+        "nan": lambda processes: train(
+            Odd(1, CALL, lambda usual: usual * float("nan")), processes, checkpoints=out / "nan", micro_batch_size=1
+        ),
+    }
+
+
+def main(out: Path) -> None:
+    torch.set_num_threads(1)
+    processes = join()
+    for name, run in cases(out).items():
+        torch.save(run(processes), out / f"{name}-{processes.rank}.pt")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

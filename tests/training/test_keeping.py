@@ -1,0 +1,165 @@
+"""What a run computes once changes no number of it, only the passes that it takes and the memory that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from medunlearn.methods import METHODS, make_method
+from medunlearn.models.reference import Reference
+from medunlearn.models.sequences import TokenSequence
+from medunlearn.training.keeping import Keeping
+from medunlearn.training.loop import LoopSettings, train_loop
+from medunlearn.training.objectives import Unlearning
+from medunlearn.training.plan import Plan
+from medunlearn.training.trainable import choose_trainable
+
+Make = Callable[..., Any]
+PLENTY = 1 << 30
+SETTINGS = LoopSettings(lr=1e-2, precision="fp32", micro_batch_size=2)
+
+
+def with_notes(sequences: list[TokenSequence], every: int = 2) -> list[TokenSequence]:
+    """The same sequences; pairs of them go on from a note in common."""
+    made = []
+    for place, s in enumerate(sequences):
+        note = tuple(range(20 + place // every, 40 + place // every))
+        made.append(TokenSequence(s.key, (*note, *s.ids), len(note), len(note) + s.scored_from))
+    return made
+
+
+@pytest.fixture
+def plan(make_sequences: Make) -> Plan:
+    """Three epochs over the forget set; the retain set comes more than once too."""
+    sides = {"forget": make_sequences(6, "f"), "retain": with_notes(make_sequences(4, "r"))}
+    return Plan(sides, 3, 3, 0)
+
+
+def objective_of(name: str) -> Unlearning:
+    return Unlearning(make_method(name, {"layer": 1} if name == "rmu" else {}))
+
+
+def run(
+    model: Any, name: str, plan: Plan, budget: int, folder: Path | None = None, **more: Any
+) -> tuple[dict[str, Tensor], list[Any], Reference, Keeping]:
+    keeping = Keeping(model, 2, objective_of(name), plan, SETTINGS.micro_batch_size, budget)
+    kept = keeping.run(folder and folder / "kept", "fp32")
+    reference = Reference(model, kept, complete=keeping.complete)
+    history = train_loop(
+        model, 2, objective_of(name), plan, SETTINGS, reference=reference, checkpoints=folder, **more
+    )
+    return {key: tensor.detach().clone() for key, tensor in model.named_parameters()}, history, reference, keeping
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("trainable", ["layers:0-1", "layers:1", "lora:4"])
+def test_a_run_that_keeps_is_one_that_does_not(
+    tiny: Make, plan: Plan, tmp_path: Path, name: str, trainable: str
+) -> None:
+    if (name, trainable) == ("rmu", "lora:4"):
+        pytest.skip("an adapter on layers that RMU does not run would not move, which is an error")
+    before = torch.get_rng_state()
+    ours, history, _, keeping = run(choose_trainable(tiny().model, trainable), name, plan, PLENTY, tmp_path)
+    theirs, wanted, _, nothing = run(choose_trainable(tiny().model, trainable), name, plan, 0)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not nothing.wanted
+    assert bool(keeping.wanted) == (trainable == "layers:1" or name in ("kl_min", "npo", "rmu"))
+    assert history[0]["loss"] == pytest.approx(wanted[0]["loss"], rel=1e-5)
+    for row, other in zip(history, wanted, strict=True):
+        # Adam turns a last bit of a gradient that is near 0 into a whole step.
+        assert row["loss"] == pytest.approx(other["loss"], rel=1e-3)
+    for key, tensor in theirs.items():
+        assert (ours[key] - tensor).norm() <= 1e-3 * tensor.norm(), key
+
+
+@pytest.mark.parametrize(
+    ("name", "trainable", "forget", "retain"),
+    [
+        ("npo", "all", {"log_probs"}, set()),
+        ("kl_min", "all", set(), {"final"}),
+        ("rmu", "layers:1", {"trunk"}, {"trunk", "hidden:1"}),
+        ("rmu", "layers:0", set(), {"hidden:1"}),
+        ("ga", "layers:2", {"trunk"}, set()),
+        ("kl_min", "lora:2", set(), {"final"}),
+    ],
+)
+def test_what_is_kept(
+    tiny: Make, plan: Plan, name: str, trainable: str, forget: set[str], retain: set[str]
+) -> None:
+    model = choose_trainable(tiny().model, trainable)
+    keeping = Keeping(model, 2, objective_of(name), plan, 2, PLENTY)
+    found = {side: set(wanted.what) for side, wanted in keeping.wanted.items()}
+    assert found == {side: what for side, what in (("forget", forget), ("retain", retain)) if what}
+    assert keeping.complete
+    # The estimate is what it takes, to the byte.
+    assert keeping.run(None, "fp32").bytes == keeping.bytes
+
+
+def test_once_through_the_retain_set_only_what_saves_a_copy(tiny: Make, make_sequences: Make) -> None:
+    plan = Plan({"forget": make_sequences(4, "f"), "retain": make_sequences(30, "r")}, 2, 3, 0)
+    whole, one = (choose_trainable(tiny().model, trainable) for trainable in ("all", "layers:1"))
+    keeping = Keeping(whole, 2, objective_of("kl_min"), plan, 2, PLENTY)
+    assert keeping.complete
+    assert keeping.sequences == len(keeping.wanted["retain"].sequences) == 12
+    drawn = {s.key for number in range(plan.steps) for s in plan.step(number)["retain"]}
+    assert {s.key for s in keeping.wanted["retain"].sequences} == drawn
+    keeping = Keeping(one, 2, objective_of("kl_min"), plan, 2, PLENTY)
+    assert not keeping.complete
+    assert {side: set(wanted.what) for side, wanted in keeping.wanted.items()} == {"forget": {"trunk"}}
+
+
+def test_then_the_reference_is_never_run_and_holds_nothing(tiny: Make, plan: Plan, monkeypatch: Any) -> None:
+    monkeypatch.setattr(Reference, "active", lambda self: pytest.fail("a pass of the reference"))
+    for name in ("npo", "rmu"):
+        model = choose_trainable(tiny().model, "layers:0-1" if name == "rmu" else "all")
+        _, _, reference, _ = run(model, name, plan, PLENTY)
+        # Of all that is trained only the head (here the embedding) is copied.
+        assert reference.held_bytes() == (name == "npo") * 4 * model.lm_head.weight.numel()
+        assert reference.kind == "kept numbers"
+
+
+def test_a_budget_is_kept_to_and_the_cheapest_comes_first(tiny: Make, plan: Plan) -> None:
+    model = choose_trainable(tiny().model, "layers:1")
+    whole = Keeping(model, 2, objective_of("rmu"), plan, 2, PLENTY)
+    less = Keeping(model, 2, objective_of("rmu"), plan, 2, whole.bytes - 1)
+    assert less.bytes < whole.bytes
+    assert less.complete
+    assert "hidden:1" in less.wanted["retain"].what
+
+
+@pytest.mark.parametrize(("name", "trainable"), [("npo", "all"), ("kl_min", "layers:1"), ("rmu", "layers:1")])
+def test_resumed_is_uninterrupted(tiny: Make, plan: Plan, tmp_path: Path, name: str, trainable: str) -> None:
+    def stop(row: dict[str, Any]) -> None:
+        if row["step"] == 3:
+            raise KeyboardInterrupt
+
+    weights, _, _, _ = run(choose_trainable(tiny().model, trainable), name, plan, PLENTY, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(choose_trainable(tiny().model, trainable), name, plan, PLENTY, tmp_path / "cut", on_step=stop)
+    files = sorted((tmp_path / "cut/kept").iterdir())
+    times = [file.stat().st_mtime_ns for file in files]
+    resumed, _, _, _ = run(choose_trainable(tiny().model, trainable), name, plan, PLENTY, tmp_path / "cut")
+    assert [file.stat().st_mtime_ns for file in sorted((tmp_path / "cut/kept").iterdir())] == times
+    assert all(torch.equal(resumed[key], tensor) for key, tensor in weights.items())
+
+
+def test_a_method_that_changes_its_mind_is_told(tiny: Make, plan: Plan) -> None:
+    class Fickle:
+        asked = 0
+
+        def loss(self, forget: Any, retain: Any) -> dict[str, Tensor]:
+            self.asked += 1
+            if self.asked > 1:
+                return {"forget": forget.nll() - forget.reference.hidden(1).sum()}
+            return {"forget": forget.nll() - forget.reference.nll()}
+
+    model, method = tiny().model, Unlearning(Fickle())
+    keeping = Keeping(model, 2, method, plan, 2, PLENTY)
+    reference = Reference(model, keeping.run(None, "fp32"), complete=keeping.complete)
+    with pytest.raises(RuntimeError, match="keep_gb=0"):
+        train_loop(model, 2, method, plan, SETTINGS, reference=reference)

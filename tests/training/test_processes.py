@@ -1,0 +1,140 @@
+"""Two processes end where one does, and what one of them meets all of them learn."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from medunlearn.errors import InputError
+from medunlearn.methods import METHODS
+from medunlearn.training.processes import Processes, _buckets, several
+
+SCRIPT = Path(__file__).with_name("company.py")
+_SPEC = importlib.util.spec_from_file_location("company", SCRIPT)
+assert _SPEC
+assert _SPEC.loader
+company = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(company)
+
+Ended = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two real processes ended with: one launch for all cases, since starting them takes the time."""
+    out = tmp_path_factory.mktemp("two")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    done = subprocess.run([*command, str(SCRIPT), str(out)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def ended(out: Path, name: str, rank: int = 0) -> Ended:
+    found: Ended = torch.load(out / f"{name}-{rank}.pt", weights_only=False)
+    return found
+
+
+def assert_same(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.parametrize("name", [*METHODS, "next_token", "lora"])
+def test_two_processes_are_one(two: Path, name: str) -> None:
+    ours, theirs = ended(two, name), company.cases(two)[name](Processes())
+    assert len(theirs["history"]) == company.STEPS
+    for our, their in zip(ours["history"], theirs["history"], strict=True):
+        assert our == pytest.approx(their, rel=1e-5, abs=1e-7)
+    before = dict(company.model_of(company.TRAINABLE.get(name, "all")).named_parameters())
+    for key, tensor in theirs["weights"].items():
+        assert (ours["weights"][key] - tensor).norm() <= 1e-5 * tensor.norm(), key
+    moved = [key for key, tensor in theirs["weights"].items() if not torch.equal(tensor, before[key])]
+    assert len(moved) > 10
+
+
+@pytest.mark.parametrize("name", [*METHODS, "lora", "resumed"])
+def test_both_processes_hold_the_same_weights(two: Path, name: str) -> None:
+    assert_same(ended(two, name, 1)["weights"], ended(two, name, 0)["weights"])
+    assert ended(two, name, 1)["history"] == ended(two, name, 0)["history"]
+
+
+def test_a_signal_to_one_stops_all_after_the_same_step(two: Path) -> None:
+    for rank in (0, 1):
+        assert ended(two, "stopped", rank)["error"].startswith("KeyboardInterrupt")
+    assert ended(two, "stopped")["saved"] == [f"step-{company.STEP:08d}"]
+    assert_same(ended(two, "stopped", 1)["weights"], ended(two, "stopped", 0)["weights"])
+
+
+def test_resumed_is_uninterrupted_bit_for_bit(two: Path) -> None:
+    resumed, whole = ended(two, "resumed"), ended(two, "whole")
+    assert len(whole["history"]) == company.STEPS
+    assert resumed["history"] == whole["history"]
+    assert_same(resumed["weights"], whole["weights"])
+
+
+def test_an_error_in_one_ends_all_alike(two: Path) -> None:
+    assert ended(two, "refused", 1)["error"] == "ConfigError 2: colour=blue: must be red"
+    assert ended(two, "refused", 0)["error"] == "ProcessError 2: Process 1: colour=blue: must be red"
+
+
+def test_a_loss_that_diverges_in_one_stops_all_and_keeps_the_last_good_state(two: Path) -> None:
+    errors = [ended(two, "nan", rank)["error"] for rank in (0, 1)]
+    assert errors[0] == errors[1]
+    assert errors[0].startswith(
+        f"NonFiniteLossError 1: The loss term 'retain' became nan at step {company.STEP - 1}"
+    )
+    assert ended(two, "nan")["saved"] == [f"step-{company.STEP - 1:08d}"]
+
+
+def test_gradients_are_summed_a_bucket_at_a_time() -> None:
+    tensors = [
+        torch.zeros(n, dtype=kind) for n, kind in [(3, torch.float32), (2, torch.float32), (9, torch.float32)]
+    ]
+    tensors += [torch.zeros(1, dtype=torch.bfloat16), torch.zeros(1)]
+    sizes = [[tensor.numel() for tensor in bucket] for bucket in _buckets(tensors, 20)]
+    assert sizes == [[3, 2], [9], [1], [1]]
+    assert not list(_buckets([], 20))
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, False),
+        ({"WORLD_SIZE": "2"}, False),
+        ({"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "x", "MASTER_PORT": "1"}, False),
+        ({"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "x", "MASTER_PORT": "1"}, True),
+    ],
+)
+def test_several_processes_are_those_that_torchrun_started(
+    environment: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert several() == expected
+
+
+def test_each_process_has_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[int] = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert Processes().device("cuda:1") == "cuda:1"
+    assert Processes(1, 2, 1).device("auto") == "auto"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert Processes(5, 8, 1).device("auto") == "cuda:1"
+    assert chosen == [1]
+    assert Processes(1, 2, 1).device("cpu") == "cpu"
+    with pytest.raises(InputError, match="one device for 2 processes"):
+        Processes(1, 2, 1).device("cuda:1")
+    with pytest.raises(InputError, match="finds 2 GPUs"):
+        Processes(2, 3, 2).device("cuda")
