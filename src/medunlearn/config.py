@@ -74,6 +74,9 @@ class LoopFields(Settings):
     offload: Literal["none", "optimizer"] = Field(
         "none", description="optimizer: AdamW's moments in the host's memory; changes memory, no number"
     )
+    sharding: Literal["none", "fsdp2"] = Field(
+        "none", description="fsdp2: divide the decoder layers among the processes of torchrun"
+    )
     gradient_checkpointing: bool = Field(
         False, description="compute activations again in the backward pass; changes memory, no number"
     )

@@ -27,6 +27,7 @@ from medunlearn.training.objectives import NextToken, Unlearning
 from medunlearn.training.plan import Plan
 from medunlearn.training.processes import ALONE, Processes, join
 from medunlearn.training.settings import LoopSettings
+from medunlearn.training.sharding import ShardedReference, make_whole, shard
 from medunlearn.training.trainable import choose_trainable
 
 # Three steps an epoch, of 3, 3 and 1 sequences a side: the last has fewer micro-batches than processes.
@@ -88,11 +89,14 @@ def train(
     trainable: str = "all",
     dropout: float = 0.0,
     checkpoints: Path | None = None,
-    on_step: Callable[[Any], None] = lambda row: None,
+    sharded: bool = False,
     **settings: Any,
 ) -> dict[str, Any]:
-    """What a run ended with: weights, history, the step of its checkpoint, error."""
+    """What a run ended with: weights, history, the step of its checkpoint, error, kinds of parameters."""
     model = model_of(trainable, dropout)
+    if sharded:
+        shard(model, processes, settings.get("precision", "fp32"))
+    kinds = {name: type(tensor).__name__ for name, tensor in model.named_parameters()}
     chosen: Any = objective
     if isinstance(objective, str):
         method = {"lora": "npo"}.get(objective, objective)
@@ -109,13 +113,15 @@ def train(
             plan,
             options,
             checkpoints=checkpoints,
-            reference=Reference(model),
+            reference=ShardedReference(model) if sharded else Reference(model),
             processes=processes,
-            on_step=on_step,
         )
     except (MedunlearnError, KeyboardInterrupt) as found:
         error = f"{type(found).__name__} {getattr(found, 'exit_code', 130)}: {found}"
+    if sharded:
+        make_whole(model)
     return {
+        "kinds": kinds,
         "weights": {name: tensor.detach().clone() for name, tensor in model.named_parameters()},
         "history": [{key: value for key, value in row.items() if key != "seconds"} for row in history],
         "saved": sorted(folder.name for folder in checkpoints.iterdir()) if checkpoints else [],
@@ -126,20 +132,25 @@ def train(
 def cases(out: Path) -> dict[str, Callable[[Processes], dict[str, Any]]]:
     """What runs in several processes, by name, in this order."""
 
-    def drops(folder: Path | None = None, stop: bool = False) -> Callable[[Processes], dict[str, Any]]:
-        objective = Odd(1, CALL if stop else 0, signalled)
-        return lambda processes: train(
-            objective, processes, dropout=0.3, checkpoints=folder, micro_batch_size=1, precision="bf16"
-        )
+    def drops(folder: Path | None = None, stop: bool = False, **more: Any) -> Callable[[Processes], dict[str, Any]]:
+        given = {"dropout": 0.3, "checkpoints": folder, "micro_batch_size": 1, "precision": "bf16", **more}
+        return lambda processes: train(Odd(1, CALL if stop else 0, signalled), processes, **given)
 
     found: dict[str, Callable[[Processes], dict[str, Any]]] = {
         name: lambda processes, name=name: train(name, processes, trainable=TRAINABLE.get(name, "all"))
         for name in [*METHODS, "next_token", "lora"]
     }
+    for name in [*METHODS, "next_token", "lora"]:
+        found[f"{name}@fsdp2"] = lambda processes, name=name: train(
+            name, processes, trainable=TRAINABLE.get(name, "all"), sharded=True
+        )
     return found | {
         "stopped": drops(out / "stopped", stop=True),
         "resumed": drops(out / "stopped"),
         "whole": drops(),
+        "stopped@fsdp2": drops(out / "stopped@fsdp2", stop=True, sharded=True),
+        "resumed@fsdp2": drops(out / "stopped@fsdp2", sharded=True),
+        "whole@fsdp2": drops(sharded=True),
         "refused": lambda processes: train(Odd(1, CALL, refused), processes, micro_batch_size=1),
         "nan": lambda processes: train(
             Odd(1, CALL, lambda usual: usual * float("nan")), processes, checkpoints=out / "nan", micro_batch_size=1

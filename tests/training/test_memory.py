@@ -32,29 +32,36 @@ CASES = [
 def test_recomputing_changes_no_number(
     name: str, trainable: str, tiny: Callable[[], Any], make_sequences: Callable[..., Any]
 ) -> None:
-    plan = Plan({"forget": make_sequences(5, "f"), "retain": make_sequences(4, "r")}, 3, 2, 0)
-    ended: list[tuple[dict[str, Tensor], list[dict[str, Any]], int]] = []
+    # One step from a model that has moved away from its reference: Adam would blow up the rounding of later ones.
+    plan = Plan({"forget": make_sequences(5, "f"), "retain": make_sequences(4, "r")}, 5, 1, 0)
+    ended: list[tuple[dict[str, Tensor], dict[str, Any], int]] = []
     for asked in (False, True):
         model, passes = choose_trainable(tiny().model, trainable), list[int]()
+        reference, source = Reference(model), torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for tensor in trained(model).values():
+                tensor.add_(0.02 * torch.randn(tensor.shape, generator=source))
         mlp = next(module for name, module in model.named_modules() if name.endswith("layers.0.mlp"))
         mlp.register_forward_pre_hook(lambda *_, passes=passes: passes.append(1))
         method = None if name == "next_token" else make_method(name, {"layer": 1} if name == "rmu" else {})
-        history = train_loop(
+        (row,) = train_loop(
             model,
             2,
             Unlearning(method) if method else NextToken(),  # type: ignore[arg-type]
             plan,
             LoopSettings(lr=1e-3, precision="fp32", micro_batch_size=2, gradient_checkpointing=asked),
-            reference=Reference(model),
+            reference=reference,
         )
-        ended.append((trained(model), history, len(passes)))
-    (plain, plain_rows, few), (ours, rows, many) = ended
+        gradients = {key: tensor.grad for key, tensor in trained(model).items() if tensor.grad is not None}
+        ended.append((gradients, {key: value for key, value in row.items() if key != "seconds"}, len(passes)))
+    (plain, plain_row, few), (ours, row, many) = ended
     assert many > few, "no layer was run again"
-    for row, plain_row in zip(rows, plain_rows, strict=True):
-        del row["seconds"], plain_row["seconds"]
-        assert row == pytest.approx(plain_row, rel=1e-5, abs=1e-7)
-    for key, tensor in plain.items():
-        assert (ours[key] - tensor).norm() <= 1e-5 * tensor.norm(), key
+    assert row == pytest.approx(plain_row, rel=1e-5)
+    assert ours.keys() == plain.keys()
+    assert len(plain) > 5
+    for key, gradient in plain.items():
+        assert (ours[key] - gradient).norm() <= 1e-5 * gradient.norm(), key
+        assert gradient.norm() > 0, key
 
 
 def test_less_is_held_for_the_backward_pass(tiny: Callable[[], Any]) -> None:

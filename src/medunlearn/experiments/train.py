@@ -25,6 +25,7 @@ from medunlearn.training.objectives import NextToken
 from medunlearn.training.plan import Plan
 from medunlearn.training.processes import Processes, join
 from medunlearn.training.settings import LoopSettings
+from medunlearn.training.sharding import check_sharding, make_whole, shard
 from medunlearn.training.trainable import choose_trainable
 
 
@@ -43,6 +44,7 @@ def train(
         benchmark.split(settings.without)
     inputs = {"benchmark": benchmark.fingerprint, "model": identity(settings.model)}
     processes = join()
+    check_sharding(settings.sharding, processes)
     recording = open_recording(processes, out, "train", label, settings, inputs)
     if recording.done:
         return Run.open(out)
@@ -52,6 +54,8 @@ def train(
             language_model, phases = processes.together(
                 lambda: _load(benchmark, settings, rendering, processes.device(device))
             )
+        if settings.sharding != "none":
+            shard(language_model.model, processes, settings.precision)
         history: History = []
         for phase, (epochs, items) in phases.items():
             if epochs == 0:
@@ -64,6 +68,8 @@ def train(
                 ]
         recording.info["lineage"] = [settings.model]
         recording.info["results"] = summary(history, language_model, rendering)
+        if settings.sharding != "none":
+            make_whole(language_model.model)
         recording.info["results"]["saved"] = processes.on_main(lambda: finish(language_model, history, out))
     return processes.on_main(lambda: Run(out, recording.info))
 

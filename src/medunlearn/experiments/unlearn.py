@@ -24,6 +24,7 @@ from medunlearn.training.loop import train_loop
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
 from medunlearn.training.processes import join
+from medunlearn.training.sharding import ShardedReference, check_sharding, make_whole, shard
 from medunlearn.training.trainable import choose_trainable
 
 
@@ -46,6 +47,7 @@ def unlearn(
     split, loop = benchmark.split(settings.split), loop_settings(settings, settings.seed)
     inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model)}
     processes = join()
+    check_sharding(settings.sharding, processes)
     label = getattr(method, "title", settings.method)
     recording = open_recording(processes, out, "unlearn", label, settings, inputs)
     if recording.done:
@@ -58,7 +60,7 @@ def unlearn(
                 lambda: _load(target, benchmark, settings, rendering, trainable, processes.device(device))
             )
         model, pad = language_model.model, language_model.tokenizer.pad_token_id
-        objective, loop = Unlearning(method), loop_settings(settings, settings.seed)
+        objective = Unlearning(method)
         silent = quiet or not processes.main
         with recording.stage("keep"):
             keeping = Keeping(model, pad, objective, plan, loop.micro_batch_size, int(settings.keep_gb * 1e9))
@@ -66,7 +68,11 @@ def unlearn(
                 kept = keeping.run(
                     out / "checkpoints" / "kept", loop.precision, processes=processes, advance=advance
                 )
-            reference = Reference(model, kept, complete=keeping.complete)
+            if settings.sharding != "none":
+                # What is kept was computed by whole models; from here on, each pass is one of all processes.
+                shard(model, processes, settings.precision)
+            kind = Reference if settings.sharding == "none" else ShardedReference
+            reference = kind(model, kept, complete=keeping.complete)
         with recording.stage("unlearn"), progress(recording.label, plan.steps, quiet=silent) as advance:
             history = train_loop(
                 model,
@@ -89,6 +95,8 @@ def unlearn(
             "kept_bytes": keeping.bytes,
             "batches": described(model),
         }
+        if settings.sharding != "none":
+            make_whole(language_model.model)
         recording.info["results"]["saved"] = processes.on_main(
             lambda: finish(language_model, history, out, base=target.model)
         )

@@ -163,8 +163,7 @@ class Decoder:
         if not self.ways.mlp or mlp is None or again:
             yield
             return
-        # Two branches may be predicted from one position: their last shared token.
-        row, column = torch.unique(torch.stack([batch.row, batch.column]), dim=1)
+        row, column = batch.predicting
 
         def pick(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             return (inputs[0][row, column][None], *inputs[1:])

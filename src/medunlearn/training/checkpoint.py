@@ -11,7 +11,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from medunlearn.data.storage import read_json, write_atomically, write_json
+from medunlearn.errors import InputError
 from medunlearn.training.optimizers import moments, restore
+from medunlearn.training.processes import ALONE, Processes
+from medunlearn.training.sharding import is_sharded, own_parts
 from medunlearn.training.trainable import trained
 
 STATE = "state.json"
@@ -24,37 +27,69 @@ class Resumed:
     Attributes:
         step: steps that are done.
         history: one row a step so far.
+        shards: into how many shares the tensors were divided; each is in files of its own.
     """
 
     step: int
     history: list[dict[str, Any]]
+    shards: int = 1
 
 
-def save_checkpoint(folder: Path, model: Any, optimizer: torch.optim.Optimizer, state: Resumed) -> None:
+def save_checkpoint(
+    folder: Path, model: Any, optimizer: torch.optim.Optimizer, state: Resumed, processes: Processes = ALONE
+) -> None:
     """Write the state after ``state.step`` steps; the older one is removed once this one is whole.
+
+    Every process calls it. The main one writes, of a sharded model each its own share.
 
     Raises:
         StorageError: the disk refused; the older checkpoint is kept.
     """
     target = folder / f"step-{state.step:08d}"
-    tensors = {name: tensor.detach().contiguous() for name, tensor in trained(model).items()}
-    write_atomically(target / "model.safetensors", lambda path: save_file(tensors, path))
-    state_of = moments(optimizer)
-    write_atomically(target / "optimizer.safetensors", lambda path: save_file(state_of, path))
+    if state.shards > 1:
+        processes.together(lambda: _write(target, model, optimizer, f"-{processes.rank}"))
+    else:
+        processes.on_main(lambda: _write(target, model, optimizer, ""))
+    processes.on_main(lambda: _finish(folder, target, state))
+
+
+def _write(target: Path, model: Any, optimizer: torch.optim.Optimizer, share: str) -> None:
+    tensors = {name: tensor.detach().contiguous() for name, tensor in own_parts(trained(model)).items()}
+    write_atomically(target / f"model{share}.safetensors", lambda path: save_file(tensors, path))
+    state = moments(optimizer)
+    write_atomically(target / f"optimizer{share}.safetensors", lambda path: save_file(state, path))
+
+
+def _finish(folder: Path, target: Path, state: Resumed) -> None:
     write_json(target / STATE, asdict(state))
     for other in folder.glob("step-*"):
         if other != target:
             shutil.rmtree(other, ignore_errors=True)
 
 
-def load_checkpoint(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> Resumed | None:
-    """Put the newest whole checkpoint into model and optimizer; None where there is none."""
+def load_checkpoint(
+    folder: Path, model: Any, optimizer: torch.optim.Optimizer, processes: Processes = ALONE
+) -> Resumed | None:
+    """Put the newest whole checkpoint into model and optimizer; None where there is none.
+
+    Raises:
+        InputError: it was divided among another number of processes.
+    """
     whole = sorted(path.parent for path in folder.glob(f"step-*/{STATE}"))
     if not whole:
         return None
-    tensors = load_file(whole[-1] / "model.safetensors")
+    state = Resumed(**read_json(whole[-1] / STATE))
+    parts = trained(model)
+    shards = processes.world if any(is_sharded(tensor) for tensor in parts.values()) else 1
+    if state.shards != shards:
+        raise InputError(
+            f"{whole[-1]} was written by a model divided into {state.shards}, and this one is divided into "
+            f"{shards}. Give the command with as many processes as before, or another --out."
+        )
+    share = f"-{processes.rank}" if shards > 1 else ""
+    tensors = load_file(whole[-1] / f"model{share}.safetensors")
     with torch.no_grad():
-        for name, tensor in trained(model).items():
+        for name, tensor in own_parts(parts).items():
             tensor.copy_(tensors[name])
-    restore(optimizer, load_file(whole[-1] / "optimizer.safetensors"))
-    return Resumed(**read_json(whole[-1] / STATE))
+    restore(optimizer, load_file(whole[-1] / f"optimizer{share}.safetensors"))
+    return state

@@ -20,13 +20,21 @@ from medunlearn.training.objectives import Objective
 from medunlearn.training.plan import Plan, micro_batches, share
 from medunlearn.training.processes import Processes
 from medunlearn.training.settings import LoopSettings, Precision
+from medunlearn.training.sharding import hand_over_gradients, is_sharded
 from medunlearn.training.trainable import trained
 from medunlearn.training.views import ModelView, Totals
+
+Micro = dict[str, list[TokenSequence]]
 
 
 @dataclass(frozen=True)
 class Training:
-    """What every step of a run works with."""
+    """What every step of a run works with.
+
+    Attributes:
+        parts: what this process holds of each trained parameter; what the optimizer steps.
+        sharded: layers are divided among the processes, so that every pass communicates.
+    """
 
     model: Any
     pad: int
@@ -34,8 +42,10 @@ class Training:
     plan: Plan
     settings: LoopSettings
     optimizer: torch.optim.Optimizer
+    parts: Mapping[str, Tensor]
     reference: Reference | None
     processes: Processes
+    sharded: bool
 
 
 @dataclass(frozen=True)
@@ -62,13 +72,20 @@ def gradients(
         reached = [place for place, tensor in enumerate(tensors) if tensor.grad is not None]
         return _Share(terms, reached)
 
-    shares = processes.each(work)
+    if training.sharded:
+        # Passes communicate: one that fails here ends this process, and the others see it go.
+        done = work()
+        shares = processes.each(lambda: done)
+    else:
+        shares = processes.each(work)
     summed: dict[str, float] = {}
     for part in shares:
         for name, value in part.terms.items():
             summed[name] = summed.get(name, 0.0) + value
     _check_finite(summed, number)
-    processes.sum_(_gradient(tensors[place]) for place in sorted({p for part in shares for p in part.reached}))
+    reached = [tensors[place] for place in sorted({place for part in shares for place in part.reached})]
+    processes.sum_(_gradient(tensor) for tensor in reached if not is_sharded(tensor))
+    hand_over_gradients(trained(training.model), training.parts, processes.world)
     return summed
 
 
@@ -89,7 +106,7 @@ def _accumulate(
     summed: dict[str, float] = {}
     pieces = micro_batches(sequences, settings.micro_batch_size, processes.world)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        for place, micro in share(pieces, processes.rank, processes.world):
+        for place, micro, weight in _own(pieces, training):
             torch.manual_seed(stable_seed("dropout", settings.seed, number, place))
             with autocast(device, settings.precision):
                 views = {
@@ -101,11 +118,23 @@ def _accumulate(
                 terms = training.objective.terms(views)
                 loss = torch.stack(list(terms.values())).sum()
             for name, value in terms.items():
-                summed[name] = summed.get(name, 0.0) + float(value.detach())
-            if not all(math.isfinite(value) for value in summed.values()):
+                summed[name] = summed.get(name, 0.0) + weight * float(value.detach())
+            if not training.sharded and not all(math.isfinite(value) for value in summed.values()):
                 break
-            torch.autograd.backward(loss)
+            torch.autograd.backward(loss * weight)
     return summed
+
+
+def _own(pieces: list[Micro], training: Training) -> list[tuple[int, Micro, float]]:
+    """This process's micro-batches: place, content, weight.
+
+    Where passes communicate, each process runs as many: what is missing is made up by a piece of weight 0.
+    """
+    rank, world = training.processes.rank, training.processes.world
+    own = [(place, piece, 1.0) for place, piece in share(pieces, rank, world)]
+    if training.sharded:
+        own += [(0, pieces[0], 0.0)] * (-(-len(pieces) // world) - len(own))
+    return own
 
 
 def autocast(device: torch.device, precision: Precision) -> Any:
@@ -113,6 +142,23 @@ def autocast(device: torch.device, precision: Precision) -> Any:
     if precision == "fp32":
         return nullcontext()
     return torch.autocast(device.type, torch.bfloat16)
+
+
+def clip(training: Training, most: float) -> Tensor:
+    """Scale the gradients down to a norm of at most ``most``, over all parameters; the norm before."""
+    parts, tensors = training.parts, trained(training.model)
+    if not training.sharded:
+        return torch.nn.utils.clip_grad_norm_(parts.values(), most)
+    found = {name: part.grad for name, part in parts.items() if part.grad is not None}
+    # The shares of a parameter make up its norm together; what is whole is the same in every process.
+    shares, whole = (torch.zeros((), device=next(iter(parts.values())).device) for _ in range(2))
+    for name, gradient in found.items():
+        (shares if is_sharded(tensors[name]) else whole).add_(gradient.float().square().sum())
+    training.processes.sum_([shares])
+    norm = (shares + whole).sqrt()
+    for gradient in found.values():
+        gradient.mul_((most / (norm + 1e-6)).clamp(max=1.0).to(gradient.dtype))
+    return norm
 
 
 def _check_finite(terms: Mapping[str, float], number: int) -> None:

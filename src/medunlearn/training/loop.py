@@ -14,7 +14,7 @@ from torch import Tensor
 from medunlearn.errors import InputError, NonFiniteLossError, ProcessError
 from medunlearn.models.reference import Reference
 from medunlearn.training.checkpoint import Resumed, load_checkpoint, save_checkpoint
-from medunlearn.training.gradients import Training, gradients
+from medunlearn.training.gradients import Training, clip, gradients
 from medunlearn.training.interrupt import Interruption
 from medunlearn.training.memory import recomputing
 from medunlearn.training.objectives import Objective
@@ -22,6 +22,7 @@ from medunlearn.training.optimizers import make_optimizer
 from medunlearn.training.plan import Plan
 from medunlearn.training.processes import ALONE, Processes
 from medunlearn.training.settings import LoopSettings, learning_rate
+from medunlearn.training.sharding import is_sharded, own_parts
 from medunlearn.training.trainable import check_moved, checksums, trained
 
 History = list[dict[str, Any]]
@@ -64,18 +65,21 @@ def train_loop(
         KeyboardInterrupt: passed on, after a checkpoint.
         ProcessError: another process failed or was lost.
     """
-    tensors = trained(model)
-    before = checksums(tensors)
-    optimizer = make_optimizer(tensors.values(), settings)
-    training = Training(model, pad, objective, plan, settings, optimizer, reference, processes)
-    resumed = processes.together(lambda: load_checkpoint(checkpoints, model, optimizer) if checkpoints else None)
+    tensors, sharded = trained(model), any(is_sharded(tensor) for tensor in model.parameters())
+    parts = own_parts(tensors)
+    before = checksums(parts)
+    optimizer = make_optimizer(parts.values(), settings)
+    training = Training(model, pad, objective, plan, settings, optimizer, parts, reference, processes, sharded)
+    resumed = processes.together(
+        lambda: load_checkpoint(checkpoints, model, optimizer, processes) if checkpoints else None
+    )
     step, history = (resumed.step, resumed.history) if resumed else (0, [])
     _check_same_step(processes, step, checkpoints)
 
     def save() -> None:
         if checkpoints:
-            state = Resumed(step, history)
-            processes.on_main(lambda: save_checkpoint(checkpoints, model, optimizer, state))
+            state = Resumed(step, history, processes.world if sharded else 1)
+            save_checkpoint(checkpoints, model, optimizer, state, processes)
 
     def end_step(rows: History) -> bool:
         """Say how it went, stop if asked to; whether a checkpoint is due, by the main process's clock."""
@@ -103,8 +107,8 @@ def train_loop(
         finally:
             model.eval()
     if step >= 2:
-        check_moved(before, tensors)
-        _check_same_weights(processes, tensors)
+        check_moved(before, parts, processes)
+        _check_same_weights(processes, {name: tensor for name, tensor in tensors.items() if not is_sharded(tensor)})
     if keep_final and step > kept:
         save()
     return history
@@ -116,7 +120,7 @@ def _step(training: Training, number: int) -> dict[str, Any]:
     sequences = plan.step(number)
     optimizer.zero_grad(set_to_none=True)
     terms = gradients(training, sequences, number)
-    norm = torch.nn.utils.clip_grad_norm_(trained(training.model).values(), settings.clip or math.inf)
+    norm = clip(training, settings.clip or math.inf)
     if not torch.isfinite(norm):
         raise NonFiniteLossError(
             f"The gradient is not finite at step {number} although the loss is ({_shown(terms)}). The model is "

@@ -8,7 +8,9 @@ processes see one file system.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,6 +28,7 @@ BUCKET_BYTES = 64 << 20
 # The others wait as long as the main process evaluates or saves. One that dies is noticed at once, by its closed
 # connection or by torchrun; this is for a network that goes silent.
 _PATIENCE = timedelta(days=1)
+_MOMENT = 0.1
 
 
 @dataclass(frozen=True)
@@ -248,4 +251,9 @@ def _lost(error: BaseException) -> ProcessError:
 
 def _close() -> None:
     if dist.is_initialized():
+        # The group's threads must have let go of the last message's tensors before Python ends, or the process ends
+        # with an abort. Without sharding they end with the group. PyTorch's own caches hold the group of a sharded
+        # model, so that its threads stay: they are given a moment.
+        gc.collect()
         dist.destroy_process_group()
+        time.sleep(_MOMENT)

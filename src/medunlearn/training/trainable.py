@@ -12,6 +12,7 @@ from torch import Tensor
 
 from medunlearn.errors import ConfigError, FrozenParametersError
 from medunlearn.seeds import stable_seed
+from medunlearn.training.processes import ALONE, Processes
 
 _PIECE = 1 << 20
 
@@ -111,14 +112,15 @@ def _checksum(tensor: Tensor) -> int:
     return total
 
 
-def check_moved(before: dict[str, int], tensors: dict[str, Tensor]) -> None:
-    """Fail loudly when training trained nothing.
+def check_moved(before: dict[str, int], tensors: dict[str, Tensor], processes: Processes = ALONE) -> None:
+    """Fail loudly when training trained nothing. A tensor has moved when its share in some process has.
 
     Raises:
         FrozenParametersError: some of the tensors are what they were before.
     """
     after = checksums(tensors)
-    still = [name for name in before if before[name] == after[name]]
+    moved = set().union(*processes.each(lambda: {name for name in before if before[name] != after[name]}))
+    still = [name for name in before if name not in moved]
     if still:
         shown = ", ".join(still[:5]) + (", ..." if len(still) > 5 else "")
         raise FrozenParametersError(

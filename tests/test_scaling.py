@@ -1,0 +1,56 @@
+"""The commands of docs/scaling.md run as they stand but for the size of the training."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from medunlearn.cli.main import app
+from medunlearn.experiments.runs import Run
+
+PAGE = Path(__file__).parents[1] / "docs" / "scaling.md"
+SMALL = {
+    "train": ["epochs=1", "tiny_width=32", "tiny_layers=2"],
+    "unlearn": ["epochs=1"],
+}
+
+
+def run(line: str) -> None:
+    words = shlex.split(line)
+    more = next((more for verb, more in SMALL.items() if verb in words), [])
+    if words[0] == "torchrun":
+        command = [sys.executable, "-m", "torch.distributed.run", *words[1:], *more]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+        assert done.returncode == 0, done.stderr
+    else:
+        result = CliRunner().invoke(app, [*words[1:], *more])
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+
+
+def test_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = PAGE.read_text(encoding="utf-8")
+    lines = [line for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    assert len(lines) == 5
+    for line in lines:
+        run(line)
+    processes = {
+        name: Run.open(f"runs/{name}").info["hardware"]["processes"] for name in ("npo", "graddiff", "simnpo")
+    }
+    assert processes == {"npo": 2, "graddiff": 2, "simnpo": 1}
+
+
+def test_every_setting_that_the_page_names_is_one() -> None:
+    from medunlearn.config import UnlearnSettings
+
+    named = set(re.findall(r"`(\w+)=", PAGE.read_text(encoding="utf-8")))
+    assert named <= set(UnlearnSettings.model_fields)
+    assert {"offload", "optimizer", "gradient_checkpointing"} <= named
