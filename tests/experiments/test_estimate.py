@@ -11,16 +11,19 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from medunlearn.config import UnlearnSettings, check
-from medunlearn.experiments.asks import Ask
-from medunlearn.experiments.estimate import Estimator, Memory, Work
+from medunlearn.experiments.amounts import Memory, Work
+from medunlearn.experiments.estimate import Estimator
 from medunlearn.methods import METHODS, make_method
 from medunlearn.models.cost import ATTENTION, Hollow, _Held, nbytes, on_meta
-from medunlearn.models.packing import packs
+from medunlearn.models.decoder import Ways
+from medunlearn.models.feeding import decoder_of
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
-from medunlearn.training.loop import LoopSettings, train_loop
+from medunlearn.training.keeping import Keeping
+from medunlearn.training.loop import train_loop
 from medunlearn.training.objectives import NextToken, Unlearning
 from medunlearn.training.plan import Plan
+from medunlearn.training.settings import LoopSettings
 from medunlearn.training.trainable import choose_trainable
 
 BATCH, MICRO = 8, 4
@@ -56,45 +59,29 @@ def estimator(tiny_base: Any) -> Callable[[str], Estimator]:
     return make
 
 
+@pytest.mark.parametrize("budget", [0, 10**9])
 @pytest.mark.parametrize(
     ("trainable", "name"),
     [*product(("all", "layers:1"), sorted(METHODS)), ("lora:2", "kl_min"), ("lora:2", "rmu")],
 )
 def test_flops_of_a_whole_run(
-    tiny: Callable[[], Any], estimator: Callable[[str], Estimator], name: str, trainable: str
+    tiny: Callable[[], Any], estimator: Callable[[str], Estimator], name: str, trainable: str, budget: int
 ) -> None:
     # What lies above RMU's layer cannot be trained by it.
     if name == "rmu":
         trainable = {"all": "layers:0-1", "lora:2": "layers:0"}.get(trainable, trainable)
-    model = choose_trainable(tiny().model, trainable)
-    assert packs(model)
-    kept = Reference(model)
+    model, chosen = choose_trainable(tiny().model, trainable), objective(name)
+    # Trying a model's ways is no part of a run's work.
+    assert decoder_of(model).ways == Ways("branches", head=True, layers=True, mlp=True)
     settings = LoopSettings(1e-3, micro_batch_size=MICRO, precision="fp32", clip=1.0)
     with FlopCounterMode(display=False, custom_mapping=ATTENTION) as counter:
-        history = train_loop(model, 0, objective(name), plan(), settings, reference=kept)
-    stage = estimator(trainable)
-    work = stage.training(plan(), SETTINGS, objective(name), keeps=True)
-    assert work.flops == pytest.approx(counter.get_total_flops(), rel=1e-3)
-    assert work.steps == len(history)
-
-
-@pytest.mark.parametrize(
-    ("name", "asked"),
-    [
-        ("ga", {Ask("forget")}),
-        ("graddiff", {Ask("forget"), Ask("retain")}),
-        ("simnpo", {Ask("forget"), Ask("retain")}),
-        ("kl_min", {Ask("forget"), Ask("retain"), Ask("retain", before=True)}),
-        ("npo", {Ask("forget"), Ask("retain"), Ask("forget", before=True, once=True)}),
-        ("rmu", {Ask("forget", 1), Ask("retain", 1), Ask("retain", 1, before=True)}),
-    ],
-)
-def test_what_each_method_asks_for(estimator: Callable[[str], Estimator], name: str, asked: set[Ask]) -> None:
-    stage, asks = estimator("all"), set[Ask]()
-    micro = {side: on_notes(side) for side in ("forget", "retain")}
-    shapes = {side: stage.shape(chosen) for side, chosen in micro.items()}
-    stage._micro(micro, shapes, objective(name), True, False, asks)
-    assert asks == asked
+        keeping = Keeping(model, 0, chosen, plan(), MICRO, budget)
+        reference = Reference(model, keeping.run(None, "fp32"), complete=keeping.complete)
+        history = train_loop(model, 0, chosen, plan(), settings, reference=reference)
+    work = estimator(trainable).training(plan(), SETTINGS, objective(name), budget=budget)
+    assert work.flops == pytest.approx(counter.get_total_flops(), rel=1e-6)
+    assert (work.steps, work.kept) == (len(history), keeping.bytes)
+    assert (keeping.bytes > 0) == bool(keeping.wanted)
 
 
 def test_bytes_of_what_is_trained(estimator: Callable[[str], Estimator]) -> None:

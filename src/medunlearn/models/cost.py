@@ -1,24 +1,27 @@
 """What a pass takes, found out without running it: it is rehearsed on tensors that have a shape and no content.
 
-Nothing is loaded and next to nothing is computed, so that a model of 8 billion parameters is rehearsed in a few
-seconds on any machine. What is rehearsed is the engine's own code, so that an estimate follows whatever the engine
-does: which layers a method runs, where the graph begins, logits at scored positions alone, LoRA, autocast.
+Nothing is loaded and next to nothing is computed, so that a model of 8 billion parameters is rehearsed in seconds
+on any machine. What is rehearsed is the engine's own code, so that an estimate follows whatever the engine does:
+frozen layers that are run once, what is kept, where the graph begins, the head in pieces, LoRA, autocast.
 
-Notation: a batch of R rows of T positions with N scored tokens (:class:`Shape`); a pass takes
+Notation: a batch of T positions with N scored tokens and Q pairs of positions that attention multiplies
+(:class:`Shape`); what work on it takes is
 
-    FLOPs(R, T, N) = linear R T + quadratic R T^2 + head N
+    FLOPs(T, Q, N) = linear T + quadratic Q + head N
 
 A multiplication with an addition counts as two. For a plain decoder of which nothing is trained, ``linear`` is
-twice the entries of all weight matrices in the layers that are run, ``quadratic`` is 4 x heads x head width in each
-layer (the masked half of the attention is computed too), and ``head`` is 2 x width x vocabulary. Training adds what
-gradients take from the first trained parameter on. FLOPs are those of matrix products and attention, as
-``torch.utils.flop_counter`` counts them, attention on CPUs too; element-wise work and the optimizer are left out.
+twice the entries of all weight matrices in the layers that are run at every position, ``quadratic`` is 4 x heads x
+head width in each layer (the masked half of the attention is counted too), and ``head`` is 2 x width x vocabulary
+and the last layer's MLP. Training adds what gradients take from the first trained parameter on. FLOPs are those of
+matrix products and attention, as ``torch.utils.flop_counter`` counts them, attention on CPUs too; element-wise work
+and the optimizer are left out.
 """
 
 from __future__ import annotations
 
+import copy
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,8 +34,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
-from medunlearn.models.batches import ROUNDING, Batch, collate, rounded_up
-from medunlearn.models.packing import pack
+from medunlearn.models.batches import ROUNDING, Batch, rounded_up
+from medunlearn.models.branches import Layout
+from medunlearn.models.feeding import assume, laid_out
+from medunlearn.models.packing import groups_for_branches, rows_for_masks
 from medunlearn.models.sequences import TokenSequence, families
 
 
@@ -52,8 +57,11 @@ ATTENTION: dict[Any, Any] = {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
 }
 
-PROBES = ((2 * ROUNDING, 4), (4 * ROUNDING, 4), (4 * ROUNDING, 12))
-"""(T, N) of the batches from which the three numbers are found."""
+PROBES = ((2 * ROUNDING, 4), (4 * ROUNDING, 4), (4 * ROUNDING, 12), (6 * ROUNDING, 4))
+"""Length and scored tokens of the sequences from which costs are found; the last is for a second side."""
+
+Prepare = Callable[[Mapping[str, Sequence[TokenSequence]]], Callable[[], None]]
+"""Sequences by side -> work on them; only the work is counted, not what is done to prepare it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,65 +69,44 @@ class Shape:
     """A batch as the engine lays it out.
 
     Attributes:
-        rows: R.
-        length: T, padding included.
+        positions: T, what matrices are multiplied with, padding included.
+        pairs: Q, queries times the keys that each is multiplied with, seen or masked.
         scored: N.
-        tokens: tokens without padding, in a packed batch those that sequences share counted once.
-        packed: sequences share rows; otherwise each has a row.
+        tokens: tokens without padding, those that sequences share counted once where they are run once.
     """
 
-    rows: int
-    length: int
+    positions: int
+    pairs: int
     scored: int
     tokens: int
-    packed: bool
-
-    @property
-    def positions(self) -> int:
-        """What matrices are multiplied with, padding included."""
-        return self.rows * self.length
-
-    @property
-    def pairs(self) -> int:
-        """Queries times the keys that each meets: all of its row, for a mask spares no work."""
-        return self.rows * self.length**2
 
 
-def batch_shape(sequences: Sequence[TokenSequence], *, packed: bool = True) -> Shape:
-    """The shape of the batch that ``packing.make_batch`` makes, without making it.
-
-    Args:
-        packed: the model takes packed batches.
-    """
-    scored = sum(sequence.scored for sequence in sequences)
-    longest = max(len(sequence.ids) for sequence in sequences)
-    lengths = [_family_length([sequences[place] for place in family]) for family in families(sequences)]
-    rows = _first_fit(lengths)
-    if packed and rows * max(lengths) < len(sequences) * longest:
-        return Shape(rows, rounded_up(max(lengths)), scored, sum(lengths), True)
-    return Shape(len(sequences), rounded_up(longest), scored, sum(len(s.ids) for s in sequences), False)
-
-
-def _family_length(family: Sequence[TokenSequence]) -> int:
-    shared = family[0].shared
-    return shared + sum(len(sequence.ids) - shared for sequence in family)
+def batch_shape(model: Any, sequences: Sequence[TokenSequence]) -> Shape:
+    """The shape of the batch that ``feeding.make_batch`` makes for a model, without making it."""
+    scored, how = sum(sequence.scored for sequence in sequences), laid_out(model, sequences)
+    if how == "branches":
+        groups = groups_for_branches(sequences)
+        pairs = 0
+        for group in groups:
+            longest = max(group.lengths)
+            pairs += group.shared**2 + len(group.lengths) * longest * (group.shared + longest)
+        return Shape(sum(group.shared + group.own for group in groups), pairs, scored, _once(sequences))
+    if how == "masks":
+        rows, length = rows_for_masks(sequences)
+        return Shape(rows * length, rows * length**2, scored, _once(sequences))
+    rows, length = len(sequences), rounded_up(max(len(sequence.ids) for sequence in sequences))
+    return Shape(rows * length, rows * length**2, scored, sum(len(sequence.ids) for sequence in sequences))
 
 
-def _first_fit(lengths: Sequence[int]) -> int:
-    """Rows as long as the longest that hold all, filled longest first."""
-    left: list[int] = []
-    for length in sorted(lengths, reverse=True):
-        place = next((place for place, room in enumerate(left) if room >= length), None)
-        if place is None:
-            left.append(max(lengths) - length)
-        else:
-            left[place] -= length
-    return len(left)
+def _once(sequences: Sequence[TokenSequence]) -> int:
+    """Tokens, those that sequences share once."""
+    spared = sum((len(family) - 1) * sequences[family[0]].shared for family in families(sequences))
+    return sum(len(sequence.ids) for sequence in sequences) - spared
 
 
 @dataclass(frozen=True, slots=True)
 class PassCost:
-    """FLOPs of a pass by its shape; see the notation above."""
+    """FLOPs by the shape of what is worked on; see the notation above."""
 
     linear: float = 0.0
     quadratic: float = 0.0
@@ -147,78 +134,110 @@ class Rehearsed:
     peak_bytes: int
 
 
+class _StandIns:
+    """Makes tensors without content from tensors with or without."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.mode, self.device = FakeTensorMode(), device
+
+    def tensor(self, tensor: Tensor) -> Tensor:
+        empty: Tensor = self.mode.fake_tensor_converter.from_meta_and_device(
+            self.mode, tensor.detach().to("meta"), self.device
+        )
+        return nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
+
+    def of(self, holder: Any) -> dict[str, Any]:
+        """The tensors that an object holds."""
+        return {name: self.tensor(value) for name, value in vars(holder).items() if isinstance(value, Tensor)}
+
+    def layout(self, full: Layout) -> Layout:
+        empty = copy.copy(full)
+        empty.folds = [copy.copy(fold) for fold in full.folds]
+        for fold in empty.folds:
+            vars(fold).update(self.of(fold))
+        return empty
+
+    def batch(self, full: Batch) -> Batch:
+        empty = replace(full, layout=self.layout(full.layout) if full.layout else None, **self.of(full))
+        row, column = full.predicting
+        vars(empty)["predicting"] = self.tensor(row), self.tensor(column)
+        return empty
+
+
 class Hollow:
     """A model whose tensors have a shape, a type and a device, but no content.
 
     Args:
-        model: a model on the meta device, as built from its configuration; it is changed in place.
+        model: a model on the meta device, as built from its configuration; it is changed in place, and taken to be
+            fed as most models are (:func:`medunlearn.models.feeding.assume`).
         device: where its tensors pretend to be; kernels are chosen as there.
     """
 
     def __init__(self, model: nn.Module, device: torch.device) -> None:
         self.model: Any = model
         self.device = device
-        self._mode = FakeTensorMode()
+        self._standins = _StandIns(device)
         # By the old tensor's id, so that tied weights stay tied; the old one is kept, lest another gets its id.
         made: dict[int, tuple[Tensor, Tensor]] = {}
         for module in model.modules():
             for kind in (module._parameters, module._buffers):
                 for name, tensor in kind.items():
                     if tensor is not None:
-                        made.setdefault(id(tensor), (tensor, self._emptied(tensor)))
+                        made.setdefault(id(tensor), (tensor, self._standins.tensor(tensor)))
                         kind[name] = made[id(tensor)][1]  # type: ignore[assignment]
+        assume(model, self._standins.batch)
 
-    def _emptied(self, tensor: Tensor) -> Tensor:
-        empty = self._standin(tensor.detach())
-        return nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
-
-    def batch(self, sequences: Sequence[TokenSequence], *, packed: bool = True) -> Batch:
-        """The batch that the engine makes of these sequences, without its content."""
-        make = pack if batch_shape(sequences, packed=packed).packed else collate
-        full = make(sequences, 0, torch.device("cpu"))
-        tensors = {name: value for name, value in vars(full).items() if isinstance(value, Tensor)}
-        empty: dict[str, Any] = {name: self._standin(tensor.to("meta")) for name, tensor in tensors.items()}
-        return replace(full, **empty)
-
-    def _standin(self, tensor: Tensor) -> Tensor:
-        empty: Tensor = self._mode.fake_tensor_converter.from_meta_and_device(self._mode, tensor, self.device)
-        return empty
-
-    def rehearse(self, work: Callable[[], None], *, precision: str = "fp32", counted: bool = True) -> Rehearsed:
+    def rehearse(
+        self,
+        work: Callable[[], None],
+        *,
+        precision: str = "fp32",
+        counted: bool = True,
+        beside: Iterable[Tensor] = (),
+    ) -> Rehearsed:
         """Go through the motions of some work on this model.
 
         Args:
             work: is called once; a pass of the model with or without gradients.
             precision: ``bf16`` rehearses under autocast, as the loop trains.
             counted: FLOPs are wanted; without them it is faster, and they are 0.
+            beside: tensors that stand in memory already, besides the model and its gradients.
         """
-        held = _Held(self._standing())
+        held = _Held([*self._standing(), *beside])
         autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16")
         counter = FlopCounterMode(display=False, custom_mapping=ATTENTION)
-        with self._mode, counter if counted else nullcontext(), held, autocast:
+        with self.open(), counter if counted else nullcontext(), held, autocast:
             work()
         torch.clear_autocast_cache()
         return Rehearsed(counter.get_total_flops() if counted else 0, held.peak)
 
-    def pass_cost(self, work: Callable[[Batch], None]) -> PassCost:
-        """The three numbers of a pass, from three rehearsals.
+    def costs(self, prepare: Prepare, sides: Sequence[str]) -> dict[str, PassCost]:
+        """What work on sequences of several sides takes by the shape of each side's batch.
+
+        Costs add up over the sides, so that three rehearsals a side tell the three numbers of each.
 
         Args:
-            work: one pass over the batch that it is given.
+            prepare: is given one sequence a side; the side's name is its key.
         """
-        taken = []
-        for length, scored in PROBES:
-            batch = self.batch([TokenSequence("", (0,) * length, 0, length - scored)])
-            taken.append(self.rehearse(lambda batch=batch: work(batch)).flops)  # type: ignore[misc]
+        tries = [[0] * len(sides)]
+        tries += [_but(tries[0], place, probe) for place in range(len(sides)) for probe in (1, 2)]
+        tries += [_but(tries[0], place, 3) for place in range(1, len(sides))]
+        taken, shapes = [], []
+        for chosen in tries:
+            given = {side: [_probe(side, number)] for side, number in zip(sides, chosen, strict=True)}
+            with self.open():
+                work = prepare(given)
+            taken.append(float(self.rehearse(work).flops))
+            found = [batch_shape(self.model, sequences) for sequences in given.values()]
+            shapes.append([part for shape in found for part in (shape.positions, shape.pairs, shape.scored)])
             self.model.zero_grad(set_to_none=True)
-        sides = [[length, length**2, scored] for length, scored in PROBES]
-        linear, quadratic, head = np.linalg.solve(np.array(sides, dtype=float), np.array(taken, dtype=float))
-        return PassCost(float(linear), float(quadratic), float(head))
+        solved = np.linalg.solve(np.array(shapes, dtype=float), np.array(taken)).reshape(-1, 3)
+        return {side: PassCost(*map(float, row)) for side, row in zip(sides, solved, strict=True)}
 
     @contextmanager
     def open(self) -> Iterator[None]:
         """Inside, tensors that are made have no content."""
-        with self._mode:
+        with self._standins.mode:
             yield
 
     def _standing(self) -> Iterator[Tensor]:
@@ -230,7 +249,7 @@ class Hollow:
 class _Held(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class is untyped
     """Counts the bytes of storages that come to be and go again while it is open."""
 
-    def __init__(self, standing: Iterator[Tensor]) -> None:
+    def __init__(self, standing: Iterable[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.now = self.peak = 0
         self._standing = {tensor.untyped_storage()._cdata for tensor in standing}
@@ -253,6 +272,15 @@ class _Held(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's clas
 
     def _gone(self, key: int) -> None:
         self.now -= self._sizes.pop(key)
+
+
+def _but(numbers: Sequence[int], place: int, number: int) -> list[int]:
+    return [*numbers[:place], number, *numbers[place + 1 :]]
+
+
+def _probe(side: str, number: int) -> TokenSequence:
+    length, scored = PROBES[number]
+    return TokenSequence(side, (0,) * length, 0, length - scored)
 
 
 @contextmanager
