@@ -23,7 +23,7 @@ from medunlearn.config import UnlearnSettings, check
 from medunlearn.experiments.estimate import Estimator
 from medunlearn.experiments.machine import PeakMemory
 from medunlearn.methods import make_method
-from medunlearn.models.cost import Hollow, on_meta
+from medunlearn.models.hollow import Hollow, on_meta
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import generator

@@ -12,11 +12,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from medunlearn.config import UnlearnSettings, check
 from medunlearn.experiments.amounts import Memory, Work
+from medunlearn.experiments.asking import asking
 from medunlearn.experiments.estimate import Estimator
 from medunlearn.methods import METHODS, make_method
-from medunlearn.models.cost import ATTENTION, Hollow, _Held, nbytes, on_meta
 from medunlearn.models.decoder import Ways
 from medunlearn.models.feeding import decoder_of
+from medunlearn.models.hollow import ATTENTION, Hollow, _Held, nbytes, on_meta
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.training.keeping import Keeping
@@ -86,7 +87,7 @@ def test_flops_of_a_whole_run(
 
 def test_bytes_of_what_is_trained(estimator: Callable[[str], Estimator]) -> None:
     stage = estimator("layers:1")
-    memory = stage.training(plan(), SETTINGS, objective("npo"), keeps=True).memory
+    memory = stage.training(plan(), SETTINGS, objective("npo"), budget=0).memory
     assert memory is not None
     trained = nbytes(stage.hollow.model, trained=True)
     tensors = sum(tensor.requires_grad for tensor in stage.hollow.model.parameters())
@@ -94,7 +95,7 @@ def test_bytes_of_what_is_trained(estimator: Callable[[str], Estimator]) -> None
     assert memory.gradients == memory.reference == trained
     assert memory.moments == 2 * trained + 4 * tensors  # and a counter of steps a tensor
     assert memory.total == sum(vars(memory).values())
-    lora = estimator("lora:2").training(plan(), SETTINGS, objective("npo"), keeps=True).memory
+    lora = estimator("lora:2").training(plan(), SETTINGS, objective("npo"), budget=0).memory
     assert lora is not None
     assert lora.reference == 0
 
@@ -107,7 +108,7 @@ def test_the_peak_is_that_of_real_tensors(
     model = choose_trainable(tiny().model, trainable)
     one = Plan({"train": on_notes("t", 2)}, BATCH, 2, 0)
     settings = LoopSettings(1e-3, micro_batch_size=BATCH, precision="fp32")
-    assert packs(model)
+    decoder_of(model)
     with _Held(iter(model.parameters())) as held:
         train_loop(model, 0, NextToken(), one, settings)
     guess = estimator(trainable).training(one, SETTINGS.model_copy(update={"micro_batch_size": BATCH}), NextToken())
@@ -135,15 +136,15 @@ def test_shared_text_is_counted_once_a_micro_batch(estimator: Callable[[str], Es
 
 def test_asking(estimator: Callable[[str], Estimator]) -> None:
     stage, sequences = estimator("all"), on_notes("q")
-    few, many = (stage.asking(sequences, most, 4) for most in (5, 50))
+    few, many = (asking(stage.hollow, sequences, most, 4) for most in (5, 50))
     assert (few.generated, many.generated) == (5 * 12, 50 * 12)
     assert few.tokens == many.tokens
     assert few.flops < many.flops
-    # Keys and values of 3 layers of 2 heads, 16 wide, in fp32, of the longest prompt and its answer.
-    longest = max(sequence.scored_from for sequence in sequences)
+    # Keys and values of 3 layers of 2 heads, 16 wide, in fp32: of the longest note once, and of 4 questions of 4
+    # tokens and their answers.
     assert many.memory is not None
-    assert many.memory.cache == 4 * (longest + 50) * 2 * 4 * 3 * 2 * 16
-    assert stage.asking([], 5, 4) == Work()
+    assert many.memory.cache == (42 + 4 * (4 + 50)) * 2 * 4 * 3 * 2 * 16
+    assert asking(stage.hollow, [], 5, 4) == Work()
 
 
 def test_work_adds_up() -> None:

@@ -10,8 +10,8 @@ import pytest
 import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ModelError, UnknownNameError
+from medunlearn.experiments.amounts import Memory
 from medunlearn.experiments.blueprint import of_folder_or_hub
-from medunlearn.experiments.estimate import Memory
 from medunlearn.experiments.forecast import Forecast
 from medunlearn.experiments.pipeline import plan, run_experiment
 from medunlearn.experiments.room import GIB, LIBRARIES, Room, advice, shown_bytes

@@ -17,8 +17,8 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ModelError
 from medunlearn.experiments.material import model_folder
 from medunlearn.experiments.train import tiny_model
-from medunlearn.models.cost import on_meta
 from medunlearn.models.folders import chain
+from medunlearn.models.hollow import on_meta
 from medunlearn.models.load import LanguageModel, load_tokenizer
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}

@@ -1,6 +1,6 @@
 """What training will take before it starts: tokens, FLOPs, memory.
 
-The stage's own sequences, plan and loss are rehearsed on a model without content (:mod:`medunlearn.models.cost`),
+The stage's own sequences, plan and loss are rehearsed on a model without content (:mod:`medunlearn.models.hollow`),
 with the engine's own decision on what is kept. Tokens and FLOPs are those of every micro-batch that is still to
 come; memory is that of the largest one.
 """
@@ -16,8 +16,9 @@ from torch import Tensor
 
 from medunlearn.config import LoopFields
 from medunlearn.experiments.amounts import Memory, Work
-from medunlearn.models.cost import Hollow, PassCost, Shape, batch_shape, nbytes
+from medunlearn.models.cost import PassCost, Shape, batch_shape, costs
 from medunlearn.models.feeding import make_batch
+from medunlearn.models.hollow import Hollow, nbytes
 from medunlearn.models.kept import Kept
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
@@ -137,13 +138,13 @@ class _Stage:
                 keeping.keep(Kept(), sequences, keeping.wanted[side].what)
 
         self.model.eval()
-        costs = self.hollow.costs(lambda given: lambda: keep(given), list(keeping.wanted))
+        found = costs(self.hollow, lambda given: lambda: keep(given), list(keeping.wanted))
         pieces = [
             self.estimator.shapes(piece)
             for side, wanted in keeping.wanted.items()
             for piece in micro_batches({side: wanted.sequences}, self.settings.micro_batch_size)
         ]
-        return _summed(costs, pieces) + Work(flops=self.deciding)
+        return _summed(found, pieces) + Work(flops=self.deciding)
 
     def counted(self, shapes: Iterable[Mapping[str, Shape]]) -> Work:
         """Tokens and FLOPs of steps."""
@@ -154,8 +155,8 @@ class _Stage:
 
         self.model.train()
         with recomputing(self.model, self.settings.gradient_checkpointing):
-            costs = self.hollow.costs(prepare, list(self.plan.sides))
-        return _summed(costs, shapes)
+            found = costs(self.hollow, prepare, list(self.plan.sides))
+        return _summed(found, shapes)
 
     def memory(self, micro: Micro) -> Memory:
         """While a micro-batch is worked on that is not the first of its step, if there are several."""
@@ -186,7 +187,9 @@ class _Stage:
         if self.settings.offload == "optimizer" and self.hollow.device.type != "cpu":
             return 0
         if self.settings.optimizer in QUANTIZED:
-            return sum(2 * (tensor.numel() if tensor.numel() >= WHOLE else 4 * tensor.numel()) for tensor in tensors)
+            return sum(
+                2 * (tensor.numel() if tensor.numel() >= WHOLE else 4 * tensor.numel()) for tensor in tensors
+            )
         return sum(2 * tensor.nbytes + 4 for tensor in tensors)  # and a counter of steps
 
     def kept(self, micro: Micro) -> Kept:
@@ -216,12 +219,12 @@ class _Stage:
         torch.autograd.backward(torch.stack(list(terms.values())).sum())
 
 
-def _summed(costs: Mapping[str, PassCost], shapes: Iterable[Mapping[str, Shape]]) -> Work:
+def _summed(known: Mapping[str, PassCost], shapes: Iterable[Mapping[str, Shape]]) -> Work:
     """Tokens and FLOPs of batches; the tokens of a side that nothing is run of do not count."""
     tokens, flops = 0, 0.0
     for found in shapes:
         for side, shape in found.items():
-            spent = costs[side].flops(shape)
+            spent = known[side].flops(shape)
             flops += spent
             tokens += shape.tokens if spent > 0.5 else 0
     return Work(tokens, 0, flops)

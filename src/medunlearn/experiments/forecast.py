@@ -12,15 +12,16 @@ import pandas as pd
 from medunlearn.config import TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.errors import MedunlearnError
+from medunlearn.experiments.amounts import Memory, Work
 from medunlearn.experiments.blueprint import blueprint, of_folder_or_hub
 from medunlearn.experiments.build import build, from_section
-from medunlearn.experiments.estimate import Memory, Work
 from medunlearn.experiments.evaluate import metric_names
 from medunlearn.experiments.material import rendering_of
 from medunlearn.experiments.pipeline import Experiment, benchmark_folder, trained_folder, unlearned_folder
 from medunlearn.experiments.planner import Planner, Stage, complete
 from medunlearn.experiments.room import Room, advice, room_on, shown_bytes
 from medunlearn.experiments.runs import Run
+from medunlearn.training.processes import join
 
 
 @dataclass(frozen=True)
@@ -195,8 +196,9 @@ def _single(stage: Stage, out: Path, device: str) -> Forecast:
 
 
 def _lines(estimate: Callable[[], Forecast], out: Path | None) -> list[str]:
+    """What the main process says; the others are silent."""
     try:
-        return [] if complete(out) else list(_said(estimate()))
+        return [] if complete(out) or not join().main else list(_said(estimate()))
     except Exception:
         # An estimate keeps no run from starting; what is wrong with the settings the run says itself.
         return []

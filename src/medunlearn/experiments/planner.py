@@ -11,25 +11,27 @@ from medunlearn.config import Context, EvaluateSettings, LoopFields, Template, T
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.data.storage import read_json
+from medunlearn.experiments.amounts import Work
+from medunlearn.experiments.asking import asking
 from medunlearn.experiments.blueprint import Blueprint
-from medunlearn.experiments.estimate import Estimator, Work
+from medunlearn.experiments.estimate import Estimator
 from medunlearn.experiments.evaluate import asked, evaluation_folder, longest_answer, store_of
 from medunlearn.experiments.material import chosen, sequences, training_data
 from medunlearn.experiments.runs import FILE, Run
 from medunlearn.experiments.unlearn import choose_parts, loss_method, training_sides
 from medunlearn.methods.protocol import default_trainable
-from medunlearn.models.cost import Hollow, nbytes
 from medunlearn.models.delta import LARGEST_SHARE
+from medunlearn.models.hollow import Hollow, nbytes
 from medunlearn.models.load import pick_device
 from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence
 from medunlearn.training.checkpoint import STATE
 from medunlearn.training.objectives import NextToken, Objective, Unlearning
+from medunlearn.training.optimizers import QUANTIZED
 from medunlearn.training.plan import Plan
 from medunlearn.training.trainable import choose_trainable
 
 State = Literal["done", "resumes", "to do"]
 BYTES_AN_ANSWER = 600
-CHECKPOINTS = 6  # weights and two moments, twice: the older one goes when the newer is whole
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class Planner:
                 more, note = self._phase(folder, phase, plan, settings, settings.trainable, weights, NextToken())
                 work, notes = work + more, notes + note
         model = self.estimator(settings.trainable, weights, settings.precision).hollow.model
-        return _stage(name, work, notes, nbytes(model), CHECKPOINTS * nbytes(model, trained=True))
+        return _stage(name, work, notes, nbytes(model), checkpoint_bytes(model, settings))
 
     def unlearning(self, settings: UnlearnSettings, folder: Path | None = None) -> Stage:
         """A run of ``unlearn``."""
@@ -114,13 +116,20 @@ class Planner:
             trainable, settings.weights, settings.precision, lambda m: choose_parts(m, trainable, settings)
         )
         work, notes = self._phase(
-            folder, "unlearn", plan, settings, trainable, settings.weights, Unlearning(method), keeps=True
+            folder,
+            "unlearn",
+            plan,
+            settings,
+            trainable,
+            settings.weights,
+            Unlearning(method),
+            budget=int(settings.keep_gb * 1e9),
         )
         model = self.estimator(trainable, settings.weights, settings.precision).hollow.model
         changed = _changed_bytes(model)
         whole = nbytes(model)
         disk = changed if changed < LARGEST_SHARE * whole else whole
-        return _stage(settings.method, work, notes, disk, CHECKPOINTS * nbytes(model, trained=True))
+        return _stage(settings.method, work, notes, disk, checkpoint_bytes(model, settings) + work.kept)
 
     def evaluating(self, title: str, settings: EvaluateSettings, folder: Path | None) -> Stage:
         """An evaluation of the model in a run's folder."""
@@ -139,8 +148,8 @@ class Planner:
         # Models of one experiment are asked the same, so that it is found out once.
         key = (settings.weights, limit, settings.batch_size, tuple(item.key for item in items))
         if key not in self._asking:
-            estimator = self.estimator("all", settings.weights, "fp32")
-            self._asking[key] = estimator.asking(items, limit, settings.batch_size, counted=self.counted)
+            hollow = self.estimator("all", settings.weights, "fp32").hollow
+            self._asking[key] = asking(hollow, items, limit, settings.batch_size, counted=self.counted)
         work = self._asking[key]
         note = [f"{total - len(items)} of {total} answers are there"] if len(items) < total else []
         return _stage(title, work, note, BYTES_AN_ANSWER * len(items))
@@ -170,11 +179,11 @@ class Planner:
         weights: str,
         objective: Objective,
         *,
-        keeps: bool = False,
+        budget: int | None = None,
     ) -> tuple[Work, list[str]]:
         start = _resumes_at(folder, phase)
         estimator = self.estimator(trainable, weights, settings.precision)
-        work = estimator.training(plan, settings, objective, keeps=keeps, start=start, counted=self.counted)
+        work = estimator.training(plan, settings, objective, budget=budget, start=start, counted=self.counted)
         return work, [f"{phase} at step {start} of {plan.steps}"] if start else []
 
     def _sequences(
@@ -201,6 +210,13 @@ def _resumes_at(folder: Path | None, phase: str) -> int:
         return 0
     whole: Iterator[Path] = (folder / "checkpoints" / phase).glob(f"step-*/{STATE}")
     return max((int(path.parent.name.split("-")[1]) for path in whole), default=0)
+
+
+def checkpoint_bytes(model: Any, settings: LoopFields) -> int:
+    """Weights and two moments of what is trained, twice: the older checkpoint goes when the newer is whole."""
+    moment = 1 if settings.optimizer in QUANTIZED else 0
+    tensors = [tensor for tensor in model.parameters() if tensor.requires_grad]
+    return sum(2 * (tensor.nbytes + 2 * (moment or tensor.element_size()) * tensor.numel()) for tensor in tensors)
 
 
 def _changed_bytes(model: Any) -> int:

@@ -11,8 +11,7 @@ from typing import Literal
 import psutil
 import torch
 
-from medunlearn.config import LoopFields
-from medunlearn.experiments.estimate import Memory
+from medunlearn.experiments.amounts import Memory
 from medunlearn.models.load import pick_device
 
 GIB = 2**30
@@ -79,33 +78,27 @@ def advice(memory: Memory | None, disk: int, room: Room, stage: str = "The run")
         if needed > room.total:
             yield (
                 f"{stage} will not fit: it takes about {shown_bytes(needed)}, and there are {have}. "
-                f"Change {_changes(memory)}."
+                f"Change {_changes(memory, not own)}."
             )
         elif memory.total * (ALLOCATOR if own else 1.0) + own > room.available:
             yield (
                 f"{stage} may not fit: it takes about {shown_bytes(needed)} and some more for what the allocator "
                 f"keeps, and {shown_bytes(room.available)} of {have} are free. Close other programs, or change "
-                f"{_changes(memory)}."
+                f"{_changes(memory, not own)}."
             )
     if disk > room.disk:
         yield f"The disk is too small: the run writes {shown_bytes(disk)}, and {shown_bytes(room.disk)} are free."
 
 
-def _changes(memory: Memory) -> str:
+def _changes(memory: Memory, on_gpu: bool) -> str:
     """What saves most, first."""
     trained = memory.gradients + memory.moments + memory.reference
-    passes = memory.activations + memory.logits
+    pass_ways = "micro_batch_size=1 or gradient_checkpointing=true or context=closed_book (a smaller pass)"
     ways = [
         (trained, "trainable=lora or trainable=layers:7 (less is trained)"),
-        (
-            passes,
-            f"micro_batch_size=1 or {_checkpointing()}context=closed_book (a smaller pass)" if trained else "",
-        ),
+        (memory.moments, f"optimizer=adamw_8bit{' or offload=optimizer' * on_gpu} (smaller moments)"),
+        (memory.activations, pass_ways if trained else ""),
         (memory.cache, "evaluate.batch_size or evaluate.max_new_tokens (fewer answers at a time)"),
         (memory.weights, "weights=bf16 or the model, for a smaller one"),
     ]
     return "; or ".join(way for size, way in sorted(ways, key=lambda one: -one[0]) if size and way)
-
-
-def _checkpointing() -> str:
-    return "gradient_checkpointing=true or " if "gradient_checkpointing" in LoopFields.model_fields else ""
