@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from medunlearn.config import UnlearnSettings, check
 from medunlearn.experiments.amounts import Memory, Work
 from medunlearn.experiments.asking import asking
-from medunlearn.experiments.estimate import Estimator
+from medunlearn.experiments.estimate import WHOLE, Estimator, _Stage
 from medunlearn.methods import METHODS, make_method
 from medunlearn.models.decoder import Ways
 from medunlearn.models.feeding import decoder_of
@@ -151,3 +151,54 @@ def test_work_adds_up() -> None:
     small, large = Memory(weights=1), Memory(weights=2)
     assert Work(1, 2, 3.0, small, 4) + Work(10, 20, 30.0, large, 40) == Work(11, 22, 33.0, large, 44)
     assert (Work() + Work(memory=small)).memory == small
+
+
+@pytest.mark.parametrize("name", ["graddiff", "kl_min"])
+def test_recomputing_costs_work_and_spares_memory(
+    tiny: Callable[[], Any], estimator: Callable[[str], Estimator], name: str
+) -> None:
+    model = choose_trainable(tiny().model, "all")
+    decoder_of(model)
+    loop = LoopSettings(1e-3, micro_batch_size=MICRO, precision="fp32", gradient_checkpointing=True)
+    with FlopCounterMode(display=False, custom_mapping=ATTENTION) as counter:
+        keeping = Keeping(model, 0, objective(name), plan(), MICRO, 0)
+        train_loop(model, 0, objective(name), plan(), loop, reference=Reference(model, complete=keeping.complete))
+    again = SETTINGS.model_copy(update={"gradient_checkpointing": True})
+    plain, spared = (estimator("all").training(plan(), s, objective(name), budget=0) for s in (SETTINGS, again))
+    assert spared.flops == pytest.approx(counter.get_total_flops(), rel=1e-6)
+    assert spared.flops > plain.flops
+    assert spared.memory and plain.memory
+    assert spared.memory.activations < plain.memory.activations
+
+
+def test_moments_by_optimizer(estimator: Callable[[str], Estimator]) -> None:
+    def moments(device: str = "cpu", **changed: Any) -> int:
+        stage = estimator("layers:1")
+        stage.hollow.device = torch.device(device)
+        settings = SETTINGS.model_copy(update=changed)
+        return _Stage(stage, plan(), settings, NextToken(), None, several=False).moments()
+
+    tensors = [tensor for tensor in estimator("layers:1").hollow.model.parameters() if tensor.requires_grad]
+    large = sum(tensor.numel() for tensor in tensors if tensor.numel() >= WHOLE)
+    small = sum(tensor.numel() for tensor in tensors if tensor.numel() < WHOLE)
+    assert moments() == moments(offload="optimizer") == 2 * 4 * (large + small) + 4 * len(tensors)
+    assert moments(optimizer="adamw_8bit") == 2 * large + 2 * 4 * small
+    assert moments("cuda", offload="optimizer") == 0
+
+
+def test_what_is_kept_spares_the_steps(estimator: Callable[[str], Estimator]) -> None:
+    none, some = (
+        estimator("layers:1").training(plan(), SETTINGS, objective("npo"), budget=budget) for budget in (0, 10**9)
+    )
+    assert none.kept == 0
+    # Both sides' states behind layer 0, 32 wide in fp32, of shared text once; the reference's log-probabilities.
+    sequences = on_notes("forget")
+    tokens = sum(
+        40 + note + sum(len(s.ids) - s.shared for s in sequences[4 * note : 4 * note + 4]) for note in range(3)
+    )
+    assert some.kept == 2 * tokens * 32 * 4 + 4 * sum(sequence.scored for sequence in sequences)
+    assert some.flops < none.flops
+    # A run that is gone on with has kept it already.
+    assert none.memory and some.memory
+    rest = estimator("layers:1").training(plan(), SETTINGS, objective("npo"), budget=10**9, start=plan().steps - 1)
+    assert 0 < rest.flops < some.flops / (plan().steps - 1)
