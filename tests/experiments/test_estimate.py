@@ -17,7 +17,7 @@ from medunlearn.experiments.estimate import WHOLE, Estimator, _Stage
 from medunlearn.methods import METHODS, make_method
 from medunlearn.models.decoder import Ways
 from medunlearn.models.feeding import decoder_of
-from medunlearn.models.hollow import ATTENTION, Hollow, _Held, nbytes, on_meta
+from medunlearn.models.hollow import ATTENTION, Counts, Hollow, nbytes, on_meta
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.training.keeping import Keeping
@@ -109,7 +109,7 @@ def test_the_peak_is_that_of_real_tensors(
     one = Plan({"train": on_notes("t", 2)}, BATCH, 2, 0)
     settings = LoopSettings(1e-3, micro_batch_size=BATCH, precision="fp32")
     decoder_of(model)
-    with _Held(iter(model.parameters())) as held:
+    with Counts(iter(model.parameters())) as held:
         train_loop(model, 0, NextToken(), one, settings)
     guess = estimator(trainable).training(one, SETTINGS.model_copy(update={"micro_batch_size": BATCH}), NextToken())
     assert guess.memory is not None
@@ -167,7 +167,8 @@ def test_recomputing_costs_work_and_spares_memory(
     plain, spared = (estimator("all").training(plan(), s, objective(name), budget=0) for s in (SETTINGS, again))
     assert spared.flops == pytest.approx(counter.get_total_flops(), rel=1e-6)
     assert spared.flops > plain.flops
-    assert spared.memory and plain.memory
+    assert spared.memory
+    assert plain.memory
     assert spared.memory.activations < plain.memory.activations
 
 
@@ -199,6 +200,7 @@ def test_what_is_kept_spares_the_steps(estimator: Callable[[str], Estimator]) ->
     assert some.kept == 2 * tokens * 32 * 4 + 4 * sum(sequence.scored for sequence in sequences)
     assert some.flops < none.flops
     # A run that is gone on with has kept it already.
-    assert none.memory and some.memory
+    assert none.memory
+    assert some.memory
     rest = estimator("layers:1").training(plan(), SETTINGS, objective("npo"), budget=10**9, start=plan().steps - 1)
     assert 0 < rest.flops < some.flops / (plan().steps - 1)

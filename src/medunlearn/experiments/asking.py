@@ -59,8 +59,8 @@ def _memory(hollow: Hollow, batches: Sequence[Sequence[TokenSequence]], most: in
     shared, own = _prompt_tokens(batch)
     cache = (shared + own + len(batch) * most) * _cache_bytes(model)
     prompts = [replace(s, ids=s.prompt, scored_from=s.scored_from - 1) for s in batch if s.scored_from > 1]
-    scoring = hollow.rehearse(lambda: _score(hollow, batch), counted=False).peak_bytes
-    begun = hollow.rehearse(lambda: _score(hollow, prompts), counted=False).peak_bytes if prompts else 0
+    scoring = hollow.rehearse(lambda: _score(hollow, batch)).peak_bytes
+    begun = hollow.rehearse(lambda: _score(hollow, prompts)).peak_bytes if prompts else 0
     if scoring >= begun + cache:
         return Memory(weights=weights, activations=scoring)
     return Memory(weights=weights, activations=begun, cache=cache)

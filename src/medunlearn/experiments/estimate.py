@@ -168,7 +168,7 @@ class _Stage:
         model.train()
         with recomputing(model, self.settings.gradient_checkpointing):
             taken = self.hollow.rehearse(
-                lambda: self.step(micro, kept), precision=self.estimator.precision, counted=False, beside=beside
+                lambda: self.step(micro, kept), precision=self.estimator.precision, beside=beside
             )
         model.zero_grad(set_to_none=True)
         gradients = nbytes(model, trained=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
-from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count, shape_wrapper
 
 from medunlearn.models.batches import Batch
 from medunlearn.models.branches import Layout
@@ -114,7 +113,6 @@ class Hollow:
         work: Callable[[], None],
         *,
         precision: str = "fp32",
-        counted: bool = True,
         beside: Iterable[Tensor] = (),
     ) -> Rehearsed:
         """Go through the motions of some work on this model.
@@ -122,16 +120,14 @@ class Hollow:
         Args:
             work: is called once; a pass of the model with or without gradients.
             precision: ``bf16`` rehearses under autocast, as the loop trains.
-            counted: FLOPs are wanted; without them it is faster, and they are 0.
             beside: tensors that stand in memory already, besides the model and its gradients.
         """
-        held = _Held([*self._standing(), *beside])
+        counts = Counts([*self._standing(), *beside])
         autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16")
-        counter = FlopCounterMode(display=False, custom_mapping=ATTENTION)
-        with self.open(), counter if counted else nullcontext(), held, autocast:
+        with self.open(), counts, autocast:
             work()
         torch.clear_autocast_cache()
-        return Rehearsed(counter.get_total_flops() if counted else 0, held.peak)
+        return Rehearsed(counts.flops, counts.peak)
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -145,21 +141,31 @@ class Hollow:
         yield from (tensor.grad for tensor in self.model.parameters() if tensor.grad is not None)
 
 
-class _Held(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class is untyped
-    """Counts the bytes of storages that come to be and go again while it is open."""
+class Counts(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class is untyped
+    """Counts FLOPs, and the bytes of storages that come to be and go again, while it is open.
+
+    One mode for both, and none of ``FlopCounterMode``'s numbers by module: each takes as long as the rehearsal.
+    """
 
     def __init__(self, standing: Iterable[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.now = self.peak = 0
+        self.flops = self.now = self.peak = 0
         self._standing = {tensor.untyped_storage()._cdata for tensor in standing}
         self._sizes: dict[int, int] = {}
+        self._formulas = {**flop_registry, **{op: shape_wrapper(formula) for op, formula in ATTENTION.items()}}  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        tree_map_only(Tensor, self._see, made)
+        named = kwargs or {}
+        made = func(*args, **named)
+        formula = self._formulas.get(func._overloadpacket)
+        if formula is not None:
+            self.flops += formula(*args, **named, out_val=made)
+        for tensor in made if isinstance(made, (tuple, list)) else (made,):
+            if isinstance(tensor, Tensor):
+                self._see(tensor)
         return made
 
-    def _see(self, tensor: Tensor) -> Tensor:
+    def _see(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key not in self._sizes and key not in self._standing:
@@ -167,7 +173,6 @@ class _Held(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's clas
             self.now += self._sizes[key]
             self.peak = max(self.peak, self.now)
             weakref.finalize(storage, self._gone, key)
-        return tensor
 
     def _gone(self, key: int) -> None:
         self.now -= self._sizes.pop(key)
