@@ -27,9 +27,11 @@ from medunlearn.models.hollow import Hollow, on_meta
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import generator
-from medunlearn.training.loop import LoopSettings, train_loop
+from medunlearn.training.keeping import Keeping
+from medunlearn.training.loop import train_loop
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
+from medunlearn.training.settings import LoopSettings
 from medunlearn.training.trainable import choose_trainable
 
 METHODS = ("graddiff", "kl_min", "npo")
@@ -72,7 +74,8 @@ def measured(chosen: argparse.Namespace, trainable: str, method: str, precision:
     model = choose_trainable(AutoModelForCausalLM.from_config(config(chosen)), trainable)
     settings = LoopSettings(1e-4, micro_batch_size=chosen.micro, precision=precision)  # type: ignore[arg-type]
     objective = Unlearning(make_method(method, {}))
-    train_loop(model, 0, objective, steps, settings, reference=Reference(model))
+    keeping = Keeping(model, 0, objective, steps, chosen.micro, 0)
+    train_loop(model, 0, objective, steps, settings, reference=Reference(model, complete=keeping.complete))
     answer.put(peak.bytes() - before)
 
 
@@ -82,7 +85,7 @@ def estimated(chosen: argparse.Namespace, trainable: str, method: str, precision
     settings = check(UnlearnSettings, {"method": method, "split": "-", "micro_batch_size": chosen.micro})
     objective = Unlearning(make_method(method, {}))
     estimator = Estimator(Hollow(model, torch.device("cpu")), precision)
-    memory = estimator.training(plan(chosen), settings, objective, keeps=True).memory
+    memory = estimator.training(plan(chosen), settings, objective, budget=0).memory
     if memory is None:
         raise SystemExit("There is nothing to train.")
     return memory.total
