@@ -16,6 +16,7 @@ from medunlearn.experiments.forecast import Forecast
 from medunlearn.experiments.pipeline import plan, run_experiment
 from medunlearn.experiments.room import GIB, LIBRARIES, Room, advice, shown_bytes
 from medunlearn.experiments.runs import Run
+from medunlearn.training.processes import Processes
 
 Values = dict[str, Any]
 
@@ -172,3 +173,14 @@ def test_a_gpu_is_not_charged_for_libraries() -> None:
 
 def test_bytes_in_words() -> None:
     assert [shown_bytes(size) for size in (2048, 3 << 20, GIB * 3 / 2)] == ["2 KiB", "3 MiB", "1.5 GiB"]
+
+
+def test_of_several_processes_the_main_one_speaks(values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+    from medunlearn.experiments import forecast as module
+
+    said = {}
+    for rank in (0, 1):
+        monkeypatch.setattr(module, "join", lambda rank=rank: Processes(rank, 2))
+        said[rank] = module.before_experiment(plan({**values, "retrain": False}), "cpu")
+    assert said[0][0].startswith("memory: about")
+    assert said[1] == []

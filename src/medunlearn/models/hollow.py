@@ -152,7 +152,8 @@ class Counts(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's cla
         self.flops = self.now = self.peak = 0
         self._standing = {tensor.untyped_storage()._cdata for tensor in standing}
         self._sizes: dict[int, int] = {}
-        self._formulas = {**flop_registry, **{op: shape_wrapper(formula) for op, formula in ATTENTION.items()}}  # type: ignore[no-untyped-call]
+        ours = {op: shape_wrapper(formula) for op, formula in ATTENTION.items()}  # type: ignore[no-untyped-call]
+        self._formulas = {**flop_registry, **ours}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
