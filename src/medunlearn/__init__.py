@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from medunlearn import build
-    from medunlearn.api import agree, annotate, evaluate, export, judge, load, report, run, train, unlearn
+    from medunlearn.api import agree, annotate, evaluate, export, judge, load, plan, report, run, train, unlearn
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.experiments.runs import Run
 
@@ -23,6 +23,7 @@ _WHERE = {
     "export": "medunlearn.api",
     "judge": "medunlearn.api",
     "load": "medunlearn.api",
+    "plan": "medunlearn.api",
     "report": "medunlearn.api",
     "run": "medunlearn.api",
     "train": "medunlearn.api",
@@ -40,6 +41,7 @@ __all__ = [
     "export",
     "judge",
     "load",
+    "plan",
     "report",
     "run",
     "train",

@@ -30,6 +30,7 @@ from medunlearn.llm.judging.judges import JudgeSettings
 from medunlearn.reports.write import write_report
 
 if TYPE_CHECKING:
+    from medunlearn.experiments.forecast import Forecast
     from medunlearn.experiments.pipeline import Finished
 
 RUNS = Path("runs")
@@ -198,3 +199,18 @@ def run(
 
     values = experiment if isinstance(experiment, dict) else read_yaml(Path(experiment))
     return run_experiment(plan(merge(values, overrides)), device=device, quiet=quiet)
+
+
+def plan(experiment: Path | str | dict[str, Any], *, device: str = "auto", **overrides: Any) -> Forecast:
+    """What `run` would still do and what that takes: tokens, FLOPs, memory, disk. Runs nothing.
+
+    ``.table()`` is a DataFrame with a row a stage; ``.warnings`` says what will not fit.
+
+    Args:
+        overrides: as for :func:`run`.
+    """
+    from medunlearn.experiments.forecast import forecast
+    from medunlearn.experiments.pipeline import plan as checked
+
+    values = experiment if isinstance(experiment, dict) else read_yaml(Path(experiment))
+    return forecast(checked(merge(values, overrides)), device=device)

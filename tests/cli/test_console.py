@@ -148,7 +148,9 @@ def test_one_command_through_the_console(bench: Path, target: Path, tmp_path: Pa
     said = run("unlearn", target, bench, *words)
     assert (said.returncode, said.stdout) == (0, "")
     # No progress bar where nobody watches, no warning of any library.
-    assert said.stderr.splitlines() == [f"> {tmp_path / 'npo'}: 2 steps of npo on random_10"]
+    memory, done = said.stderr.splitlines()
+    assert memory.startswith("> memory: about")
+    assert done == f"> {tmp_path / 'npo'}: 2 steps of npo on random_10"
     assert status(tmp_path / "npo") == "complete"
 
 

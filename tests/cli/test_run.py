@@ -82,6 +82,24 @@ def test_json_and_quiet(medunlearn: Medunlearn, experiment: Path, tmp_path: Path
     assert (said.stdout, said.stderr) == ("", "")
 
 
+def test_a_plan_says_what_is_left_and_does_nothing(
+    medunlearn: Medunlearn, experiment: Path, tmp_path: Path
+) -> None:
+    words = ("run", experiment, *SMALL, "unlearn.methods=[ga]", "retrain=false")
+    said = medunlearn(*words, "--plan")
+    assert not (tmp_path / "out").exists()
+    rows = [line.split() for line in said.stdout.splitlines()]
+    assert ["target", "to", "do"] in [row[:3] for row in rows]
+    assert ["evaluate", "ga", "to", "do"] in [row[:4] for row in rows]
+    assert "This machine has" in " ".join(said.stdout.split())
+    assert max(len(line) for line in said.stdout.splitlines()) <= 80
+    assert medunlearn(*words, "--plan", "--quiet").stdout == ""
+    assert "> memory: about" in medunlearn(*words).text
+    left = json.loads(medunlearn(*words, "--plan", "--json").stdout)
+    assert {stage["name"] for stage in left["stages"] if stage["state"] != "done"} == {"report"}
+    assert left["left"]["flops"] == 0
+
+
 def test_a_plug_in(
     medunlearn: Medunlearn, experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

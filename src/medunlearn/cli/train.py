@@ -42,18 +42,22 @@ def command(
 ) -> None:
     """Train a model on a benchmark's records and questions. Given again, it resumes."""
     from medunlearn.data.benchmark import Benchmark
+    from medunlearn.experiments.forecast import before_training
     from medunlearn.experiments.presets import train_settings
     from medunlearn.experiments.train import train
 
     values = {"model": model, "without": without, "seed": seed}
     given = {key: value for key, value in values.items() if value is not None}
     settings = train_settings({**given, **parse_overrides(overrides or [])})
-    run = train(Benchmark.load(benchmark), settings, out, device=device, quiet=quiet)
+    records, say = Benchmark.load(benchmark), sayer(quiet, json)
+    if not quiet:
+        for line in before_training(records, settings, out, device):
+            say(line)
+    run = train(records, settings, out, device=device, quiet=quiet)
     if json:
         print_json(run.info)
         return
     results = run.info["results"]
     loss = "" if results["final_loss"] is None else f", final loss {results['final_loss']:.4f}"
-    say = sayer(quiet, json)
     say(f"{out}: {results['steps']} steps{loss}")
     say_if_padded(say, results)

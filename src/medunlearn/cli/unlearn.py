@@ -44,6 +44,7 @@ def command(
 ) -> None:
     """Make a trained model forget one split's forget set. Given again, it resumes."""
     from medunlearn.data.benchmark import Benchmark
+    from medunlearn.experiments.forecast import before_unlearning
     from medunlearn.experiments.presets import is_tiny, unlearn_settings
     from medunlearn.experiments.runs import Run
     from medunlearn.experiments.unlearn import unlearn
@@ -51,11 +52,14 @@ def command(
     trained = Run.open(target)
     given = {"method": method, "split": split, **({} if seed is None else {"seed": seed})}
     settings = unlearn_settings({**given, **parse_overrides(overrides or [])}, tiny=is_tiny(trained))
-    run = unlearn(trained, Benchmark.load(benchmark), settings, out, device=device, quiet=quiet)
+    records, say = Benchmark.load(benchmark), sayer(quiet, json)
+    if not quiet:
+        for line in before_unlearning(trained, records, settings, out, device):
+            say(line)
+    run = unlearn(trained, records, settings, out, device=device, quiet=quiet)
     if json:
         print_json(run.info)
         return
     results = run.info["results"]
-    say = sayer(quiet, json)
     say(f"{out}: {results['steps']} steps of {method} on {results['split']['name']}")
     say_if_padded(say, results)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -12,7 +13,7 @@ from medunlearn.benchmarks import GROUPINGS, Grouping, default_metrics_of
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question
-from medunlearn.data.responses import Response
+from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.data.storage import write_atomically
 from medunlearn.errors import ConfigError
@@ -71,15 +72,8 @@ def evaluate_one(
     metrics = metric_names(benchmark, settings)
     questions = asked(benchmark, split, settings)
     rendering = rendering_of(run, settings.template, settings.context)
-    inputs = {
-        "benchmark": benchmark.fingerprint,
-        "model": fingerprint(run.model),
-        "metrics": list(metrics),
-        "rendering": [rendering.template, rendering.context],
-    }
-    # Each set of settings has a folder of its own: a second evaluation never meets the first one's files.
-    name = "".join(letter if letter.isalnum() else "_" for letter in settings.split)[:40]
-    folder = run.folder / FOLDER / f"{name}-{Recording.key_of('evaluate', settings, inputs)[:8]}"
+    inputs = _inputs(run, benchmark, settings)
+    folder = evaluation_folder(run, benchmark, settings)
     recording = Recording(folder, "evaluate", run.label, settings, inputs)
     if recording.done:
         # A report takes the evaluation that was asked for last.
@@ -103,6 +97,23 @@ def evaluate_one(
                 },
             }
     return Evaluated(run, Run.open(folder))
+
+
+def evaluation_folder(run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> Path:
+    """Each set of settings has a folder of its own: a second evaluation never meets the first one's files."""
+    name = "".join(letter if letter.isalnum() else "_" for letter in settings.split)[:40]
+    key = Recording.key_of("evaluate", settings, _inputs(run, benchmark, settings))
+    return run.folder / FOLDER / f"{name}-{key[:8]}"
+
+
+def _inputs(run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> dict[str, Any]:
+    rendering = rendering_of(run, settings.template, settings.context)
+    return {
+        "benchmark": benchmark.fingerprint,
+        "model": fingerprint(run.model),
+        "metrics": list(metric_names(benchmark, settings)),
+        "rendering": [rendering.template, rendering.context],
+    }
 
 
 def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str, ...]:
@@ -163,15 +174,8 @@ def _ask(
     quiet: bool,
 ) -> tuple[Path, dict[str, Response]]:
     """The run's store of responses, and the responses; the model is loaded only if some are missing."""
-    limit = settings.max_new_tokens or _longest_answer(run, benchmark)
-    store = open_store(
-        run.folder / "responses",
-        model_fingerprint=fingerprint(run.model),
-        benchmark_fingerprint=benchmark.fingerprint,
-        weights=settings.weights,
-        rendering=rendering,
-        max_new_tokens=limit,
-    )
+    limit = settings.max_new_tokens or longest_answer(load_tokenizer(run.model), benchmark)
+    store = store_of(run, benchmark, settings, rendering, limit)
     known = store.read()
     if all((question.question_id, rendering.context, 0) in known for question in questions):
         return store.folder, {q.question_id: known[q.question_id, rendering.context, 0] for q in questions}
@@ -189,12 +193,25 @@ def _ask(
         )
 
 
-def _longest_answer(run: Run, benchmark: Benchmark) -> int:
+def store_of(
+    run: Run, benchmark: Benchmark, settings: EvaluateSettings, rendering: Rendering, limit: int
+) -> ResponseStore:
+    """The responses of a run's model that were asked for in this way."""
+    return open_store(
+        run.folder / "responses",
+        model_fingerprint=fingerprint(run.model),
+        benchmark_fingerprint=benchmark.fingerprint,
+        weights=settings.weights,
+        rendering=rendering,
+        max_new_tokens=limit,
+    )
+
+
+def longest_answer(tokenizer: Any, benchmark: Benchmark) -> int:
     """The longest reference answer of the whole benchmark in the model's tokens, and a quarter.
 
     Of the whole benchmark, so that a response never depends on which questions are asked beside it.
     """
-    tokenizer = load_tokenizer(run.model)
     longest = max(len(ids) for ids in tokenizer([f" {q.answer}" for q in benchmark.questions])["input_ids"])
     return longest + longest // 4 + 1
 

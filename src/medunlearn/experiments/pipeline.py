@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from medunlearn.config import EvaluateSettings, ExperimentSettings, Settings, TrainSettings, UnlearnSettings, check
+from medunlearn.config import EvaluateSettings, ExperimentSettings, TrainSettings, UnlearnSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import ConfigError, UnknownNameError
@@ -132,7 +132,7 @@ def run_experiment(
     """
     settings = experiment.settings
     processes = join()
-    folder = settings.out / f"bench-{_short(settings.benchmark)}"
+    folder = benchmark_folder(settings)
     benchmark = processes.main_first(lambda: from_section(settings.benchmark, folder))
     benchmark.split(settings.split)
     metric_names(benchmark, experiment.evaluate)
@@ -145,8 +145,7 @@ def run_experiment(
         runs.append(_train(benchmark, experiment.retrained, "retrained", settings.out, device, quiet))
     for method in experiment.methods:
         say(f"unlearning: {method.method}")
-        inputs = {"benchmark": benchmark.fingerprint, "model": identity(str(target.folder))}
-        out = settings.out / f"{_plain(method.method)}-{Recording.key_of('unlearn', method, inputs)[:8]}"
+        out = unlearned_folder(benchmark, method, target.folder, settings.out)
         runs.append(unlearn(target, benchmark, method, out, device=device, quiet=quiet))
     say("evaluating every model on the same questions")
     finished = processes.on_main(lambda: _evaluated(experiment, benchmark, runs, processes.device(device), quiet))
@@ -169,14 +168,22 @@ def _evaluated(experiment: Experiment, benchmark: Benchmark, runs: list[Run], de
 
 
 def _train(benchmark: Benchmark, settings: TrainSettings, name: str, out: Path, device: str, quiet: bool) -> Run:
+    return train(benchmark, settings, trained_folder(benchmark, settings, name, out), device=device, quiet=quiet)
+
+
+def benchmark_folder(settings: ExperimentSettings) -> Path:
+    """Where the benchmark is built, if the experiment builds one."""
+    return settings.out / f"bench-{sha256_of_json(settings.benchmark)[:8]}"
+
+
+def trained_folder(benchmark: Benchmark, settings: TrainSettings, name: str, out: Path) -> Path:
+    """The run of the target or the retrained model."""
     inputs = {"benchmark": benchmark.fingerprint, "model": identity(settings.model)}
-    folder = out / f"{name}-{Recording.key_of('train', settings, inputs)[:8]}"
-    return train(benchmark, settings, folder, device=device, quiet=quiet)
+    return out / f"{name}-{Recording.key_of('train', settings, inputs)[:8]}"
 
 
-def _short(value: Settings | dict[str, Any]) -> str:
-    return sha256_of_json(value)[:8]
-
-
-def _plain(name: str) -> str:
-    return "".join(letter if letter.isalnum() else "_" for letter in name)
+def unlearned_folder(benchmark: Benchmark, settings: UnlearnSettings, target: Path, out: Path) -> Path:
+    """The run of one method; its name depends on what the target has become."""
+    inputs = {"benchmark": benchmark.fingerprint, "model": identity(str(target))}
+    name = "".join(letter if letter.isalnum() else "_" for letter in settings.method)
+    return out / f"{name}-{Recording.key_of('unlearn', settings, inputs)[:8]}"

@@ -121,10 +121,19 @@ def _base(benchmark: Benchmark, settings: TrainSettings, device: str) -> Languag
             weights=settings.weights,
             trust_remote_code=settings.trust_remote_code,
         )
-    # Every model of a benchmark gets one tokenizer, as real models get theirs from a base model.
+    language_model = tiny_model(benchmark, settings)
+    language_model.model.to(pick_device(device))
+    return language_model
+
+
+def tiny_model(benchmark: Benchmark, settings: TrainSettings) -> LanguageModel:
+    """The tiny model of a benchmark.
+
+    Every model of a benchmark gets one tokenizer, as real models get theirs from a base model.
+    """
     texts = [record.text for record in benchmark.records]
     texts += [f"Question: {q.question}\nAnswer: {q.answer}" for q in benchmark.questions if q.fold == "train"]
-    language_model = build_tiny(
+    return build_tiny(
         texts,
         seed=settings.seed,
         vocabulary=settings.tiny_vocabulary,
@@ -132,5 +141,3 @@ def _base(benchmark: Benchmark, settings: TrainSettings, device: str) -> Languag
         layers=settings.tiny_layers,
         max_length=settings.max_length,
     )
-    language_model.model.to(pick_device(device))
-    return language_model

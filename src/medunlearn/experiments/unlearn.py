@@ -43,7 +43,7 @@ def unlearn(
         InputError: an unknown method, setting, split or node, or a folder that cannot be used.
         NonFiniteLossError: a loss term diverged; the last good checkpoint is kept.
     """
-    method = _loss_method(settings)
+    method = loss_method(settings)
     split, loop = benchmark.split(settings.split), loop_settings(settings, settings.seed)
     inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model)}
     processes = join()
@@ -115,12 +115,17 @@ def _load(
     target: Run, benchmark: Benchmark, settings: UnlearnSettings, rendering: Rendering, trainable: str, device: str
 ) -> tuple[LanguageModel, Plan]:
     language_model = load_model(target.model, device=device, weights=settings.weights)
-    language_model.model = _choose(language_model.model, trainable, settings)
-    sides = _sides(benchmark, settings, language_model, rendering)
+    language_model.model = choose_parts(language_model.model, trainable, settings)
+    sides = training_sides(benchmark, settings, language_model, rendering)
     return language_model, Plan(sides, settings.batch_size, settings.epochs, settings.seed)
 
 
-def _choose(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
+def choose_parts(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
+    """The model with what the settings or the method train marked.
+
+    Raises:
+        ConfigError: the model has no such part; says how to choose another.
+    """
     try:
         return choose_trainable(model, trainable)
     except ConfigError as error:
@@ -136,7 +141,12 @@ def _choose(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
         ) from None
 
 
-def _loss_method(settings: UnlearnSettings) -> LossMethod:
+def loss_method(settings: UnlearnSettings) -> LossMethod:
+    """The method that the settings name.
+
+    Raises:
+        ConfigError: it is none that trains.
+    """
     method = make_method(settings.method, settings.arguments)
     if not isinstance(method, LossMethod):
         raise ConfigError(
@@ -145,7 +155,7 @@ def _loss_method(settings: UnlearnSettings) -> LossMethod:
     return method
 
 
-def _sides(
+def training_sides(
     benchmark: Benchmark, settings: UnlearnSettings, language_model: Any, rendering: Rendering
 ) -> dict[str, list[TokenSequence]]:
     """What each side trains on: its records and its questions of the train fold, as the target saw them."""

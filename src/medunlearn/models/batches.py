@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -60,6 +61,16 @@ class Batch:
     @property
     def size(self) -> int:
         return len(self.keys)
+
+    @cached_property
+    def predicting(self) -> tuple[Tensor, Tensor]:
+        """Rows and columns of the positions that predict scored tokens, each position once.
+
+        Two branches may be predicted from one position: their last shared token.
+        """
+        length = self.input_ids.shape[1]
+        places = torch.unique(self.row * length + self.column)
+        return places // length, places % length
 
 
 def collate(sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:

@@ -174,10 +174,7 @@ class Decoder:
 
 def _at_scored_positions(batch: Batch) -> tuple[Any, Any]:
     """Hooks of a module that treats positions one by one: it sees the scored ones alone, and gives 0 elsewhere."""
-    # Two branches may be predicted from one position: their last shared token.
-    length = batch.input_ids.shape[1]
-    places = torch.unique(batch.row * length + batch.column)
-    row, column = places // length, places % length
+    row, column = batch.predicting
 
     def pick(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return (inputs[0][row, column][None], *inputs[1:])

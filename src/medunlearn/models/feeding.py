@@ -7,13 +7,14 @@ not used, down to padded batches of whole sequences; runs record what was found.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from medunlearn.models import branches
 from medunlearn.models.batches import Batch, collate
@@ -22,6 +23,7 @@ from medunlearn.models.packing import pack, pack_for_branches, saves_tokens
 from medunlearn.models.sequences import TokenSequence
 
 _WAYS: WeakKeyDictionary[nn.Module, Ways] = WeakKeyDictionary()
+_EMPTIED: WeakKeyDictionary[nn.Module, Callable[[Batch], Batch]] = WeakKeyDictionary()
 _REFUSED = (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError)
 
 
@@ -32,15 +34,39 @@ def decoder_of(model: Any) -> Decoder:
     return Decoder(model, _WAYS[model])
 
 
+def assume(model: Any, emptied: Callable[[Batch], Batch]) -> None:
+    """Have a model without content (:mod:`medunlearn.models.hollow`) fed as most models are: it cannot be tried.
+
+    Args:
+        emptied: what becomes of each batch that is made for the model; it must not hold the model.
+    """
+    capped = getattr(model.config.get_text_config(), "attn_logit_softcapping", None) is not None
+    head = type(model.get_output_embeddings()) is nn.Linear
+    _WAYS[model] = Ways("masks" if capped else "branches", head, True, True)
+    if not capped:
+        model.set_attn_implementation(branches.NAME)
+    _EMPTIED[model] = emptied
+
+
 def make_batch(model: Any, sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
     """The cheapest batch that the model can take."""
+    make = {"branches": pack_for_branches, "masks": pack, "padded": collate}[laid_out(model, sequences)]
+    if model in _EMPTIED:
+        # What a batch's shape depends on has a content till then.
+        with unset_fake_temporarily():
+            return _EMPTIED[model](make(sequences, pad, torch.device("cpu")))
+    return make(sequences, pad, device)
+
+
+def laid_out(model: Any, sequences: Sequence[TokenSequence]) -> Literal["branches", "masks", "padded"]:
+    """How the cheapest batch of these sequences is laid out that the model can take."""
     attention = decoder_of(model).ways.attention
     if attention != "padded" and max(len(sequence.ids) for sequence in sequences) <= window(model):
         if attention == "branches" and _attention_of(model) == branches.NAME:
-            return pack_for_branches(sequences, pad, device)
+            return "branches"
         if attention == "masks" and saves_tokens(sequences):
-            return pack(sequences, pad, device)
-    return collate(sequences, pad, device)
+            return "masks"
+    return "padded"
 
 
 def window(model: Any) -> float:

@@ -56,6 +56,17 @@ def saves_tokens(sequences: Sequence[TokenSequence]) -> bool:
     return len(_rows(found)) * max(family.length for family in found) < len(sequences) * longest
 
 
+def rows_for_masks(sequences: Sequence[TokenSequence]) -> tuple[int, int]:
+    """Rows of the batch that :func:`pack` makes, and their length."""
+    found = _families(sequences)
+    return len(_rows(found)), rounded_up(max(family.length for family in found))
+
+
+def groups_for_branches(sequences: Sequence[TokenSequence]) -> list[Group]:
+    """The groups of the row that :func:`pack_for_branches` makes; padding is the last one."""
+    return _padded_groups(_in_one_row(sequences), sequences)
+
+
 def pack(sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
     """Sequences in rows with a mask of who sees whom, whatever it saves."""
     found = _families(sequences)
@@ -71,12 +82,9 @@ def pack(sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> 
 
 def pack_for_branches(sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
     """Sequences in one row, with a layout for attention by branches."""
-    found = sorted(_families(sequences), key=lambda family: (not family.shared, family.length))
+    found = _in_one_row(sequences)
     length = rounded_up(sum(family.length for family in found))
-    parts = list(_parts([found], sequences))
-    groups = _groups(found, sequences)
-    if padding := length - sum(family.length for family in found):
-        groups.append(Group(0, (padding,)))
+    parts, groups = list(_parts([found], sequences)), _padded_groups(found, sequences)
     reads = any(sequences[place].scored_from <= family.shared for family in found for place in family.members)
     unread = torch.ones(1, 1, 1, 1, dtype=torch.bool)
     return _batch(sequences, parts, (1, length), pad, device, unread, Layout(groups, device, reads_shared=reads))
@@ -135,6 +143,16 @@ def _families(sequences: Sequence[TokenSequence]) -> list[_Family]:
         length = shared + sum(len(sequences[place].ids) - shared for place in places)
         found.append(_Family(shared, tuple(places), length))
     return found
+
+
+def _in_one_row(sequences: Sequence[TokenSequence]) -> list[_Family]:
+    return sorted(_families(sequences), key=lambda family: (not family.shared, family.length))
+
+
+def _padded_groups(found: Sequence[_Family], sequences: Sequence[TokenSequence]) -> list[Group]:
+    length = sum(family.length for family in found)
+    padding = rounded_up(length) - length
+    return _groups(found, sequences) + ([Group(0, (padding,))] if padding else [])
 
 
 def _rows(found: Sequence[_Family]) -> list[list[_Family]]:

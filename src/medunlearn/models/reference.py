@@ -49,7 +49,11 @@ class Reference:
 
     def held_bytes(self) -> int:
         """Memory that the reference costs, without what is kept of sequences (:attr:`kept`, in mapped files)."""
-        return sum(tensor.numel() * tensor.element_size() for tensor in self._saved.values())
+        return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors())
+
+    def tensors(self) -> list[Tensor]:
+        """Those that were copied."""
+        return list(self._saved.values())
 
     def head(self, decoder: Decoder) -> Head:
         """The head as it was."""

@@ -129,13 +129,14 @@ class Keeping:
                 for place, chosen in enumerate(pieces):
                     if place % processes.world == processes.rank:
                         with torch.no_grad(), autocast(device, precision):
-                            self._keep(kept, chosen[side], wanted.what)
+                            self.keep(kept, chosen[side], wanted.what)
                     advance(len(chosen[side]))
         finally:
             self.model.train(training)
         kept.write()
 
-    def _keep(self, kept: Kept, sequences: Sequence[TokenSequence], what: frozenset[str]) -> None:
+    def keep(self, kept: Kept, sequences: Sequence[TokenSequence], what: frozenset[str]) -> None:
+        """One pass over sequences of one micro-batch, as far as it is not in ``kept`` yet; without gradient."""
         names = [name_of(name, sequence.key) for name in what for sequence in sequences]
         if all(name in kept for name in names):
             return

@@ -79,7 +79,8 @@ class ModelView(Seen):
         return zeros.index_add(0, self.batch.sequence, -log_probs)
 
     def sequence_tokens(self) -> Tensor:
-        return torch.bincount(self.batch.sequence, minlength=self.batch.size)
+        sequence = self.batch.sequence
+        return sequence.new_zeros(self.batch.size).index_add(0, sequence, torch.ones_like(sequence))
 
     def mean_over_tokens(self, values: Tensor) -> Tensor:
         return values.sum() / self.totals.tokens

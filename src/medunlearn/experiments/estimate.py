@@ -1,0 +1,230 @@
+"""What training will take before it starts: tokens, FLOPs, memory.
+
+The stage's own sequences, plan and loss are rehearsed on a model without content (:mod:`medunlearn.models.hollow`),
+with the engine's own decision on what is kept. Tokens and FLOPs are those of every micro-batch that is still to
+come; memory is that of the largest one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from medunlearn.config import LoopFields
+from medunlearn.experiments.amounts import Memory, Work
+from medunlearn.models.cost import PassCost, Shape, batch_shape, costs
+from medunlearn.models.feeding import make_batch
+from medunlearn.models.hollow import Hollow, nbytes
+from medunlearn.models.kept import Kept
+from medunlearn.models.reference import Reference
+from medunlearn.models.sequences import TokenSequence
+from medunlearn.training.keeping import Keeping
+from medunlearn.training.memory import recomputing
+from medunlearn.training.objectives import Objective
+from medunlearn.training.optimizers import QUANTIZED
+from medunlearn.training.plan import Plan, micro_batches
+from medunlearn.training.trainable import trained
+from medunlearn.training.views import ModelView, Totals
+
+Micro = Mapping[str, Sequence[TokenSequence]]
+PAD = 0
+WHOLE = 4096
+"""Smaller tensors keep whole moments where the others have 8 bits (bitsandbytes)."""
+
+
+@dataclass
+class Estimator:
+    """Rehearses one model, trained in one way.
+
+    Attributes:
+        hollow: the model, with what is trained marked.
+        precision: as in the settings.
+    """
+
+    hollow: Hollow
+    precision: str = "fp32"
+
+    def training(
+        self,
+        plan: Plan,
+        settings: LoopFields,
+        objective: Objective,
+        *,
+        budget: int | None = None,
+        start: int = 0,
+        counted: bool = True,
+    ) -> Work:
+        """What a plan takes from step ``start`` on.
+
+        Args:
+            objective: what is minimised.
+            budget: bytes that the run may keep of the model before training, its reference; None: it has none.
+            counted: tokens and FLOPs are wanted; memory alone is found from one epoch.
+        """
+        steps = range(start, plan.steps if counted else min(plan.steps, start + plan.steps_an_epoch))
+        cut = [micro_batches(plan.step(number), settings.micro_batch_size) for number in steps]
+        if not cut:
+            return Work()
+        stage = _Stage(self, plan, settings, objective, budget, several=max(map(len, cut)) > 1)
+        micros = [micro for step in cut for micro in step]
+        shapes = [self.shapes(micro) for micro in micros]
+        measures: tuple[Callable[[Shape], int], ...] = (lambda s: s.positions, lambda s: s.scored)
+        largest = {
+            max(range(len(shapes)), key=lambda place: sum(measure(s) for s in shapes[place].values()))
+            for measure in measures[: 2 if counted else 1]
+        }
+        memory = max((stage.memory(micros[place]) for place in largest), key=lambda found: found.total)
+        work = Work(memory=memory, kept=stage.keeping.bytes if stage.keeping else 0)
+        if not counted:
+            return work
+        done = stage.counted(shapes)
+        # What is kept was computed before the first step.
+        return replace(work + (stage.once() if start == 0 else Work()) + done, steps=len(steps))
+
+    def shapes(self, micro: Micro) -> dict[str, Shape]:
+        return {side: batch_shape(self.hollow.model, chosen) for side, chosen in micro.items() if chosen}
+
+
+class _Stage:
+    """A training as the engine would run it, on a hollow model."""
+
+    def __init__(
+        self,
+        estimator: Estimator,
+        plan: Plan,
+        settings: LoopFields,
+        objective: Objective,
+        budget: int | None,
+        *,
+        several: bool,
+    ) -> None:
+        self.estimator, self.hollow, self.model = estimator, estimator.hollow, estimator.hollow.model
+        self.plan, self.settings, self.several = plan, settings, several
+        # A copy: a method may count its calls.
+        self.objective = copy.deepcopy(objective)
+        self.keeping: Keeping | None = None
+        self.reference: Reference | None = None
+        self.deciding = 0
+        if budget is not None:
+            self._decide(budget)
+
+    def _decide(self, budget: int) -> None:
+        """What is kept, as the run decides it: by one pass over its first micro-batch."""
+        found: list[Keeping] = []
+
+        def decide() -> None:
+            size = self.settings.micro_batch_size
+            found.append(Keeping(self.model, PAD, self.objective, self.plan, size, budget))
+
+        self.model.eval()
+        self.deciding = self.hollow.rehearse(decide).flops
+        self.keeping = found[0]
+        with self.hollow.open():
+            self.reference = Reference(self.model, complete=self.keeping.complete)
+
+    def once(self) -> Work:
+        """Deciding what is kept, and computing it."""
+        keeping = self.keeping
+        if keeping is None or not keeping.wanted:
+            return Work(flops=self.deciding)
+
+        @torch.no_grad()
+        def keep(given: Micro) -> None:
+            for side, sequences in given.items():
+                keeping.keep(Kept(), sequences, keeping.wanted[side].what)
+
+        self.model.eval()
+        found = costs(self.hollow, lambda given: lambda: keep(given), list(keeping.wanted))
+        pieces = [
+            self.estimator.shapes(piece)
+            for side, wanted in keeping.wanted.items()
+            for piece in micro_batches({side: wanted.sequences}, self.settings.micro_batch_size)
+        ]
+        return _summed(found, pieces) + Work(flops=self.deciding)
+
+    def counted(self, shapes: Iterable[Mapping[str, Shape]]) -> Work:
+        """Tokens and FLOPs of steps."""
+
+        def prepare(given: Micro) -> Callable[[], None]:
+            kept = self.kept(given)
+            return lambda: self.step(given, kept)
+
+        self.model.train()
+        with recomputing(self.model, self.settings.gradient_checkpointing):
+            found = costs(self.hollow, prepare, list(self.plan.sides))
+        return _summed(found, shapes)
+
+    def memory(self, micro: Micro) -> Memory:
+        """While a micro-batch is worked on that is not the first of its step, if there are several."""
+        model, reference = self.model, self.reference
+        model.zero_grad(set_to_none=True)
+        with self.hollow.open():
+            kept = self.kept(micro)
+        beside = reference.tensors() if reference else ()
+        model.train()
+        with recomputing(model, self.settings.gradient_checkpointing):
+            taken = self.hollow.rehearse(
+                lambda: self.step(micro, kept), precision=self.estimator.precision, beside=beside
+            )
+        model.zero_grad(set_to_none=True)
+        gradients = nbytes(model, trained=True)
+        most = max(taken.peak_bytes + (gradients if self.several else 0), gradients)
+        return Memory(
+            weights=nbytes(model),
+            gradients=gradients,
+            moments=self.moments(),
+            reference=reference.held_bytes() if reference else 0,
+            activations=most - gradients,
+        )
+
+    def moments(self) -> int:
+        """Bytes of AdamW's moments on the device."""
+        tensors = trained(self.model).values()
+        if self.settings.offload == "optimizer" and self.hollow.device.type != "cpu":
+            return 0
+        if self.settings.optimizer in QUANTIZED:
+            return sum(
+                2 * (tensor.numel() if tensor.numel() >= WHOLE else 4 * tensor.numel()) for tensor in tensors
+            )
+        return sum(2 * tensor.nbytes + 4 for tensor in tensors)  # and a counter of steps
+
+    def kept(self, micro: Micro) -> Kept:
+        """What was kept of these sequences, without content; made by the passes that keep it."""
+        kept, model = Kept(), self.model
+        if self.keeping is None:
+            return kept
+        training = model.training
+        model.eval()
+        with torch.no_grad():
+            for side, wanted in self.keeping.wanted.items():
+                self.keeping.keep(kept, micro[side], wanted.what)
+        model.train(training)
+        return kept
+
+    def step(self, micro: Micro, kept: Kept) -> None:
+        """Loss and gradients of a micro-batch."""
+        if self.reference:
+            self.reference.kept = kept
+        views = {
+            side: ModelView(
+                self.model, make_batch(self.model, chosen, PAD, self.hollow.device), Totals(1, 1), self.reference
+            )
+            for side, chosen in micro.items()
+        }
+        terms: Mapping[str, Tensor] = self.objective.terms(views)
+        torch.autograd.backward(torch.stack(list(terms.values())).sum())
+
+
+def _summed(known: Mapping[str, PassCost], shapes: Iterable[Mapping[str, Shape]]) -> Work:
+    """Tokens and FLOPs of batches; the tokens of a side that nothing is run of do not count."""
+    tokens, flops = 0, 0.0
+    for found in shapes:
+        for side, shape in found.items():
+            spent = known[side].flops(shape)
+            flops += spent
+            tokens += shape.tokens if spent > 0.5 else 0
+    return Work(tokens, 0, flops)
