@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -94,8 +95,8 @@ def test_a_pass_without_gradients_by_hand() -> None:
 
 
 def test_the_numbers_of_a_pass_make_its_flops() -> None:
-    found = PassCost(linear=3, quadratic=5, head=7)
-    assert found.flops(Shape(8, 32, 6, 8)) == 3 * 8 + 5 * 32 + 7 * 6
+    found = PassCost(linear=3, quadratic=5, shared=2, head=7)
+    assert found.flops(Shape(8, 32, 16, 6, 8)) == 3 * 8 + 5 * 32 + 2 * 16 + 7 * 6
     # Two new tokens behind ten: the first sees eleven, the second twelve.
     assert found.decoding(10, 2) == 2 * (3 + 7) + 5 * (11 + 12)
 
@@ -169,7 +170,12 @@ def test_pairs_and_tokens_by_hand() -> None:
     # Two notes of 30 and 31 tokens, each once, and 10 + 11 + 12 tokens behind either; 127 in all, and one to fill.
     shape = batch_shape(llama(), questions())
     assert (shape.positions, shape.tokens) == (128, 127)
-    assert shape.pairs == 30**2 + 3 * 12 * (30 + 12) + 31**2 + 3 * 12 * (31 + 12) + 1
+    assert shape.pairs == 3 * 12 * (30 + 12) + 3 * 12 * (31 + 12) + 1
+    # The notes among themselves, which the last layer leaves out unless an answer begins right behind a note.
+    assert shape.shared_pairs == 30**2 + 31**2
+    early = [replace(sequence, scored_from=sequence.shared) for sequence in questions()]
+    read = batch_shape(llama(), early)
+    assert (read.pairs, read.shared_pairs) == (shape.pairs + shape.shared_pairs, 0)
 
 
 def test_bytes_are_those_that_stand_at_once() -> None:

@@ -85,7 +85,7 @@ def _begun(batch: Sequence[TokenSequence]) -> Shape:
         head = min(members[0].shared, *(sequence.scored_from - 1 for sequence in members))
         pairs += head**2 + sum((s.scored_from - head) * s.scored_from for s in members)
     tokens = sum(_prompt_tokens(batch))
-    return Shape(tokens, pairs, len(batch), tokens)
+    return Shape(tokens, pairs, 0, len(batch), tokens)
 
 
 def _cache_bytes(model: Any) -> int:

@@ -85,9 +85,22 @@ def pack_for_branches(sequences: Sequence[TokenSequence], pad: int, device: torc
     found = _in_one_row(sequences)
     length = rounded_up(sum(family.length for family in found))
     parts, groups = list(_parts([found], sequences)), _padded_groups(found, sequences)
-    reads = any(sequences[place].scored_from <= family.shared for family in found for place in family.members)
     unread = torch.ones(1, 1, 1, 1, dtype=torch.bool)
-    return _batch(sequences, parts, (1, length), pad, device, unread, Layout(groups, device, reads_shared=reads))
+    return _batch(
+        sequences,
+        parts,
+        (1, length),
+        pad,
+        device,
+        unread,
+        Layout(groups, device, reads_shared=reads_shared(sequences)),
+    )
+
+
+def reads_shared(sequences: Sequence[TokenSequence]) -> bool:
+    """Whether the first answer token of some question is predicted from text that it shares."""
+    found = _families(sequences)
+    return any(sequences[place].scored_from <= family.shared for family in found for place in family.members)
 
 
 def _batch(

@@ -57,10 +57,13 @@ class Reference:
 
     def head(self, decoder: Decoder) -> Head:
         """The head as it was."""
-        with torch.no_grad(), self._switched():
-            head = decoder.head()
-            # The tensors themselves, not what stands in the parameters' place when the block is left.
-            return Head(head.weight.detach(), None if head.bias is None else head.bias.detach(), head.cap)
+        head, names = decoder.head(), {id(tensor): name for name, tensor in self.model.named_parameters()}
+
+        def before(tensor: Tensor) -> Tensor:
+            saved: Tensor = self._saved.get(names.get(id(tensor), ""), tensor)
+            return saved.detach()
+
+        return Head(before(head.weight), None if head.bias is None else before(head.bias), head.cap)
 
     @contextmanager
     def active(self) -> Iterator[None]:

@@ -16,15 +16,16 @@ from medunlearn.models.head import Head
 
 
 class Seen:
-    """A batch as the model sees it now.
-
-    Attributes:
-        trunk: output of the layers that need not be run again, or None.
-    """
+    """A batch as the model sees it now."""
 
     def __init__(self, decoder: Decoder, batch: Batch, trunk: Trunk | None = None) -> None:
-        self.decoder, self.batch, self.trunk = decoder, batch, trunk
+        self.decoder, self.batch, self._given = decoder, batch, trunk
         self._hidden: dict[int, Tensor] = {}
+
+    @cached_property
+    def trunk(self) -> Trunk | None:
+        """Output of the layers that need not be run again."""
+        return self._given
 
     @cached_property
     def head(self) -> Head:

@@ -45,9 +45,12 @@ class ModelView(Seen):
         super().__init__(decoder_of(model), batch)
         self.totals = totals
         self._reference = reference
-        # Layers at the front that are not trained give the same in every pass over this batch, and in every epoch.
+
+    @cached_property
+    def trunk(self) -> Trunk | None:
+        """Layers at the front that are not trained give the same in every pass over a batch, in every epoch."""
         count = self.decoder.first_trained()
-        self.trunk = trunk_of(self.decoder, batch, count, reference) if count else None
+        return trunk_of(self.decoder, self.batch, count, self._reference) if count else None
 
     @cached_property
     def reference(self) -> ReferenceView:
@@ -96,12 +99,17 @@ class ReferenceView(ModelView):
     """The same micro-batch as the reference sees it: no gradient; what was kept is not computed again."""
 
     def __init__(self, reference: Reference, now: ModelView) -> None:
-        Seen.__init__(self, now.decoder, now.batch, now.trunk)
+        Seen.__init__(self, now.decoder, now.batch)
+        self._now = now
         self.totals, self._reference, self._before = now.totals, reference, reference
 
     @cached_property
     def reference(self) -> ReferenceView:
         return self
+
+    @cached_property
+    def trunk(self) -> Trunk | None:
+        return self._now.trunk
 
     @cached_property
     def head(self) -> Head:
@@ -115,8 +123,9 @@ class ReferenceView(ModelView):
     def logits(self) -> Tensor:
         if self.decoder.ways.head:
             return self.head.logits(self.final)
+        trunk = self.trunk
         with self._before.active():
-            return self.decoder.logits(self.batch, self.trunk)
+            return self.decoder.logits(self.batch, trunk)
 
     @cached_property
     def log_probs(self) -> Tensor:
@@ -132,6 +141,7 @@ class ReferenceView(ModelView):
         names = [name_of(what, key) for key in self.batch.keys]
         if all(name in self._before.kept for name in names):
             return torch.cat([self._before.kept[name] for name in names]).to(self.batch.input_ids.device)
+        _ = self.trunk  # before the model is switched: it is the model's as much as the reference's
         with self._before.active():
             return compute()
 
