@@ -307,7 +307,10 @@ def test_a_build_cut_off_goes_on_where_it_stopped(
         return ["build", "amnesia", str(file), *asked(server), "--out", str(tmp_path / out), *settings]
 
     def start(server: PretendServer, out: str) -> subprocess.Popen[str]:
-        line = [sys.executable, "-c", "from medunlearn.cli.main import main; main()", *words(server, out)]
+        # A shell that starts the tests in the background has them ignore Ctrl-C.
+        heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+        line = [sys.executable, "-c", f"{heeding}; from medunlearn.cli.main import main; main()"]
+        line += words(server, out)
         return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     with PretendServer(faults, answer=canned, delay=0.03) as server:
