@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from medunlearn.models import head as head_module
-from medunlearn.models.head import Head, divergence, first_choices, token_log_probs
+from medunlearn.models.head import Head, divergence, rated, token_log_probs
 
 N, W, V = 23, 12, 50
 
@@ -69,9 +69,17 @@ def test_divergence(cap: float | None, trained: bool) -> None:
     assert divergence(before, states, before, states).abs().max() < 1e-6
 
 
-def test_first_choices() -> None:
-    head, hidden, _ = make(None, True, False)
-    assert torch.equal(first_choices(head, hidden), whole(head, hidden).argmax(1))
+@pytest.mark.parametrize("cap", [None, 2.0])
+def test_rated_in_one_pass(cap: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    head, hidden, targets = make(cap, True, False)
+    run, own = list[int](), Head.logits
+    monkeypatch.setattr(Head, "logits", lambda self, part: run.append(len(part)) or own(self, part))
+    log_probs, choices = rated(head, hidden, targets)
+    assert sum(run) == N
+    plain = whole(head, hidden)
+    assert torch.equal(choices, plain.argmax(1))
+    assert torch.allclose(log_probs, plain.log_softmax(1)[torch.arange(N), targets], rtol=1e-5, atol=1e-6)
+    assert not log_probs.requires_grad
 
 
 @pytest.mark.parametrize("trained", [False, True])

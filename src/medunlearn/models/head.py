@@ -93,9 +93,15 @@ def divergence(head: Head, hidden: Tensor, other: Head, other_hidden: Tensor) ->
 
 
 @torch.no_grad()
-def first_choices(head: Head, hidden: Tensor) -> Tensor:
-    """The most likely token of each position, [N]."""
-    return torch.cat([head.logits(hidden[places]).argmax(dim=1) for places in head.pieces(len(hidden))])
+def rated(head: Head, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probability of each target and the most likely token in its place, [N] each; the head is run once."""
+    log_probs, choices = hidden.new_empty(len(hidden), dtype=torch.float32), torch.empty_like(targets)
+    for places in head.pieces(len(hidden)):
+        logits = head.logits(hidden[places])
+        picked = logits.gather(1, targets[places, None]).squeeze(1)
+        log_probs[places] = picked - logits.logsumexp(dim=1)
+        choices[places] = logits.argmax(dim=1)
+    return log_probs, choices
 
 
 def _by_pieces(head: Head, hidden: Tensor, rule: Rule) -> Tensor:

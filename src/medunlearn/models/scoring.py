@@ -63,8 +63,8 @@ def score_answers(
 def _score(sequences: Sequence[TokenSequence], language_model: LanguageModel) -> list[AnswerScore]:
     model, pad = language_model.model, language_model.tokenizer.pad_token_id
     batch = make_batch(model, sequences, pad, language_model.device)
-    seen = Seen(decoder_of(model), batch)
-    log_probs, hits = seen.log_probs.tolist(), (seen.first_choices() == batch.targets).tolist()
+    rated, choices = Seen(decoder_of(model), batch).rated()
+    log_probs, hits = rated.tolist(), (choices == batch.targets).tolist()
     scores, start = [], 0
     for sequence in sequences:
         end = start + sequence.scored

@@ -51,6 +51,8 @@ class Seen:
         picked = self.logits.gather(1, self.batch.targets[:, None]).squeeze(1)
         return picked - self.logits.logsumexp(dim=1)
 
-    def first_choices(self) -> Tensor:
-        """The most likely token at each position, [N]."""
-        return head.first_choices(self.head, self.final) if self.decoder.ways.head else self.logits.argmax(dim=1)
+    def rated(self) -> tuple[Tensor, Tensor]:
+        """Log-probability of each scored token, [N], and the most likely token in its place, [N]; no gradient."""
+        if self.decoder.ways.head:
+            return head.rated(self.head, self.final, self.batch.targets)
+        return self.log_probs, self.logits.argmax(dim=1)
