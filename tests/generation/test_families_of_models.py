@@ -91,3 +91,12 @@ def test_shared_is_transformers_own(named: tuple[str, LanguageModel]) -> None:
         assert list(ours[place].tokens) == theirs[0, len(prompt) :].tolist()
         said.add(ours[place].tokens)
     assert len(said) > 2
+    begun = [ours[place].tokens[: place % MOST] for place in range(len(prompts))]
+    batches = decode_greedily(
+        language_model,
+        [p for p, _ in prompts],
+        shared=[count for _, count in prompts],
+        begun=begun,
+        max_new_tokens=MOST,
+    )
+    assert dict(pair for batch in batches for pair in batch) == ours

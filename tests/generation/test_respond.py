@@ -106,7 +106,7 @@ def test_a_crash_loses_nothing_that_was_stored(
     stored = min(COUNT, crash_at * BATCH)
     done: list[int] = []
     resumed = ask(language_model, tmp_path, advance=done.append)
-    assert asked == [COUNT, COUNT - stored]
+    assert asked == [count for count in (COUNT, COUNT - stored) if count]
     assert done[0] == stored
     assert sum(done) == COUNT
     whole = ask(language_model, tmp_path / "other")
@@ -119,7 +119,7 @@ def test_a_second_time_asks_nothing(language_model: Any, tmp_path: Path, asked: 
     first = ask(language_model, tmp_path)
     assert ask(language_model, tmp_path) == first
     assert ask(language_model, tmp_path, QUESTIONS[3:5]) == {f"q{n}": first[f"q{n}"] for n in (3, 4)}
-    assert asked == [COUNT, 0, 0]
+    assert asked == [COUNT]
 
 
 def test_contexts_models_and_limits_are_stored_apart(tmp_path: Path) -> None:

@@ -19,11 +19,12 @@ def one_by_one(model: Any, sequences: list[TokenSequence]) -> list[AnswerScore]:
     for s in sequences:
         with torch.inference_mode():
             logits = model(input_ids=torch.tensor([s.ids])).logits[0]
-        log_probs, hits = [], []
+        log_probs, hits, choices = [], [], []
         for place in range(s.scored_from, len(s.ids)):
             log_probs.append(float(logits[place - 1].double().log_softmax(0)[s.ids[place]]))
-            hits.append(int(logits[place - 1].argmax()) == s.ids[place])
-        scores.append(AnswerScore(tuple(log_probs), tuple(hits)))
+            choices.append(int(logits[place - 1].argmax()))
+            hits.append(choices[-1] == s.ids[place])
+        scores.append(AnswerScore(tuple(log_probs), tuple(hits), tuple(choices)))
     return scores
 
 
@@ -47,7 +48,7 @@ def test_scores_are_the_plain_ones_in_order(
     sequences = confident(make_sequences(9), language_model.model)
     scores = score_answers(language_model, sequences, batch_size=batch_size, advance=done.append)
     plain = one_by_one(language_model.model, sequences)
-    assert [score.hits for score in scores] == [score.hits for score in plain]
+    assert [(score.hits, score.choices) for score in scores] == [(score.hits, score.choices) for score in plain]
     assert {hit for score in scores for hit in score.hits} == {True, False}
     for ours, theirs in zip(scores, plain, strict=True):
         assert ours.log_probs == pytest.approx(theirs.log_probs, rel=1e-5, abs=1e-6)

@@ -30,6 +30,7 @@ def decode_greedily(
     prompts: Sequence[Sequence[int]],
     *,
     shared: Sequence[int] = (),
+    begun: Sequence[Sequence[int]] = (),
     max_new_tokens: int,
     batch_size: int = 64,
     advance: Callable[[int], None] = lambda done: None,
@@ -45,7 +46,9 @@ def decode_greedily(
         prompts: token ids of each prompt.
         shared: how many tokens at the front of each prompt may be those of other prompts too (a record's note);
             empty where none are.
-        max_new_tokens: longest answer in tokens.
+        begun: the first tokens of each prompt's answer where they are known already (:func:`foretold`), the one
+            that ends it among them where it is reached; empty where none are. An answer goes on from there.
+        max_new_tokens: longest answer in tokens, those begun with included.
         batch_size: the most prompts at a time.
         advance: called with the number of prompts done since the last call.
 
@@ -53,8 +56,13 @@ def decode_greedily(
         MedunlearnError: a single prompt does not fit in memory.
     """
     language_model.model.eval()
-    batching = Batching(batch_size)
-    for alike in arrange(language_model.model, prompts, shared):
+    batching, ends = Batching(batch_size), end_tokens(language_model)
+    known = [_cut(tokens, max_new_tokens, ends) for tokens in begun] if begun else [()] * len(prompts)
+    complete = [place for place, tokens in enumerate(known) if len(tokens) == max_new_tokens or ends & {*tokens}]
+    for start in range(0, len(complete), batch_size):
+        yield [(place, _answer(known[place], ends)) for place in complete[start : start + batch_size]]
+        advance(len(complete[start : start + batch_size]))
+    for alike in arrange(language_model.model, prompts, shared, known, leave_out={*complete}):
         for batch in batching.over(alike, lambda some: _decode(language_model, some, max_new_tokens)):
             yield batch
             advance(len(batch))
@@ -64,19 +72,17 @@ def decode_greedily(
 def _decode(language_model: LanguageModel, prompts: list[Prompt], most: int) -> list[tuple[int, Decoded]]:
     """Decode one batch. Rows that have ended leave the batch, so late steps cost what they are worth."""
     model, ends = language_model.model, end_tokens(language_model)
-    now = begin(model, prompts, pad=language_model.tokenizer.pad_token_id, most=most)
-    answers: list[list[int]] = [[] for _ in prompts]
-    ended = [False] * len(prompts)
+    answers = [list(prompt.ids[len(prompt.ids) - prompt.begun :]) for prompt in prompts]
+    room = most - min(prompt.begun for prompt in prompts)
+    now = begin(model, prompts, pad=language_model.tokenizer.pad_token_id, most=room)
     alive = list(range(len(prompts)))
-    for _ in range(most):
+    while True:
         chosen = now.run(model).argmax(dim=1)
-        tokens = chosen.tolist()
-        for row, token in zip(alive, tokens, strict=True):
-            if token in ends:
-                ended[row] = True
-            else:
-                answers[row].append(token)
-        going = [place for place, row in enumerate(alive) if not ended[row]]
+        for row, token in zip(alive, chosen.tolist(), strict=True):
+            answers[row].append(token)
+        going = [
+            place for place, row in enumerate(alive) if answers[row][-1] not in ends and len(answers[row]) < most
+        ]
         if not going:
             break
         if len(going) < len(alive):
@@ -85,8 +91,35 @@ def _decode(language_model: LanguageModel, prompts: list[Prompt], most: int) -> 
             chosen = chosen[kept]
             now.keep(kept)
         now.follow(chosen)
-    said = [Decoded(tuple(answer), done) for answer, done in zip(answers, ended, strict=True)]
-    return [(prompt.place, decoded) for prompt, decoded in zip(prompts, said, strict=True)]
+    return [(prompt.place, _answer(answer, ends)) for prompt, answer in zip(prompts, answers, strict=True)]
+
+
+def foretold(answer: Sequence[int], choices: Sequence[int]) -> tuple[int, ...]:
+    """The first tokens that greedy decoding says, known from one pass over a reference answer.
+
+    While a model's first choices are the reference's tokens, each next choice is what decoding would say too. So
+    the answer is known up to the first choice that differs, that one included; a model that has memorized the
+    reference need not be decoded at all.
+
+    Args:
+        answer: tokens of the reference, in the prompt's sequence.
+        choices: the model's first choice in place of each, teacher-forced.
+    """
+    parted = next(
+        (place for place, pair in enumerate(zip(answer, choices, strict=True)) if pair[0] != pair[1]), None
+    )
+    return tuple(choices if parted is None else choices[: parted + 1])
+
+
+def _cut(tokens: Sequence[int], most: int, ends: frozenset[int]) -> tuple[int, ...]:
+    """No more than an answer may have, and nothing behind the token that ends it."""
+    stop = next((place + 1 for place, token in enumerate(tokens) if token in ends), len(tokens))
+    return tuple(tokens[: min(stop, most)])
+
+
+def _answer(tokens: Sequence[int], ends: frozenset[int]) -> Decoded:
+    finished = bool(tokens) and tokens[-1] in ends
+    return Decoded(tuple(tokens[:-1] if finished else tokens), finished)
 
 
 def end_tokens(language_model: LanguageModel) -> frozenset[int]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import sha256_of_json
-from medunlearn.generation.decode import decode_greedily
+from medunlearn.generation.decode import decode_greedily, foretold
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
-from medunlearn.models.sequences import Rendering, question_sequence
+from medunlearn.models.sequences import Rendering, TokenSequence, families_by_length, question_sequence
+
+ROUND = 8
+"""Batches whose reference answers are scored before they are decoded: what a crash may cost beside a batch."""
 
 
 def open_store(
@@ -52,7 +55,9 @@ def respond(
 ) -> dict[str, Response]:
     """Responses to the questions by question id; those already in the store are not asked again.
 
-    Each response comes with the teacher-forced scores of the reference answer under the same prompt.
+    Each response comes with the teacher-forced scores of the reference answer under the same prompt. They are asked
+    first: as far as a model's first choices are the reference's tokens they tell its response too, so that decoding
+    starts where the two part, and is not needed for what the model knows by heart.
 
     Args:
         advance: called with the number of questions done since the last call, stored ones included.
@@ -63,28 +68,45 @@ def respond(
     advance(len(questions) - len(missing))
     tokenizer = language_model.tokenizer
     sequences = [question_sequence(q, records[q.record_id], tokenizer, rendering) for q in missing]
-    for batch in decode_greedily(
-        language_model,
-        [sequence.prompt for sequence in sequences],
-        shared=[sequence.shared for sequence in sequences],
-        max_new_tokens=max_new_tokens,
-        batch_size=batch_size,
-        advance=advance,
-    ):
-        scores = score_answers(language_model, [sequences[place] for place, _ in batch], batch_size=batch_size)
-        responses = [
-            Response(
-                question_id=missing[place].question_id,
-                variant=variant,
-                sample=0,
-                response=tokenizer.decode(list(decoded.tokens), skip_special_tokens=True).strip(),
-                response_tokens=decoded.tokens,
-                finished=decoded.finished,
-                answer_log_probs=score.log_probs,
-                answer_hits=score.hits,
-            )
-            for (place, decoded), score in zip(batch, scores, strict=True)
-        ]
-        store.add(responses)
-        known.update({(r.question_id, r.variant, r.sample): r for r in responses})
+    for places in _rounds(sequences, ROUND * batch_size):
+        chosen = [sequences[place] for place in places]
+        scores = score_answers(language_model, chosen, batch_size=batch_size)
+        for batch in decode_greedily(
+            language_model,
+            [sequence.prompt for sequence in chosen],
+            shared=[sequence.shared for sequence in chosen],
+            begun=[
+                foretold(s.ids[s.scored_from :], score.choices) for s, score in zip(chosen, scores, strict=True)
+            ],
+            max_new_tokens=max_new_tokens,
+            batch_size=batch_size,
+            advance=advance,
+        ):
+            responses = [
+                Response(
+                    question_id=chosen[place].key,
+                    variant=variant,
+                    sample=0,
+                    response=tokenizer.decode(list(decoded.tokens), skip_special_tokens=True).strip(),
+                    response_tokens=decoded.tokens,
+                    finished=decoded.finished,
+                    answer_log_probs=scores[place].log_probs,
+                    answer_hits=scores[place].hits,
+                )
+                for place, decoded in batch
+            ]
+            store.add(responses)
+            known.update({(r.question_id, r.variant, r.sample): r for r in responses})
     return {question.question_id: known[question.question_id, variant, 0] for question in questions}
+
+
+def _rounds(sequences: Sequence[TokenSequence], size: int) -> Iterator[list[int]]:
+    """Places of the sequences, long ones first, in lists of about ``size`` that part no family."""
+    chosen: list[int] = []
+    for family in reversed(families_by_length(sequences)):
+        chosen += family
+        if len(chosen) >= size:
+            yield chosen
+            chosen = []
+    if chosen:
+        yield chosen

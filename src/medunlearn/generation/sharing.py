@@ -12,9 +12,9 @@ be repeated for each prompt. :func:`way_of` tries it once; other models get whol
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -42,11 +42,13 @@ class Prompt:
         ids: all of its tokens, at least one.
         head: how many of them are run once for all prompts that begin with them; less than ``len(ids)``, so that
             every prompt has a last token of its own, which predicts its answer.
+        begun: how many of them, the last ones, are the answer's already.
     """
 
     place: int
     ids: tuple[int, ...]
     head: int = 0
+    begun: int = 0
 
 
 @dataclass(slots=True)
@@ -90,33 +92,47 @@ class Pass:
         self.mask = torch.cat([self.mask, self.mask.new_ones(len(tokens), 1)], dim=1)
 
 
-def arrange(model: Any, prompts: Sequence[Sequence[int]], shared: Sequence[int]) -> tuple[list[Prompt], ...]:
+def arrange(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    shared: Sequence[int],
+    begun: Sequence[Sequence[int]] = (),
+    leave_out: Collection[int] = (),
+) -> tuple[list[Prompt], ...]:
     """Prompts to run whole and prompts to run by head and branch, each list from long to short.
 
     Long ones come first so that memory runs out at the start or never. Those with the same head stand together.
 
     Args:
         shared: how many tokens at the front of each prompt other prompts may begin with; may be empty.
+        begun: tokens of each prompt's answer that are known already and are run with the prompt; may be empty.
+        leave_out: places of prompts that are not run.
     """
-    families = _families(prompts, shared) if any(shared) else []
+    heads, known = shared or [0] * len(prompts), begun or [()] * len(prompts)
+    wanted = {
+        place: Prompt(place, (*prompts[place], *known[place]), heads[place], len(known[place]))
+        for place in range(len(prompts))
+        if place not in leave_out
+    }
+    families = _families(wanted.values()) if any(prompt.head for prompt in wanted.values()) else []
     families = families if families and way_of(model) != "whole" else []
     families.sort(key=lambda family: -family[0].head)
     together = [p for family in families for p in sorted(family, key=lambda p: -len(p.ids))]
     taken = {prompt.place for prompt in together}
-    whole = [Prompt(place, tuple(ids)) for place, ids in enumerate(prompts) if place not in taken]
+    whole = [replace(prompt, head=0) for place, prompt in wanted.items() if place not in taken]
     return sorted(whole, key=lambda p: -len(p.ids)), together
 
 
-def _families(prompts: Sequence[Sequence[int]], shared: Sequence[int]) -> list[list[Prompt]]:
-    members: dict[tuple[int, ...], list[int]] = {}
-    for place, (ids, count) in enumerate(zip(prompts, shared, strict=True)):
-        members.setdefault(tuple(ids[:count]), []).append(place)
+def _families(prompts: Iterable[Prompt]) -> list[list[Prompt]]:
+    members: dict[tuple[int, ...], list[Prompt]] = {}
+    for prompt in prompts:
+        members.setdefault(prompt.ids[: prompt.head], []).append(prompt)
     found = []
-    for key, places in members.items():
-        head = min(len(key), *(len(prompts[place]) - 1 for place in places))
-        spared, tokens = (len(places) - 1) * head, sum(len(prompts[place]) for place in places)
+    for family in members.values():
+        head = min(family[0].head, *(len(prompt.ids) - 1 for prompt in family))
+        spared, tokens = (len(family) - 1) * head, sum(len(prompt.ids) for prompt in family)
         if spared >= WORTH * tokens:
-            found.append([Prompt(place, tuple(prompts[place]), head) for place in places])
+            found.append([replace(prompt, head=head) for prompt in family])
     return found
 
 

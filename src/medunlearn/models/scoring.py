@@ -21,10 +21,12 @@ class AnswerScore:
     Attributes:
         log_probs: natural-log probability of each scored token, EOS last.
         hits: whether each was the arg-max.
+        choices: the arg-max token in place of each.
     """
 
     log_probs: tuple[float, ...]
     hits: tuple[bool, ...]
+    choices: tuple[int, ...]
 
 
 def score_answers(
@@ -64,10 +66,11 @@ def _score(sequences: Sequence[TokenSequence], language_model: LanguageModel) ->
     model, pad = language_model.model, language_model.tokenizer.pad_token_id
     batch = make_batch(model, sequences, pad, language_model.device)
     rated, choices = Seen(decoder_of(model), batch).rated()
-    log_probs, hits = rated.tolist(), (choices == batch.targets).tolist()
+    columns = rated.tolist(), (choices == batch.targets).tolist(), choices.tolist()
     scores, start = [], 0
     for sequence in sequences:
         end = start + sequence.scored
-        scores.append(AnswerScore(tuple(log_probs[start:end]), tuple(hits[start:end])))
+        log_probs, hits, first = (tuple(column[start:end]) for column in columns)
+        scores.append(AnswerScore(log_probs, hits, first))
         start = end
     return scores
