@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -60,17 +61,7 @@ def origin_of(path: Path) -> Origin | None:
     Raises:
         InputError: there is no such file, or it is no Parquet.
     """
-    try:
-        metadata = pq.read_schema(path).metadata or {}
-    except FileNotFoundError:
-        raise InputError(
-            f"There is no file {path}. `medunlearn keywords BENCHMARK --out {path}` writes it."
-        ) from None
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(
-            f"{path} cannot be read as Parquet ({str(error).splitlines()[0]}). `medunlearn keywords` writes such "
-            "files."
-        ) from error
+    metadata = _read(path).schema.metadata or {}
     found = [metadata.get(f"{_PREFIX}{name}".encode()) for name in Origin.__slots__]
     return None if None in found else Origin(*(value.decode() for value in found if value is not None))
 
@@ -82,7 +73,7 @@ def read(path: Path) -> Keyworded:
         InputError: other columns, a missing value, a weight that is no number above 0, a keyword without a word.
     """
     found: dict[str, dict[str, Keyword]] = {}
-    rows = storage.read_table(path, SCHEMA)
+    rows = _rows(path)
     storage.refuse_nulls(path, rows, ())
     for place, row in enumerate(rows):
         phrase, weight = " ".join(words_of(row["keyword"])), row["weight"]
@@ -94,6 +85,36 @@ def read(path: Path) -> Keyworded:
         if phrase not in own or weight > own[phrase].weight:
             own[phrase] = Keyword(phrase, weight, row["field"])
     return {question: tuple(own.values()) for question, own in found.items()}
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    """The rows with the types of ours: other programs write text and numbers in other widths."""
+    arrow = _read(path)
+    problems = [f"lacks column {name!r}" for name in SCHEMA.names if name not in arrow.column_names]
+    problems += [f"has an unknown column {name!r}" for name in arrow.column_names if name not in SCHEMA.names]
+    if problems:
+        raise InputError(f"{path} {'; '.join(problems)}. Keywords have the columns {', '.join(SCHEMA.names)}.")
+    try:
+        rows: list[dict[str, Any]] = arrow.select(SCHEMA.names).cast(SCHEMA).to_pylist()
+    except (pa.ArrowException, ValueError) as error:
+        raise InputError(
+            f"{path}: a column has another type than it should ({error}). Weights are numbers, all others text."
+        ) from error
+    return rows
+
+
+def _read(path: Path) -> Any:
+    try:
+        return pq.ParquetFile(path).read()
+    except FileNotFoundError:
+        raise InputError(
+            f"There is no file {path}. `medunlearn keywords BENCHMARK --out {path}` writes it."
+        ) from None
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            f"{path} cannot be read as Parquet ({str(error).splitlines()[0]}). `medunlearn keywords` writes such "
+            "files."
+        ) from error
 
 
 def refuse_strangers(path: Path, keywords: Iterable[str], known: Iterable[str]) -> None:
