@@ -24,7 +24,7 @@ class Span:
 
 
 class Document:
-    """Entities and noun chunks as a model would mark "The metastatic lung cancer spread to the lung cancer ward"."""
+    """Entities and noun chunks as a model would mark :data:`TEXT`."""
 
     def __init__(self, text: str) -> None:
         words = text.split()

@@ -25,7 +25,10 @@ def offline(text: str) -> list[str]:
         ("lung cancer", ["lung cancer"]),
         ("Lung cancer. Lung cancer", ["lung cancer", "lung cancer"]),
         ("lung cancer and heart failure", ["lung cancer", "heart failure"]),
-        ("left lung, liver; bone (marrow) and brain/spine", ["left lung", "liver", "bone", "marrow", "brain", "spine"]),
+        (
+            "left lung, liver; bone (marrow) and brain/spine",
+            ["left lung", "liver", "bone", "marrow", "brain", "spine"],
+        ),
         ("lung\ncancer", ["lung", "cancer"]),
         ("lung\t cancer", ["lung cancer"]),
         ("a non-small-cell lung cancer", ["non-small-cell lung cancer"]),

@@ -44,7 +44,9 @@ def test_none_at_all(tmp_path: Path) -> None:
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
     """Phrases are brought to words; of a keyword that is there twice the larger weight counts."""
     path = tmp_path / "own.parquet"
-    pd.concat([rows(), rows(keyword="lung cancer", weight=2.0), rows(question_id="q2")]).to_parquet(path, index=False)
+    pd.concat([rows(), rows(keyword="lung cancer", weight=2.0), rows(question_id="q2")]).to_parquet(
+        path, index=False
+    )
     assert table.origin_of(path) is None
     assert table.read(path) == {
         "q1": (Keyword("lung cancer", 2.0, "note"),),
