@@ -17,6 +17,7 @@ LONGEST = 6
 """Words of the longest phrase that is kept (AMNESIA, Appendix E.1)."""
 
 _WORD = re.compile(r"[^\W_]+")
+_ASCII = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
 # fmt: off
 _LEADING = frozenset({
     "a", "an", "the", "this", "that", "these", "those", "his", "her", "its", "their", "our", "my", "your", "some",
@@ -40,13 +41,14 @@ class Extractor(Protocol):
 
 
 def words_of(text: str) -> list[str]:
-    """Lower-cased runs of letters and digits of any script; everything else separates them.
+    """Case-folded runs of letters and digits of any script; everything else separates them.
 
     Source: AMNESIA, Section 5.1 ("case-insensitive, alphanumeric only").
     """
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", text)
-    return _WORD.findall(text.lower())
+    if text.isascii():
+        # Several times as fast as an expression.
+        return text.translate(_ASCII).split()
+    return _WORD.findall(unicodedata.normalize("NFC", text).casefold())
 
 
 def in_a_row(text: str) -> str:
