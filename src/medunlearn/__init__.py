@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from medunlearn import build
     from medunlearn.api import agree, annotate, evaluate, export, judge, load, plan, report, run, train, unlearn
     from medunlearn.data.benchmark import Benchmark
+    from medunlearn.experiments.keywords import keywords
     from medunlearn.experiments.runs import Run
 
 # Loaded when first asked for, so that `import medunlearn` is light and scoring responses needs no torch.
@@ -22,6 +23,7 @@ _WHERE = {
     "evaluate": "medunlearn.api",
     "export": "medunlearn.api",
     "judge": "medunlearn.api",
+    "keywords": "medunlearn.experiments.keywords",
     "load": "medunlearn.api",
     "plan": "medunlearn.api",
     "report": "medunlearn.api",
@@ -40,6 +42,7 @@ __all__ = [
     "evaluate",
     "export",
     "judge",
+    "keywords",
     "load",
     "plan",
     "report",

@@ -167,6 +167,10 @@ class EvaluateSettings(Settings):
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
     encoder: str | None = Field(None, description="sentence encoder for CS: folder or hub id")
     nli: str | None = Field(None, description="entailment model for ES: folder or hub id")
+    extractor: str = Field("offline", description="finds the keywords of LS: offline, scispacy, or module:Class")
+    keywords: Path | None = Field(
+        None, description="keywords of LS as `medunlearn keywords --out` writes them; none: found when needed"
+    )
     replicates: int = Field(1000, ge=2, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the subset and the bootstrap")
 

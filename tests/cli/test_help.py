@@ -20,6 +20,7 @@ VERBS = (
     "judge",
     "annotate",
     "agree",
+    "keywords",
     "run",
     "report",
     "export",

@@ -61,7 +61,7 @@ def test_what_is_written_down(hospital: Benchmark, copy: Callable[..., Run]) -> 
     assert info["config"] == settings().model_dump(mode="json")
     assert info["inputs"]["benchmark"] == hospital.fingerprint
     assert len(info["inputs"]["model"]) == 64
-    assert set(info["stages"]) == {"ask", "score"}
+    assert set(info["stages"]) == {"keywords", "ask", "score"}
     assert info["results"]["split"] == {"name": "random_10", "level": "patient", "forget": 2, "retain": 18}
     assert info["results"]["context"] == "closed_book"
     ids = {q.question_id for q in asked(hospital, hospital.split("random_10"), settings())}

@@ -11,7 +11,7 @@ BENCHMARKS: Mapping[str, str] = {
 }
 
 DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
-    "amnesia": ("rouge_l", "em", "te", "cs", "es", "token_f1", "answer_probability"),
+    "amnesia": ("rouge_l", "em", "te", "cs", "es", "token_f1", "answer_probability", "ls"),
     "lume": ("rouge_l", "exact_match", "em", "te", "token_f1", "answer_probability"),
 }
 

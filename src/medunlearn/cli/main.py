@@ -16,7 +16,20 @@ import typer
 from typer.core import TyperGroup
 
 import medunlearn
-from medunlearn.cli import build, demo, evaluate, export, inspect, judge, listing, report, run, train, unlearn
+from medunlearn.cli import (
+    build,
+    demo,
+    evaluate,
+    export,
+    inspect,
+    judge,
+    keywords,
+    listing,
+    report,
+    run,
+    train,
+    unlearn,
+)
 from medunlearn.cli.processes import refuse_alone
 
 # The order in which a newcomer meets them.
@@ -30,6 +43,7 @@ VERBS = (
     "judge",
     "annotate",
     "agree",
+    "keywords",
     "run",
     "report",
     "export",
@@ -76,6 +90,7 @@ app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.command)
 app.command("judge", epilog=judge.EPILOG)(judge.judge)
 app.command("annotate", epilog=judge.ANNOTATE_EPILOG)(judge.annotate)
 app.command("agree", epilog=judge.AGREE_EPILOG)(judge.agree)
+app.command("keywords", epilog=keywords.EPILOG)(keywords.command)
 app.command("run", epilog=run.EPILOG)(run.command)
 app.command("report", epilog=report.EPILOG)(report.command)
 app.command("export", epilog=export.EPILOG)(export.command)

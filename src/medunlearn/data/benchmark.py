@@ -42,6 +42,8 @@ class Benchmark:
         records, questions, splits: its content; ``splits`` by name.
         seed, source, licence, data_use: its provenance; ``data_use`` is ``open`` or ``credentialed``.
         notes: facts about the build worth keeping, e.g. how many rows were skipped.
+        folder: where it was read from or saved to, and where things computed of it alone may be kept; no part of
+            what it is.
 
     Raises:
         BenchmarkError: the parts contradict each other.
@@ -59,6 +61,7 @@ class Benchmark:
     licence: str = ""
     data_use: Literal["open", "credentialed"] = "open"
     notes: Mapping[str, Any] = field(default_factory=dict)
+    folder: Path | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         problems = list(contradictions(self))
@@ -210,6 +213,7 @@ class Benchmark:
             licence=manifest["licence"],
             data_use=manifest["data_use"],
             notes=manifest["notes"],
+            folder=folder,
         )
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,16 @@ from medunlearn.lookup import resolve
 
 SETTINGS: Mapping[str, type[Settings]] = {"amnesia": AmnesiaSettings, "lume": LumeSettings}
 # What a builder puts beside the tables (experiments/notes.py) is ours, too.
-OURS = (*TABLES, "README.md", "build.json", "labels.parquet", "evidence.parquet", "rejects.parquet", "llm")
+OURS = (
+    *TABLES,
+    "README.md",
+    "build.json",
+    "labels.parquet",
+    "evidence.parquet",
+    "rejects.parquet",
+    "llm",
+    "keywords",
+)
 
 
 def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
@@ -44,9 +54,9 @@ def save_new(benchmark: Benchmark, folder: Path) -> Benchmark:
     if (folder / MANIFEST).exists():
         if Benchmark.load(folder).fingerprint != benchmark.fingerprint:
             raise InputError(f"{folder} holds another benchmark. Choose another --out, or remove it.")
-        return benchmark
-    benchmark.save(folder)
-    return benchmark
+    else:
+        benchmark.save(folder)
+    return replace(benchmark, folder=folder)
 
 
 def refuse_foreign(folder: Path) -> None:

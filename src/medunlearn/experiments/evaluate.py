@@ -17,6 +17,7 @@ from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.data.storage import write_atomically
 from medunlearn.errors import ConfigError
+from medunlearn.experiments import keywords as disease_keywords
 from medunlearn.experiments.evaluated import (
     FOLDER,
     GROUPS,
@@ -30,7 +31,7 @@ from medunlearn.experiments.evaluated import (
 from medunlearn.experiments.material import rendering_of
 from medunlearn.experiments.runs import FILE, Recording, Run
 from medunlearn.generation.respond import open_store, respond
-from medunlearn.metrics import Item, Tools, get_metric
+from medunlearn.metrics import Item, Keywords, Tools, get_metric
 from medunlearn.metrics.scoring import score
 from medunlearn.metrics.summary import summarize
 from medunlearn.models.encoders import EntailmentModel, SentenceEncoder
@@ -81,10 +82,14 @@ def evaluate_one(
             (folder / FILE).touch()
     else:
         with recording.running():
+            # Before anything is asked: that they cannot be found should not cost an hour of generation.
+            with recording.stage("keywords"):
+                keywords = disease_keywords.for_evaluation(benchmark, settings, metrics, run.folder, quiet=quiet)
             with recording.stage("ask"):
                 store, responses = _ask(run, benchmark, settings, rendering, questions, device, quiet)
             with recording.stage("score"):
-                _score(folder, benchmark, split, settings, metrics, questions, responses, device)
+                items = _items(benchmark, split, questions, responses, keywords)
+                _score(folder, benchmark, split, settings, metrics, questions, items, device)
             recording.info["results"] = {
                 "context": rendering.context,
                 "responses": str(store.relative_to(run.folder)),
@@ -108,11 +113,13 @@ def evaluation_folder(run: Run, benchmark: Benchmark, settings: EvaluateSettings
 
 def _inputs(run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> dict[str, Any]:
     rendering = rendering_of(run, settings.template, settings.context)
+    metrics = metric_names(benchmark, settings)
     return {
         "benchmark": benchmark.fingerprint,
         "model": fingerprint(run.model),
-        "metrics": list(metric_names(benchmark, settings)),
+        "metrics": list(metrics),
         "rendering": [rendering.template, rendering.context],
+        **disease_keywords.inputs(benchmark, settings, metrics),
     }
 
 
@@ -223,11 +230,10 @@ def _score(
     settings: EvaluateSettings,
     metrics: Sequence[str],
     questions: Sequence[Question],
-    responses: Mapping[str, Response],
+    items: Sequence[Item],
     device: str,
 ) -> None:
     """Scores, summary and the questions' table, written to the evaluation's folder."""
-    items = _items(benchmark, split, questions, responses)
     tools = Tools(
         encoder=SentenceEncoder(settings.encoder, device) if settings.encoder else None,
         nli=EntailmentModel(settings.nli, device) if settings.nli else None,
@@ -264,7 +270,11 @@ def _grouped(
 
 
 def _items(
-    benchmark: Benchmark, split: Split, questions: Sequence[Question], responses: Mapping[str, Response]
+    benchmark: Benchmark,
+    split: Split,
+    questions: Sequence[Question],
+    responses: Mapping[str, Response],
+    keywords: Mapping[str, Keywords],
 ) -> list[Item]:
     sides = benchmark.sides(split)
     items = []
@@ -280,6 +290,7 @@ def _items(
                 response_tokens=response.response_tokens,
                 answer_log_probs=response.answer_log_probs,
                 answer_hits=response.answer_hits,
+                keywords=keywords.get(question.question_id),
             )
         )
     return items

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from medunlearn.errors import InputError
 from medunlearn.lookup import resolve
-from medunlearn.metrics.protocol import Encoder, Entailment, Item, Judgement, Metric, Need, Score, Tools
+from medunlearn.metrics.protocol import Encoder, Entailment, Item, Judgement, Keywords, Metric, Need, Score, Tools
 
 METRICS: dict[str, str] = {
     "answer_probability": "medunlearn.metrics.answer_probability:METRIC",
@@ -18,6 +18,7 @@ METRICS: dict[str, str] = {
     "exact_match": "medunlearn.metrics.exact_match:METRIC",
     "factuality": "medunlearn.metrics.factuality:METRIC",
     "gen_score": "medunlearn.metrics.gen_score:METRIC",
+    "ls": "medunlearn.metrics.leakage.score:METRIC",
     "rouge_l": "medunlearn.metrics.rouge:METRIC",
     "te": "medunlearn.metrics.token_entropy:METRIC",
     "token_f1": "medunlearn.metrics.token_f1:METRIC",
@@ -29,6 +30,7 @@ __all__ = [
     "Entailment",
     "Item",
     "Judgement",
+    "Keywords",
     "Metric",
     "Need",
     "Score",

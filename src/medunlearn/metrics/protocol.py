@@ -8,7 +8,9 @@ from typing import Literal, Protocol
 
 from medunlearn.data.records import Side
 
-Need = Literal["response", "response_tokens", "answer_log_probs", "answer_hits", "encoder", "nli", "judgement"]
+Need = Literal[
+    "response", "response_tokens", "answer_log_probs", "answer_hits", "encoder", "nli", "judgement", "keywords"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,14 @@ class Judgement:
     """What judges made of one response: a mean rating of 1-10, or none and the reason."""
 
     rating: float | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Keywords:
+    """The disease keywords of one question: phrases with weights above 0, or none and the reason."""
+
+    weighted: tuple[tuple[str, float], ...]
     reason: str | None = None
 
 
@@ -33,6 +43,7 @@ class Item:
             the EOS that ends it last.
         answer_hits: for each of those tokens, whether the model's arg-max was that token.
         judgement: of the response, where it was judged.
+        keywords: of the question (:mod:`medunlearn.metrics.leakage`), where they were extracted.
     """
 
     question_id: str
@@ -44,6 +55,7 @@ class Item:
     answer_log_probs: Sequence[float] | None = None
     answer_hits: Sequence[bool] | None = None
     judgement: Judgement | None = None
+    keywords: Keywords | None = None
 
 
 @dataclass(frozen=True, slots=True)

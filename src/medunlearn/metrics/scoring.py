@@ -25,6 +25,7 @@ _MISSING: dict[Need, str] = {
     "encoder": "no sentence encoder was given: pass encoder=... in Tools",
     "nli": "no entailment model was given: pass nli=... in Tools",
     "judgement": "no judge has rated the response: `medunlearn judge` asks one",
+    "keywords": "no keywords were extracted for the question",
 }
 _TOOLS = {"encoder", "nli"}
 # Items that are scored here first, to learn how long the others will take.

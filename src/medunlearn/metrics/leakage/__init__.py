@@ -1,0 +1,37 @@
+"""The leakage score LS: which disease terms of a patient come up in a response.
+
+Algorithm 1 of AMNESIA's Appendix E, a step a file: phrases of a text (``offline``, ``scispacy``), what is left of
+them (``phrases``), how near they are to a disease (``relevance``), which become keywords (``selection``), and how
+much of those a response repeats (``score``). ``table`` keeps keywords on disk.
+
+An extractor of your own: a class as :class:`~medunlearn.metrics.leakage.phrases.Extractor` describes it, named
+here, or given as ``module:Class``, or declared as an entry point in the group ``medunlearn.extractors``.
+"""
+
+from __future__ import annotations
+
+from medunlearn.errors import InputError
+from medunlearn.lookup import resolve
+from medunlearn.metrics.leakage.phrases import Extractor
+
+EXTRACTORS: dict[str, str] = {
+    "offline": "medunlearn.metrics.leakage.offline:Offline",
+    "scispacy": "medunlearn.metrics.leakage.scispacy:SciSpacy",
+}
+
+__all__ = ["EXTRACTORS", "Extractor", "extractor_class"]
+
+
+def extractor_class(name: str) -> type[Extractor]:
+    """The class behind a name: a key of :data:`EXTRACTORS`, an entry point, or ``module:Class``. Loads no model.
+
+    Raises:
+        UnknownNameError: no such extractor; the message says the nearest right one.
+        InputError: the name leads to something that cannot be imported or is no extractor.
+    """
+    found: type[Extractor] = resolve("extractors", name, EXTRACTORS)
+    if not (
+        isinstance(found, type) and hasattr(found, "phrases") and isinstance(getattr(found, "version", 0), str)
+    ):
+        raise InputError(f"extractor {name!r} is no class with a `version` text and a method `phrases(texts)`.")
+    return found

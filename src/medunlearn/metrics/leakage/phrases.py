@@ -1,0 +1,80 @@
+"""Phrases as words in a row: how a text is cut, and which candidates are left of what an extractor found."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Protocol
+
+from medunlearn.metrics.leakage.terms import terms
+
+SHORTEST = 3
+"""Characters of the shortest phrase that is kept (AMNESIA, Appendix E.1)."""
+
+LONGEST = 6
+"""Words of the longest phrase that is kept (AMNESIA, Appendix E.1)."""
+
+_WORD = re.compile(r"[^\W_]+")
+_ASCII = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
+# fmt: off
+_LEADING = frozenset({
+    "a", "an", "the", "this", "that", "these", "those", "his", "her", "its", "their", "our", "my", "your", "some",
+    "any", "no", "each", "every", "all", "both", "such",
+})
+# fmt: on
+
+
+class Extractor(Protocol):
+    """Finds noun phrases and medical entities in texts.
+
+    Attributes:
+        version: changes whenever the same text may give other phrases; known before anything is loaded.
+    """
+
+    version: ClassVar[str]
+
+    def phrases(self, texts: Sequence[str]) -> list[list[str]]:
+        """Each text's phrases in the order of the text, one for every place where one stands."""
+        ...
+
+
+def words_of(text: str) -> list[str]:
+    """Case-folded runs of letters and digits of any script; everything else separates them.
+
+    Source: AMNESIA, Section 5.1 ("case-insensitive, alphanumeric only").
+    """
+    if text.isascii():
+        # Several times as fast as an expression.
+        return text.translate(_ASCII).split()
+    return _WORD.findall(unicodedata.normalize("NFC", text).casefold())
+
+
+def in_a_row(text: str) -> str:
+    """The words of a text with one space before, between and after them.
+
+    A phrase stands in a text as whole contiguous words exactly where its row is a part of the text's row.
+    """
+    return f" {' '.join(words_of(text))} "
+
+
+def cleaned(phrase: str) -> str | None:
+    """A phrase as its lower-cased words, without articles and possessives before them; None if it is no candidate.
+
+    Common clinical terms (Table 7) are no candidates, nor what has fewer than 3 characters or more than 6 words.
+
+    Source: AMNESIA, Appendix E.1 and Algorithm 1, step 1. That leading articles are cut is ours: a parser's noun
+    chunks begin with them, and a response would have to repeat them.
+    """
+    words = words_of(phrase)
+    start = next((place for place, word in enumerate(words) if word not in _LEADING), len(words))
+    kept = " ".join(words[start:])
+    if len(kept) < SHORTEST or len(words) - start > LONGEST or kept in terms().common:
+        return None
+    return kept
+
+
+def candidates(phrases: Iterable[str]) -> Counter[str]:
+    """The candidates of one field and how often each stands in it, in the order of the field."""
+    return Counter(kept for phrase in phrases if (kept := cleaned(phrase)) is not None)

@@ -1,0 +1,131 @@
+"""Keywords on disk: one row a question and keyword, and in the file's metadata what they were made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from medunlearn.data import storage
+from medunlearn.errors import InputError
+from medunlearn.metrics.leakage.phrases import words_of
+from medunlearn.metrics.leakage.selection import Keyword
+
+SCHEMA = pa.schema(
+    [("question_id", pa.string()), ("keyword", pa.string()), ("weight", pa.float64()), ("field", pa.string())]
+)
+_PREFIX = "medunlearn."
+
+Keyworded = dict[str, tuple[Keyword, ...]]
+"""Question id -> its keywords; a question without any is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a table of keywords was made of; one made of the same need not be made again.
+
+    Attributes:
+        benchmark: its fingerprint.
+        extractor: its name.
+        version: of the extractor, the term lists and the rules.
+    """
+
+    benchmark: str
+    extractor: str
+    version: str
+
+
+def write(path: Path, keywords: Mapping[str, Sequence[Keyword]], origin: Origin) -> None:
+    """Write the table; the same keywords give the same bytes.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    rows = [
+        {"question_id": question, "keyword": one.phrase, "weight": one.weight, "field": one.field}
+        for question, found in keywords.items()
+        for one in found
+    ]
+    metadata = {f"{_PREFIX}{name}": getattr(origin, name) for name in Origin.__slots__}
+    storage.write_table(path, rows, SCHEMA.with_metadata(metadata))
+
+
+def origin_of(path: Path) -> Origin | None:
+    """What a file says that it was made of; None where another program wrote it.
+
+    Raises:
+        InputError: there is no such file, or it is no Parquet.
+    """
+    metadata = _read(path).schema.metadata or {}
+    found = [metadata.get(f"{_PREFIX}{name}".encode()) for name in Origin.__slots__]
+    return None if None in found else Origin(*(value.decode() for value in found if value is not None))
+
+
+def read(path: Path) -> Keyworded:
+    """The keywords of a file, phrases brought to lower-cased words with single spaces.
+
+    Raises:
+        InputError: other columns, a missing value, a weight that is no number above 0, a keyword without a word.
+    """
+    found: dict[str, dict[str, Keyword]] = {}
+    rows = _rows(path)
+    storage.refuse_nulls(path, rows, ())
+    for place, row in enumerate(rows):
+        phrase, weight = " ".join(words_of(row["keyword"])), row["weight"]
+        if not phrase:
+            raise InputError(f"{path}: the keyword in row {place} has no letter and no digit. Leave the row out.")
+        if not (math.isfinite(weight) and weight > 0):
+            raise InputError(f"{path}: the weight in row {place} is {weight}; a weight is a number above 0.")
+        own = found.setdefault(row["question_id"], {})
+        if phrase not in own or weight > own[phrase].weight:
+            own[phrase] = Keyword(phrase, weight, row["field"])
+    return {question: tuple(own.values()) for question, own in found.items()}
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    """The rows with the types of ours: other programs write text and numbers in other widths."""
+    arrow = _read(path)
+    problems = [f"lacks column {name!r}" for name in SCHEMA.names if name not in arrow.column_names]
+    problems += [f"has an unknown column {name!r}" for name in arrow.column_names if name not in SCHEMA.names]
+    if problems:
+        raise InputError(f"{path} {'; '.join(problems)}. Keywords have the columns {', '.join(SCHEMA.names)}.")
+    try:
+        rows: list[dict[str, Any]] = arrow.select(SCHEMA.names).cast(SCHEMA).to_pylist()
+    except (pa.ArrowException, ValueError) as error:
+        raise InputError(
+            f"{path}: a column has another type than it should ({error}). Weights are numbers, all others text."
+        ) from error
+    return rows
+
+
+def _read(path: Path) -> Any:
+    try:
+        return pq.ParquetFile(path).read()
+    except FileNotFoundError:
+        raise InputError(
+            f"There is no file {path}. `medunlearn keywords BENCHMARK --out {path}` writes it."
+        ) from None
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            f"{path} cannot be read as Parquet ({str(error).splitlines()[0]}). `medunlearn keywords` writes such "
+            "files."
+        ) from error
+
+
+def refuse_strangers(path: Path, keywords: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse a file with keywords of questions that there are not.
+
+    Raises:
+        InputError: says the first of them.
+    """
+    strangers = sorted(set(keywords) - set(known))
+    if strangers:
+        raise InputError(
+            f"{path} has keywords of {len(strangers)} questions that the benchmark has not, {strangers[0]!r} among "
+            "them. Was it made for another benchmark?"
+        )

@@ -1,0 +1,57 @@
+"""The commands of docs/leakage.md run in their order; what scispaCy would find is found by a stand-in."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from medunlearn.cli.main import app
+from medunlearn.metrics.leakage.offline import Offline
+
+PAGE = (Path(__file__).parents[1] / "docs" / "leakage.md").read_text(encoding="utf-8")
+START = (
+    "medunlearn build amnesia --invented 20 --out bench/",
+    "medunlearn train bench/ --model tiny --out runs/target epochs=1 tiny_width=32 tiny_layers=2",
+)
+# Appended to keep a command short; nothing that it says is changed.
+SMALL = {"medunlearn evaluate": ["subjects=2", "max_new_tokens=4", "replicates=20"]}
+
+
+class Pipeline:
+    """What the extractor uses of spaCy's pipeline; its entities are the phrases of ours."""
+
+    pipe_names = ("parser", "ner")
+    max_length = 10**6
+
+    def pipe(self, texts: list[str]) -> Any:
+        for phrases in Offline().phrases(texts):
+            spans = [SimpleNamespace(start=place, end=place + 1, text=one) for place, one in enumerate(phrases)]
+            yield SimpleNamespace(ents=spans, noun_chunks=iter(spans))
+
+
+def test_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "spacy", SimpleNamespace(load=lambda name: Pipeline()))
+    lines = "".join(re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)).splitlines()
+    assert len(lines) == 6
+    for line in (*START, *lines):
+        words = shlex.split(line)
+        assert words[0] == "medunlearn"
+        extra = next((more for start, more in SMALL.items() if line.startswith(start)), [])
+        result = CliRunner().invoke(app, [*words[1:], *extra])
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+    assert (tmp_path / "bench" / "keywords" / "offline.parquet").exists()
+    assert (tmp_path / "scispacy.parquet").exists()
+
+
+def test_files_that_the_page_names_exist() -> None:
+    root = Path(__file__).parents[1]
+    for name in re.findall(r"\b((?:scripts|examples|docs|benchmarks_perf)/[\w.-]+)", PAGE):
+        assert (root / name).exists(), name
