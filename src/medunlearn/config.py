@@ -19,6 +19,7 @@ from medunlearn.errors import ConfigError, InputError, unknown_name
 Context = Literal["note", "closed_book"]
 Template = Literal["plain", "chat", "clinical"]
 What = Literal["records", "questions", "both"]
+LongNotes = Literal["refuse", "cut"]
 
 
 class Settings(BaseModel):
@@ -122,9 +123,15 @@ class TrainSettings(LoopFields):
     model: str = Field(description="folder, hub id (org/name), or tiny")
     without: str | None = Field(None, description="split whose forget set is left out: the retrained model")
     pretrain_epochs: int = Field(1, ge=0, description="passes over the records alone, before fine-tuning")
+    pack_records: bool = Field(
+        False, description="pretraining counts rows of max_length tokens, filled with records, as its sequences"
+    )
     train_on: What = Field("both", description="what fine-tuning sees: records, questions (train fold), both")
     template: Template = Field("clinical", description="prompt template")
     context: Context = Field("note", description="note: the record is in the prompt; closed_book: it is not")
+    long_notes: LongNotes = Field(
+        "refuse", description="a note that takes more than 7/8 of max_length in a prompt: refuse, or cut its end"
+    )
     trainable: str = Field("all", description="all, lora[:RANK], layers:7, layers:5-7, or pattern:REGEX")
     trust_remote_code: bool = Field(False, description="run code that comes with a hub model")
     seed: int = Field(0, description="seed of order, dropout and the tiny model's weights")
@@ -143,6 +150,7 @@ class UnlearnSettings(LoopFields):
     train_on: What = Field("both", description="what the forget and retain sets hold: records, questions, both")
     template: Template | None = Field(None, description="prompt template; left out: the target model's")
     context: Context | None = Field(None, description="context mode; left out: the target model's")
+    long_notes: LongNotes | None = Field(None, description="as in train; left out: the target model's")
     keep_gb: float = Field(
         4.0, ge=0, description="GB on disk for what is the same in every epoch and is computed once; 0: nothing"
     )
