@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -20,6 +20,11 @@ Context = Literal["note", "closed_book"]
 Template = Literal["plain", "chat", "clinical"]
 What = Literal["records", "questions", "both"]
 LongNotes = Literal["refuse", "cut"]
+Percent = Annotated[int, Field(ge=1, le=99)]
+
+
+def _listed(value: Any) -> Any:
+    return [word.strip() for word in value.split(",")] if isinstance(value, str) else value
 
 
 class Settings(BaseModel):
@@ -28,7 +33,39 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
 
 
-class AmnesiaSettings(Settings):
+class SplitFields(Settings):
+    """What all AMNESIA benchmarks are split by."""
+
+    diseases: tuple[str, ...] = Field(
+        (), description="diseases that get splits of their own, with commas; none: the three largest"
+    )
+    percents: tuple[Percent, ...] = Field(
+        (5, 10, 15, 20, 25), description="shares of the patients that splits forget"
+    )
+
+    @field_validator("diseases", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        """One name, or several with commas, is as good as a list."""
+        return _listed(value)
+
+    @field_validator("percents", mode="before")
+    @classmethod
+    def _numbers(cls, value: Any) -> Any:
+        """One number is as good as a list of one."""
+        if value in ([], ()):
+            raise ValueError("name one at least")
+        return [value] if isinstance(value, int) else _listed(value)
+
+    @field_validator("diseases", "percents")
+    @classmethod
+    def _once(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("name each of them once")
+        return value
+
+
+class AmnesiaSettings(SplitFields):
     """An AMNESIA benchmark from an invented hospital."""
 
     builder: Literal["amnesia"] = "amnesia"
@@ -39,7 +76,7 @@ class AmnesiaSettings(Settings):
     seed: int = Field(0, description="seed of hospital and splits")
 
 
-class AmnesiaNotesSettings(Settings):
+class AmnesiaNotesSettings(SplitFields):
     """An AMNESIA benchmark from a person's own notes, labelled and asked about by a language model."""
 
     builder: Literal["amnesia"] = "amnesia"
@@ -182,7 +219,7 @@ class EvaluateSettings(Settings):
     @classmethod
     def _words(cls, value: Any) -> Any:
         """One name, or several with commas, is as good as a list."""
-        return [word.strip() for word in value.split(",")] if isinstance(value, str) else value
+        return _listed(value)
 
 
 class ExperimentSettings(Settings):

@@ -225,7 +225,9 @@ def _benchmark(
         provenance=f"llm:{ready.server.name}:{QUESTIONS.version}",
         notes=told,
     )
-    return from_notes(asked, origin, seed=settings.seed, outside=(OTHER,))
+    return from_notes(
+        asked, origin, seed=settings.seed, outside=(OTHER,), named=settings.diseases, percents=settings.percents
+    )
 
 
 def _pairs(value: Mapping[str, Any]) -> dict[Any, list[tuple[str, str]]]:

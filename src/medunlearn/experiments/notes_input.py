@@ -43,7 +43,7 @@ class Prepared:
         """Hash of all that the benchmark depends on besides what the model says."""
         chosen = self.settings
         sampling = [chosen.temperature, chosen.answer_tokens, chosen.llm_seed]
-        rules = [chosen.seed, chosen.sample, chosen.other, self.data_use]
+        rules = [chosen.seed, chosen.sample, chosen.other, self.data_use, chosen.diseases, chosen.percents]
         model = [self.server.name, self.server.extra]
         return sha256_of_json([self.inputs(), rules, sampling, model, list(prompts)])
 
