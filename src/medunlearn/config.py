@@ -81,7 +81,8 @@ class AmnesiaNotesSettings(SplitFields):
 
     builder: Literal["amnesia"] = "amnesia"
     notes: Path = Field(
-        description="CSV, TSV, JSONL, JSON or Parquet, one note a row; PMC-Patients-V2 is recognised"
+        description="CSV, TSV, JSONL, JSON or Parquet, one note a row, or a folder of such files, or "
+        "hub:org/name[/FILE][@REVISION]; PMC-Patients is recognised"
     )
     llm: dict[str, Any] = Field(
         description="the server: llm.base_url, llm.model, llm.concurrency, ... (docs/llm.md)"
@@ -94,10 +95,12 @@ class AmnesiaNotesSettings(SplitFields):
     identifiers: str | None = Field(
         None, description="column of known identifiers; none: identifiers, or none known"
     )
-    sample: int | None = Field(None, ge=2, description="seeded sample of this many notes; none: all")
+    sample: Annotated[int, Field(ge=2)] | Literal["all"] | None = Field(
+        None, description="seeded sample of this many notes, or all; none: 8820 of PMC-Patients, all of other files"
+    )
     other: Literal["drop", "keep"] = Field("drop", description="patients whose title fits none of the 11 diseases")
     data_use: Literal["open", "credentialed"] | None = Field(
-        None, description="credentialed: notes stay on this machine; none: open for PMC-Patients-V2 alone"
+        None, description="credentialed: notes stay on this machine; none: open for PMC-Patients alone"
     )
     allow_remote_llm: bool = Field(False, description="permit a server off this machine for notes that should stay")
     skip_bad_rows: bool = Field(False, description="leave out rows that cannot be read and list them")
@@ -108,6 +111,13 @@ class AmnesiaNotesSettings(SplitFields):
     store: Path | None = Field(None, description="folder of the model's responses; none: llm/ in the benchmark's")
     llm_seed: int | None = Field(0, description="seed sent to the model; null sends none")
     seed: int = Field(0, description="seed of sample, holdout and splits; another one asks nothing again")
+
+    @field_validator("sample", mode="before")
+    @classmethod
+    def _number_or_all(cls, value: Any) -> Any:
+        if isinstance(value, str) and value != "all" and not value.isdecimal():
+            raise ValueError("give a number, or all")
+        return int(value) if isinstance(value, str) and value != "all" else value
 
 
 class LumeSettings(Settings):
