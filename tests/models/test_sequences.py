@@ -123,7 +123,7 @@ def test_chunks_score_every_token_but_the_first_once(with_begin: Any, length: in
     assert all(2 <= len(chunk.ids) <= (length or len(whole)) for chunk in chunks)
 
 
-LONG = replace(RECORD, text="Ana Silva was admitted with chest pain on 3 May and left on 9 May. " * 30)
+LONG = replace(RECORD, text="Ana Silva was admitted with chest pain on 3 May and left on 9 May. " * 90)
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
