@@ -9,7 +9,20 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from medunlearn import build
-    from medunlearn.api import agree, annotate, evaluate, export, judge, load, plan, report, run, train, unlearn
+    from medunlearn.api import (
+        agree,
+        annotate,
+        evaluate,
+        export,
+        inspect,
+        judge,
+        load,
+        plan,
+        report,
+        run,
+        train,
+        unlearn,
+    )
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.experiments.keywords import keywords
     from medunlearn.experiments.runs import Run
@@ -22,6 +35,7 @@ _WHERE = {
     "annotate": "medunlearn.api",
     "evaluate": "medunlearn.api",
     "export": "medunlearn.api",
+    "inspect": "medunlearn.api",
     "judge": "medunlearn.api",
     "keywords": "medunlearn.experiments.keywords",
     "load": "medunlearn.api",
@@ -41,6 +55,7 @@ __all__ = [
     "build",
     "evaluate",
     "export",
+    "inspect",
     "judge",
     "keywords",
     "load",

@@ -30,6 +30,7 @@ from medunlearn.llm.judging.judges import JudgeSettings
 from medunlearn.reports.write import write_report
 
 if TYPE_CHECKING:
+    from medunlearn.benchmarks.description import Description
     from medunlearn.experiments.forecast import Forecast
     from medunlearn.experiments.pipeline import Finished
 
@@ -112,6 +113,18 @@ def evaluate(
     """
     checked = check(EvaluateSettings, {"split": split, **settings})
     return _evaluate(run, benchmark, checked, against=against, device=device, quiet=quiet)
+
+
+def inspect(benchmark: Benchmark | Path | str, *, tokenizer: Path | str | None = None) -> Description:
+    """What is in a benchmark, as AMNESIA's Tables 1, 4 and 5 show it; ``.tables()`` gives DataFrames.
+
+    Args:
+        tokenizer: a folder that holds one, a run, or a hub id, to count its tokens; None counts words.
+    """
+    from medunlearn.experiments.describing import described
+
+    found = benchmark if isinstance(benchmark, Benchmark) else Benchmark.load(benchmark)
+    return described(found, tokenizer)
 
 
 def judge(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -19,6 +19,12 @@ from medunlearn.errors import ConfigError, InputError, unknown_name
 Context = Literal["note", "closed_book"]
 Template = Literal["plain", "chat", "clinical"]
 What = Literal["records", "questions", "both"]
+LongNotes = Literal["refuse", "cut"]
+Percent = Annotated[int, Field(ge=1, le=99)]
+
+
+def _listed(value: Any) -> Any:
+    return [word.strip() for word in value.split(",")] if isinstance(value, str) else value
 
 
 class Settings(BaseModel):
@@ -27,7 +33,39 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
 
 
-class AmnesiaSettings(Settings):
+class SplitFields(Settings):
+    """What all AMNESIA benchmarks are split by."""
+
+    diseases: tuple[str, ...] = Field(
+        (), description="diseases that get splits of their own, with commas; none: the three largest"
+    )
+    percents: tuple[Percent, ...] = Field(
+        (5, 10, 15, 20, 25), description="shares of the patients that splits forget"
+    )
+
+    @field_validator("diseases", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        """One name, or several with commas, is as good as a list."""
+        return _listed(value)
+
+    @field_validator("percents", mode="before")
+    @classmethod
+    def _numbers(cls, value: Any) -> Any:
+        """One number is as good as a list of one."""
+        if value in ([], ()):
+            raise ValueError("name one at least")
+        return [value] if isinstance(value, int) else _listed(value)
+
+    @field_validator("diseases", "percents")
+    @classmethod
+    def _once(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("name each of them once")
+        return value
+
+
+class AmnesiaSettings(SplitFields):
     """An AMNESIA benchmark from an invented hospital."""
 
     builder: Literal["amnesia"] = "amnesia"
@@ -38,12 +76,13 @@ class AmnesiaSettings(Settings):
     seed: int = Field(0, description="seed of hospital and splits")
 
 
-class AmnesiaNotesSettings(Settings):
+class AmnesiaNotesSettings(SplitFields):
     """An AMNESIA benchmark from a person's own notes, labelled and asked about by a language model."""
 
     builder: Literal["amnesia"] = "amnesia"
     notes: Path = Field(
-        description="CSV, TSV, JSONL, JSON or Parquet, one note a row; PMC-Patients-V2 is recognised"
+        description="CSV, TSV, JSONL, JSON or Parquet, one note a row, or a folder of such files, or "
+        "hub:org/name[/FILE][@REVISION]; PMC-Patients is recognised"
     )
     llm: dict[str, Any] = Field(
         description="the server: llm.base_url, llm.model, llm.concurrency, ... (docs/llm.md)"
@@ -56,10 +95,12 @@ class AmnesiaNotesSettings(Settings):
     identifiers: str | None = Field(
         None, description="column of known identifiers; none: identifiers, or none known"
     )
-    sample: int | None = Field(None, ge=2, description="seeded sample of this many notes; none: all")
+    sample: Annotated[int, Field(ge=2)] | Literal["all"] | None = Field(
+        None, description="seeded sample of this many notes, or all; none: 8820 of PMC-Patients, all of other files"
+    )
     other: Literal["drop", "keep"] = Field("drop", description="patients whose title fits none of the 11 diseases")
     data_use: Literal["open", "credentialed"] | None = Field(
-        None, description="credentialed: notes stay on this machine; none: open for PMC-Patients-V2 alone"
+        None, description="credentialed: notes stay on this machine; none: open for PMC-Patients alone"
     )
     allow_remote_llm: bool = Field(False, description="permit a server off this machine for notes that should stay")
     skip_bad_rows: bool = Field(False, description="leave out rows that cannot be read and list them")
@@ -70,6 +111,13 @@ class AmnesiaNotesSettings(Settings):
     store: Path | None = Field(None, description="folder of the model's responses; none: llm/ in the benchmark's")
     llm_seed: int | None = Field(0, description="seed sent to the model; null sends none")
     seed: int = Field(0, description="seed of sample, holdout and splits; another one asks nothing again")
+
+    @field_validator("sample", mode="before")
+    @classmethod
+    def _number_or_all(cls, value: Any) -> Any:
+        if isinstance(value, str) and value != "all" and not value.isdecimal():
+            raise ValueError("give a number, or all")
+        return int(value) if isinstance(value, str) and value != "all" else value
 
 
 class LumeSettings(Settings):
@@ -122,9 +170,15 @@ class TrainSettings(LoopFields):
     model: str = Field(description="folder, hub id (org/name), or tiny")
     without: str | None = Field(None, description="split whose forget set is left out: the retrained model")
     pretrain_epochs: int = Field(1, ge=0, description="passes over the records alone, before fine-tuning")
+    pack_records: bool = Field(
+        False, description="pretraining counts rows of max_length tokens, filled with records, as its sequences"
+    )
     train_on: What = Field("both", description="what fine-tuning sees: records, questions (train fold), both")
     template: Template = Field("clinical", description="prompt template")
     context: Context = Field("note", description="note: the record is in the prompt; closed_book: it is not")
+    long_notes: LongNotes = Field(
+        "refuse", description="a note that takes more than 7/8 of max_length in a prompt: refuse, or cut its end"
+    )
     trainable: str = Field("all", description="all, lora[:RANK], layers:7, layers:5-7, or pattern:REGEX")
     trust_remote_code: bool = Field(False, description="run code that comes with a hub model")
     seed: int = Field(0, description="seed of order, dropout and the tiny model's weights")
@@ -143,6 +197,7 @@ class UnlearnSettings(LoopFields):
     train_on: What = Field("both", description="what the forget and retain sets hold: records, questions, both")
     template: Template | None = Field(None, description="prompt template; left out: the target model's")
     context: Context | None = Field(None, description="context mode; left out: the target model's")
+    long_notes: LongNotes | None = Field(None, description="as in train; left out: the target model's")
     keep_gb: float = Field(
         4.0, ge=0, description="GB on disk for what is the same in every epoch and is computed once; 0: nothing"
     )
@@ -178,7 +233,7 @@ class EvaluateSettings(Settings):
     @classmethod
     def _words(cls, value: Any) -> Any:
         """One name, or several with commas, is as good as a list."""
-        return [word.strip() for word in value.split(",")] if isinstance(value, str) else value
+        return _listed(value)
 
 
 class ExperimentSettings(Settings):

@@ -1,17 +1,23 @@
 """AMNESIA's rules: splits of 5 to 25% of the patients, at random and within the three largest diseases."""
 
+import random
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from medunlearn.benchmarks.amnesia import amnesia_splits, build
-from medunlearn.config import AmnesiaSettings
+from medunlearn.config import AmnesiaSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Record
+from medunlearn.data.splits import share
+from medunlearn.data.synthetic import AMNESIA_PROPORTIONS
+from medunlearn.errors import ConfigError, InputError, UnknownNameError
 
 PERCENTS = (5, 10, 15, 20, 25)
 
@@ -162,3 +168,73 @@ def test_splits_depend_on_names_alone(paper: Hierarchy) -> None:
     assert {name: set(split.forget) for name, split in first.items()} == {
         name: set(split.forget) for name, split in second.items()
     }
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=2, max_size=300),
+    st.integers(0, 2**40),
+    st.lists(st.integers(1, 99), min_size=1, max_size=5, unique=True),
+    st.randoms(use_true_random=False),
+)
+def test_splits_hold_for_any_patients(which: list[int], seed: int, percents: list[int], rng: random.Random) -> None:
+    """Section 3.2 for any mix of diseases: subsets, containment, complements, sizes, in any order of records."""
+    records = [Record(f"n{n}", "t", {"disease": f"D{d}", "patient": f"p{n}"}) for n, d in enumerate(which)]
+    diseases = sorted({record.groups["disease"] for record in records})
+    levels = ("disease", "patient")
+    splits = amnesia_splits(Hierarchy(levels, records), diseases, seed, percents)
+    mixed = amnesia_splits(Hierarchy(levels, rng.sample(records, len(records))), diseases, seed, percents)
+    assert {name: set(split.forget) for name, split in splits.items()} == {
+        name: set(split.forget) for name, split in mixed.items()
+    }
+    of = {f"p{n}": f"d{d}" for n, d in enumerate(which)}
+    for name, split in splits.items():
+        scope, percent = name.rsplit("_", 1)
+        forget, at_random = set(split.forget), set(splits[f"random_{percent}"].forget)
+        assert len(forget) == share(int(percent), len(which))
+        assert forget | set(split.retain) == set(of)
+        assert not forget & set(split.retain)
+        if scope != "random":
+            assert {of[patient] for patient in forget} == {scope}
+            assert {patient for patient in at_random if of[patient] == scope} <= forget
+    for scope in {name.rsplit("_", 1)[0] for name in splits}:
+        own = [
+            splits[f"{scope}_{percent:02d}"] for percent in sorted(percents) if f"{scope}_{percent:02d}" in splits
+        ]
+        assert all(set(smaller.forget) <= set(larger.forget) for smaller, larger in pairwise(own))
+    counts = Counter(of.values())
+    assert set(splits) == {
+        f"{scope}_{percent:02d}"
+        for scope, count in {"random": len(which), **counts}.items()
+        for percent in percents
+        if share(percent, len(which)) <= count and share(percent, len(which)) < len(which)
+    }
+
+
+def test_any_disease_can_be_named() -> None:
+    settings = check(AmnesiaSettings, {"invented": 150, "diseases": "Diabetes, Kidney Disease", "percents": "2"})
+    assert set(build(settings).splits) == {"random_02", "diabetes_02", "kidney_02"}
+    with pytest.raises(UnknownNameError, match=r"no disease 'Diabetis'. Did you mean 'Diabetes'"):
+        build(AmnesiaSettings(invented=150, diseases=("Diabetis",)))
+    with pytest.raises(InputError, match=r"4 of 150 patients have 'Diabetes', too few for a split of 5%.*\(8\)"):
+        build(AmnesiaSettings(invented=150, diseases=("Diabetes",)))
+
+
+@pytest.mark.parametrize("percents", [[], [5, 5], [0], [100], "5,x"])
+def test_shares_that_are_none(percents: object) -> None:
+    with pytest.raises(ConfigError, match="percents"):
+        check(AmnesiaSettings, {"invented": 20, "percents": percents})
+
+
+def test_a_hospital_of_400_has_the_proportions_and_splits_of_the_paper() -> None:
+    """Whole patients by largest remainder: nobody is further than one patient from Table 1's share of 400."""
+    benchmark = build(AmnesiaSettings(invented=400))
+    counts = benchmark.notes["patients by disease"]
+    assert sum(counts.values()) == 400
+    exact = {disease: 400 * share for disease, share in AMNESIA_PROPORTIONS.items()}
+    assert all(abs(counts[disease] - exact[disease]) < 1 for disease in PAPER)
+    rounded_up = {disease for disease in PAPER if counts[disease] > exact[disease]}
+    least = min(exact[disease] % 1 for disease in rounded_up)
+    assert all(exact[disease] % 1 <= least for disease in set(PAPER) - rounded_up)
+    for percent, size in ((5, 20), (15, 60), (25, 100)):
+        for scope in ("random", "cancer"):
+            assert len(benchmark.splits[f"{scope}_{percent:02d}"].forget) == size

@@ -137,6 +137,37 @@ def test_inspect_benchmark(medunlearn: Medunlearn, bench: Path) -> None:
     assert "random_25" in facts["splits"]
 
 
+def test_inspect_tables(medunlearn: Medunlearn, bench: Path, lume: Path, target: Path) -> None:
+    said = medunlearn("inspect", bench, "--tables").stdout
+    assert "words (runs of letters and digits)" in said
+    assert "holdout" in said
+    found = json.loads(medunlearn("inspect", bench, "--tables", "--json").stdout)["tables"]
+    assert (found["level"], found["groups"][-1]["subjects"], found["groups"][-1]["questions"]) == (
+        "disease",
+        20,
+        160,
+    )
+    held = [row for row in found["splits"] if row["side"] == "holdout"]
+    assert [(row["subjects"], row["questions"]) for row in held] == [(20, 40)]
+    other = json.loads(medunlearn("inspect", lume, "--tables", "--json").stdout)["tables"]
+    assert (other["level"], other["subject"]) == ("task", "document")
+
+
+def test_inspect_counts_a_models_tokens(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path) -> None:
+    from medunlearn.models.load import load_model
+
+    words = ("inspect", bench, "--json", "--tokenizer", target)
+    found = json.loads(medunlearn(*words).stdout)["tables"]
+    tokenizer = load_model(target / "model").tokenizer
+    texts = [record.text for record in Benchmark.load(bench).records]
+    assert found["groups"][-1]["longest"] == max(
+        len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts
+    )
+    assert str(target) in found["tokens"]
+    assert "There is no tokenizer in" in medunlearn("inspect", bench, "--tokenizer", tmp_path, code=2).text
+    assert "is no benchmark" in medunlearn("inspect", target, "--tables", code=2).text
+
+
 def test_inspect_run(medunlearn: Medunlearn, target: Path) -> None:
     said = medunlearn("inspect", target).stdout
     assert "complete" in said

@@ -151,6 +151,59 @@ def test_columns_diseases_of_ones_own_and_a_sample(
     assert len({record.groups["patient"] for record in benchmark.records}) < 8
 
 
+def pmc(count: int) -> list[dict[str, Any]]:
+    """Rows as PMC-Patients-V2 has them."""
+    return [
+        {
+            "patient_id": str(n), "patient_uid": f"77{n}-1", "PMID": f"77{n}", "file_path": "a.xml",
+            "title": f"Rare tumor {n}", "patient": f"This is patient {n}.", "age": [[60.0, "year"]], "gender": "F",
+            "relevant_articles": {}, "similar_patients": {},
+        }
+        for n in range(count)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "chosen"), [((), 4), (("--sample", "all"), 9), (("--sample", "6"), 6), (("sample=6",), 6)]
+)
+def test_of_pmc_patients_as_many_are_drawn_as_the_paper_drew(
+    medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], chosen: int
+) -> None:
+    from medunlearn.experiments import notes_input
+
+    assert notes_input.PAPER_SAMPLE == 8820
+    monkeypatch.setattr(notes_input, "PAPER_SAMPLE", 4)
+    (tmp_path / "PMC-Patients-V2.json").write_text(json.dumps(pmc(9)))
+    words = (
+        "--llm",
+        "http://127.0.0.1:1/v1",
+        "--llm-model",
+        "m",
+        "--out",
+        tmp_path / "b",
+        "--llm-dry-run",
+        "--json",
+    )
+    plan = json.loads(medunlearn("build", "amnesia", tmp_path / "PMC-Patients-V2.json", *words, *more).stdout)
+    assert plan["disease_label"]["requests"] == chosen
+
+
+def test_notes_from_a_hub(
+    medunlearn: Medunlearn, own_notes: Any, canned: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub
+
+    file = write_csv(tmp_path / "notes.csv", own_notes(6))
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **more: str(file))
+    out = tmp_path / "b"
+    with PretendServer(answer=canned) as server:
+        medunlearn("build", "amnesia", "hub:me/notes/notes.csv", *asked(server), "--out", out, "diseases=Cancer")
+    benchmark = Benchmark.load(out)
+    assert benchmark.source == "hub:me/notes/notes.csv"
+    assert {name.rsplit("_", 1)[0] for name in benchmark.splits} == {"random", "cancer"}
+    assert benchmark.data_use == "credentialed"
+
+
 def test_a_dry_run_sends_and_writes_nothing(
     medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
 ) -> None:
@@ -272,6 +325,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "a key": ((*HERE, "llm.concurency=3"), "Did you mean 'concurrency'?"),
     "a sample": ((*HERE, "--sample", "99"), "the file holds 12"),
+    "no number": ((*HERE, "--sample", "some"), "sample='some': value error, give a number, or all"),
     "use": ((*HERE, "--data-use", "secret"), "data_use='secret'"),
 }  # fmt: skip
 

@@ -7,6 +7,7 @@ import pytest
 
 from medunlearn.config import TINY, TINY_METHODS, TINY_UNLEARN, UnlearnSettings
 from medunlearn.errors import ConfigError
+from medunlearn.experiments.named_presets import PRESETS
 from medunlearn.experiments.presets import is_tiny, train_settings, unlearn_settings
 from medunlearn.experiments.runs import Run
 from medunlearn.methods import make_method
@@ -114,3 +115,77 @@ def test_a_method_refuses_values_of_another_type(key: str, value: Any) -> None:
 def test_a_run_descends_from_tiny_by_its_lineage() -> None:
     assert is_tiny(Run(Path("x"), {"lineage": ["tiny", "runs/target"]}))
     assert not is_tiny(Run(Path("x"), {"lineage": ["org/tiny"]}))
+
+
+# AMNESIA, Table 6 and Appendix D.
+TABLE_6 = {
+    "lr": 2e-5, "schedule": "cosine", "warmup_ratio": 0.03, "weight_decay": 0.0, "max_length": 2048,
+    "batch_size": 64,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["amnesia-8b", "amnesia-1b", "amnesia-100m"])
+def test_the_presets_of_amnesia_differ_in_nothing_that_changes_a_number(name: str) -> None:
+    train = train_settings({"model": "org/name", "preset": name})
+    forget = unlearn("graddiff", preset=name)
+    for settings in (train, forget):
+        assert {key: getattr(settings, key) for key in TABLE_6} == TABLE_6
+        assert (settings.epochs, settings.train_on) == (3, "both")
+        assert (settings.template, settings.context, settings.long_notes) == ("clinical", "note", "cut")
+    assert (train.pretrain_epochs, train.pack_records) == (1, True)
+    changes_no_number = {"micro_batch_size", "gradient_checkpointing", "sharding"}
+    paper = train_settings({"model": "org/name", "preset": "amnesia-8b"}).model_dump()
+    assert {key for key, value in train.model_dump().items() if value != paper[key]} <= changes_no_number
+
+
+def test_eight_devices_take_two_sequences_four_times() -> None:
+    settings = train_settings({"model": "org/name", "preset": "amnesia-8b"})
+    devices = PRESETS["amnesia-8b"].processes
+    assert (devices, settings.micro_batch_size) == (8, 2)
+    assert settings.batch_size == devices * settings.micro_batch_size * 4
+    assert (settings.gradient_checkpointing, settings.sharding) == (True, "fsdp2")
+
+
+def test_layer_7_is_all_that_three_methods_train() -> None:
+    """AMNESIA, Section 4.2; RMU is steered there and trains what its own paper says."""
+    for method in ("graddiff", "kl_min", "simnpo"):
+        assert unlearn(method, preset="amnesia-8b").trainable == "layers:7"
+    rmu = unlearn("rmu", preset="amnesia-8b")
+    assert rmu.trainable == "default"
+    made = make_method("rmu", rmu.arguments)
+    assert (made.layer, made.trainable()) == (7, r"pattern:\.(5|6|7)\.mlp\.down_proj\.weight$")
+
+
+def test_what_is_given_wins_over_a_named_preset() -> None:
+    settings = train_settings({"model": "tiny", "preset": "amnesia-8b", "lr": 1e-3, "sharding": "none"})
+    assert (settings.lr, settings.sharding, settings.epochs) == (1e-3, "none", 3)
+    forget = unlearn(
+        "rmu", tiny=True, preset="amnesia-8b", epochs=1, **{"rmu.layer": 1, "graddiff.trainable": "all"}
+    )
+    assert (forget.epochs, forget.arguments, forget.lr) == (1, {"layer": 1}, 2e-5)
+    both = unlearn("graddiff", preset="amnesia-8b", **{"graddiff.trainable": "layers:1"})
+    assert both.trainable == "layers:1"
+
+
+def test_tiny_is_a_preset_too() -> None:
+    assert train_settings({"model": "org/name", "preset": "tiny"}).lr == TINY["lr"]
+    assert unlearn("rmu", preset="tiny") == unlearn("rmu", tiny=True)
+
+
+def test_an_unknown_preset_stands_among_the_other_mistakes() -> None:
+    for settings in (
+        lambda: train_settings({"model": "org/name", "preset": "amnesia8b", "epoch": 1}),
+        lambda: unlearn(preset="amnesia8b", epoch=1),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            settings()
+        assert "There is no preset 'amnesia8b'. Did you mean 'amnesia-8b'?" in str(caught.value)
+        assert "Did you mean 'epochs'?" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_complete(name: str) -> None:
+    assert PRESETS[name].about.endswith(".")
+    train_settings({"model": "org/name", "preset": name})
+    for method in PRESETS[name].methods:
+        unlearn(method, preset=name)

@@ -121,3 +121,36 @@ def test_chunks_score_every_token_but_the_first_once(with_begin: Any, length: in
     assert [chunk.key for chunk in chunks] == [f"r1#{place}" for place in range(len(chunks))]
     assert all(chunk.scored_from == 1 and chunk.shared == 0 for chunk in chunks)
     assert all(2 <= len(chunk.ids) <= (length or len(whole)) for chunk in chunks)
+
+
+LONG = replace(RECORD, text="Ana Silva was admitted with chest pain on 3 May and left on 9 May. " * 90)
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_the_end_of_a_long_note_is_left_out_where_it_is_to_be_cut(with_begin: Any, template: Any) -> None:
+    """At one place for all questions on the note, so that they still share it; the question stays whole."""
+    others = [replace(QUESTION, question_id=f"q{n}", question=QUESTION.question * n) for n in (1, 2)]
+    made = [question_sequence(one, LONG, with_begin, Rendering(template, "note", 1024, "cut")) for one in others]
+    assert len({sequence.ids[: sequence.shared] for sequence in made}) == 1
+    assert 1024 * 7 // 8 - 8 < made[0].shared <= 1024 * 7 // 8
+    for one, sequence in zip(others, made, strict=True):
+        said = with_begin.decode(sequence.ids)
+        assert one.question in said
+        assert one.answer in said
+        assert "[Discharge Summary End]" in said or template != "clinical"
+    whole = Rendering(template, "note", 1024)
+    with pytest.raises(InputError, match="long_notes=cut"):
+        question_sequence(QUESTION, LONG, with_begin, whole)
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_note_that_leaves_room_is_not_cut(tokenizer: Any, context: Any) -> None:
+    short = [
+        question_sequence(QUESTION, RECORD, tokenizer, Rendering("clinical", context, 512, how))
+        for how in ("cut", "refuse")
+    ]
+    assert short[0] == short[1]
+    closed = Rendering("clinical", "closed_book", 512, "cut")
+    assert question_sequence(QUESTION, LONG, tokenizer, closed) == question_sequence(
+        QUESTION, RECORD, tokenizer, closed
+    )

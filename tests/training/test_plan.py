@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from medunlearn.errors import InputError
 from medunlearn.models.sequences import TokenSequence
-from medunlearn.training.plan import Plan, micro_batches, share
+from medunlearn.training.plan import Plan, micro_batches, rows, share
 
 
 def side(name: str, count: int) -> list[TokenSequence]:
@@ -121,3 +121,43 @@ def test_a_text_is_not_cut_where_a_piece_may_end_between_two() -> None:
     assert [len(piece["train"]) for piece in pieces] == [3, 5]
     notes = [{sequence.ids[:5] for sequence in piece["train"]} for piece in pieces]
     assert not notes[0] & notes[1]
+
+
+lengths = st.lists(st.integers(2, 40), min_size=1, max_size=30)
+
+
+def of_lengths(counts: list[int]) -> list[TokenSequence]:
+    return [TokenSequence(f"n{place}", (place,) * count, 0, 1) for place, count in enumerate(counts)]
+
+
+@given(lengths)
+def test_rows_hold_everything_once_and_waste_little(counts: list[int]) -> None:
+    packed = rows(of_lengths(counts), 40)
+    assert sorted(place for row in packed for place in row) == list(range(len(counts)))
+    filled = [sum(counts[place] for place in row) for row in packed]
+    assert max(filled) <= 40
+    # Two rows that fit into one would have been one.
+    assert len(packed) == 1 or sum(sorted(filled)[:2]) > 40
+
+
+def test_what_is_longer_than_a_row_has_one_of_its_own() -> None:
+    assert sorted(rows(of_lengths([50, 10, 30]), 40)) == [[0], [2, 1]]
+
+
+@given(lengths, st.integers(1, 4), st.integers(1, 3), st.integers(1, 4))
+def test_a_plan_of_rows_counts_rows(counts: list[int], batch: int, size: int, processes: int) -> None:
+    """AMNESIA, Appendix D and Table 6: a batch of 64 is 64 rows of 2,048 tokens, two in a pass of a device."""
+    sequences = of_lengths(counts)
+    plan = Plan({"train": sequences}, batch, 2, seed=0, row=40)
+    packed = rows(sequences, 40)
+    assert plan.steps == 2 * -(-len(packed) // batch)
+    steps = [plan.step(number)["train"] for number in range(plan.steps)]
+    for epoch in (steps[: plan.steps_an_epoch], steps[plan.steps_an_epoch :]):
+        assert Counter(key for step in epoch for key in keys(step)) == Counter(keys(sequences))
+    for step in steps:
+        pieces = [piece["train"] for piece in micro_batches({"train": step}, size, processes, row=40)]
+        assert Counter(key for piece in pieces for key in keys(piece)) == Counter(keys(step))
+        assert all(sum(len(one.ids) for one in piece) <= size * 40 for piece in pieces)
+        assert len(pieces) % processes == 0 or len(pieces) == len(step)
+        whole = -(-min(batch, len(packed)) // size)
+        assert len(pieces) <= -(-whole // processes) * processes

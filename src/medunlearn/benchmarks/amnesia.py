@@ -15,6 +15,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.splits import Split, nested_splits, request, share, shuffled
 from medunlearn.data.synthetic import CHANCE, invent_hospital
+from medunlearn.errors import InputError
 
 PERCENTS = (5, 10, 15, 20, 25)
 LARGEST_DISEASES = 3
@@ -32,7 +33,8 @@ def build(settings: AmnesiaSettings) -> Benchmark:
     levels = ("disease", "patient", "study", "section") if settings.studies else ("disease", "patient")
     records = tuple(hospital.records())
     hierarchy = Hierarchy(levels, records)
-    diseases = Counter(patient.disease for patient in hospital.patients)
+    counts = Counter(patient.disease for patient in hospital.patients)
+    named = settings.diseases or [name for name, _ in counts.most_common(LARGEST_DISEASES)]
     return Benchmark(
         name=f"AMNESIA on an invented hospital of {settings.invented} patients",
         builder="amnesia",
@@ -40,9 +42,7 @@ def build(settings: AmnesiaSettings) -> Benchmark:
         subject_level="patient",
         records=records,
         questions=tuple(hospital.questions()),
-        splits=amnesia_splits(
-            hierarchy, [name for name, _ in diseases.most_common(LARGEST_DISEASES)], settings.seed
-        ),
+        splits=amnesia_splits(hierarchy, named, settings.seed, settings.percents, must=bool(settings.diseases)),
         seed=settings.seed,
         source="medunlearn.data.synthetic (no person in it exists)",
         licence="apache-2.0",
@@ -50,12 +50,19 @@ def build(settings: AmnesiaSettings) -> Benchmark:
         notes={
             "invented": True,
             "right by chance at most": CHANCE,
-            "patients by disease": dict(diseases.most_common()),
+            "patients by disease": dict(counts.most_common()),
         },
     )
 
 
-def amnesia_splits(hierarchy: Hierarchy, diseases: Sequence[str], seed: int) -> dict[str, Split]:
+def amnesia_splits(
+    hierarchy: Hierarchy,
+    diseases: Sequence[str],
+    seed: int,
+    percents: Sequence[int] = PERCENTS,
+    *,
+    must: bool = False,
+) -> dict[str, Split]:
     """Random splits of 5 to 25% of the patients, and splits of the same sizes within single diseases.
 
     Both kinds are cut from one order of the patients. So each split contains the smaller ones of its kind, and
@@ -64,19 +71,29 @@ def amnesia_splits(hierarchy: Hierarchy, diseases: Sequence[str], seed: int) -> 
 
     Args:
         diseases: which diseases get splits of their own.
+        percents: shares of all patients, in percent.
+        must: a disease that is too rare for the smallest split is an error; otherwise it gets none.
+
+    Raises:
+        UnknownNameError: no patient has such a disease.
+        InputError: with ``must``, a disease of too few patients.
     """
-    splits = nested_splits(hierarchy, "patient", PERCENTS, prefix="random", seed=seed)
+    splits = nested_splits(hierarchy, "patient", percents, prefix="random", seed=seed)
     patients = hierarchy.nodes("patient")
     order = shuffled(patients, "splits", "patient", seed)
     for disease in diseases:
         members = hierarchy.closure("disease", [disease])
         own = [patient for patient in order if hierarchy.closure("patient", [patient]) <= members]
-        prefix = _prefix(disease, diseases)
-        for percent in PERCENTS:
-            size = share(percent, len(patients))
-            if size <= len(own) and size < len(patients):
-                name = f"{prefix}_{percent:02d}"
-                splits[name] = request(hierarchy, name, "patient", own[:size])
+        sizes = {percent: share(percent, len(patients)) for percent in sorted(percents)}
+        fitting = {percent: size for percent, size in sizes.items() if size <= len(own) and size < len(patients)}
+        if must and not fitting:
+            raise InputError(
+                f"{len(own)} of {len(patients)} patients have {disease!r}, too few for a split of {min(sizes)}% of "
+                f"all patients ({min(sizes.values())}). Name a smaller share in percents, or leave the disease out."
+            )
+        for percent, size in fitting.items():
+            name = f"{_prefix(disease, diseases)}_{percent:02d}"
+            splits[name] = request(hierarchy, name, "patient", own[:size])
     return splits
 
 

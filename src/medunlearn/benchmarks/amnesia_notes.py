@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from medunlearn.benchmarks.amnesia import LARGEST_DISEASES, amnesia_splits
+from medunlearn.benchmarks.amnesia import LARGEST_DISEASES, PERCENTS, amnesia_splits
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Fold, Question, Record
@@ -48,16 +48,27 @@ class Origin:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def from_notes(asked: Sequence[AskedNote], origin: Origin, *, seed: int, outside: Iterable[str] = ()) -> Benchmark:
+def from_notes(
+    asked: Sequence[AskedNote],
+    origin: Origin,
+    *,
+    seed: int,
+    outside: Iterable[str] = (),
+    named: Sequence[str] = (),
+    percents: Sequence[int] = PERCENTS,
+) -> Benchmark:
     """The benchmark of labelled notes with questions.
 
     A patient's disease is what most of the patient's notes are labelled with; of several the first.
 
     Args:
-        outside: diseases that get no splits of their own (``Other`` is none of the paper's).
+        outside: diseases that get no splits of their own (``Other`` is none of the paper's), unless named.
+        named: diseases that get splits of their own; none: the three largest.
+        percents: shares of all patients that are forgotten.
 
     Raises:
-        InputError: fewer than two patients.
+        UnknownNameError: nobody has a disease that is named.
+        InputError: fewer than two patients, or too few with a disease that is named.
     """
     diseases = _disease_of_subject(asked)
     if len(diseases) < 2:
@@ -72,7 +83,9 @@ def from_notes(asked: Sequence[AskedNote], origin: Origin, *, seed: int, outside
         subject_level="patient",
         records=records,
         questions=_questions(asked, origin.provenance, seed),
-        splits=amnesia_splits(Hierarchy(("disease", "patient"), records), prominent, seed),
+        splits=amnesia_splits(
+            Hierarchy(("disease", "patient"), records), named or prominent, seed, percents, must=bool(named)
+        ),
         seed=seed,
         source=origin.source,
         licence=origin.licence,

@@ -20,7 +20,7 @@ NotesAndOverrides = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[NOTES] [KEY=VALUE]",
-        help="A file of notes, and settings; they are listed below.",
+        help="A file or folder of notes or hub:org/name, and settings; they are listed below.",
         show_default=False,
     ),
 ]
@@ -70,6 +70,7 @@ def _told(benchmark: Any, out: Path, more: Mapping[str, Any], quiet: bool, as_js
     "amnesia",
     epilog="Example: `medunlearn build amnesia --invented 400 --out bench/`\n\nFrom notes of your own: "
     "`medunlearn build amnesia NOTES.csv --llm http://127.0.0.1:8000/v1 --llm-model qwen3-32b --out bench/`\n\n"
+    "From the paper's: `medunlearn build amnesia hub:zhengyun21/PMC-Patients --llm ... --out bench/`\n\n"
     f"With --invented. {settings_help(AmnesiaSettings)}\n\nWith notes. {settings_help(AmnesiaNotesSettings)}",
 )
 @ending
@@ -83,7 +84,12 @@ def amnesia(
     subject: Annotated[str | None, _column("subject", "the patient")] = None,
     disease: Annotated[str | None, _column("disease", "a disease of your own, instead of a model's label")] = None,
     identifiers: Annotated[str | None, _column("identifiers", "known identifiers, with ; between them")] = None,
-    sample: Annotated[int | None, typer.Option("--sample", help="Seeded sample of this many notes.")] = None,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            "--sample", metavar="N", help="Seeded sample of this many notes, or all; 8820 of PMC-Patients."
+        ),
+    ] = None,
     data_use: Annotated[
         str | None, typer.Option("--data-use", help="open, or credentialed: the notes stay on this machine.")
     ] = None,
@@ -129,7 +135,9 @@ def _notes_of(words: list[str], invented: int | None) -> tuple[Path | None, list
     if invented is not None:
         return None, words
     if not words or ("=" in words[0] and not Path(words[0]).exists()):
-        raise ConfigError(["give a file of notes (NOTES.csv, .jsonl, .json, .parquet) or --invented N"])
+        raise ConfigError(
+            ["give a file of notes (NOTES.csv, .jsonl, .json, .parquet), hub:org/name or --invented N"]
+        )
     return Path(words[0]), words[1:]
 
 

@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from medunlearn.benchmarks.description import Description, GroupSize
 from medunlearn.cli.common import Json, ending, print_json, print_table
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.storage import read_json
 from medunlearn.errors import InputError
 
-EPILOG = "Example: `medunlearn inspect bench/`"
+EPILOG = "Examples: `medunlearn inspect bench/`, and `medunlearn inspect bench/ --tables --tokenizer runs/target`"
 
 
 @ending
 def command(
     folder: Annotated[Path, typer.Argument(help="A benchmark or a run.")],
+    tables: Annotated[
+        bool, typer.Option("--tables", help="A benchmark's sizes, lengths and splits, as AMNESIA's Tables 1, 4, 5.")
+    ] = False,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            "--tokenizer", help="Count the tokens of this folder, run or hub id in the tables; none: words."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show what is in a benchmark or a run: counts, splits, settings, problems."""
     if (folder / MANIFEST).exists():
-        _benchmark(Benchmark.load(folder), json)
+        benchmark = Benchmark.load(folder)
+        if tables or tokenizer is not None:
+            from medunlearn.experiments.describing import described
+
+            _tables(benchmark, described(benchmark, tokenizer), json)
+        else:
+            _benchmark(benchmark, json)
+    elif tables or tokenizer is not None:
+        raise InputError(f"{folder} is no benchmark (no {MANIFEST}); --tables and --tokenizer are for benchmarks.")
     elif (folder / "run.json").exists():
         _run(read_json(folder / "run.json"), json)
     else:
@@ -41,6 +60,43 @@ def _benchmark(benchmark: Benchmark, as_json: bool) -> None:
     print_table("levels and groups", ("level", "nodes"), levels)
     rows = [(split.name, split.level, len(split.forget), len(split.retain)) for split in benchmark.splits.values()]
     print_table("splits", ("split", "level", "forget", "retain"), rows)
+
+
+def _tables(benchmark: Benchmark, found: Description, as_json: bool) -> None:
+    if as_json:
+        print_json(benchmark.facts() | {"splits": list(benchmark.splits), "tables": found.facts()})
+        return
+    people = f"{found.subject}s"
+    columns = (found.level, people, "share", "questions", "shortest", "mean", "longest")
+    print_table(
+        f"{benchmark.name}: {people} and sizes of records in {found.tokens}", columns, map(_sizes, found.groups)
+    )
+    kinds = found.kinds()
+    asked = (*(f"Q {kind}" for kind in kinds), *(f"A {kind}" for kind in kinds))
+    print_table(
+        f"Mean length of questions (Q) and answers (A) in {found.tokens}",
+        (found.level, *asked),
+        [(row.group, *_means(row.question, kinds), *_means(row.answer, kinds)) for row in found.lengths],
+    )
+    print_table(
+        "Splits: questions of the train fold, and the holdout",
+        ("side", "size", people, "questions", "available for"),
+        [
+            (row.side, row.size, f"{row.subjects:,}", f"{row.questions:,}", ", ".join(row.available))
+            for row in found.splits
+        ],
+    )
+
+
+def _sizes(row: GroupSize) -> tuple[str, ...]:
+    counts = (f"{row.subjects:,}", f"{row.share:.1%}", f"{row.questions:,}")
+    sizes = ("" if size is None else f"{size:,.0f}" for size in (row.shortest, row.mean, row.longest))
+    return (row.group, *counts, *sizes)
+
+
+def _means(found: Mapping[str, float], kinds: Sequence[str]) -> list[str]:
+    """A kind that a group lacks is left empty."""
+    return [f"{found[kind]:.1f}" if kind in found else "" for kind in kinds]
 
 
 def _run(info: dict[str, Any], as_json: bool) -> None:

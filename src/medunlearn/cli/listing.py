@@ -60,11 +60,20 @@ def _tasks() -> Rows:
     ]
 
 
+def _presets() -> Rows:
+    from medunlearn.experiments.named_presets import PRESETS
+
+    return [
+        {"name": name, "devices": str(preset.processes), "what": preset.about} for name, preset in PRESETS.items()
+    ]
+
+
 TABLES: dict[str, Callable[[], Rows]] = {
     "methods": _methods,
     "metrics": _metrics,
     "benchmarks": _benchmarks,
     "tasks": _tasks,
+    "presets": _presets,
 }
 
 
@@ -79,10 +88,10 @@ def _first_sentence(text: str | None) -> str:
 
 @ending
 def command(
-    what: Annotated[str, typer.Argument(help="methods, metrics, benchmarks or tasks")],
+    what: Annotated[str, typer.Argument(help="methods, metrics, benchmarks, tasks or presets")],
     json: Json = False,
 ) -> None:
-    """List methods, metrics, benchmarks or a language model's tasks, with their settings."""
+    """List methods, metrics, benchmarks, a language model's tasks or presets, with their settings."""
     if what not in TABLES:
         raise UnknownNameError("list", what, TABLES)
     rows = TABLES[what]()

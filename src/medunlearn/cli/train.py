@@ -24,7 +24,8 @@ from medunlearn.config import TrainSettings, parse_overrides
 EPILOG = (
     "Examples: `medunlearn train bench/ --model tiny --out runs/target`, and for the retrained model "
     "`medunlearn train bench/ --model tiny --without random_10 --out runs/retrained`\n\n"
-    "Defaults are those of AMNESIA's Table 6; the tiny model has its own.\n\n" + settings_help(TrainSettings)
+    "Defaults are those of AMNESIA's Table 6; the tiny model has its own. `preset=NAME` takes those of a name from "
+    "`medunlearn list presets`.\n\n" + settings_help(TrainSettings)
 )
 
 

@@ -24,7 +24,8 @@ from medunlearn.config import UnlearnSettings, parse_overrides
 EPILOG = (
     "Examples: `medunlearn unlearn runs/target bench/ --split random_10 --method npo --out runs/npo npo.beta=0.2`, "
     "and for a deletion request `--split patient=patient-0007,patient-0031`\n\n"
-    "A method's own settings are written METHOD.KEY=VALUE; `medunlearn list methods` shows them.\n\n"
+    "A method's own settings are written METHOD.KEY=VALUE; `medunlearn list methods` shows them. "
+    "`preset=NAME` takes the defaults of a name from `medunlearn list presets`.\n\n"
     + settings_help(UnlearnSettings)
 )
 

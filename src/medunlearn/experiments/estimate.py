@@ -66,7 +66,7 @@ class Estimator:
             counted: tokens and FLOPs are wanted; memory alone is found from one epoch.
         """
         steps = range(start, plan.steps if counted else min(plan.steps, start + plan.steps_an_epoch))
-        cut = [micro_batches(plan.step(number), settings.micro_batch_size) for number in steps]
+        cut = [micro_batches(plan.step(number), settings.micro_batch_size, row=plan.row) for number in steps]
         if not cut:
             return Work()
         stage = _Stage(self, plan, settings, objective, budget, several=max(map(len, cut)) > 1)

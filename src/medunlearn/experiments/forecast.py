@@ -110,7 +110,9 @@ def forecast(experiment: Experiment, *, device: str = "auto", counted: bool = Tr
     benchmark.split(settings.split)
     metric_names(benchmark, experiment.evaluate)
     drawn = blueprint(benchmark, target)
-    planner = Planner(benchmark, drawn, target.template, target.context, device, counted=counted)
+    planner = Planner(
+        benchmark, drawn, target.template, target.context, device, counted=counted, long_notes=target.long_notes
+    )
     stages, folders = [built], dict[str, Path | None]()
     for name, train in (("target", target), ("retrained", experiment.retrained)):
         if train is not None:
@@ -180,7 +182,9 @@ def before_unlearning(
     def estimate() -> Forecast:
         shown = rendering_of(target, settings.template, settings.context)
         drawn = of_folder_or_hub(str(target.model))
-        planner = Planner(benchmark, drawn, shown.template, shown.context, device, counted=False)
+        planner = Planner(
+            benchmark, drawn, shown.template, shown.context, device, counted=False, long_notes=shown.long_notes
+        )
         return _single(planner.unlearning(settings), out, device)
 
     return _lines(estimate, out)

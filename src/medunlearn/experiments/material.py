@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from medunlearn.config import Context, LoopFields, Template
+from medunlearn.config import Context, LongNotes, LoopFields, Template, TrainSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.experiments.runs import Run
@@ -13,6 +14,7 @@ from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence, record_sequences
 from medunlearn.training.optimizers import check_optimizer
+from medunlearn.training.plan import Plan
 from medunlearn.training.settings import LoopSettings
 
 
@@ -43,6 +45,17 @@ def sequences(
     tokenizer = language_model.tokenizer
     pieces = [piece for record in records for piece in record_sequences(record, tokenizer, rendering.max_length)]
     return pieces + [question_sequence(q, by_id[q.record_id], tokenizer, rendering) for q in questions]
+
+
+def rendering_for(settings: TrainSettings) -> Rendering:
+    """How training shows questions."""
+    return Rendering(settings.template, settings.context, settings.max_length, settings.long_notes)
+
+
+def phase_plan(settings: TrainSettings, phase: str, epochs: int, items: list[TokenSequence]) -> Plan:
+    """The order of pretraining or fine-tuning; rows of packed records where pretraining is told so."""
+    row = settings.max_length if phase == "pretrain" and settings.pack_records else None
+    return Plan({"train": items}, settings.batch_size, epochs, settings.seed, row)
 
 
 def loop_settings(settings: LoopFields, seed: int) -> LoopSettings:
@@ -81,8 +94,17 @@ def identity(model: str) -> str:
 
 
 def rendering_of(
-    run: Run, template: Template | None, context: Context | None, max_length: int | None = None
+    run: Run,
+    template: Template | None,
+    context: Context | None,
+    max_length: int | None = None,
+    long_notes: LongNotes | None = None,
 ) -> Rendering:
     """How to show questions to a run's model: as it was trained, unless said otherwise."""
-    trained: Mapping[str, str] = run.info["results"]["rendering"]
-    return Rendering(template or trained["template"], context or trained["context"], max_length)  # type: ignore[arg-type]
+    trained: Mapping[str, Any] = run.info["results"]["rendering"]
+    return Rendering(
+        template or trained["template"],
+        context or trained["context"],
+        max_length,
+        long_notes or trained.get("long_notes", "refuse"),
+    )

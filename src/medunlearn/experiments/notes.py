@@ -19,6 +19,7 @@ import medunlearn
 from medunlearn.benchmarks.amnesia_notes import AskedNote, Origin, from_notes
 from medunlearn.config import AmnesiaNotesSettings, check
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.sources.hub import PREFIX
 from medunlearn.data.sources.notes import Note, Notes
 from medunlearn.data.storage import write_json
 from medunlearn.errors import MedunlearnError
@@ -218,14 +219,22 @@ def _benchmark(
     ]
     told = {"prompts": facts["prompts"], "left out": facts["rejects"], "guard": ready.decision.reason}
     origin = Origin(
-        name=f"AMNESIA on {len(asked)} notes of {settings.notes.name}",
-        source="PMC-Patients-V2" if ready.notes.is_pmc else settings.notes.name,
+        name=f"AMNESIA on {len(asked)} notes of {_named(settings)}",
+        source=f"PMC-Patients ({_named(settings)})" if ready.notes.is_pmc else _named(settings),
         licence="cc-by-nc-sa-4.0" if ready.notes.is_pmc else "",
         data_use=ready.data_use,
         provenance=f"llm:{ready.server.name}:{QUESTIONS.version}",
         notes=told,
     )
-    return from_notes(asked, origin, seed=settings.seed, outside=(OTHER,))
+    return from_notes(
+        asked, origin, seed=settings.seed, outside=(OTHER,), named=settings.diseases, percents=settings.percents
+    )
+
+
+def _named(settings: AmnesiaNotesSettings) -> str:
+    """What the notes are called: a hub's whole address, a file's name."""
+    where = settings.notes.as_posix()
+    return where if where.startswith(PREFIX) else settings.notes.name
 
 
 def _pairs(value: Mapping[str, Any]) -> dict[Any, list[tuple[str, str]]]:

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from medunlearn.config import Context, EvaluateSettings, LoopFields, Template, TrainSettings, UnlearnSettings
+from medunlearn.config import (
+    Context,
+    EvaluateSettings,
+    LongNotes,
+    LoopFields,
+    Template,
+    TrainSettings,
+    UnlearnSettings,
+)
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.data.storage import read_json
@@ -16,7 +24,7 @@ from medunlearn.experiments.asking import asking
 from medunlearn.experiments.blueprint import Blueprint
 from medunlearn.experiments.estimate import Estimator
 from medunlearn.experiments.evaluate import asked, evaluation_folder, longest_answer, store_of
-from medunlearn.experiments.material import chosen, sequences, training_data
+from medunlearn.experiments.material import chosen, phase_plan, rendering_for, sequences, training_data
 from medunlearn.experiments.runs import FILE, Run
 from medunlearn.experiments.unlearn import choose_parts, loss_method, training_sides
 from medunlearn.methods.protocol import default_trainable
@@ -59,7 +67,7 @@ class Planner:
     """Estimates the stages that train and ask one model.
 
     Args:
-        template, context: the target model's; its descendants are asked like it.
+        template, context, long_notes: the target model's; its descendants are asked like it.
         counted: tokens and FLOPs are wanted too, not only memory.
     """
 
@@ -72,9 +80,10 @@ class Planner:
         device: str,
         *,
         counted: bool = True,
+        long_notes: LongNotes = "refuse",
     ) -> None:
         self.benchmark, self.blueprint, self.counted = benchmark, drawn, counted
-        self.template, self.context = template, context
+        self.template, self.context, self.long_notes = template, context, long_notes
         self.device = pick_device(device)
         self._estimators: dict[tuple[str, str, str], Estimator] = {}
         self._asking: dict[tuple[Any, ...], Work] = {}
@@ -83,7 +92,7 @@ class Planner:
         """A run of ``train``."""
         if complete(folder):
             return Stage(name, "done")
-        rendering = Rendering(settings.template, settings.context, settings.max_length)
+        rendering = rendering_for(settings)
         records, questions = training_data(self.benchmark, settings.without)
         items = {
             "pretrain": (settings.pretrain_epochs, (records, [])),
@@ -93,9 +102,7 @@ class Planner:
         work, notes = Work(), list[str]()
         for phase, (epochs, material) in items.items():
             if epochs:
-                plan = Plan(
-                    {"train": self._sequences(*material, rendering)}, settings.batch_size, epochs, settings.seed
-                )
+                plan = phase_plan(settings, phase, epochs, self._sequences(*material, rendering))
                 more, note = self._phase(folder, phase, plan, settings, settings.trainable, weights, NextToken())
                 work, notes = work + more, notes + note
         model = self.estimator(settings.trainable, weights, settings.precision).hollow.model
@@ -107,7 +114,10 @@ class Planner:
             return Stage(settings.method, "done")
         method = loss_method(settings)
         rendering = Rendering(
-            settings.template or self.template, settings.context or self.context, settings.max_length
+            settings.template or self.template,
+            settings.context or self.context,
+            settings.max_length,
+            settings.long_notes or self.long_notes,
         )
         sides = training_sides(self.benchmark, settings, self.blueprint.language_model(), rendering)
         plan = Plan(sides, settings.batch_size, settings.epochs, settings.seed)

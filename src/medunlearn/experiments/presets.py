@@ -5,25 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from medunlearn.config import TINY, TINY_METHODS, TINY_UNLEARN, TrainSettings, UnlearnSettings, check
-from medunlearn.errors import ConfigError, InputError, unknown_name
+from medunlearn.config import TrainSettings, UnlearnSettings, check
+from medunlearn.errors import ConfigError, InputError, UnknownNameError, unknown_name
+from medunlearn.experiments.named_presets import PRESETS, Preset, preset
 from medunlearn.experiments.runs import Run
 from medunlearn.lookup import names
 from medunlearn.methods import METHODS, make_method
 
 
 def train_settings(values: Mapping[str, Any]) -> TrainSettings:
-    """Settings of `train`.
+    """Settings of `train`; ``preset`` names defaults, and what else is given wins over them.
 
     Raises:
         ConfigError: every mistake.
     """
-    preset = TINY if values.get("model") == "tiny" else {}
-    return check(TrainSettings, {**preset, **values})
+    given = dict(values)
+    problems: list[str] = []
+    chosen = _preset_of(given, tiny=values.get("model") == "tiny", problems=problems)
+    try:
+        checked = check(TrainSettings, {**(chosen.train if chosen else {}), **given})
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return checked
+
+
+def _preset_of(given: dict[str, Any], *, tiny: bool, problems: list[str]) -> Preset | None:
+    """The preset that values name, which is taken out of them; the tiny model has its own if none is named."""
+    name = given.pop("preset", None)
+    if name is None:
+        return PRESETS["tiny"] if tiny else None
+    try:
+        return preset(str(name))
+    except UnknownNameError as error:
+        problems.append(str(error))
+        return None
 
 
 def unlearn_settings(values: Mapping[str, Any], *, tiny: bool) -> UnlearnSettings:
-    """Settings of `unlearn`; keys of the form ``METHOD.KEY`` go to that method alone.
+    """Settings of `unlearn`; keys of the form ``METHOD.KEY`` go to that method alone, ``preset`` names defaults.
 
     ``npo.beta`` is NPO's own hyperparameter, ``npo.lr`` a setting of the run for NPO; keys of other methods are
     ignored, so that one section can serve several methods. ``arguments.beta`` is the same as ``npo.beta``.
@@ -35,20 +56,21 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool) -> UnlearnSetting
     problems = list(_strangers(values, method))
     general = {key: value for key, value in values.items() if "." not in key}
     own = _below(values, method)
-    preset: dict[str, Any] = {**TINY_UNLEARN, **TINY_METHODS.get(method, {})} if tiny else {}
+    named = _preset_of(general, tiny=tiny, problems=problems)
+    defaults = named.for_method(method) if named else {}
     given = general.pop("arguments", None) or {}
     if not isinstance(given, Mapping):
         problems.append(f"arguments={given!r}: must be the method's settings, e.g. arguments={{beta: 0.1}}")
         given = {}
     arguments = {
-        **preset.pop("arguments", {}),
+        **defaults.pop("arguments", {}),
         **given,
         **_below(values, "arguments"),
         **{key: value for key, value in own.items() if key not in UnlearnSettings.model_fields},
     }
     settings = {key: value for key, value in own.items() if key in UnlearnSettings.model_fields}
     try:
-        checked = check(UnlearnSettings, {**preset, **general, **settings, "arguments": arguments})
+        checked = check(UnlearnSettings, {**defaults, **general, **settings, "arguments": arguments})
     except ConfigError as error:
         problems += error.problems
     if problems:

@@ -11,6 +11,8 @@ from medunlearn.experiments.material import (
     identity,
     loop_settings,
     model_folder,
+    phase_plan,
+    rendering_for,
     sequences,
     training_data,
 )
@@ -48,7 +50,7 @@ def train(
     recording = open_recording(processes, out, "train", label, settings, inputs)
     if recording.done:
         return Run.open(out)
-    rendering = Rendering(settings.template, settings.context, settings.max_length)
+    rendering = rendering_for(settings)
     with recording.running():
         with recording.stage("load"):
             language_model, phases = processes.together(
@@ -61,7 +63,7 @@ def train(
             if epochs == 0:
                 continue
             with recording.stage(phase):
-                plan = Plan({"train": items}, settings.batch_size, epochs, settings.seed)
+                plan = phase_plan(settings, phase, epochs, items)
                 history += [
                     {"phase": phase, **row}
                     for row in _phase(language_model, plan, loop, out, phase, f"{label}: {phase}", quiet, processes)

@@ -52,7 +52,7 @@ def unlearn(
     recording = open_recording(processes, out, "unlearn", label, settings, inputs)
     if recording.done:
         return Run.open(out)
-    rendering = rendering_of(target, settings.template, settings.context, settings.max_length)
+    rendering = rendering_of(target, settings.template, settings.context, settings.max_length, settings.long_notes)
     trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
     with recording.running():
         with recording.stage("load"):

@@ -9,13 +9,17 @@ leave it out.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from medunlearn.data.records import Question, Record
 from medunlearn.errors import InputError
-from medunlearn.models.prompts import Context, Template, render
+from medunlearn.models.prompts import Context, Prompt, Template, render
+
+NOTE_SHARE = 7 / 8
+"""The most of ``max_length`` that shared text may take where long notes are cut; the rest is the question's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +62,15 @@ class Rendering:
     Attributes:
         max_length: the longest sequence in tokens; None for no bound. Records are cut into chunks of this
             length; a question that does not fit is an error, since cutting it would change what is asked.
+        long_notes: what becomes of a record's text in ``note`` context where the text that questions share takes
+            more than ``NOTE_SHARE`` of ``max_length``: ``refuse`` leaves it, and a question that does not fit is an
+            error; ``cut`` leaves its end out, at the same place for all questions on the record.
     """
 
     template: Template = "plain"
     context: Context = "closed_book"
     max_length: int | None = None
+    long_notes: Literal["refuse", "cut"] = "refuse"
 
 
 def question_sequence(question: Question, record: Record, tokenizer: Any, rendering: Rendering) -> TokenSequence:
@@ -71,20 +79,34 @@ def question_sequence(question: Question, record: Record, tokenizer: Any, render
     Raises:
         InputError: the sequence is longer than ``rendering.max_length``.
     """
-    prompt = render(
-        question, record.text, template=rendering.template, context=rendering.context, tokenizer=tokenizer
-    )
+
+    def shown(letters: int) -> Prompt:
+        text, how = record.text[:letters].rstrip() if letters < len(record.text) else record.text, rendering
+        return render(question, text, template=how.template, context=how.context, tokenizer=tokenizer)
+
+    prompt = shown(len(record.text))
     begin = [] if rendering.template == "chat" and question.kind != "completion" else _begin(tokenizer)
     shared = begin + (_encode(tokenizer, prompt.shared) if prompt.shared else [])
+    if rendering.context == "note" and rendering.long_notes == "cut" and rendering.max_length is not None:
+        room = int(NOTE_SHARE * rendering.max_length) - len(begin)
+        if len(shared) - len(begin) > room:
+            prompt = shown(_letters_within(room, len(record.text), lambda n: _encode(tokenizer, shown(n).shared)))
+            shared = begin + _encode(tokenizer, prompt.shared)
     own = _encode(tokenizer, prompt.own)
     answer = [*_encode(tokenizer, prompt.answer), tokenizer.eos_token_id]
     ids = (*shared, *own, *answer)
     if rendering.max_length is not None and len(ids) > rendering.max_length:
         raise InputError(
             f"Question {question.question_id!r} takes {len(ids)} tokens with its prompt and answer, more than "
-            f"max_length={rendering.max_length}. Raise max_length, or use context=closed_book."
+            f"max_length={rendering.max_length}. Raise max_length, leave out the end of long notes with "
+            "long_notes=cut, or use context=closed_book."
         )
     return TokenSequence(question.question_id, ids, len(shared), max(1, len(ids) - len(answer)))
+
+
+def _letters_within(room: int, most: int, tokens: Callable[[int], list[int]]) -> int:
+    """How many letters of a note, ``most`` at most, there is room for."""
+    return max(0, bisect_left(range(most + 1), True, key=lambda letters: len(tokens(letters)) > room) - 1)
 
 
 def record_sequences(record: Record, tokenizer: Any, max_length: int | None) -> list[TokenSequence]:

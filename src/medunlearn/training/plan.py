@@ -5,6 +5,7 @@ So resuming needs no state but the number of the last step, and two runs with on
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -26,24 +27,35 @@ class Plan:
             is one pass over it. From each other side a step draws as many sequences as the leading side has in
             that step, in a shuffled order that starts anew when it is used up. Sequences that share text (the
             questions on one record, in ``note`` context) follow each other, so that the text is computed once.
-        batch_size: sequences a side in one optimizer step; the last step of an epoch may have fewer.
+        batch_size: sequences a side in one optimizer step, or rows; the last step of an epoch may have fewer.
         epochs: passes over the leading side.
         seed: of the orders.
+        row: tokens; where given, sequences are packed to rows of so many, and a row counts as one sequence does.
+            Sequences in one row see nothing of each other.
     """
 
     sides: Mapping[str, Sequence[TokenSequence]]
     batch_size: int
     epochs: int
     seed: int
-    _orders: dict[tuple[str, int], list[int]] = field(default_factory=dict, repr=False)
+    row: int | None = None
+    _orders: dict[tuple[str, int], list[list[int]]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for side, sequences in self.sides.items():
             if not sequences:
                 raise InputError(f"There is nothing to train on: the {side} set has no sequences.")
-        self._families = {side: families(sequences) for side, sequences in self.sides.items()}
+        # What follows each other in any order, and how many of them a side has to draw from.
+        self._kin = {
+            side: families(sequences) if self.row is None else rows(sequences, self.row)
+            for side, sequences in self.sides.items()
+        }
+        self._counts = {
+            side: len(sequences) if self.row is None else len(self._kin[side])
+            for side, sequences in self.sides.items()
+        }
         self.lead = next(iter(self.sides))
-        self.steps_an_epoch = -(-len(self.sides[self.lead]) // self.batch_size)
+        self.steps_an_epoch = -(-self._counts[self.lead] // self.batch_size)
 
     @property
     def steps(self) -> int:
@@ -55,15 +67,15 @@ class Plan:
 
     def drawn(self, side: str) -> tuple[list[TokenSequence], int]:
         """The sequences of a side that the run draws at all, and how many it draws: more, if some come again."""
-        sequences, draws = self.sides[side], self.epochs * len(self.sides[self.lead])
-        if draws >= len(sequences):
+        sequences, draws = self.sides[side], self.epochs * self._counts[self.lead]
+        if draws >= self._counts[side]:
             return list(sequences), draws
-        return [sequences[place] for place in self._order(side, 0)[:draws]], draws
+        return [sequences[place] for one in self._order(side, 0)[:draws] for place in one], draws
 
     def step(self, number: int) -> dict[str, list[TokenSequence]]:
         """The sequences of step ``number`` (0 is the first), by side."""
         epoch, place = divmod(number, self.steps_an_epoch)
-        total = len(self.sides[self.lead])
+        total = self._counts[self.lead]
         first = place * self.batch_size
         count = min(self.batch_size, total - first)
         start = epoch * total + first
@@ -73,33 +85,84 @@ class Plan:
         sequences = self.sides[side]
         drawn = []
         for place in range(start, start + count):
-            lap, index = divmod(place, len(sequences))
-            drawn.append(sequences[self._order(side, lap)[index]])
+            lap, index = divmod(place, self._counts[side])
+            drawn += [sequences[one] for one in self._order(side, lap)[index]]
         return drawn
 
-    def _order(self, side: str, lap: int) -> list[int]:
+    def _order(self, side: str, lap: int) -> list[list[int]]:
         if (side, lap) not in self._orders:
             self._orders = {key: order for key, order in self._orders.items() if key[0] != side}
-            families = self._families[side]
-            order = generator("order", side, lap, self.seed).permutation(len(families))
-            self._orders[side, lap] = [place for family in order for place in families[family]]
+            kin = self._kin[side]
+            order = generator("order", side, lap, self.seed).permutation(len(kin))
+            if self.row is None:
+                self._orders[side, lap] = [[place] for family in order for place in kin[family]]
+            else:
+                self._orders[side, lap] = [kin[row] for row in order]
         return self._orders[side, lap]
 
 
+def rows(sequences: Sequence[TokenSequence], tokens: int) -> list[list[int]]:
+    """Places of sequences, packed to rows of at most ``tokens``: the longest first, each where it fits best.
+
+    A sequence that is longer has a row of its own.
+    """
+    filled: list[list[int]] = []
+    room: list[tuple[int, int]] = []  # what is left in each row, and which row it is
+    for place in sorted(range(len(sequences)), key=lambda place: -len(sequences[place].ids)):
+        length = len(sequences[place].ids)
+        best = bisect_left(room, (length, 0))
+        left, row = room.pop(best) if best < len(room) else (max(tokens, length), len(filled))
+        if row == len(filled):
+            filled.append([])
+        filled[row].append(place)
+        insort(room, (left - length, row))
+    return filled
+
+
 def micro_batches(
-    step: Mapping[str, Sequence[TokenSequence]], size: int, processes: int = 1
+    step: Mapping[str, Sequence[TokenSequence]], size: int, processes: int = 1, row: int | None = None
 ) -> list[dict[str, list[TokenSequence]]]:
     """A step cut into pieces of at most ``size`` sequences a side, as many for each of several processes.
 
     Sequences that share text stay together where ``size`` leaves a choice, and those of like length follow each
     other, which saves work; the terms of the pieces add up to the step's, so this changes no number (see
     methods.protocol). A step of fewer sequences than processes has fewer pieces.
+
+    Args:
+        row: a plan's; ``size`` then counts rows of so many tokens.
     """
+    if row is not None:
+        return _by_tokens(step, size * row, processes)
     most = max(len(sequences) for sequences in step.values())
     pieces = -(-most // size)
     pieces = min(most, -(-pieces // processes) * processes)
     cut = {side: _cut(_by_length(sequences), size, pieces) for side, sequences in step.items()}
     return [{side: parts[place] for side, parts in cut.items()} for place in range(pieces)]
+
+
+def _by_tokens(
+    step: Mapping[str, Sequence[TokenSequence]], most: int, processes: int
+) -> list[dict[str, list[TokenSequence]]]:
+    """A step of packed rows in pieces of at most ``most`` tokens; it holds one row after the other."""
+    ((side, sequences),) = step.items()
+    pieces: list[list[TokenSequence]] = [[]]
+    filled = 0
+    for sequence in sequences:
+        if pieces[-1] and filled + len(sequence.ids) > most:
+            pieces.append([])
+            filled = 0
+        pieces[-1].append(sequence)
+        filled += len(sequence.ids)
+    wanted = min(len(sequences), -(-len(pieces) // processes) * processes)
+    while len(pieces) < wanted:
+        largest = max(range(len(pieces)), key=lambda place: len(pieces[place]))
+        half = len(pieces[largest]) // 2
+        pieces[largest : largest + 1] = [pieces[largest][:half], pieces[largest][half:]]
+    return [{side: piece} for piece in sorted(pieces, key=_tokens)]
+
+
+def _tokens(sequences: Sequence[TokenSequence]) -> int:
+    return sum(len(sequence.ids) for sequence in sequences)
 
 
 def share(pieces: Sequence[T], rank: int, world: int) -> list[tuple[int, T]]:

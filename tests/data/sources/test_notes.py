@@ -11,9 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from medunlearn.data.records import Identifier
 from medunlearn.data.sources.notes import Columns, read_notes
+from medunlearn.data.sources.tables import _items, files_in
 from medunlearn.errors import ConfigError, SourceError
 
 ROWS = [
@@ -205,3 +208,43 @@ def test_nothing_usable(tmp_path: Path) -> None:
     (tmp_path / "n.jsonl").write_text("no json\n")
     with pytest.raises(SourceError, match="holds no usable note"):
         read_notes(tmp_path / "n.jsonl", skip_bad_rows=True)
+
+
+def test_the_shards_of_a_folder_are_one_table(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for place, row in enumerate(ROWS):
+        WRITERS["notes.parquet"](folder / f"train-{place:05d}-of-00002.parquet", [row])
+    (folder / "README.md").write_text("about")
+    assert [note.note_id for note in read_notes(files_in(folder)).notes] == ["a", "b"]
+    WRITERS["notes.csv"](folder / "notes.csv", ROWS)
+    with pytest.raises(SourceError, match=r"holds files of .csv, .parquet: give one of them"):
+        files_in(folder)
+    with pytest.raises(SourceError, match=r"holds no file of .csv"):
+        files_in(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[", "Expecting value"),
+        ('[{"text": "a"},]', "no JSON"),
+        ('[{"text": "a"} {}]', "Expecting ',' delimiter"),
+        ('[{"text": "a"}', "Expecting ',' delimiter"),
+        ("[] 5", "Extra data"),
+        ('{"a": 1}', "must hold a list"),
+        ("", "Expecting value"),
+        ("[" * 100_000, "nested too deep"),
+        (f"[{'9' * 5000}]", "no JSON that can be read"),
+    ],
+)
+def test_json_that_is_no_list_of_objects(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "n.json").write_text(text)
+    with pytest.raises(SourceError, match=said):
+        read_notes(tmp_path / "n.json")
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=3), st.text(max_size=5), max_size=3), max_size=5), st.booleans())
+def test_a_list_is_read_one_object_at_a_time_as_json_reads_it(rows: list[dict[str, str]], wide: bool) -> None:
+    text = json.dumps(rows, indent=2 if wide else None)
+    assert [row for _, row in _items(Path("n.json"), f" \n{text}\n ")] == json.loads(text)

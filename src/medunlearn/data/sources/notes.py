@@ -76,10 +76,11 @@ class Notes:
     is_pmc: bool
 
 
-def read_notes(path: Path, given: Columns | None = None, *, skip_bad_rows: bool = False) -> Notes:
+def read_notes(path: Path | Sequence[Path], given: Columns | None = None, *, skip_bad_rows: bool = False) -> Notes:
     """Read notes.
 
     Args:
+        path: a file, or several that hold one table together (:func:`~medunlearn.data.sources.hub.files_of`).
         given: columns that the user named; what is None is looked for under its own name.
         skip_bad_rows: leave out rows that cannot be used, and list them, instead of refusing the file.
 
@@ -88,7 +89,8 @@ def read_notes(path: Path, given: Columns | None = None, *, skip_bad_rows: bool 
         SourceError: the file cannot be read, or rows cannot be used; gives the place of each.
     """
     given = given or Columns()
-    rows = read_rows(path)
+    files = [path] if isinstance(path, Path) else list(path)
+    rows, path = chain.from_iterable(read_rows(file) for file in files), files[0]
     early: list[tuple[str, Any]] = []
     for place, row in rows:
         early.append((place, row))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from medunlearn.errors import SourceError
 Row = Mapping[str, Any]
 Rows = Iterator[tuple[str, Row | str]]
 LONGEST_CELL = 2**27  # characters
+_SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def read_rows(path: Path) -> Rows:
@@ -41,6 +43,22 @@ def read_rows(path: Path) -> Rows:
         ) from error
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def files_in(path: Path) -> tuple[Path, ...]:
+    """A file, or the files of a folder that hold one table together, as the shards of a dataset do.
+
+    Raises:
+        SourceError: a folder without tables, or with tables of several kinds.
+    """
+    if not path.is_dir():
+        return (path,)
+    files = sorted(file for file in path.iterdir() if file.suffix.lower() in READERS and file.is_file())
+    kinds = sorted({file.suffix.lower() for file in files})
+    if len(kinds) != 1:
+        what = f"files of {', '.join(kinds)}: give one of them" if kinds else f"no file of {', '.join(READERS)}"
+        raise SourceError(f"The folder {path} holds {what}.")
+    return tuple(files)
 
 
 def _csv(path: Path) -> Rows:
@@ -98,16 +116,43 @@ def _object(line: str) -> Row | str:
 
 def _json(path: Path) -> Rows:
     try:
-        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+        yield from _items(path, path.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
         where = f"{path}:{error.lineno}: no JSON ({error.msg} at column {error.colno})"
         raise SourceError(f"{where}. A file of one object a line is JSONL: give it that ending.") from None
     except RecursionError:
         raise SourceError(f"{path} is nested too deep to be a table.") from None
-    if not isinstance(rows, list):
+    except UnicodeDecodeError:
+        raise
+    except ValueError:
+        raise SourceError(f"{path}: no JSON that can be read (a huge number).") from None
+
+
+def _items(path: Path, text: str) -> Rows:
+    """The objects of a list, one at a time: all of a large file's at once would take several times its size."""
+    decoder, number, place = json.JSONDecoder(), 0, _past_space(text, 0)
+    if text[place : place + 1] != "[":
+        json.loads(text)
         raise SourceError(f"{path} must hold a list of objects, one a note.")
-    for number, row in enumerate(rows, start=1):
+    place = _past_space(text, place + 1)
+    closed = text[place : place + 1] == "]"
+    while not closed:
+        row, place = decoder.raw_decode(text, place)
+        number, place = number + 1, _past_space(text, place)
         yield f"{path.name} row {number}", row if isinstance(row, dict) else "a row must be an object"
+        closed = text[place : place + 1] == "]"
+        if not closed:
+            if text[place : place + 1] != ",":
+                raise json.JSONDecodeError("Expecting ',' delimiter", text, place)
+            place = _past_space(text, place + 1)
+    place = _past_space(text, place + 1)
+    if place < len(text):
+        raise json.JSONDecodeError("Extra data", text, place)
+
+
+def _past_space(text: str, place: int) -> int:
+    found = _SPACE.match(text, place)
+    return found.end() if found else place
 
 
 def _parquet(path: Path) -> Rows:

@@ -1,0 +1,237 @@
+"""What a benchmark holds, in the tables of AMNESIA's paper: Table 1, Table 4 and Table 5, for any benchmark.
+
+Groups are the nodes of the coarsest level: AMNESIA's diseases, LUME's tasks, MedForget's institutions. A patient of
+the paper is a subject here. The paper does not say what its tokens are; here whoever asks says how to count them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import KINDS, Question, Record, Side
+from medunlearn.data.splits import Split
+
+TOTAL = "Total"
+WORDS = "words (runs of letters and digits)"
+_WORD = re.compile(r"\w+")
+_PERCENT = re.compile(r"(.+)_(\d\d)")
+Count = Callable[[Sequence[str]], Sequence[int]]
+
+
+def words(texts: Sequence[str]) -> list[int]:
+    """Words in each text: runs of letters, digits and underscores."""
+    return [len(_WORD.findall(text)) for text in texts]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSize:
+    """A row of Table 1.
+
+    Attributes:
+        group: a node of the coarsest level, or ``Total``.
+        subjects: patients, or whose data the benchmark's records are.
+        share: of all subjects, in [0, 1].
+        questions: of every fold.
+        shortest, mean, longest: tokens of its records; None where no text is (records that are images).
+    """
+
+    group: str
+    subjects: int
+    share: float
+    questions: int
+    shortest: int | None
+    mean: float | None
+    longest: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLengths:
+    """A row of Table 4: mean tokens by kind of question; a kind that the group lacks is left out.
+
+    Attributes:
+        question: kind -> mean length of the question.
+        answer: kind -> mean length of the answer.
+    """
+
+    group: str
+    question: Mapping[str, float]
+    answer: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSize:
+    """A row of Table 5.
+
+    Attributes:
+        side: ``forget``, ``retain`` or ``holdout``.
+        size: ``5%``, or the split's name where it has no percentage.
+        subjects: on that side; of the holdout, those with a held-out question.
+        questions: of the train fold, or in the holdout of that fold.
+        available: what has a split of this size: ``random``, ``cancer``, ...
+    """
+
+    side: str
+    size: str
+    subjects: int
+    questions: int
+    available: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A benchmark in three tables.
+
+    Attributes:
+        level: whose nodes are the groups.
+        subject: the level of one subject: ``patient``, ``document``.
+        tokens: what was counted.
+        groups: Table 1, the largest group first, the total last.
+        lengths: Table 4, in the same order, the total last.
+        splits: Table 5: forget sets, retain sets, holdout.
+    """
+
+    level: str
+    subject: str
+    tokens: str
+    groups: tuple[GroupSize, ...]
+    lengths: tuple[GroupLengths, ...]
+    splits: tuple[SplitSize, ...]
+
+    def facts(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        return asdict(self)
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """``groups``, ``lengths`` and ``splits`` as data frames."""
+        kinds = self.kinds()
+        lengths = [
+            {
+                "group": row.group,
+                **{f"question/{kind}": row.question.get(kind) for kind in kinds},
+                **{f"answer/{kind}": row.answer.get(kind) for kind in kinds},
+            }
+            for row in self.lengths
+        ]
+        return {
+            "groups": pd.DataFrame([asdict(row) for row in self.groups]),
+            "lengths": pd.DataFrame(lengths),
+            "splits": pd.DataFrame([asdict(row) for row in self.splits]),
+        }
+
+    def kinds(self) -> list[str]:
+        """Kinds of question that there are, in the order of their definition."""
+        return [kind for kind in KINDS if kind in self.lengths[-1].question]
+
+
+def describe(benchmark: Benchmark, *, count: Count = words, tokens: str = WORDS) -> Description:
+    """The three tables of a benchmark.
+
+    Args:
+        count: tokens in each of several texts.
+        tokens: what ``count`` counts, in words.
+    """
+    level = benchmark.levels[0]
+    records: dict[str, list[Record]] = defaultdict(list)
+    questions: dict[str, list[Question]] = defaultdict(list)
+    for record in benchmark.records:
+        records[record.groups.get(level, "none")].append(record)
+    for question in benchmark.questions:
+        questions[benchmark.record[question.record_id].groups.get(level, "none")].append(question)
+    everyone = _subjects(benchmark, benchmark.records)
+    sizes = dict(
+        zip((r.record_id for r in benchmark.records), count([r.text for r in benchmark.records]), strict=True)
+    )
+    asked = _Lengths(benchmark.questions, count)
+    groups = [_group(benchmark, name, own, questions[name], len(everyone), sizes) for name, own in records.items()]
+    groups.sort(key=lambda row: (-row.subjects, row.group))
+    total = _group(benchmark, TOTAL, benchmark.records, benchmark.questions, len(everyone), sizes)
+    lengths = [asked.row(row.group, questions[row.group]) for row in groups]
+    return Description(
+        level,
+        benchmark.subject_level,
+        tokens,
+        (*groups, total),
+        (*lengths, asked.row(TOTAL, benchmark.questions)),
+        tuple(_splits(benchmark)),
+    )
+
+
+def _subjects(benchmark: Benchmark, records: Iterable[Record]) -> set[str]:
+    return {record.groups[benchmark.subject_level] for record in records}
+
+
+def _group(
+    benchmark: Benchmark,
+    name: str,
+    records: Sequence[Record],
+    questions: Sequence[Question],
+    everyone: int,
+    sizes: Mapping[str, int],
+) -> GroupSize:
+    subjects = len(_subjects(benchmark, records))
+    found = [sizes[record.record_id] for record in records if record.text]
+    return GroupSize(
+        name,
+        subjects,
+        subjects / everyone,
+        len(questions),
+        min(found, default=None),
+        sum(found) / len(found) if found else None,
+        max(found, default=None),
+    )
+
+
+class _Lengths:
+    """Lengths of all questions and answers, counted once."""
+
+    def __init__(self, questions: Sequence[Question], count: Count) -> None:
+        ids = [question.question_id for question in questions]
+        self._question = dict(zip(ids, count([question.question for question in questions]), strict=True))
+        self._answer = dict(zip(ids, count([question.answer for question in questions]), strict=True))
+
+    def row(self, group: str, questions: Sequence[Question]) -> GroupLengths:
+        by_kind: dict[str, list[str]] = defaultdict(list)
+        for question in questions:
+            by_kind[question.kind].append(question.question_id)
+        return GroupLengths(
+            group,
+            {kind: sum(self._question[one] for one in ids) / len(ids) for kind, ids in by_kind.items()},
+            {kind: sum(self._answer[one] for one in ids) / len(ids) for kind, ids in by_kind.items()},
+        )
+
+
+def _splits(benchmark: Benchmark) -> Iterable[SplitSize]:
+    """Splits of one percentage and of like counts are one row; a split without a percentage is its own."""
+    found: dict[tuple[str, str, int, int], list[str]] = defaultdict(list)
+    trained: dict[str, int] = defaultdict(int)
+    for question in benchmark.questions:
+        trained[question.record_id] += question.fold == "train"
+    sides: tuple[Side, ...] = ("forget", "retain")
+    for split in benchmark.splits.values():
+        size, scope = _size(split)
+        of = benchmark.sides(split)
+        for side in sides:
+            records = [record for record in benchmark.records if of[record.record_id] == side]
+            questions = sum(trained[record.record_id] for record in records)
+            found[side, size, len(_subjects(benchmark, records)), questions].append(scope)
+    for wanted in sides:
+        rows = [SplitSize(*key, tuple(scopes)) for key, scopes in found.items() if key[0] == wanted]
+        # The same order for both: what forgets less first.
+        yield from sorted(rows, key=lambda row: row.subjects, reverse=wanted == "retain")
+    held = [question for question in benchmark.questions if question.fold == "holdout"]
+    if held:
+        subjects = {benchmark.subject(question.record_id) for question in held}
+        yield SplitSize("holdout", "", len(subjects), len(held), ("all",))
+
+
+def _size(split: Split) -> tuple[str, str]:
+    """What a row of Table 5 is called, and which scope this split gives it."""
+    named = _PERCENT.fullmatch(split.name)
+    return (f"{int(named[2])}%", named[1]) if named else (split.name, split.level)

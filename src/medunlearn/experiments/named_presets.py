@@ -1,0 +1,124 @@
+"""Presets: the settings of a paper or of a size of model under a name, for `train` and `unlearn`.
+
+A preset is defaults and nothing more: every key that is given beside ``preset=NAME`` wins over it. What it stands
+for is written into the run's record key by key, so that a run needs no preset to be understood or repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from medunlearn.config import TINY, TINY_METHODS, TINY_UNLEARN
+from medunlearn.errors import UnknownNameError
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Defaults for a model of some size.
+
+    Attributes:
+        about: one sentence: for what, and what it rests on.
+        train: settings of `train`.
+        unlearn: settings of `unlearn`.
+        methods: method -> its own settings of `unlearn`; ``arguments`` are the method's hyperparameters.
+        processes: for how many devices the batch is cut; fewer or more change no number.
+    """
+
+    about: str
+    train: Values
+    unlearn: Values
+    methods: Mapping[str, Values] = field(default_factory=dict)
+    processes: int = 1
+
+    def for_method(self, method: str) -> dict[str, Any]:
+        """Settings of `unlearn` for one method."""
+        return {**self.unlearn, **self.methods.get(method, {})}
+
+
+# AMNESIA, Table 6: the same in pretraining and fine-tuning but for the epochs. 64 is 2 sequences a device, 4 times
+# accumulated, on 8 devices. A note may take more than 2,048 tokens (4,216 in Table 1): prompts leave its end out.
+TABLE_6: Values = {
+    "lr": 2e-5,
+    "schedule": "cosine",
+    "warmup_ratio": 0.03,
+    "weight_decay": 0.0,
+    "batch_size": 64,
+    "max_length": 2048,
+    "long_notes": "cut",
+    "train_on": "both",
+}
+# AMNESIA, Appendix D: notes are packed to rows of the longest sequence; questions stand in its clinical template.
+AMNESIA_TRAIN: Values = {
+    **TABLE_6,
+    "pretrain_epochs": 1,
+    "epochs": 3,
+    "pack_records": True,
+    "template": "clinical",
+    "context": "note",
+}
+# AMNESIA gives three epochs (Appendix D) and layer 7 (Section 4.2) for unlearning; the rest is as in fine-tuning.
+AMNESIA_UNLEARN: Values = {**TABLE_6, "epochs": 3, "template": "clinical", "context": "note"}
+AMNESIA_METHODS: Mapping[str, Values] = {
+    "graddiff": {"trainable": "layers:7"},
+    "kl_min": {"trainable": "layers:7"},
+    "simnpo": {"trainable": "layers:7"},
+    # What RMU trains follows from the layer that it steers (methods/rmu.py).
+    "rmu": {"arguments": {"layer": 7}},
+}
+
+EIGHT_DEVICES: Values = {
+    "micro_batch_size": 2,
+    "precision": "bf16",
+    "gradient_checkpointing": True,
+    "sharding": "fsdp2",
+}
+ONE_DEVICE: Values = {"micro_batch_size": 2, "precision": "bf16", "gradient_checkpointing": True}
+SMALL_DEVICE: Values = {"micro_batch_size": 8, "precision": "bf16"}
+
+
+def _amnesia(about: str, machine: Values, processes: int = 1) -> Preset:
+    """AMNESIA's recipe, cut for a machine; only settings that change no number differ."""
+    return Preset(
+        about, {**AMNESIA_TRAIN, **machine}, {**AMNESIA_UNLEARN, **machine}, AMNESIA_METHODS, processes=processes
+    )
+
+
+PRESETS: Mapping[str, Preset] = {
+    "amnesia-8b": _amnesia(
+        "AMNESIA's recipe (Table 6, Appendix D, Section 4.2) for LLaMA-3-8B on 8 devices under torchrun; not run "
+        "here at that size.",
+        EIGHT_DEVICES,
+        processes=8,
+    ),
+    "amnesia-1b": _amnesia(
+        "AMNESIA's recipe for a model of about a billion parameters on one device; the paper has none of that "
+        "size, so nothing is tuned.",
+        ONE_DEVICE,
+    ),
+    "amnesia-100m": _amnesia(
+        "AMNESIA's recipe for a model of about a hundred million parameters on one small device; nothing is tuned.",
+        SMALL_DEVICE,
+    ),
+    "tiny": Preset(
+        "What memorizes an invented hospital of 100 patients on two cores (benchmarks_perf/tiny_memorizes.py, "
+        "tiny_rates.py); taken for model=tiny without being named.",
+        TINY,
+        TINY_UNLEARN,
+        TINY_METHODS,
+    ),
+}
+
+
+def preset(name: str) -> Preset:
+    """A preset by its name.
+
+    Raises:
+        UnknownNameError: says the nearest right name.
+    """
+    if name not in PRESETS:
+        raise UnknownNameError("preset", name, PRESETS)
+    return PRESETS[name]

@@ -1,0 +1,91 @@
+"""The commands of docs/amnesia.md run; the paper's experiment is checked, and its preset runs on two processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from medunlearn.cli.main import app
+from medunlearn.config import TrainSettings as Train
+from medunlearn.config import UnlearnSettings as Unlearn
+from medunlearn.config import fields_of, read_yaml
+from medunlearn.experiments.named_presets import PRESETS
+from medunlearn.experiments.pipeline import plan
+from medunlearn.experiments.runs import Run
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "amnesia.md").read_text(encoding="utf-8")
+SMALL = ("tiny_width=32", "tiny_layers=2", "pretrain_epochs=1", "precision=fp32")
+
+
+def test_the_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+    assert len(lines) == 8
+    for line in lines:
+        more = SMALL if " train " in line else ("epochs=1", "precision=fp32") if " unlearn " in line else ()
+        result = CliRunner().invoke(app, [*shlex.split(line)[1:], *more])
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+    run = Run.open("runs/target")
+    assert (run.info["config"]["pack_records"], run.info["results"]["rendering"]["context"]) == (True, "note")
+    graddiff = Run.open("runs/graddiff")
+    assert graddiff.info["results"]["trainable"] == "layers:1"
+    assert graddiff.info["results"]["rendering"]["long_notes"] == "cut"
+
+
+def test_every_preset_and_setting_that_the_page_names_is_one() -> None:
+    settings = {name for model in (Train, Unlearn) for name, _, _ in fields_of(model)}
+    table = PAGE[PAGE.index("| setting |") : PAGE.index("The paper gives no learning rate")]
+    named = set(re.findall(r"`(\w+)`", table)) - {"layers"}
+    assert {"batch_size", "pack_records", "long_notes"} <= named <= settings
+    assert all(f"`{name}`" in PAGE for name in PRESETS)
+
+
+def test_the_papers_experiment_is_one(tmp_path: Path) -> None:
+    experiment = plan(read_yaml(ROOT / "examples" / "amnesia-llama3-8b.yaml"))
+    for settings in (experiment.target, *experiment.methods):
+        assert (settings.sharding, settings.micro_batch_size, settings.batch_size) == ("fsdp2", 2, 64)
+        assert (settings.lr, settings.epochs, settings.max_length) == (2e-5, 3, 2048)
+    assert experiment.retrained is not None
+    assert {method.method: method.trainable for method in experiment.methods} == {
+        "rmu": "default", "graddiff": "layers:7", "kl_min": "layers:7", "simnpo": "layers:7",
+    }  # fmt: skip
+
+
+def test_its_preset_runs_sharded_on_two_processes(tmp_path: Path) -> None:
+    """The example itself, scaled down by keys that are given beside the preset."""
+    scaled = (
+        "benchmark={builder: amnesia, invented: 12}", "split=random_10", "train.model=tiny", "train.tiny_width=32",
+        "train.tiny_layers=2", "train.epochs=1", "train.max_length=1024", "unlearn.max_length=1024",
+        "unlearn.epochs=1", "unlearn.methods=[graddiff]", "unlearn.graddiff.trainable=layers:1", "retrain=false",
+        "unlearn.lr=1e-3",
+        "evaluate={subjects: 1, folds: [train], max_new_tokens: 2, replicates: 10}",
+    )  # fmt: skip
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m"]
+    command += [
+        "medunlearn",
+        "run",
+        str(ROOT / "examples" / "amnesia-llama3-8b.yaml"),
+        "--out",
+        str(tmp_path),
+        *scaled,
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stderr
+    runs = {path.parent.name.split("-")[0]: Run.open(path.parent) for path in tmp_path.glob("*/run.json")}
+    assert set(runs) == {"target", "graddiff"}
+    for run in runs.values():
+        assert run.info["hardware"]["processes"] == 2
+        assert (run.info["config"]["sharding"], run.info["config"]["gradient_checkpointing"]) == ("fsdp2", True)
+    phases = runs["target"].history().groupby("phase")["step"].count().to_dict()
+    # Twelve notes fill three rows or so, one step of 64 rows; 12 notes and 72 questions are two steps of 64.
+    assert phases == {"pretrain": 1, "finetune": 2}
