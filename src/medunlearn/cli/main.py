@@ -16,7 +16,20 @@ import typer
 from typer.core import TyperGroup
 
 import medunlearn
-from medunlearn.cli import build, demo, evaluate, export, inspect, judge, listing, report, run, train, unlearn
+from medunlearn.cli import (
+    build,
+    demo,
+    evaluate,
+    export,
+    inspect,
+    judge,
+    listing,
+    report,
+    run,
+    sweep,
+    train,
+    unlearn,
+)
 from medunlearn.cli.processes import refuse_alone
 
 # The order in which a newcomer meets them.
@@ -31,6 +44,7 @@ VERBS = (
     "annotate",
     "agree",
     "run",
+    "sweep",
     "report",
     "export",
     "list",
@@ -77,6 +91,7 @@ app.command("judge", epilog=judge.EPILOG)(judge.judge)
 app.command("annotate", epilog=judge.ANNOTATE_EPILOG)(judge.annotate)
 app.command("agree", epilog=judge.AGREE_EPILOG)(judge.agree)
 app.command("run", epilog=run.EPILOG)(run.command)
+app.command("sweep", epilog=sweep.EPILOG)(sweep.command)
 app.command("report", epilog=report.EPILOG)(report.command)
 app.command("export", epilog=export.EPILOG)(export.command)
 app.command("list", epilog=listing.EPILOG)(listing.command)
