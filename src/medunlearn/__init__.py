@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from medunlearn import build
-    from medunlearn.api import agree, annotate, evaluate, export, judge, load, plan, report, run, train, unlearn
+    from medunlearn.api import agree, annotate, evaluate, export, judge, load, plan, report, run, sweep, train, unlearn
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.experiments.runs import Run
 
@@ -26,6 +26,7 @@ _WHERE = {
     "plan": "medunlearn.api",
     "report": "medunlearn.api",
     "run": "medunlearn.api",
+    "sweep": "medunlearn.api",
     "train": "medunlearn.api",
     "unlearn": "medunlearn.api",
 }
@@ -44,6 +45,7 @@ __all__ = [
     "plan",
     "report",
     "run",
+    "sweep",
     "train",
     "unlearn",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import re
 import signal
@@ -36,6 +38,7 @@ from medunlearn.progress import Advance, progress
 
 Say = Callable[[str], None]
 LOGS = "logs"
+LOCK = ".sweep.lock"
 
 
 def run_sweep(
@@ -53,9 +56,14 @@ def run_sweep(
         say: told one line at the start, and one at the end of each cell.
 
     Raises:
-        InputError: a device or number of jobs that cannot be used.
+        InputError: a device or number of jobs that cannot be used; another sweep runs in this folder.
         KeyboardInterrupt: interrupted; the same call goes on from there.
     """
+    with _alone(sweep.settings.out):
+        return _run(sweep, jobs, device, quiet, say)
+
+
+def _run(sweep: Sweep, jobs: int | None, device: str, quiet: bool, say: Say) -> Swept:
     benchmark = sweep.benchmark()
     state = _State.of(sweep, benchmark)
     # Choosing takes no process.
@@ -216,6 +224,24 @@ def slug(name: str) -> str:
     """A cell's name as that of a file; a name that lost something to it gets a hash."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80]
     return plain if plain == name.replace(" ", "-").replace(",", "") else f"{plain}-{sha256_of_json(name)[:6]}"
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Two sweeps in one folder would write to each other's checkpoints; the lock goes with the process."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file, not a folder. Choose another --out.")
+    out.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (out / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                # A file system without locks keeps nobody from sweeping.
+                yield
+                return
+            raise InputError(f"Another sweep runs in {out}. Wait for it, or give another --out.") from None
+        yield
 
 
 @contextmanager
