@@ -9,7 +9,20 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from medunlearn import build
-    from medunlearn.api import agree, annotate, evaluate, export, judge, load, plan, report, run, sweep, train, unlearn
+    from medunlearn.api import (
+        agree,
+        annotate,
+        evaluate,
+        export,
+        judge,
+        load,
+        plan,
+        report,
+        run,
+        sweep,
+        train,
+        unlearn,
+    )
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.experiments.runs import Run
 

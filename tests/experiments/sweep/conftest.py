@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-RESULTS, REPORT = "medunlearn.experiments.sweep_results", "medunlearn.reports.sweep"
-
-
-def _gather(title: str, models: Any, benchmark: Any, **more: Any) -> dict[str, Any]:
-    return {"title": title, "models": [(one.run.label, one.context) for one in models], **more}
-
-
-def _write(content: dict[str, Any], folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "report.html"
-    path.write_text(json.dumps(content, default=str))
-    return path
-
 
 @pytest.fixture(scope="session", autouse=True)
-def _report() -> Iterator[None]:
-    """A plain stand-in for the sweep's report where there is none."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, function, stand_in in ((RESULTS, "gather_sweep", _gather), (REPORT, "write_sweep_report", _write)):
-            if importlib.util.find_spec(name) is None:
-                module = ModuleType(name)
-                setattr(module, function, stand_in)
-                patch.setitem(sys.modules, name, module)
-        yield
+def _report(sweep_report: None) -> None:
+    """Every test here may end in a report."""
 
 
 @pytest.fixture(scope="session")

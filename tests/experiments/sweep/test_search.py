@@ -59,7 +59,9 @@ def test_an_unscored_part_is_no_zero() -> None:
         ({1e-4: None, 1e-3: 0.1}, 1e-3),
     ],
 )
-def test_the_largest_score_and_of_equal_ones_the_smaller_rate(scores: dict[float, float | None], best: float) -> None:
+def test_the_largest_score_and_of_equal_ones_the_smaller_rate(
+    scores: dict[float, float | None], best: float
+) -> None:
     assert choose([Tried("npo", rate, score=score) for rate, score in scores.items()]) == best
 
 

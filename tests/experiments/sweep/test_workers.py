@@ -115,10 +115,15 @@ def test_workers_run_at_the_same_time(functions: Any, tmp_path: Path) -> None:
 
 def test_an_interrupt_reaches_the_workers(functions: Any, tmp_path: Path) -> None:
     started = tmp_path / "started"
-    with pytest.raises(KeyboardInterrupt), Pool([Place(), Place()]) as pool:
-        pool.start(call(functions.linger, started, tmp_path))
-        wait_for(started)
-        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with Pool([Place(), Place()]) as pool:
+            pool.start(call(functions.linger, started, tmp_path))
+            wait_for(started)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert started.with_suffix(".stopped").exists()
     assert "interrupted" in (tmp_path / "logs" / "cell.log").read_text()
 
