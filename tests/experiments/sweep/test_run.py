@@ -79,7 +79,7 @@ def twice(sweep_values: Values, sweep_report: None, tmp_path_factory: pytest.Tem
             first = run_sweep(plan(values), jobs=2, quiet=True)
         old, kept = record(first), written(values["out"], ("target", "retrained", "graddiff"))
         lines: list[str] = []
-        second = run_sweep(plan(values), jobs=2, quiet=True, say=lines.append)
+        second = run_sweep(plan(values), jobs=1, quiet=True, say=lines.append)
         yield Twice(values, first, old, kept, second, lines)
 
 
