@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         plan,
         report,
         run,
+        sweep,
         train,
         unlearn,
     )
@@ -42,6 +43,7 @@ _WHERE = {
     "plan": "medunlearn.api",
     "report": "medunlearn.api",
     "run": "medunlearn.api",
+    "sweep": "medunlearn.api",
     "train": "medunlearn.api",
     "unlearn": "medunlearn.api",
 }
@@ -62,6 +64,7 @@ __all__ = [
     "plan",
     "report",
     "run",
+    "sweep",
     "train",
     "unlearn",
 ]

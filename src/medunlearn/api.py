@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from medunlearn.benchmarks.description import Description
     from medunlearn.experiments.forecast import Forecast
     from medunlearn.experiments.pipeline import Finished
+    from medunlearn.experiments.sweep.result import Swept
 
 RUNS = Path("runs")
 
@@ -227,3 +228,27 @@ def plan(experiment: Path | str | dict[str, Any], *, device: str = "auto", **ove
 
     values = experiment if isinstance(experiment, dict) else read_yaml(Path(experiment))
     return forecast(checked(merge(values, overrides)), device=device)
+
+
+def sweep(
+    sweep: Path | str | dict[str, Any],
+    *,
+    jobs: int | None = None,
+    device: str = "auto",
+    quiet: bool = False,
+    **overrides: Any,
+) -> Swept:
+    """Run a sweep, methods x splits x seeds, from its file or its settings; resumes.
+
+    A cell that fails stops only those that need it: ``.failed`` names them with their reasons. ``.table()`` is a
+    DataFrame with every model's summary; ``.cells`` has a row a cell, ``.search`` a row a rate that was tried.
+
+    Args:
+        jobs: cells at the same time, each in a process of its own; None for one a GPU, or one a core.
+        overrides: as for :func:`run`.
+    """
+    from medunlearn.experiments.sweep.plan import plan as checked
+    from medunlearn.experiments.sweep.run import run_sweep
+
+    values = sweep if isinstance(sweep, dict) else read_yaml(Path(sweep))
+    return run_sweep(checked(merge(values, overrides)), jobs=jobs, device=device, quiet=quiet)

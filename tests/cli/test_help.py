@@ -22,6 +22,7 @@ VERBS = (
     "agree",
     "keywords",
     "run",
+    "sweep",
     "report",
     "export",
     "list",
@@ -38,7 +39,20 @@ def test_help_of_every_verb_has_an_example(medunlearn: Callable[..., Any], verb:
 
 def test_help_names_every_verb_in_the_order_of_use(medunlearn: Callable[..., Any]) -> None:
     said = medunlearn("--help").stdout
-    order = ("demo", "build", "inspect", "train", "unlearn", "evaluate", "judge", "run", "report", "export", "list")
+    order = (
+        "demo",
+        "build",
+        "inspect",
+        "train",
+        "unlearn",
+        "evaluate",
+        "judge",
+        "run",
+        "sweep",
+        "report",
+        "export",
+        "list",
+    )
     places = [said.index(f"│ {verb} ") for verb in order]
     assert places == sorted(places)
 

@@ -27,6 +27,7 @@ from medunlearn.cli import (
     listing,
     report,
     run,
+    sweep,
     train,
     unlearn,
 )
@@ -45,6 +46,7 @@ VERBS = (
     "agree",
     "keywords",
     "run",
+    "sweep",
     "report",
     "export",
     "list",
@@ -92,6 +94,7 @@ app.command("annotate", epilog=judge.ANNOTATE_EPILOG)(judge.annotate)
 app.command("agree", epilog=judge.AGREE_EPILOG)(judge.agree)
 app.command("keywords", epilog=keywords.EPILOG)(keywords.command)
 app.command("run", epilog=run.EPILOG)(run.command)
+app.command("sweep", epilog=sweep.EPILOG)(sweep.command)
 app.command("report", epilog=report.EPILOG)(report.command)
 app.command("export", epilog=export.EPILOG)(export.command)
 app.command("list", epilog=listing.EPILOG)(listing.command)

@@ -11,10 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from medunlearn.config import EvaluateSettings, ExperimentSettings, TrainSettings, UnlearnSettings, check
+from medunlearn.config import (
+    EvaluateSettings,
+    ExperimentSettings,
+    SweepSettings,
+    TrainSettings,
+    UnlearnSettings,
+    check,
+)
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of_json
-from medunlearn.errors import ConfigError, UnknownNameError
+from medunlearn.errors import ConfigError, InputError
 from medunlearn.experiments.build import from_section
 from medunlearn.experiments.evaluate import evaluate_one, metric_names
 from medunlearn.experiments.gather import gather
@@ -72,7 +79,7 @@ def plan(values: dict[str, Any]) -> Experiment:
     settings = check(ExperimentSettings, values)
     problems: list[str] = []
     shared = {"seed": settings.seed}
-    target = _checked(problems, "train", lambda: train_settings({**shared, **settings.train}))
+    target = collect(problems, "train", lambda: train_settings({**shared, **settings.train}))
     section = dict(settings.unlearn)
     names = section.pop("methods", None)
     if not isinstance(names, list) or not names:
@@ -81,10 +88,10 @@ def plan(values: dict[str, Any]) -> Experiment:
     for name in sorted({str(name) for name in names if names.count(name) > 1}):
         problems.append(f"unlearn.methods names {name!r} twice; each needs settings of its own: another experiment")
     methods = [
-        _checked(problems, "unlearn", lambda: _method(name, section, settings, target))  # noqa: B023
+        collect(problems, "unlearn", lambda: _method(name, section, settings, target))  # noqa: B023
         for name in names
     ]
-    evaluation = _checked(
+    evaluation = collect(
         problems,
         "evaluate",
         lambda: check(EvaluateSettings, {**shared, "split": settings.split, **settings.evaluate}),
@@ -95,12 +102,13 @@ def plan(values: dict[str, Any]) -> Experiment:
     return Experiment(settings, target, retrained, tuple(m for m in methods if m), evaluation)
 
 
-def _checked(problems: list[str], section: str, make: Callable[[], T]) -> T | None:
+def collect(problems: list[str], section: str, make: Callable[[], T]) -> T | None:
+    """What was made, or None and its problems added to the list, each after the section's name."""
     try:
         return make()
     except ConfigError as error:
         problems += [f"{section}: {problem}" for problem in error.problems]
-    except UnknownNameError as error:
+    except InputError as error:
         problems.append(f"{section}: {error}")
     return None
 
@@ -171,19 +179,32 @@ def _train(benchmark: Benchmark, settings: TrainSettings, name: str, out: Path, 
     return train(benchmark, settings, trained_folder(benchmark, settings, name, out), device=device, quiet=quiet)
 
 
-def benchmark_folder(settings: ExperimentSettings) -> Path:
+def benchmark_folder(settings: ExperimentSettings | SweepSettings) -> Path:
     """Where the benchmark is built, if the experiment builds one."""
     return settings.out / f"bench-{sha256_of_json(settings.benchmark)[:8]}"
 
 
-def trained_folder(benchmark: Benchmark, settings: TrainSettings, name: str, out: Path) -> Path:
-    """The run of the target or the retrained model."""
-    inputs = {"benchmark": benchmark.fingerprint, "model": identity(settings.model)}
+def trained_folder(
+    benchmark: Benchmark, settings: TrainSettings, name: str, out: Path, *, known: Callable[[str], str] = identity
+) -> Path:
+    """The run of the target or the retrained model.
+
+    Args:
+        known: from a model to its identity; one that remembers reads a model once for many folders.
+    """
+    inputs = {"benchmark": benchmark.fingerprint, "model": known(settings.model)}
     return out / f"{name}-{Recording.key_of('train', settings, inputs)[:8]}"
 
 
-def unlearned_folder(benchmark: Benchmark, settings: UnlearnSettings, target: Path, out: Path) -> Path:
-    """The run of one method; its name depends on what the target has become."""
-    inputs = {"benchmark": benchmark.fingerprint, "model": identity(str(target))}
+def unlearned_folder(
+    benchmark: Benchmark,
+    settings: UnlearnSettings,
+    target: Path,
+    out: Path,
+    *,
+    known: Callable[[str], str] = identity,
+) -> Path:
+    """The run of one method; its name depends on what the target has become. ``known`` as above."""
+    inputs = {"benchmark": benchmark.fingerprint, "model": known(str(target))}
     name = "".join(letter if letter.isalnum() else "_" for letter in settings.method)
     return out / f"{name}-{Recording.key_of('unlearn', settings, inputs)[:8]}"

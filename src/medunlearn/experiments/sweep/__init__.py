@@ -1,0 +1,1 @@
+"""Sweeps: methods x splits x seeds, cell by cell in several processes (docs/sweeps.md)."""

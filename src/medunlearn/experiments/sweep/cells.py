@@ -1,0 +1,116 @@
+"""The cells of a sweep and what each waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from medunlearn.config import Context
+from medunlearn.data.storage import sha256_of_json
+
+Kind = Literal["target", "retrained", "search", "choose", "unlearn", "evaluate"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One piece of a sweep.
+
+    Attributes:
+        name: unique in its sweep; names no node of a request.
+        kind: ``search`` unlearns at one rate and evaluates; ``choose`` takes a method's best rate.
+        needs: cells that must have succeeded before; the first one's model is what an ``unlearn``, ``search`` or
+            ``evaluate`` cell works on.
+        after: cells that must have ended before, well or not.
+        alone: cells that share this word never run at the same time; "" for none. The evaluations of one model
+            write to one store of responses, and the second finds there what the first has asked.
+    """
+
+    name: str
+    kind: Kind
+    seed: int
+    split: str | None = None
+    method: str | None = None
+    lr: float | None = None
+    context: Context | None = None
+    needs: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    alone: str = ""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a cell left.
+
+    Attributes:
+        folder: of the run; of an ``evaluate`` cell, the run whose model was asked.
+        evaluation: of a ``search`` or ``evaluate`` cell.
+        seconds: that it took; None where it is not known.
+        lr: of a ``choose`` cell.
+    """
+
+    folder: Path | None = None
+    evaluation: Path | None = None
+    seconds: float | None = None
+    lr: float | None = None
+
+
+def make_cells(
+    splits: Sequence[str],
+    seeds: Sequence[int],
+    methods: Sequence[str],
+    retrained: Sequence[str],
+    contexts: Sequence[Context],
+    search: tuple[str, Sequence[float]] | None,
+) -> list[Cell]:
+    """Every cell of a sweep, each behind those that it waits for.
+
+    Args:
+        retrained: splits that get retrained models.
+        contexts: modes to ask each model in; empty for each model's own.
+        search: its split and rates; it is done once, with the first seed.
+    """
+    cells: list[Cell] = []
+    for seed in seeds:
+        end = f", seed {seed}" if len(seeds) > 1 else ""
+        target = Cell(f"target{end}", "target", seed)
+        cells.append(target)
+        if search and seed == seeds[0]:
+            cells += _searching(target, methods, *search)
+        models = [Cell(f"retrained {shown(s)}{end}", "retrained", seed, s) for s in splits if s in retrained]
+        for split in splits:
+            for method in methods:
+                needs = (target.name, *((f"choose {method}",) if search else ()))
+                models.append(Cell(f"{method} {shown(split)}{end}", "unlearn", seed, split, method, needs=needs))
+        cells += models
+        asked = [(target, split) for split in splits] + [(cell, str(cell.split)) for cell in models]
+        cells += [one for model, split in asked for one in _evaluating(model, split, contexts, end)]
+    return cells
+
+
+def _searching(target: Cell, methods: Sequence[str], split: str, rates: Sequence[float]) -> Iterator[Cell]:
+    for method in methods:
+        tries = [
+            Cell(f"search {method} {rate:g}", "search", target.seed, split, method, rate, needs=(target.name,))
+            for rate in rates
+        ]
+        yield from tries
+        names = tuple(cell.name for cell in tries)
+        yield Cell(f"choose {method}", "choose", target.seed, split, method, needs=(target.name,), after=names)
+
+
+def _evaluating(model: Cell, split: str, contexts: Sequence[Context], end: str) -> Iterator[Cell]:
+    stem = f"evaluate {model.name.removesuffix(end)}" + (f" on {shown(split)}" if model.kind == "target" else "")
+    for context in contexts or (None,):
+        name = stem + (f" in {context}" if len(contexts) > 1 else "") + end
+        alone = f"{model.name} in {context}"
+        yield Cell(
+            name, "evaluate", model.seed, split, model.method, context=context, needs=(model.name,), alone=alone
+        )
+
+
+def shown(split: str) -> str:
+    """A split's name for lists and logs; a request on the desk, which names its patients, by a hash."""
+    return f"request-{sha256_of_json(split)[:6]}" if "=" in split else split

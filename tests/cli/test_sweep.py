@@ -1,0 +1,137 @@
+"""``sweep``: the example, its plan, and how it ends when a cell fails or a file is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Medunlearn = Callable[..., Any]
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "sweeps.md"
+EXAMPLE = ROOT / "examples" / "sweep-small.yaml"
+SMALL = (
+    "benchmark.invented=20",
+    "splits=[random_25]",
+    "train.tiny_width=32",
+    "train.epochs=1",
+    "train.precision=fp32",
+    "unlearn.methods=[graddiff]",
+    "unlearn.precision=fp32",
+    "evaluate.subjects=2",
+    "evaluate.replicates=20",
+    "evaluate.max_new_tokens=4",
+)
+
+
+@pytest.fixture(scope="module")
+def swept(medunlearn: Medunlearn, sweep_report: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The page's commands in a folder of their own: the plan, then the sweep."""
+    folder = tmp_path_factory.mktemp("sweep")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        (folder / "examples").symlink_to(ROOT / "examples")
+        (block,) = re.findall(r"```bash\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+        said = [medunlearn(*shlex.split(line)[1:], *SMALL) for line in block.splitlines()]
+        yield (*said, folder / "runs" / "sweep-small")
+
+
+def test_the_commands_of_the_page(swept: Any) -> None:
+    planned, done, out = swept
+    assert "Left: 9 cells." in planned.stdout
+    assert "Seconds of them are not known" in planned.stdout
+    assert re.search(r"search +0 +2", planned.stdout)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("> ")]
+    assert any(re.fullmatch(r"> graddiff random_25: \d+\.\d s", line) for line in lines)
+    assert any(re.fullmatch(r"> choose graddiff: 0\.000?\d", line) for line in lines)
+    assert re.search(r"evaluate +done +3", done.stdout)
+    assert "report" in done.stdout
+    assert json.loads((out / "sweep.json").read_text())["status"] == "complete"
+    assert max(len(line) for line in planned.stdout.splitlines()) <= 80
+
+
+def test_json_quiet_and_a_plan_of_what_is_done(swept: Any, medunlearn: Medunlearn) -> None:
+    *_, out = swept
+    words = ("sweep", EXAMPLE, *SMALL, "--out", out)
+    found = json.loads(medunlearn(*words, "--json").stdout)
+    assert {cell["status"] for cell in found["cells"]} == {"done"}
+    assert found["report"].endswith("report.html")
+    assert len(found["search"]["tried"]) == 2
+    assert "Everything is done." in medunlearn(*words, "--plan").stdout
+    assert medunlearn(*words, "--plan", "--quiet").stdout == ""
+    said = medunlearn(*words, "--quiet")
+    assert (said.stdout, said.stderr) == ("", "")
+    left = json.loads(medunlearn(*words, "--plan", "--json", "splits=[random_25, random_10]").stdout)
+    todo = {cell["name"]: cell["seconds"] for cell in left["cells"] if cell["state"] == "to do"}
+    assert [*todo] == ["graddiff random_10", "evaluate target on random_10", "evaluate graddiff random_10"]
+    assert left["seconds_left"] == pytest.approx(sum(todo.values()))
+    assert min(todo.values()) > 0
+
+
+def test_another_seed_replaces_those_of_the_file(medunlearn: Medunlearn, tmp_path: Path) -> None:
+    words = ("sweep", EXAMPLE, *SMALL, "--out", tmp_path / "out", "--seed", 7, "--plan", "--json")
+    assert {cell["seed"] for cell in json.loads(medunlearn(*words).stdout)["cells"]} == {7}
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_failing_cell_is_said_and_ends_with_1(swept: Any, medunlearn: Medunlearn) -> None:
+    *_, out = swept
+    words = ("unlearn.search={split: random_10, lr: [1e-3, 1e30]}", "--out", out, "--jobs", 1)
+    said = medunlearn("sweep", EXAMPLE, *SMALL, *words, code=1)
+    assert "1 of 9 cells have no result; the others are done. - search graddiff 1e+30: The loss" in said.text
+    assert "sweep.json lists them" in said.text
+    assert re.search(r"search +failed +1", said.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (
+            ("splits=[randm_10]", "unlearn.methods=[npoo]", "trian.epochs=1"),
+            ["3 settings are wrong", "'random_10'"],
+        ),
+        (("unlearn.search.splt=random_10",), ["no setting", "splt"]),
+        (("retrain=[random_10]",), ["no split of this sweep 'random_10'"]),
+        (("--jobs", "0"), ["--jobs"]),
+        (("--device", "cuda:77"), ["cuda:77"]),
+        (("seeds=[1, 1]",), ["seeds names 1 twice"]),
+    ],
+)
+def test_wrong_settings(medunlearn: Medunlearn, tmp_path: Path, words: tuple[str, ...], parts: list[str]) -> None:
+    said = medunlearn("sweep", EXAMPLE, *SMALL, "--out", tmp_path / "out", *words, code=2)
+    assert all(part in said.text for part in parts), said.text
+    assert not list((tmp_path / "out").glob("*/run.json"))
+
+
+def test_out_that_is_a_file(medunlearn: Medunlearn, tmp_path: Path) -> None:
+    (tmp_path / "out").touch()
+    assert "is a file, not a folder" in medunlearn("sweep", EXAMPLE, *SMALL, "--out", tmp_path / "out", code=2).text
+
+
+def test_the_python_of_the_page(
+    swept: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import medunlearn as mu
+
+    *_, out = swept
+    monkeypatch.chdir(out.parents[1])
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    small = {key: json.loads(value.replace("[", '["').replace("]", '"]')) if value[0] == "[" else value
+             for key, value in (word.split("=") for word in SMALL)}  # fmt: skip
+    small |= {key: int(value) for key, value in small.items() if isinstance(value, str) and value.isdecimal()}
+    asked = mu.sweep
+    monkeypatch.setattr("medunlearn.sweep", lambda *args, **more: asked(*args, **more, **small), raising=False)
+    exec(code, {})
+    assert "rouge_l" in capsys.readouterr().out
+
+
+def test_the_page_names_every_key() -> None:
+    from medunlearn.config import SweepSettings
+
+    named = set(re.findall(r"`(\w+)`", PAGE.read_text(encoding="utf-8")))
+    assert set(SweepSettings.model_fields) <= named
