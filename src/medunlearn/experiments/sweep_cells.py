@@ -17,7 +17,7 @@ from medunlearn.errors import InputError
 from medunlearn.experiments.evaluated import Evaluated
 from medunlearn.experiments.gather import check_made_for_this, role_of, shown_split
 from medunlearn.metrics.aggregates import DEGRADATION_PART, degraded
-from medunlearn.metrics.tables import Array, matrix, metric_names
+from medunlearn.metrics.tables import ALL_KINDS, Array, matrix, metric_names
 from medunlearn.reports.sweep.content import OTHER, RANDOM, SAME, UNLEARNED, Step
 
 DISEASE = "disease"
@@ -61,15 +61,23 @@ class Cell:
     def questions(self) -> pd.DataFrame:
         return self.evaluated.questions
 
-    def rows(self, side: str, fold: str, kind: str | None, subjects: set[str] | None) -> npt.NDArray[np.intp]:
-        """Places of the questions of a group; ``kind`` None is every kind, ``subjects`` None everybody."""
-        asked = self.questions
-        wanted = (asked["side"] == side) & (asked["fold"] == fold)
-        if kind is not None:
-            wanted &= asked["kind"] == kind
-        if subjects is not None:
-            wanted &= asked["subject"].isin(subjects)
-        return np.flatnonzero(wanted.to_numpy())
+    @cached_property
+    def subjects(self) -> npt.NDArray[np.object_]:
+        """Whose each question is, shape [questions]."""
+        return self.questions["subject"].to_numpy(dtype=object)
+
+    @cached_property
+    def _places(self) -> dict[tuple[str, str, str], npt.NDArray[np.intp]]:
+        asked = self.questions[["side", "fold", "kind"]].itertuples(index=False, name=None)
+        found: dict[tuple[str, str, str], list[int]] = {}
+        for row, (side, fold, kind) in enumerate(asked):
+            found.setdefault((side, fold, kind), []).append(row)
+            found.setdefault((side, fold, ALL_KINDS), []).append(row)
+        return {key: np.array(rows, dtype=np.intp) for key, rows in found.items()}
+
+    def places(self, side: str) -> dict[tuple[str, str], npt.NDArray[np.intp]]:
+        """Fold and kind -> places of one side's questions; the kind ``all`` is every kind."""
+        return {(fold, kind): rows for (of, fold, kind), rows in self._places.items() if of == side}
 
 
 class Cells:

@@ -203,9 +203,10 @@ def _row(
 
 
 def _folds(draws: Draws, at: _Where) -> list[str]:
-    return list(dict.fromkeys(draws.cells.any(at.context, at.split).questions["fold"]))
+    places = draws.cells.any(at.context, at.split).places
+    return list(dict.fromkeys(fold for side in ("forget", "retain") for fold, _ in places(side)))
 
 
 def _kinds(draws: Draws, at: _Where, side: str, fold: str) -> set[str]:
-    asked = draws.cells.any(at.context, at.split).questions
-    return set(asked.loc[(asked["side"] == side) & (asked["fold"] == fold), "kind"])
+    places = draws.cells.any(at.context, at.split).places(side)
+    return {kind for found, kind in places if found == fold} - {ALL_KINDS}

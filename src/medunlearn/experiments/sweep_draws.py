@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from medunlearn.experiments.sweep_cells import COLLAPSED, Cell, Cells
 from medunlearn.metrics.aggregates import COMPOSITES, DEGRADATION, Composite
 from medunlearn.metrics.tables import ALL_KINDS, Array
 from medunlearn.reports.sweep.content import EVERYONE, Contrast
+from medunlearn.reports.sweep.findings import FEWEST_SUBJECTS
 from medunlearn.seeds import stable_seed
 from medunlearn.statistics.joint import Means, Table, pool_seeds, resample_together
 
@@ -19,7 +20,6 @@ _COMPOSITE: Mapping[str, Composite] = {
     UTILITY: next(composite for composite in COMPOSITES if composite.side == "retain"),
     FORGETTING: next(composite for composite in COMPOSITES if composite.side == "forget"),
 }
-FEWEST_SUBJECTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +149,13 @@ def subjects_of(drawn: Drawn, parts: Sequence[str]) -> int:
     return int(drawn.means.n_subjects[[drawn.columns[part] for part in parts]].min())
 
 
-def _tables(cell: Cell, side: str, subjects: set[str] | None) -> list[tuple[str, str, Table]]:
+def _tables(cell: Cell, side: str, subjects: set[str] | None) -> Iterator[tuple[str, str, Table]]:
     """The cell's values of every fold and kind, the roll-up of kinds among them."""
-    asked = cell.questions[cell.questions["side"] == side]
-    found = []
-    for fold in dict.fromkeys(asked["fold"]):
-        kinds = list(dict.fromkeys(asked.loc[asked["fold"] == fold, "kind"]))
-        for kind in (*kinds, ALL_KINDS):
-            rows = cell.rows(side, fold, None if kind == ALL_KINDS else kind, subjects)
-            if len(rows):
-                table = Table(cell.values[rows], cell.questions["subject"].iloc[rows].tolist())
-                found.append((fold, kind, table))
-    return found
+    inside = None if subjects is None else np.array([one in subjects for one in cell.subjects])
+    for (fold, kind), places in cell.places(side).items():
+        rows = places if inside is None else places[inside[places]]
+        if len(rows):
+            yield fold, kind, Table(cell.values[rows], cell.subjects[rows].tolist())
 
 
 def _parts(measure: str, drawn: Sequence[Drawn]) -> tuple[str, tuple[str, ...]]:

@@ -13,7 +13,6 @@ from medunlearn.experiments.gather import caveats_of, metric_meanings
 from medunlearn.experiments.sweep_cells import COLLAPSED, Cell, Cells
 from medunlearn.experiments.sweep_contrasts import TRAIN, contrasts, mean_of_kinds
 from medunlearn.experiments.sweep_draws import (
-    FEWEST_SUBJECTS,
     FORGETTING,
     UTILITY,
     Draws,
@@ -162,7 +161,7 @@ def _pooled(
         pd.DataFrame(dict(enumerate(drawn for _, drawn in pairs))).to_numpy(dtype=float),
         seed=draws.seed,
     )
-    if min(subjects_of(one, columns) for one in found) < FEWEST_SUBJECTS:
+    if min(subjects_of(one, columns) for one in found) < 2:
         return Pooled(pooled.value, None, None, pooled.by_seed)
     return pooled
 

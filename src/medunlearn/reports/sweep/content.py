@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.reports.readings import Reading, number, reading_of, rows_of
+from medunlearn.reports.readings import Reading, is_composite, number, reading_of, rows_of
 
 MEAN_OF_KINDS = "mean of kinds"
 """The kind of a row that is the plain mean of the numbers of each kind (AMNESIA, Figure 4)."""
@@ -138,10 +139,15 @@ class SweepContent:
 
     def kinds(self) -> list[str]:
         """The kinds of questions that were asked, without roll-ups."""
-        return [kind for kind in dict.fromkeys(self.numbers["kind"]) if kind not in (EVERYONE, MEAN_OF_KINDS)]
+        return [kind for kind in self._named["kind"] if kind not in (EVERYONE, MEAN_OF_KINDS)]
 
     def folds(self) -> list[str]:
-        return list(dict.fromkeys(self.numbers["fold"]))
+        """The folds that were asked."""
+        return self._named["fold"]
+
+    @cached_property
+    def _named(self) -> dict[str, list[str]]:
+        return {name: list(dict.fromkeys(self.numbers[name].tolist())) for name in ("kind", "fold")}
 
     def number(
         self,
@@ -175,10 +181,20 @@ class SweepContent:
 
     def composite(self, side: str) -> str | None:
         """The utility (retain) or forgetting (forget) that most models have a value for, as it is named."""
-        rows = self.numbers[(self.numbers["side"] == side) & (self.numbers["group"] == EVERYONE)]
-        rows = rows[rows["parts"].ne("") & rows["metric"].ne("DS") & rows["value"].notna()]
-        counts = rows["metric"].value_counts()
-        return None if counts.empty else str(min(counts.index, key=lambda name: (-counts[name], -name.count(","))))
+        return self._composites[side]
+
+    @cached_property
+    def _composites(self) -> dict[str, str | None]:
+        found: dict[str, Counter[str]] = {"retain": Counter(), "forget": Counter()}
+        for key, measured in self._numbers.items():
+            group, side, metric = key[4], key[5], key[8]
+            if group == EVERYONE and is_composite(metric):
+                found[side][metric] += measured.value is not None
+        # Of two that are there as often, the one of more parts.
+        return {
+            side: max(counts, key=lambda name: (counts[name], name.count(",")), default=None)
+            for side, counts in found.items()
+        }
 
 
 _NUMBER_KEY = ("context", "split", "role", "method", "group", "side", "fold", "kind", "metric")

@@ -1,0 +1,284 @@
+"""AMNESIA's findings as rules on a sweep's own numbers: each holds, does not hold, or cannot be settled.
+
+A rule is decided case by case (a method on a split), and only by intervals: a case holds where each of its
+differences has an interval that leaves 0 out on the side that the finding says, and does not hold where one is settled
+on the other side. Thresholds are relative to the sweep's own target and retrained models.
+
+Source: AMNESIA, Sections 6.1 to 6.3 and 7, which state the findings without intervals or thresholds; the thresholds are
+ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from medunlearn.reports.readings import ALL
+from medunlearn.reports.sweep.content import MEAN_OF_KINDS, RANDOM, Contrast, Step, SweepContent
+from medunlearn.reports.words import ABSENT, interval, signed
+
+Verdict = Literal["holds", "does not hold", "not measurable at this scale"]
+HOLDS: Verdict = "holds"
+FAILS: Verdict = "does not hold"
+OPEN: Verdict = "not measurable at this scale"
+
+FEWEST_SUBJECTS = 5
+"""A difference with fewer subjects in one of its parts settles nothing: their bootstrap has few distinct draws."""
+
+LEAST_SETTLED = 0.5
+"""Share of the cases that must be settled before a finding holds as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A difference that a case is decided by, in words."""
+
+    name: str
+    contrast: Contrast
+
+    def __str__(self) -> str:
+        found = self.contrast
+        if found.value is None:
+            return f"{self.name} {ABSENT} ({found.reason})"
+        more = f" ({found.reason})" if found.reason else ""
+        return f"{self.name} {signed(found.value)} {interval(found.low, found.high)}".strip() + more
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One method on one split.
+
+    Attributes:
+        says: what the numbers show, in a few words.
+    """
+
+    context: str
+    split: str
+    method: str
+    verdict: Verdict
+    says: str
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A claim of the paper, and what this sweep says about it.
+
+    Attributes:
+        name: short, for programs.
+        claim: in words.
+        rule: how a case is decided.
+        context: the mode in which the models were asked.
+    """
+
+    name: str
+    claim: str
+    rule: str
+    context: str
+    cases: tuple[Case, ...]
+
+    @property
+    def counts(self) -> dict[Verdict, int]:
+        found: dict[Verdict, int] = {HOLDS: 0, FAILS: 0, OPEN: 0}
+        for case in self.cases:
+            found[case.verdict] += 1
+        return found
+
+    @property
+    def verdict(self) -> Verdict:
+        """Does not hold with one case against it; holds where at least half of the cases are settled, all for it."""
+        counts = self.counts
+        if counts[FAILS]:
+            return FAILS
+        if counts[HOLDS] and counts[HOLDS] >= LEAST_SETTLED * len(self.cases):
+            return HOLDS
+        return OPEN
+
+    @property
+    def summary(self) -> str:
+        """``holds in 12 of 20 cases, does not hold in 2, not settled in 6``."""
+        if not self.cases:
+            return "The sweep has no case for it."
+        counts, total = self.counts, len(self.cases)
+        noun = "case" if total == 1 else "cases"
+        return f"Holds in {counts[HOLDS]} of {total} {noun}, does not hold in {counts[FAILS]}, open in {counts[OPEN]}."
+
+
+Judge = Callable[[SweepContent, str], Iterator[Case]]
+
+
+def findings(content: SweepContent) -> tuple[Finding, ...]:
+    """The five findings of every context, in the paper's order."""
+    return tuple(
+        Finding(name, claim, rule, context, tuple(judge(content, context)))
+        for context in content.contexts
+        for name, claim, rule, judge in _FINDINGS
+    )
+
+
+def _decide(*signs: bool | None) -> Verdict:
+    """Holds where every sign is for it; does not hold where one is against it."""
+    if any(sign is False for sign in signs):
+        return FAILS
+    return HOLDS if all(sign is True for sign in signs) else OPEN
+
+
+def _random_forgetting(content: SweepContent, context: str) -> Iterator[Case]:
+    for step, method in _cells(content, context):
+        if step.scope != RANDOM:
+            continue
+        forgot = content.contrast("forgetting past half-way", context, step.split, method, "train", ALL)
+        kept = content.contrast("utility above 0.8 of target", context, step.split, method, "train", ALL)
+        verdict, says = _forgets_or_keeps(forgot.above, kept.above)
+        evidence = (Evidence("forgetting past half-way", forgot), Evidence("utility above 0.8 of target", kept))
+        yield Case(context, step.split, method, verdict, says, evidence)
+
+
+def _forgets_or_keeps(forgot: bool | None, kept: bool | None) -> tuple[Verdict, str]:
+    if forgot is None or kept is None:
+        return OPEN, "an interval holds its threshold, or a model is missing"
+    if forgot:
+        return (FAILS, "forgets and keeps utility") if kept else (HOLDS, "collapses: forgets, and loses utility")
+    return (HOLDS, "fails: keeps utility, and does not forget") if kept else (FAILS, "loses utility without forgetting")
+
+
+def _growth(content: SweepContent, context: str) -> Iterator[Case]:
+    for scope in content.scopes:
+        steps = [step for step in content.steps_of(scope) if step.percent is not None and step.disease]
+        for method in content.methods:
+            there = [step for step in steps if content.has(context, step.split, ("unlearned", method))]
+            if len(there) < 2:
+                continue
+            large = there[-1].split
+            grown = content.contrast("growth of forgetting", context, large, method, "train", ALL)
+            verdict = _decide(grown.above)
+            says = {HOLDS: "grows", FAILS: "shrinks", OPEN: "no growth that can be told from none"}[verdict]
+            evidence = (Evidence(f"gain over target, {there[0].percent}% to {there[-1].percent}%", grown),)
+            yield Case(context, large, method, verdict, says, evidence)
+
+
+def _same_disease(content: SweepContent, context: str) -> Iterator[Case]:
+    for scope in content.scopes:
+        for method in content.methods:
+            steps = [step for step in content.steps_of(scope) if step.disease and step.same >= FEWEST_SUBJECTS]
+            there = [step.split for step in steps if content.has(context, step.split, ("unlearned", method))]
+            if not there:
+                continue
+            names = (
+                "lost by same disease",
+                "lost by same more than by other",
+                "utility of others above 0.8 of target",
+            )
+            found = [content.contrast(name, context, there[-1], method, "train", MEAN_OF_KINDS) for name in names]
+            lost, more, kept = (one.above for one in found)
+            verdict = _decide(_negated(lost), _negated(more), kept)
+            says = {
+                HOLDS: "same-disease patients lose, others keep",
+                FAILS: "others lose too" if kept is False else "same-disease patients do not lose more",
+                OPEN: "not settled",
+            }[verdict]
+            evidence = tuple(Evidence(name, one) for name, one in zip(names, found, strict=True))
+            yield Case(context, there[-1], method, verdict, says, evidence)
+
+
+def _questions_not_notes(content: SweepContent, context: str) -> Iterator[Case]:
+    for step, method in _cells(content, context):
+        at = (context, step.split, method)
+        known = content.contrast("forgetting to gain", *at, "holdout", ALL)
+        train = content.contrast("forgetting gained", *at, "train", ALL)
+        behind = content.contrast("holdout gain below half of train gain", *at, "", ALL)
+        evidence = (
+            Evidence("holdout forgetting of the retrained model over target", known),
+            Evidence("train gain over target", train),
+            Evidence("half of it, minus holdout gain", behind),
+        )
+        if known.above is not True:
+            says = "nothing to forget on holdout: the target answers it no better than the retrained model"
+            says = says if known.value is not None else f"cannot be read: {known.reason}"
+            yield Case(*at, OPEN, says, evidence)
+        elif train.above is not True:
+            yield Case(*at, OPEN, "nothing was forgotten on train, so there is nothing to carry over", evidence)
+        else:
+            verdict = _decide(behind.above)
+            says = {HOLDS: "questions are forgotten, the note is not", FAILS: "the note is forgotten with them"}
+            yield Case(*at, verdict, says.get(verdict, "not settled"), evidence)
+
+
+def _leakage(content: SweepContent, context: str) -> Iterator[Case]:
+    for step, method in _cells(content, context):
+        at = (context, step.split, method)
+        clean = content.contrast("leakage below a tenth of target", *at, "train", ALL)
+        if clean.above is not True:
+            continue
+        collapsed = content.contrast("degradation above half", *at, "train", ALL)
+        verdict = _decide(collapsed.above)
+        says = {HOLDS: "little leaks because output has collapsed", FAILS: "little leaks from whole output"}
+        evidence = (Evidence("a tenth of the target's LS, minus LS", clean), Evidence("DS above 0.5", collapsed))
+        yield Case(*at, verdict, says.get(verdict, "not settled"), evidence)
+
+
+def _cells(content: SweepContent, context: str) -> Iterator[tuple[Step, str]]:
+    for step in content.steps:
+        for method in content.methods:
+            if content.has(context, step.split, ("unlearned", method)):
+                yield step, method
+
+
+def _negated(sign: bool | None) -> bool | None:
+    return None if sign is None else not sign
+
+
+_FINDINGS: tuple[tuple[str, str, str, Judge], ...] = (
+    (
+        "random forgetting",
+        "Forgetting patients drawn at random fails or collapses.",
+        "Per method and size, train fold, all kinds. Forgets: forgetting lies past half of the way from the target to "
+        "the retrained model. Keeps: utility is above 0.8 of the target's. A case holds where exactly one of the two "
+        "is so; it does not hold where both or neither are.",
+        _random_forgetting,
+    ),
+    (
+        "growth with the set",
+        "Forgetting patients who share a disease works better the more of them there are.",
+        "Per disease and method, train fold, all kinds: the gain in forgetting over the target on the largest forget "
+        "set, minus the gain on the smallest, is above 0. The smaller set lies in the larger one, so patients in both "
+        "are drawn once for both.",
+        _growth,
+    ),
+    (
+        "same-disease cost",
+        "Retained patients with the forgotten disease lose utility, and others keep theirs.",
+        "Per disease and method, at the largest set that leaves five such patients; train fold, mean of the kinds. "
+        "Utility minus the target's is below 0 for them, lower for them than for the others, and the others' utility "
+        "is above 0.8 of the target's.",
+        _same_disease,
+    ),
+    (
+        "questions, not notes",
+        "Models forget the questions that they were unlearned on rather than the note behind them.",
+        "Per method and split, all kinds, where the target answers holdout questions better than the retrained model "
+        "and forgetting on train rose over the target's: the gain on holdout is below half of the gain on train.",
+        _questions_not_notes,
+    ),
+    (
+        "leakage and collapse",
+        "Where almost no disease keywords leak, output has collapsed.",
+        "Among methods and splits whose leakage score is below a tenth of the target's (train fold, all kinds): the "
+        "degradation score is above 0.5.",
+        _leakage,
+    ),
+)
+
+
+def findings_text(content: SweepContent) -> str:
+    """The findings for a terminal: verdict, counts, and the numbers of every case."""
+    lines: list[str] = []
+    for found in findings(content):
+        lines += [f"{found.verdict.upper()}: {found.claim} ({found.context})", f"  {found.summary}"]
+        lines += [
+            f"  {case.split}, {case.method}: {case.verdict}; {case.says}; " + "; ".join(map(str, case.evidence))
+            for case in found.cases
+        ]
+        lines += [f"  Rule: {found.rule}", ""]
+    return "\n".join(lines).rstrip() + "\n"
