@@ -53,7 +53,9 @@ def collapses(role: str, method: str, side: str) -> bool:
 class Sweep:
     """Writes evaluated models into a folder."""
 
-    def __init__(self, folder: Path, benchmark: Benchmark, *, known: Known = paper_like, leakage: bool = True) -> None:
+    def __init__(
+        self, folder: Path, benchmark: Benchmark, *, known: Known = paper_like, leakage: bool = True
+    ) -> None:
         self.folder, self.benchmark, self.known, self.leakage = folder, benchmark, known, leakage
         diseases = {r.groups["patient"]: r.groups["disease"] for r in benchmark.records}
         self.disease = diseases

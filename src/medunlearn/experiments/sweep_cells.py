@@ -96,7 +96,9 @@ class Cells:
         for model in models:
             self._add(model)
         for (context, split), found in self._by.items():
-            self._check_same_questions(context, split, [cell for seeds in found.values() for cell in seeds.values()])
+            self._check_same_questions(
+                context, split, [cell for seeds in found.values() for cell in seeds.values()]
+            )
 
     def _add(self, model: Evaluated) -> None:
         if model.record.info["inputs"]["benchmark"] != self.benchmark.fingerprint:
@@ -119,7 +121,8 @@ class Cells:
         for cell in cells[1:]:
             if set(cell.questions["question_id"]) != asked:
                 raise InputError(
-                    f"{cells[0].evaluated.run.folder} and {cell.evaluated.run.folder} were asked different questions "
+                    f"{cells[0].evaluated.run.folder} and {cell.evaluated.run.folder} were asked different "
+                    "questions "
                     f"about split {split!r} ({context}). Evaluate them with the same folds, subjects and seed."
                 )
 
@@ -177,7 +180,9 @@ class Cells:
     def _step(self, name: str) -> Step:
         split = self.benchmark.split(name)
         sides = self.benchmark.sides(split)
-        subjects = {side: {self.benchmark.subject(i) for i, s in sides.items() if s == side} for side in sides.values()}
+        subjects = {
+            side: {self.benchmark.subject(i) for i, s in sides.items() if s == side} for side in sides.values()
+        }
         # A disease's split is a size of its trace; "random" names no disease, though few patients may share one.
         sized = _SIZED.fullmatch(name) if "=" not in name else None
         scope = sized["scope"] if sized else str(shown_split(name, may_show=False))

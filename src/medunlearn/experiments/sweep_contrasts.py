@@ -1,8 +1,8 @@
 """The differences that the findings and analyses of a sweep are read from.
 
-Each is a weighted sum of the numbers shown in the report, under draws of subjects that its terms share. U is utility
-on retain, F forgetting on forget (MU and AFE, or what of them was measured), LS the leakage score; m is the unlearned
-model, t the target, r the retrained model:
+Each is a weighted sum of the numbers shown in the report, under draws of subjects that its terms share. U is
+utility on retain, F forgetting on forget (MU and AFE, or what of them was measured), LS the leakage score; m is the
+unlearned model, t the target, r the retrained model:
 
 - ``reasoning - factual (utility | forgetting)``: of one fold.
 - ``holdout - train (utility | forgetting)``: of all kinds together.
@@ -83,7 +83,8 @@ def contrasts(draws: Draws) -> pd.DataFrame:
     """Every contrast of every method on every split; one without a value says why.
 
     Returns:
-        contrast, context, split, method, fold, kind, metric, value, low, high, n_subjects, n_seeds, by_seed, reason.
+        contrast, context, split, method, fold, kind, metric, value, low, high, n_subjects, n_seeds, by_seed,
+        reason.
     """
     rows: list[dict[str, Any]] = []
     for context in draws.cells.contexts:

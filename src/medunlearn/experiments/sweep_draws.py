@@ -9,7 +9,7 @@ import numpy as np
 
 from medunlearn.experiments.sweep_cells import COLLAPSED, Cell, Cells
 from medunlearn.metrics.aggregates import COMPOSITES, DEGRADATION, Composite
-from medunlearn.metrics.tables import ALL_KINDS, Array
+from medunlearn.metrics.tables import Array
 from medunlearn.reports.sweep.content import EVERYONE, Contrast
 from medunlearn.reports.sweep.findings import FEWEST_SUBJECTS
 from medunlearn.seeds import stable_seed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
@@ -147,8 +148,8 @@ def _over_seeds(
 def _pooled(
     draws: Draws, stratum: Stratum, cells: Sequence[Cell], place: tuple[str, str], metric: str, parts: str
 ) -> Pooled:
-    drawn = draws.of(stratum)
-    found = [drawn[cell.split, cell.who, cell.seed, *place] for cell in cells]
+    means = draws.of(stratum)
+    found = [means[cell.split, cell.who, cell.seed, *place] for cell in cells]
     measure = metric
     if is_composite(metric):
         measure = UTILITY if stratum.side == "retain" else FORGETTING
@@ -157,8 +158,8 @@ def _pooled(
         columns = (COLLAPSED,)
     pairs = [numbers(one, measure, columns) for one in found]
     pooled = pool_seeds(
-        pd.Series([point for point, _ in pairs]).to_numpy(dtype=float),
-        pd.DataFrame(dict(enumerate(drawn for _, drawn in pairs))).to_numpy(dtype=float),
+        np.array([point for point, _ in pairs], dtype=np.float64),
+        np.column_stack([drawn for _, drawn in pairs]),
         seed=draws.seed,
     )
     if min(subjects_of(one, columns) for one in found) < 2:
@@ -173,9 +174,16 @@ def _mean_of_kinds(
     found, by_seed = draws.contrast(terms)
     if found.value is not None:
         yield {
-            **{"side": "retain", "fold": TRAIN, "kind": MEAN_OF_KINDS, "metric": found.metric, "parts": "kinds"},
+            "side": "retain",
+            "fold": TRAIN,
+            "kind": MEAN_OF_KINDS,
+            "metric": found.metric,
+            "parts": "kinds",
             **{name: getattr(found, name) for name in ("value", "low", "high", "n_subjects")},
-            **{"n_scored": 0, "n_unscored": 0, "n_seeds": len(by_seed), "by_seed": by_seed},
+            "n_scored": 0,
+            "n_unscored": 0,
+            "n_seeds": len(by_seed),
+            "by_seed": by_seed,
         }
 
 
@@ -183,6 +191,6 @@ def _caveats(cells: Cells, models: Sequence[Evaluated], benchmark: Benchmark) ->
     yield from caveats_of(benchmark.facts(), models)
     if len(cells.seeds) == 1:
         yield (
-            "Every model was trained with one seed. Intervals say how patients differ, not how another training run "
-            "would come out."
+            "Every model was trained with one seed. Intervals say how patients differ, not how another training "
+            "run would come out."
         )

@@ -112,7 +112,9 @@ def _examples(content: ReportContent) -> list[str]:
 
 def _example(example: Example) -> str:
     said = [("Question", example.question), ("Reference answer", example.answer), *example.responses.items()]
-    head = f"### {example.side}, {one_line(example.fold)}, {one_line(example.kind)}: {one_line(example.question_id)}"
+    head = (
+        f"### {example.side}, {one_line(example.fold)}, {one_line(example.kind)}: {one_line(example.question_id)}"
+    )
     return "\n\n".join([head, *(f"{one_line(name)}:\n\n{_literal(text)}" for name, text in said)])
 
 

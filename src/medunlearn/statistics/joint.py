@@ -89,8 +89,8 @@ def resample_together(tables: Sequence[Table], *, replicates: int = REPLICATES, 
     for table in tables:
         if table.values.ndim != 2 or len(table.values) != len(table.subjects):
             raise InputError(
-                f"Values of shape {table.values.shape} do not fit {len(table.subjects)} subjects: one row of values "
-                "is needed for each."
+                f"Values of shape {table.values.shape} do not fit {len(table.subjects)} subjects: one row of "
+                "values is needed for each."
             )
     codes, n_subjects = cluster_codes([subject for table in tables for subject in table.subjects])
     starts = np.cumsum([0, *(len(table.subjects) for table in tables)])
@@ -111,9 +111,9 @@ def resample_together(tables: Sequence[Table], *, replicates: int = REPLICATES, 
 def pool_seeds(points: Array, draws: Array, *, seed: int = 0, level: float = LEVEL) -> Pooled:
     """The mean over training seeds, with an interval over subjects and seeds.
 
-    Every replicate draws the seeds again too, independently of the subjects, as rows and columns of a table that are
-    crossed (Owen 2007, "The pigeonhole bootstrap", Annals of Applied Statistics 1(2)). With one seed the interval
-    is over subjects alone and says nothing of how seeds differ; with two or three it is still too narrow.
+    Every replicate draws the seeds again too, independently of the subjects, as rows and columns of a table that
+    are crossed (Owen 2007, "The pigeonhole bootstrap", Annals of Applied Statistics 1(2)). With one seed the
+    interval is over subjects alone and says nothing of how seeds differ; with two or three it is still too narrow.
 
     Args:
         points: the number of each seed, shape [seeds].

@@ -84,7 +84,10 @@ def _bars(
                 "width": width * 0.94,
                 "xaxis": f"x{axis}",
                 "yaxis": f"y{axis}",
-                "marker": {"color": colours, "pattern": {"shape": _PATTERNS[number % 4], "size": 5, "solidity": 0.35}},
+                "marker": {
+                    "color": colours,
+                    "pattern": {"shape": _PATTERNS[number % 4], "size": 5, "solidity": 0.35},
+                },
                 "error_y": error([measured for _, _, measured in found], "--muted"),
                 "hovertext": [f"<b>{safe(m)}</b>, {safe(fold)}<br>{hover(one)}" for _, m, one in found],
                 "hovertemplate": "%{hovertext}<extra></extra>",

@@ -1,11 +1,11 @@
 """AMNESIA's findings as rules on a sweep's own numbers: each holds, does not hold, or cannot be settled.
 
 A rule is decided case by case (a method on a split), and only by intervals: a case holds where each of its
-differences has an interval that leaves 0 out on the side that the finding says, and does not hold where one is settled
-on the other side. Thresholds are relative to the sweep's own target and retrained models.
+differences has an interval that leaves 0 out on the side that the finding says, and does not hold where one is
+settled on the other side. Thresholds are relative to the sweep's own target and retrained models.
 
-Source: AMNESIA, Sections 6.1 to 6.3 and 7, which state the findings without intervals or thresholds; the thresholds are
-ours.
+Source: AMNESIA, Sections 6.1 to 6.3 and 7, which state the findings without intervals or thresholds; the thresholds
+are ours.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Finding:
 
     @property
     def verdict(self) -> Verdict:
-        """Does not hold with one case against it; holds where at least half of the cases are settled, all for it."""
+        """Does not hold with one case against it; holds where at least half of the cases are for it."""
         counts = self.counts
         if counts[FAILS]:
             return FAILS
@@ -102,7 +102,9 @@ class Finding:
             return "The sweep has no case for it."
         counts, total = self.counts, len(self.cases)
         noun = "case" if total == 1 else "cases"
-        return f"Holds in {counts[HOLDS]} of {total} {noun}, does not hold in {counts[FAILS]}, open in {counts[OPEN]}."
+        return (
+            f"Holds in {counts[HOLDS]} of {total} {noun}, does not hold in {counts[FAILS]}, open in {counts[OPEN]}."
+        )
 
 
 Judge = Callable[[SweepContent, str], Iterator[Case]]
@@ -140,7 +142,11 @@ def _forgets_or_keeps(forgot: bool | None, kept: bool | None) -> tuple[Verdict, 
         return OPEN, "an interval holds its threshold, or a model is missing"
     if forgot:
         return (FAILS, "forgets and keeps utility") if kept else (HOLDS, "collapses: forgets, and loses utility")
-    return (HOLDS, "fails: keeps utility, and does not forget") if kept else (FAILS, "loses utility without forgetting")
+    return (
+        (HOLDS, "fails: keeps utility, and does not forget")
+        if kept
+        else (FAILS, "loses utility without forgetting")
+    )
 
 
 def _growth(content: SweepContent, context: str) -> Iterator[Case]:
@@ -201,8 +207,8 @@ def _questions_not_notes(content: SweepContent, context: str) -> Iterator[Case]:
             yield Case(*at, OPEN, "nothing was forgotten on train, so there is nothing to carry over", evidence)
         else:
             verdict = _decide(behind.above)
-            says = {HOLDS: "questions are forgotten, the note is not", FAILS: "the note is forgotten with them"}
-            yield Case(*at, verdict, says.get(verdict, "not settled"), evidence)
+            shown = {HOLDS: "questions are forgotten, the note is not", FAILS: "the note is forgotten with them"}
+            yield Case(*at, verdict, shown.get(verdict, "not settled"), evidence)
 
 
 def _leakage(content: SweepContent, context: str) -> Iterator[Case]:
@@ -233,39 +239,40 @@ _FINDINGS: tuple[tuple[str, str, str, Judge], ...] = (
     (
         "random forgetting",
         "Forgetting patients drawn at random fails or collapses.",
-        "Per method and size, train fold, all kinds. Forgets: forgetting lies past half of the way from the target to "
-        "the retrained model. Keeps: utility is above 0.8 of the target's. A case holds where exactly one of the two "
-        "is so; it does not hold where both or neither are.",
+        "Per method and size, train fold, all kinds. Forgets: forgetting lies past half of the way from the target "
+        "to the retrained model. Keeps: utility is above 0.8 of the target's. A case holds where exactly one of "
+        "the two is so; it does not hold where both or neither are.",
         _random_forgetting,
     ),
     (
         "growth with the set",
         "Forgetting patients who share a disease works better the more of them there are.",
-        "Per disease and method, train fold, all kinds: the gain in forgetting over the target on the largest forget "
-        "set, minus the gain on the smallest, is above 0. The smaller set lies in the larger one, so patients in both "
-        "are drawn once for both.",
+        "Per disease and method, train fold, all kinds: the gain in forgetting over the target on the largest "
+        "forget set, minus the gain on the smallest, is above 0. The smaller set lies in the larger one, so "
+        "patients in both are drawn once for both.",
         _growth,
     ),
     (
         "same-disease cost",
         "Retained patients with the forgotten disease lose utility, and others keep theirs.",
         "Per disease and method, at the largest set that leaves five such patients; train fold, mean of the kinds. "
-        "Utility minus the target's is below 0 for them, lower for them than for the others, and the others' utility "
-        "is above 0.8 of the target's.",
+        "Utility minus the target's is below 0 for them, lower for them than for the others, and the others' "
+        "utility is above 0.8 of the target's.",
         _same_disease,
     ),
     (
         "questions, not notes",
         "Models forget the questions that they were unlearned on rather than the note behind them.",
-        "Per method and split, all kinds, where the target answers holdout questions better than the retrained model "
-        "and forgetting on train rose over the target's: the gain on holdout is below half of the gain on train.",
+        "Per method and split, all kinds, where the target answers holdout questions better than the retrained "
+        "model and forgetting on train rose over the target's: the gain on holdout is below half of the gain on "
+        "train.",
         _questions_not_notes,
     ),
     (
         "leakage and collapse",
         "Where almost no disease keywords leak, output has collapsed.",
-        "Among methods and splits whose leakage score is below a tenth of the target's (train fold, all kinds): the "
-        "degradation score is above 0.5.",
+        "Among methods and splits whose leakage score is below a tenth of the target's (train fold, all kinds): "
+        "the degradation score is above 0.5.",
         _leakage,
     ),
 )

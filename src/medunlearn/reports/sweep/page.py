@@ -58,7 +58,9 @@ def _context(content: SweepContent) -> dict[str, Any]:
 def _part(content: SweepContent, context: str) -> dict[str, Any]:
     """Everything of one context mode."""
     bars = [(scope, bar_rows(content, context, scope)) for scope in content.scopes]
-    traces = [(scope, tradeoff_panels(content, context, scope)) for scope in content.scopes if _traced(content, scope)]
+    traces = [
+        (scope, tradeoff_panels(content, context, scope)) for scope in content.scopes if _traced(content, scope)
+    ]
     diseases = [(scope, disease_figure(content, context, scope)) for scope in content.scopes]
     return {
         "context": context,

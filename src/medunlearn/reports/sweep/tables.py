@@ -8,9 +8,10 @@ from typing import Any
 
 from medunlearn.reports.readings import ALL, number, rows_of
 from medunlearn.reports.sweep.content import MEAN_OF_KINDS, UNLEARNED, Contrast, Measured, Step, SweepContent
+from medunlearn.reports.sweep.marks import REFERENCES
 from medunlearn.reports.sweep.published import table_2
 from medunlearn.reports.tables import Cell, Table
-from medunlearn.reports.words import ABSENT, decimal, interval, reading_note, signed, value_text
+from medunlearn.reports.words import ABSENT, decimal, interval, kind_text, reading_note, signed, value_text
 
 LEAKAGE, DEGRADATION = "ls", "DS"
 KINDS = ("factual", "reasoning")
@@ -142,12 +143,17 @@ def _percent(found: Measured | None) -> Percent:
 def leak_details(content: SweepContent, context: str) -> Table | None:
     """Leakage beside degradation with intervals: every split, method, fold and kind, references among them."""
     rows = []
-    for row in rows_of(content.numbers):
-        if (row["context"], row["side"], row["metric"], row["group"]) == (context, "forget", LEAKAGE, ALL):
-            who, place = (str(row["role"]), str(row["method"])), ("forget", str(row["fold"]), str(row["kind"]))
-            pair = [content.number(context, str(row["split"]), who, place, metric) for metric in (LEAKAGE, DEGRADATION)]
-            head = (Cell(str(row["split"])), Cell(who[1] or who[0]), Cell(place[1], place[2]))
-            rows.append((*head, *(_cell(one) for one in pair)))
+    for step in content.steps:
+        for who in everyone(content):
+            for fold in content.folds():
+                for kind in (*content.kinds(), ALL):
+                    leaked, collapsed = (
+                        content.number(context, step.split, who, ("forget", fold, kind), metric)
+                        for metric in (LEAKAGE, DEGRADATION)
+                    )
+                    if leaked is not None:
+                        head = (Cell(step.split), Cell(who[1] or who[0]), Cell(fold, kind_text(kind)))
+                        rows.append((*head, _cell(leaked), _cell(collapsed)))
     names = ("Split", "Model", "Questions", "Leakage score (LS)", "Degradation score (DS)")
     return Table(tuple(Cell(name) for name in names), tuple(rows)) if rows else None
 
@@ -164,8 +170,8 @@ def analyses(content: SweepContent, context: str) -> list[tuple[str, str, Table]
             },
         ),
         "Train and holdout": (
-            "Holdout minus train, all kinds. What a model was never asked in training it answers worse, so forgetting "
-            "looks larger there: the last two columns read it against the target.",
+            "Holdout minus train, all kinds. What a model was never asked in training it answers worse, so "
+            "forgetting looks larger there: the last two columns read it against the target.",
             {
                 "Utility": ("holdout - train (utility)", "", ALL),
                 "Forgetting": ("holdout - train (forgetting)", "", ALL),
@@ -174,8 +180,8 @@ def analyses(content: SweepContent, context: str) -> list[tuple[str, str, Table]
             },
         ),
         "Same disease and others": (
-            "Utility of retained patients, mean of the kinds, train fold: those with the forgotten disease minus the "
-            "others, and both against the target.",
+            "Utility of retained patients, mean of the kinds, train fold: those with the forgotten disease minus "
+            "the others, and both against the target.",
             {
                 "Same − other": ("same - other disease (utility)", "train", MEAN_OF_KINDS),
                 "Same − target": ("lost by same disease", "train", MEAN_OF_KINDS),
@@ -223,10 +229,9 @@ def numbers_table(content: SweepContent, context: str) -> Table:
     """Utility, forgetting, degradation of every model on every split, fold and kind."""
     utility, forgetting = content.composite("retain"), content.composite("forget")
     columns = (("Utility", "retain", utility), ("Forgetting", "forget", forgetting), ("Degraded", "forget", "DS"))
-    everyone = [("target", ""), ("retrained", ""), *((UNLEARNED, method) for method in content.methods)]
     rows = []
     for step in content.steps:
-        for who in everyone:
+        for who in everyone(content):
             if content.has(context, step.split, who):
                 for fold in content.folds():
                     for kind in content.kinds():
@@ -238,6 +243,11 @@ def numbers_table(content: SweepContent, context: str) -> Table:
                         rows.append((*head, *(_cell(one) for one in found)))
     heads = [Cell(title, f"{metric or 'none'} on {side}") for title, side, metric in columns]
     return Table((Cell("Split"), Cell("Model"), Cell("Questions"), *heads), tuple(rows))
+
+
+def everyone(content: SweepContent) -> list[tuple[str, str]]:
+    """Role and method of every kind of model, the references first."""
+    return [*REFERENCES, *((UNLEARNED, method) for method in content.methods)]
 
 
 def search_table(content: SweepContent) -> Table | None:
@@ -257,7 +267,7 @@ def _plain(value: Any) -> str:
     found = number(value)
     if found is None:
         return ABSENT
-    return decimal(found) if 0.001 <= abs(found) or found == 0 else f"{found:.0e}"
+    return decimal(found) if abs(found) >= 0.001 or found == 0 else f"{found:.0e}"
 
 
 def _cell(found: Measured | None) -> Cell:

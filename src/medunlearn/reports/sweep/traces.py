@@ -42,7 +42,10 @@ def tradeoff_panels(content: SweepContent, context: str, scope: str) -> list[tup
             ]
             if data:
                 frame = layout(
-                    ([-0.03, 1.03], [-0.03, 1.03]), f"Utility →<br>{utility}", f"Forgetting →<br>{forgetting}", small=True
+                    ([-0.03, 1.03], [-0.03, 1.03]),
+                    f"Utility →<br>{utility}",
+                    f"Forgetting →<br>{forgetting}",
+                    small=True,
                 )
                 frame |= {"margin": {"l": 66, "r": 10, "t": 8, "b": 58}}
                 panels.append((f"{fold}, {kind}", {"data": data, "layout": frame, "labels": False}))
@@ -66,7 +69,11 @@ def _trace(
         return None
     name = safe(who[1] or who[0])
     tint = colour(content.methods, who)
-    marker = {"symbol": symbol(content.methods, who)[0], "size": 9 if who[0] == UNLEARNED else 12, "color": tint}
+    marker: Spec = {
+        "symbol": symbol(content.methods, who)[0],
+        "size": 9 if who[0] == UNLEARNED else 12,
+        "color": tint,
+    }
     marker |= {"opacity": opacities(content.steps_of(scope), steps), "line": {"color": "--paper", "width": 1}}
     return {
         "type": "scatter",
