@@ -15,7 +15,9 @@ from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.experiments.evaluated import Evaluated
 from medunlearn.experiments.runs import Run
+from medunlearn.experiments.sweep_results import gather_sweep
 from medunlearn.metrics.summary import summarize
+from medunlearn.reports.sweep import SweepContent
 from medunlearn.seeds import generator
 
 TITLES = {"graddiff": "GradDiff", "kl_min": "KL-Min", "rmu": "RMU", "simnpo": "SimNPO"}
@@ -156,9 +158,27 @@ def clinic() -> Benchmark:
     """Invented patients, with splits of the four scopes."""
     from medunlearn.benchmarks.amnesia import build
 
-    return build(AmnesiaSettings(invented=80))
+    return build(AmnesiaSettings(invented=120))
 
 
 @pytest.fixture(scope="session")
 def make_sweep(clinic: Benchmark, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Sweep]:
     return lambda **changes: Sweep(tmp_path_factory.mktemp("sweep"), clinic, **changes)
+
+
+SPLITS = ("random_05", "random_25", "cancer_05", "cancer_20")
+
+
+@pytest.fixture(scope="session")
+def models(make_sweep: Callable[..., Sweep]) -> list[Evaluated]:
+    """Two methods in the paper's pattern: one collapses, one forgets what shares a disease."""
+    return make_sweep().all(SPLITS, methods=("kl_min", "rmu"))
+
+
+@pytest.fixture(scope="session")
+def content(models: list[Evaluated], clinic: Benchmark) -> SweepContent:
+    search = pd.DataFrame(
+        {"method": ["rmu", "rmu"], "lr": [1e-4, 1e-3], "score": [0.2, 0.4], "chosen": [False, True]}
+    )
+    missing = [("unlearn simnpo cancer_20", "the loss became NaN at step <12>")]
+    return gather_sweep("A <sweep>", models, clinic, missing=missing, search=search, replicates=REPLICATES)

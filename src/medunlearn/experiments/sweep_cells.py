@@ -165,7 +165,9 @@ class Cells:
         """Split -> its step: random first, then scopes as the benchmark lists them, each by size."""
         names = list(dict.fromkeys(split for _, split in self._by))
         listed = [name for name in self.benchmark.splits if name in names]
-        found = {name: self._step(name) for name in [*listed, *(name for name in names if name not in listed)]}
+        found: dict[str, Step] = {}
+        for name in [*listed, *(name for name in names if name not in listed)]:
+            found[name] = self._step(name, [step.split for step in found.values()])
         scopes = list(dict.fromkeys(step.scope for step in found.values()))
         order = sorted(
             found,
@@ -177,7 +179,7 @@ class Cells:
         )
         return {name: found[name] for name in order}
 
-    def _step(self, name: str) -> Step:
+    def _step(self, name: str, taken: Sequence[str]) -> Step:
         split = self.benchmark.split(name)
         sides = self.benchmark.sides(split)
         subjects = {
@@ -185,11 +187,15 @@ class Cells:
         }
         # A disease's split is a size of its trace; "random" names no disease, though few patients may share one.
         sized = _SIZED.fullmatch(name) if "=" not in name else None
-        scope = sized["scope"] if sized else str(shown_split(name, may_show=False))
+        # Requests on the desk are shown by level alone, and told apart by number.
+        shown = plain = str(shown_split(name, may_show=False))
+        while shown in taken:
+            shown = f"{plain} ({2 + sum(one.startswith(f'{plain} (') for one in taken)})"
+        scope = sized["scope"] if sized else shown
         disease = None if scope == RANDOM else self._shared_disease(subjects["forget"])
         same = self.subjects_by_disease[disease] & subjects["retain"] if disease else set()
         return Step(
-            str(shown_split(name, may_show=False)),
+            shown,
             scope,
             int(sized["percent"]) if sized else None,
             disease,
