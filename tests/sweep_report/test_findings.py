@@ -99,7 +99,8 @@ def test_the_opposite_is_found_too(make_sweep: Callable[..., Any], clinic: Bench
     ],
 )
 def test_random_forgetting(forgot: Any, kept: Any, verdict: str) -> None:
-    content = made({(HALF_WAY, "train", "all"): forgot, (KEPT, "train", "all"): kept})
+    spans = {(HALF_WAY, "train", "all"): forgot, (KEPT, "train", "all"): kept}
+    content = made({("forgetting to gain", "train", "all"): UP, **spans})
     assert by_name(content)["random forgetting"].cases[0].verdict == verdict
 
 
@@ -165,8 +166,12 @@ def test_leakage(clean: Any, collapsed: Any, verdicts: list[str]) -> None:
     assert [case.verdict for case in cases] == verdicts
 
 
-def test_one_settled_case_of_many_is_not_enough() -> None:
-    content = made({(HALF_WAY, "train", "all"): DOWN, (KEPT, "train", "all"): UP})
+def test_nothing_to_forget_and_one_settled_case_of_many_are_not_enough() -> None:
+    spans = {(HALF_WAY, "train", "all"): DOWN, (KEPT, "train", "all"): UP}
+    nothing = by_name(made({("forgetting to gain", "train", "all"): OPEN_, **spans}))["random forgetting"]
+    assert nothing.verdict == "not measurable at this scale"
+    assert nothing.cases[0].says.startswith("nothing to forget")
+    content = made({("forgetting to gain", "train", "all"): UP, **spans})
     (one, *_) = findings(content)
     (case,) = one.cases
     open_case = type(case)(case.context, case.split, "GA", "not measurable at this scale", "", ())

@@ -132,12 +132,19 @@ def _random_forgetting(content: SweepContent, context: str) -> Iterator[Case]:
             continue
         forgot = content.contrast("forgetting past half-way", context, step.split, method, "train", ALL)
         kept = content.contrast("utility above 0.8 of target", context, step.split, method, "train", ALL)
-        verdict, says = _forgets_or_keeps(forgot.above, kept.above)
-        evidence = (Evidence("forgetting past half-way", forgot), Evidence("utility above 0.8 of target", kept))
+        known = content.contrast("forgetting to gain", context, step.split, method, "train", ALL)
+        verdict, says = _forgets_or_keeps(known.above, forgot.above, kept.above)
+        evidence = (
+            Evidence("forgetting of the retrained model over target", known),
+            Evidence("forgetting past half-way", forgot),
+            Evidence("utility above 0.8 of target", kept),
+        )
         yield Case(context, step.split, method, verdict, says, evidence)
 
 
-def _forgets_or_keeps(forgot: bool | None, kept: bool | None) -> tuple[Verdict, str]:
+def _forgets_or_keeps(known: bool | None, forgot: bool | None, kept: bool | None) -> tuple[Verdict, str]:
+    if known is not True and forgot is not None:
+        return OPEN, "nothing to forget: the target answers no better than the retrained model"
     if forgot is None or kept is None:
         return OPEN, "an interval holds its threshold, or a model is missing"
     if forgot:
@@ -167,16 +174,15 @@ def _growth(content: SweepContent, context: str) -> Iterator[Case]:
 def _same_disease(content: SweepContent, context: str) -> Iterator[Case]:
     for scope in content.scopes:
         for method in content.methods:
-            steps = [step for step in content.steps_of(scope) if step.disease and step.same >= FEWEST_SUBJECTS]
-            there = [step.split for step in steps if content.has(context, step.split, ("unlearned", method))]
-            if not there:
+            split = _last_with_an_interval(content, context, scope, method)
+            if split is None:
                 continue
             names = (
                 "lost by same disease",
                 "lost by same more than by other",
                 "utility of others above 0.8 of target",
             )
-            found = [content.contrast(name, context, there[-1], method, "train", MEAN_OF_KINDS) for name in names]
+            found = [content.contrast(name, context, split, method, "train", MEAN_OF_KINDS) for name in names]
             lost, more, kept = (one.above for one in found)
             verdict = _decide(_negated(lost), _negated(more), kept)
             says = {
@@ -185,7 +191,19 @@ def _same_disease(content: SweepContent, context: str) -> Iterator[Case]:
                 OPEN: "not settled",
             }[verdict]
             evidence = tuple(Evidence(name, one) for name, one in zip(names, found, strict=True))
-            yield Case(context, there[-1], method, verdict, says, evidence)
+            yield Case(context, split, method, verdict, says, evidence)
+
+
+def _last_with_an_interval(content: SweepContent, context: str, scope: str, method: str) -> str | None:
+    """The scope's largest split that leaves enough same-disease patients; else the largest that leaves any."""
+    there = [
+        step.split for step in content.steps_of(scope) if content.has(context, step.split, ("unlearned", method))
+    ]
+    name, at = "lost by same disease", ("train", MEAN_OF_KINDS)
+    found = {split: content.contrast(name, context, split, method, *at) for split in there}
+    settled = [split for split, one in found.items() if one.low is not None]
+    valued = [split for split, one in found.items() if one.value is not None]
+    return next(iter([*reversed(settled), *reversed(valued)]), None)
 
 
 def _questions_not_notes(content: SweepContent, context: str) -> Iterator[Case]:
@@ -239,9 +257,10 @@ _FINDINGS: tuple[tuple[str, str, str, Judge], ...] = (
     (
         "random forgetting",
         "Forgetting patients drawn at random fails or collapses.",
-        "Per method and size, train fold, all kinds. Forgets: forgetting lies past half of the way from the target "
-        "to the retrained model. Keeps: utility is above 0.8 of the target's. A case holds where exactly one of "
-        "the two is so; it does not hold where both or neither are.",
+        "Per method and size, train fold, all kinds, where the target answers better than the retrained model. "
+        "Forgets: forgetting lies past half of the way from the target to the retrained model. Keeps: utility is "
+        "above 0.8 of the target's. A case holds where exactly one of the two is so; it does not hold where both "
+        "or neither are.",
         _random_forgetting,
     ),
     (

@@ -17,6 +17,7 @@ LEAKAGE, DEGRADATION = "ls", "DS"
 KINDS = ("factual", "reasoning")
 NOT_MEASURED = "not measured"
 
+_SEARCH = ("method", "lr", "utility", "forgetting", "score", "chosen", "utility_name", "forgetting_name", "reason")
 # Percent points at the precision that Table 2 is printed with: what looks equal is marked alike.
 _DIGITS = 1
 
@@ -251,10 +252,10 @@ def everyone(content: SweepContent) -> list[tuple[str, str]]:
 
 
 def search_table(content: SweepContent) -> Table | None:
-    """The tried learning rates, as they were given."""
+    """The tried learning rates and the numbers that one was chosen by."""
     if content.search is None or not len(content.search):
         return None
-    columns = [str(name) for name in content.search.columns]
+    columns = [name for name in _SEARCH if name in content.search.columns]
     rows = tuple(tuple(Cell(_plain(row[name])) for name in columns) for row in rows_of(content.search))
     return Table(tuple(Cell(name) for name in columns), rows)
 
