@@ -11,101 +11,10 @@ are ours.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 from medunlearn.reports.readings import ALL
-from medunlearn.reports.sweep.content import MEAN_OF_KINDS, RANDOM, Contrast, Step, SweepContent
-from medunlearn.reports.words import ABSENT, interval, signed
-
-Verdict = Literal["holds", "does not hold", "not measurable at this scale"]
-HOLDS: Verdict = "holds"
-FAILS: Verdict = "does not hold"
-OPEN: Verdict = "not measurable at this scale"
-
-FEWEST_SUBJECTS = 5
-"""A difference with fewer subjects in one of its parts settles nothing: their bootstrap has few distinct draws."""
-
-LEAST_SETTLED = 0.5
-"""Share of the cases that must be settled before a finding holds as a whole."""
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """A difference that a case is decided by, in words."""
-
-    name: str
-    contrast: Contrast
-
-    def __str__(self) -> str:
-        found = self.contrast
-        if found.value is None:
-            return f"{self.name} {ABSENT} ({found.reason})"
-        more = f" ({found.reason})" if found.reason else ""
-        return f"{self.name} {signed(found.value)} {interval(found.low, found.high)}".strip() + more
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One method on one split.
-
-    Attributes:
-        says: what the numbers show, in a few words.
-    """
-
-    context: str
-    split: str
-    method: str
-    verdict: Verdict
-    says: str
-    evidence: tuple[Evidence, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A claim of the paper, and what this sweep says about it.
-
-    Attributes:
-        name: short, for programs.
-        claim: in words.
-        rule: how a case is decided.
-        context: the mode in which the models were asked.
-    """
-
-    name: str
-    claim: str
-    rule: str
-    context: str
-    cases: tuple[Case, ...]
-
-    @property
-    def counts(self) -> dict[Verdict, int]:
-        found: dict[Verdict, int] = {HOLDS: 0, FAILS: 0, OPEN: 0}
-        for case in self.cases:
-            found[case.verdict] += 1
-        return found
-
-    @property
-    def verdict(self) -> Verdict:
-        """Does not hold with one case against it; holds where at least half of the cases are for it."""
-        counts = self.counts
-        if counts[FAILS]:
-            return FAILS
-        if counts[HOLDS] and counts[HOLDS] >= LEAST_SETTLED * len(self.cases):
-            return HOLDS
-        return OPEN
-
-    @property
-    def summary(self) -> str:
-        """``holds in 12 of 20 cases, does not hold in 2, not settled in 6``."""
-        if not self.cases:
-            return "The sweep has no case for it."
-        counts, total = self.counts, len(self.cases)
-        noun = "case" if total == 1 else "cases"
-        return (
-            f"Holds in {counts[HOLDS]} of {total} {noun}, does not hold in {counts[FAILS]}, open in {counts[OPEN]}."
-        )
-
+from medunlearn.reports.sweep.cases import FAILS, HOLDS, OPEN, Case, Evidence, Finding, Verdict
+from medunlearn.reports.sweep.content import MEAN_OF_KINDS, RANDOM, UNLEARNED, Step, SweepContent
 
 Judge = Callable[[SweepContent, str], Iterator[Case]]
 
@@ -160,7 +69,7 @@ def _growth(content: SweepContent, context: str) -> Iterator[Case]:
     for scope in content.scopes:
         steps = [step for step in content.steps_of(scope) if step.percent is not None and step.disease]
         for method in content.methods:
-            there = [step for step in steps if content.has(context, step.split, ("unlearned", method))]
+            there = [step for step in steps if content.has(context, step.split, (UNLEARNED, method))]
             if len(there) < 2:
                 continue
             large = there[-1].split
@@ -197,7 +106,7 @@ def _same_disease(content: SweepContent, context: str) -> Iterator[Case]:
 def _last_with_an_interval(content: SweepContent, context: str, scope: str, method: str) -> str | None:
     """The scope's largest split that leaves enough same-disease patients; else the largest that leaves any."""
     there = [
-        step.split for step in content.steps_of(scope) if content.has(context, step.split, ("unlearned", method))
+        step.split for step in content.steps_of(scope) if content.has(context, step.split, (UNLEARNED, method))
     ]
     name, at = "lost by same disease", ("train", MEAN_OF_KINDS)
     found = {split: content.contrast(name, context, split, method, *at) for split in there}
@@ -245,7 +154,7 @@ def _leakage(content: SweepContent, context: str) -> Iterator[Case]:
 def _cells(content: SweepContent, context: str) -> Iterator[tuple[Step, str]]:
     for step in content.steps:
         for method in content.methods:
-            if content.has(context, step.split, ("unlearned", method)):
+            if content.has(context, step.split, (UNLEARNED, method)):
                 yield step, method
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from medunlearn.reports.markdown import bullets, one_line, pipe_table, section
 from medunlearn.reports.sweep import prose
+from medunlearn.reports.sweep.cases import Finding
 from medunlearn.reports.sweep.content import SweepContent
-from medunlearn.reports.sweep.findings import Finding, findings
+from medunlearn.reports.sweep.findings import findings
 from medunlearn.reports.sweep.page import FIGURES, cases_table, facts, splits_table
 from medunlearn.reports.sweep.published import setting, statements
 from medunlearn.reports.sweep.tables import (

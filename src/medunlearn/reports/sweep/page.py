@@ -8,8 +8,9 @@ from medunlearn.reports import prose as shared_prose
 from medunlearn.reports.page import asset, plotly_source, script_hash, templates
 from medunlearn.reports.sweep import prose
 from medunlearn.reports.sweep.bars import bar_rows
+from medunlearn.reports.sweep.cases import Finding
 from medunlearn.reports.sweep.content import UNLEARNED, SweepContent
-from medunlearn.reports.sweep.findings import Finding, findings
+from medunlearn.reports.sweep.findings import findings
 from medunlearn.reports.sweep.marks import REFERENCES, colour, symbol
 from medunlearn.reports.sweep.published import setting, statements
 from medunlearn.reports.sweep.tables import (

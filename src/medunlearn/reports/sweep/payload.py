@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.reports.payload import plain
+from medunlearn.reports.sweep.cases import Finding
 from medunlearn.reports.sweep.content import SweepContent
-from medunlearn.reports.sweep.findings import Finding, findings
+from medunlearn.reports.sweep.findings import findings
 from medunlearn.reports.sweep.published import setting, statements, table_2
 
 FORMAT = 1
