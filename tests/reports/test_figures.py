@@ -12,7 +12,7 @@ from medunlearn.reports import ReportContent
 from medunlearn.reports.curves import thinned, training_curves
 from medunlearn.reports.figures import Spec, colours, panels, symbols, tradeoff
 from medunlearn.reports.headline import main_plane, panel_planes
-from medunlearn.reports.page import _asset
+from medunlearn.reports.page import asset
 from medunlearn.reports.readings import Results
 from medunlearn.reports.words import count, decimal, duration, flat, signed, size
 
@@ -50,7 +50,7 @@ def test_plotly_accepts_every_figure(content: ReportContent) -> None:
 def test_every_colour_is_a_variable_of_the_page_in_both_schemes(content: ReportContent) -> None:
     names = set(re.findall(r"'(--[a-z0-9]+)'", str(every_spec(content))))
     assert {"--ink", "--m1", "--m6"} <= names
-    style = _asset("report.css")
+    style = asset("report.css")
     light, dark = style.split("@media screen and (prefers-color-scheme: dark)")
     for name in names - {"--sans"}:
         assert f"{name}: #" in light

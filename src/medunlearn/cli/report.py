@@ -10,18 +10,23 @@ import typer
 from medunlearn.cli.common import Json, Quiet, ending, print_json, sayer
 from medunlearn.errors import InputError
 
-EPILOG = "Example: `medunlearn report runs/target runs/retrained runs/npo --benchmark bench/ --out report/`"
+EPILOG = (
+    "Example: `medunlearn report runs/target runs/retrained runs/npo --benchmark bench/ --out report/`\n\n"
+    "Of a sweep: `medunlearn report runs/sweep --out report/`"
+)
 
 
 @ending
 def command(
-    runs: Annotated[list[Path], typer.Argument(help="Runs that were evaluated on the same split.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Runs that were evaluated on the same split, or a sweep's folder.")
+    ],
     out: Annotated[Path, typer.Option("--out", help="Folder of the report.")],
     benchmark: Annotated[
         Path | None, typer.Option("--benchmark", help="The benchmark, to show examples of answers.")
     ] = None,
     split: Annotated[str | None, typer.Option("--split", help="Which evaluation, if there are several.")] = None,
-    title: Annotated[str, typer.Option("--title", help="Title of the report.")] = "Unlearning report",
+    title: Annotated[str | None, typer.Option("--title", help="Title of the report.")] = None,
     show_text: Annotated[
         bool, typer.Option("--show-text", help="Show text of real records (invented ones are always shown).")
     ] = False,
@@ -37,13 +42,40 @@ def command(
     from medunlearn.reports.write import write_report
 
     _check_out(out)
+    if any((run / "sweep.json").exists() for run in runs):
+        _report_sweep(runs, out, benchmark, title, seed, quiet=quiet, as_json=json)
+        return
     models = [Evaluated.find(Run.open(run), split) for run in runs]
     loaded = Benchmark.load(benchmark) if benchmark else None
-    page = write_report(gather(title, models, loaded, show_text=show_text, seed=seed), out)
+    page = write_report(gather(title or "Unlearning report", models, loaded, show_text=show_text, seed=seed), out)
     if json:
         print_json({"report": str(page)})
     else:
         sayer(quiet, json)(f"report: {page}")
+
+
+def _report_sweep(
+    runs: list[Path], out: Path, benchmark: Path | None, title: str | None, seed: int, *, quiet: bool, as_json: bool
+) -> None:
+    from medunlearn.data.benchmark import Benchmark
+    from medunlearn.experiments.sweep_folder import gather_folder
+    from medunlearn.reports.sweep import findings, findings_text, write_sweep_report
+
+    if len(runs) > 1:
+        raise InputError("A sweep is reported by itself: give its folder alone.")
+    loaded = Benchmark.load(benchmark) if benchmark else None
+    content = gather_folder(runs[0], loaded, title=title, seed=seed)
+    page = write_sweep_report(content, out)
+    if as_json:
+        verdicts = [
+            {"finding": one.name, "context": one.context, "verdict": one.verdict} for one in findings(content)
+        ]
+        print_json({"report": str(page), "findings": verdicts})
+        return
+    say = sayer(quiet, as_json)
+    if not quiet:
+        print(findings_text(content))
+    say(f"report: {page}")
 
 
 def _check_out(out: Path) -> None:

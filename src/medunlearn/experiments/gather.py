@@ -61,19 +61,19 @@ def gather(
     if not models:
         raise InputError("There is nothing to report: name at least one run.")
     for model in models:
-        _check_made_for_this(model)
+        check_made_for_this(model)
     models = distinct(models)
     may_show = show_text or results["benchmark"]["invented"]
     return ReportContent(
         title=title,
         benchmark=results["benchmark"],
-        split={**results["split"], "name": _named(results["split"]["name"], may_show)},
+        split={**results["split"], "name": shown_split(results["split"]["name"], may_show)},
         context=results["context"],
         models=tuple(_model(model, may_show) for model in models),
         comparisons=_comparisons(models, replicates, seed),
         examples=tuple(_examples(benchmark, models)) if may_show and benchmark is not None else (),
-        metrics=_meanings(),
-        caveats=tuple(_caveats(results["benchmark"], models)),
+        metrics=metric_meanings(),
+        caveats=tuple(caveats_of(results["benchmark"], models)),
         show_text=may_show,
         groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
     )
@@ -81,7 +81,7 @@ def gather(
 
 def _comparisons(models: Sequence[Evaluated], replicates: int, seed: int) -> pd.DataFrame:
     """Each model against the target and the retrained model."""
-    anchors = [model for model in models if _role(model) != "unlearned"]
+    anchors = [model for model in models if role_of(model) != "unlearned"]
     tables = [
         compared(model, [anchor for anchor in anchors if anchor is not model], replicates, seed) for model in models
     ]
@@ -89,15 +89,20 @@ def _comparisons(models: Sequence[Evaluated], replicates: int, seed: int) -> pd.
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def _role(model: Evaluated) -> Literal["target", "retrained", "unlearned"]:
+def role_of(model: Evaluated) -> Literal["target", "retrained", "unlearned"]:
+    """What a model is to the others."""
     if model.run.info["verb"] == "unlearn":
         return "unlearned"
     return "retrained" if model.run.info["config"]["without"] else "target"
 
 
-def _check_made_for_this(model: Evaluated) -> None:
-    """A model that left out or forgot other subjects says nothing about these, whatever it is called."""
-    role, config, asked = _role(model), model.run.info["config"], model.record.info
+def check_made_for_this(model: Evaluated) -> None:
+    """A model that left out or forgot other subjects says nothing about these, whatever it is called.
+
+    Raises:
+        InputError: a retrained or unlearned model of another split or benchmark than it was evaluated on.
+    """
+    role, config, asked = role_of(model), model.run.info["config"], model.record.info
     if role == "target":
         return
     made_for = config["without"] if role == "retrained" else config["split"]
@@ -113,7 +118,7 @@ def _check_made_for_this(model: Evaluated) -> None:
         )
 
 
-def _named(split: Any, may_show: bool) -> Any:
+def shown_split(split: Any, may_show: bool) -> Any:
     """A request on the desk names its patients; a report that shows no text names none."""
     if may_show or not isinstance(split, str) or "=" not in split:
         return split
@@ -122,11 +127,11 @@ def _named(split: Any, may_show: bool) -> Any:
 
 def _model(evaluated: Evaluated, may_show: bool) -> ModelResult:
     info = dict(evaluated.run.info)
-    hidden = {key: _named(info["config"].get(key), may_show) for key in ("split", "without")}
+    hidden = {key: shown_split(info["config"].get(key), may_show) for key in ("split", "without")}
     info["config"] = {key: hidden.get(key, value) for key, value in info["config"].items()}
     return ModelResult(
         label=evaluated.run.label,
-        role=_role(evaluated),
+        role=role_of(evaluated),
         method=info["config"].get("method"),
         summary=evaluated.summary,
         history=evaluated.run.history(),
@@ -170,7 +175,8 @@ def _example(question: Question, side: str, models: Sequence[Evaluated]) -> Exam
     )
 
 
-def _meanings() -> dict[str, tuple[str, str]]:
+def metric_meanings() -> dict[str, tuple[str, str]]:
+    """A metric's or composite's name -> title, and meaning with range and direction."""
     metrics = {name: get_metric(name) for name in METRICS}
     return {
         **{name: (metric.title, metric.meaning) for name, metric in metrics.items()},
@@ -182,7 +188,8 @@ def _meanings() -> dict[str, tuple[str, str]]:
     }
 
 
-def _caveats(facts: Mapping[str, Any], models: Sequence[Evaluated]) -> list[str]:
+def caveats_of(facts: Mapping[str, Any], models: Sequence[Evaluated]) -> list[str]:
+    """Sentences that a reader must know before the numbers."""
     caveats = []
     if facts["invented"]:
         caveats.append(
@@ -194,7 +201,7 @@ def _caveats(facts: Mapping[str, Any], models: Sequence[Evaluated]) -> list[str]
             "The model is tiny and was trained here from random weights until it had memorized its training set. "
             "How methods rank on it need not be how they rank on a large model."
         )
-    if not any(_role(model) == "retrained" for model in models):
+    if not any(role_of(model) == "retrained" for model in models):
         caveats.append(
             "There is no retrained model, so forgetting is read against nothing: a high forgetting number may "
             "mean that answers were destroyed, not forgotten."

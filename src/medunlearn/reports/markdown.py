@@ -34,17 +34,17 @@ def to_markdown(content: ReportContent) -> str:
     ranked = standings(results, where)
     closest = verdict(ranked)
     parts = [
-        f"# {_line(content.title)}",
-        _bullets(f"{name}: {text}" for name, text in facts(content)),
-        f"**Closest to the retrained model: {_line(closest.name)}.** {_line(' '.join(closest.sentences))}",
-        *_section("Read this first", _bullets(content.caveats) if content.caveats else ""),
-        *_section("Utility and forgetting", _table(headline_table(ranked, where)), RANKING_NOTE, *HOW_TO_READ),
-        *_section(_grouping(content), _maybe_table(group_table(content))),
-        *_section("By fold and kind", _breakdown(results)),
-        *_section("Every metric", *_metrics(results)),
-        *_section("Other comparisons", _maybe_table(other_comparisons(content, results))),
-        *_section("Examples", *_examples(content)),
-        *_section("What was run", _table(cost_table(content.models)), *_runs(content)),
+        f"# {one_line(content.title)}",
+        bullets(f"{name}: {text}" for name, text in facts(content)),
+        f"**Closest to the retrained model: {one_line(closest.name)}.** {one_line(' '.join(closest.sentences))}",
+        *section("Read this first", bullets(content.caveats) if content.caveats else ""),
+        *section("Utility and forgetting", pipe_table(headline_table(ranked, where)), RANKING_NOTE, *HOW_TO_READ),
+        *section(_grouping(content), _maybe_table(group_table(content))),
+        *section("By fold and kind", _breakdown(results)),
+        *section("Every metric", *_metrics(results)),
+        *section("Other comparisons", _maybe_table(other_comparisons(content, results))),
+        *section("Examples", *_examples(content)),
+        *section("What was run", pipe_table(cost_table(content.models)), *_runs(content)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -53,13 +53,15 @@ def _grouping(content: ReportContent) -> str:
     return f"By {content.groups['level'].iloc[0]}" if len(content.groups) else "By group"
 
 
-def _section(title: str, *parts: str) -> list[str]:
+def section(title: str, *parts: str) -> list[str]:
+    """A heading and its parts; nothing at all where every part is empty."""
     found = [part for part in parts if part]
     return [f"## {title}", *found] if found else []
 
 
-def _bullets(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {_line(line)}" for line in lines)
+def bullets(lines: Iterable[str]) -> str:
+    """A list, a line an item."""
+    return "\n".join(f"- {one_line(line)}" for line in lines)
 
 
 def _breakdown(results: Results) -> str:
@@ -67,23 +69,23 @@ def _breakdown(results: Results) -> str:
     table = breakdown_table(results)
     names = [row[0] for row in table.rows]
     rows = [(column, *(row[place] for row in table.rows)) for place, column in enumerate(table.columns) if place]
-    return _table(Table((Cell("Fold, kind"), *names), tuple(rows)), notes=False) if rows else ""
+    return pipe_table(Table((Cell("Fold, kind"), *names), tuple(rows)), notes=False) if rows else ""
 
 
 def _metrics(results: Results) -> list[str]:
     found = []
     for place, rows in groupby(metric_rows(results), key=lambda row: row.place):
         found += [
-            f"### {place.side}, {_line(place.fold)}, {_line(kind_text(place.kind))}",
+            f"### {place.side}, {one_line(place.fold)}, {one_line(kind_text(place.kind))}",
             _metric_table(list(rows)),
         ]
     meanings = {row.metric: f"`{row.metric}`: {row.title}. {row.meaning}." for row in metric_rows(results)}
-    return [_bullets(meanings.values()), *found]
+    return [bullets(meanings.values()), *found]
 
 
 def _metric_table(rows: Sequence[MetricRow]) -> str:
     columns = ("Metric", "Model", "Value and interval", "− retrained", "Scored", "Unscored", "Subjects")
-    return _table(Table(tuple(Cell(name) for name in columns), tuple(_metric_cells(row) for row in rows)))
+    return pipe_table(Table(tuple(Cell(name) for name in columns), tuple(_metric_cells(row) for row in rows)))
 
 
 def _metric_cells(row: MetricRow) -> tuple[Cell, ...]:
@@ -99,7 +101,7 @@ def _metric_cells(row: MetricRow) -> tuple[Cell, ...]:
 
 
 def _maybe_table(table: Table | None) -> str:
-    return "" if table is None else _table(table)
+    return "" if table is None else pipe_table(table)
 
 
 def _examples(content: ReportContent) -> list[str]:
@@ -110,8 +112,10 @@ def _examples(content: ReportContent) -> list[str]:
 
 def _example(example: Example) -> str:
     said = [("Question", example.question), ("Reference answer", example.answer), *example.responses.items()]
-    head = f"### {example.side}, {_line(example.fold)}, {_line(example.kind)}: {_line(example.question_id)}"
-    return "\n\n".join([head, *(f"{_line(name)}:\n\n{_literal(text)}" for name, text in said)])
+    head = (
+        f"### {example.side}, {one_line(example.fold)}, {one_line(example.kind)}: {one_line(example.question_id)}"
+    )
+    return "\n\n".join([head, *(f"{one_line(name)}:\n\n{_literal(text)}" for name, text in said)])
 
 
 def _literal(text: str) -> str:
@@ -126,15 +130,15 @@ def _runs(content: ReportContent) -> list[str]:
         found += ["### The same in every run", _definitions(shared.items())]
     for model in content.models:
         own = [(key, text) for key, text in run_facts(model).items() if key not in shared]
-        found += [f"### {_line(model.label)}", _definitions(own) or "Nothing else."]
+        found += [f"### {one_line(model.label)}", _definitions(own) or "Nothing else."]
     return found
 
 
 def _definitions(lines: Iterable[tuple[str, str]]) -> str:
-    return _bullets(f"{key}: {text}" for key, text in lines)
+    return bullets(f"{key}: {text}" for key, text in lines)
 
 
-def _table(table: Table, *, notes: bool = True) -> str:
+def pipe_table(table: Table, *, notes: bool = True) -> str:
     """A pipe table with its columns aligned."""
     lines = [[_cell(str(cell)) for cell in table.columns]]
     lines += [[_cell(str(cell) if notes else cell.text) for cell in row] for row in table.rows]
@@ -149,9 +153,9 @@ def _table(table: Table, *, notes: bool = True) -> str:
 
 
 def _cell(text: str) -> str:
-    return _line(text).replace("|", "\\|")
+    return one_line(text).replace("|", "\\|")
 
 
-def _line(text: str) -> str:
+def one_line(text: str) -> str:
     """One line that no viewer takes for a tag."""
     return " ".join(text.replace("<", "&lt;").split())

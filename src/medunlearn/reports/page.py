@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medunlearn.reports import curves, figures, prose
 from medunlearn.reports.content import ReportContent
@@ -35,9 +35,17 @@ from medunlearn.reports.words import (
     value_text,
 )
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 
 def to_html(content: ReportContent) -> str:
     """The page, its style, its scripts and plotly in one string."""
+    return templates().get_template("report.html.jinja").render(_context(content))
+
+
+def templates() -> Environment:
+    """The pages' templates, which escape what they are given, with the filters that write numbers."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -49,7 +57,7 @@ def to_html(content: ReportContent) -> str:
     )
     environment.filters |= {"interval": lambda one: interval(one.low, one.high), "value": value_text}
     environment.filters |= {"signed": signed, "kind": kind_text, "json": script_json}
-    return environment.get_template("report.html.jinja").render(_context(content))
+    return environment
 
 
 def _context(content: ReportContent) -> dict[str, Any]:
@@ -57,7 +65,7 @@ def _context(content: ReportContent) -> dict[str, Any]:
     where = main_plane(results)
     ranked = standings(results, where)
     rows = metric_rows(results)
-    scripts = [plotly_source(), _asset("report.js")]
+    scripts = [plotly_source(), asset("report.js")]
     return {
         "content": content,
         "prose": prose,
@@ -79,7 +87,7 @@ def _context(content: ReportContent) -> dict[str, Any]:
         "benchmark_facts": benchmark_facts(content),
         **_runs(content),
         **_figures(content, results, where),
-        "style": _asset("report.css"),
+        "style": asset("report.css"),
         "scripts": scripts,
         "script_hashes": " ".join(f"'{script_hash(script)}'" for script in scripts),
     }
@@ -152,5 +160,6 @@ def plotly_source() -> str:
     return str(get_plotlyjs()).replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A style sheet or script of the pages."""
     return files("medunlearn.reports").joinpath("templates", name).read_text(encoding="utf-8")

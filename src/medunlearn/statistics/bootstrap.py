@@ -147,11 +147,11 @@ def resample_means(
         raise InputError(f"replicates must be at least 1, and is {replicates}.")
     codes, n_clusters = cluster_codes(clusters)
     observed = ~np.isnan(table)
-    sums = _per_cluster(np.where(observed, table, 0.0), codes, n_clusters)
-    counts = _per_cluster(observed.astype(np.float64), codes, n_clusters)
+    sums = per_cluster(np.where(observed, table, 0.0), codes, n_clusters)
+    counts = per_cluster(observed.astype(np.float64), codes, n_clusters)
     return Resampled(
-        point=_divide(sums.sum(axis=0), counts.sum(axis=0)),
-        draws=_draw(sums, counts, replicates, generator("cluster bootstrap", seed)),
+        point=divide(sums.sum(axis=0), counts.sum(axis=0)),
+        draws=draw_means(sums, counts, replicates, generator("cluster bootstrap", seed)),
         observed=observed,
         n_clusters=(counts > 0).sum(axis=0).astype(np.intp),
     )
@@ -203,13 +203,13 @@ def _at_point(means: Array, statistic: Statistic | None) -> float | None:
     return float(numbers[0]) if len(numbers) else None
 
 
-def _per_cluster(table: Array, codes: npt.NDArray[np.intp], n_clusters: int) -> Array:
+def per_cluster(table: Array, codes: npt.NDArray[np.intp], n_clusters: int) -> Array:
     """Column sums within each cluster, shape [S, k]."""
     columns = [np.bincount(codes, weights=column, minlength=n_clusters) for column in table.T]
     return np.stack(columns, axis=1) if columns else np.zeros((n_clusters, 0))
 
 
-def _draw(sums: Array, counts: Array, replicates: int, rng: np.random.Generator) -> Array:
+def draw_means(sums: Array, counts: Array, replicates: int, rng: np.random.Generator) -> Array:
     """Means of each replicate, shape [B, k], from per-cluster sums and counts of shape [S, k]."""
     n_clusters = len(sums)
     if n_clusters == 0:
@@ -218,7 +218,7 @@ def _draw(sums: Array, counts: Array, replicates: int, rng: np.random.Generator)
     parts: list[Array] = []
     for start in range(0, replicates, block):
         times = _times_drawn(n_clusters, min(block, replicates - start), rng)
-        parts.append(_divide(times @ sums, times @ counts))
+        parts.append(divide(times @ sums, times @ counts))
     return np.concatenate(parts)
 
 
@@ -233,7 +233,8 @@ def _times_drawn(n_clusters: int, replicates: int, rng: np.random.Generator) -> 
     return counts.reshape(replicates, n_clusters).astype(np.float64)
 
 
-def _divide(sums: Array, counts: Array) -> Array:
+def divide(sums: Array, counts: Array) -> Array:
+    """Means of sums and counts; NaN where nothing was observed."""
     # 0 / 0 is the honest NaN: no observation, no mean.
     with np.errstate(invalid="ignore"):
         return np.asarray(sums / counts, dtype=np.float64)

@@ -117,7 +117,8 @@
     figure.spec = JSON.parse(figure.querySelector("script").textContent);
     figure.replaceChildren();
     figure.classList.add("drawn");
-    await draw(figure);
+    // A figure in a folded part of the page has no width yet; it is drawn when it gets one.
+    if (figure.clientWidth || figure.spec.labels) await draw(figure);
     if (figure.spec.labels) {
       figure.on("plotly_relayout", (change) => {
         if (Object.keys(change).some((key) => key.includes("axis"))) placeLabels(figure);
@@ -159,7 +160,7 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => figures.forEach((one) => draw(one)));
   addEventListener("beforeprint", () => {
     root.dataset.print = "";
-    figures.forEach((one) => draw(one, one.classList.contains("large") ? 640 : 300));
+    figures.forEach((one) => draw(one, one.matches(".large, .wide") ? 640 : 300));
   });
   addEventListener("afterprint", () => {
     delete root.dataset.print;
