@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import SIDES
 from medunlearn.errors import InputError
 from medunlearn.experiments.evaluated import Evaluated
 from medunlearn.experiments.gather import check_made_for_this, role_of, shown_split
@@ -122,20 +123,23 @@ class Cells:
             if set(cell.questions["question_id"]) != asked:
                 raise InputError(
                     f"{cells[0].evaluated.run.folder} and {cell.evaluated.run.folder} were asked different "
-                    "questions "
-                    f"about split {split!r} ({context}). Evaluate them with the same folds, subjects and seed."
+                    f"questions about split {split!r} ({context}). Evaluate them with the same folds, subjects and "
+                    "seed."
                 )
 
     @property
     def contexts(self) -> tuple[str, ...]:
+        """The modes in which models were asked."""
         return tuple(dict.fromkeys(context for context, _ in self._by))
 
     @property
     def seeds(self) -> tuple[int, ...]:
+        """Of training, in order."""
         return tuple(sorted({cell.seed for cell in self}))
 
     @property
     def methods(self) -> tuple[str, ...]:
+        """Titles of the unlearning methods, as they come."""
         return tuple(dict.fromkeys(cell.who[1] for cell in self if cell.who[1]))
 
     def __iter__(self) -> Iterator[Cell]:
@@ -183,7 +187,7 @@ class Cells:
         split = self.benchmark.split(name)
         sides = self.benchmark.sides(split)
         subjects = {
-            side: {self.benchmark.subject(i) for i, s in sides.items() if s == side} for side in sides.values()
+            side: {self.benchmark.subject(record) for record, on in sides.items() if on == side} for side in SIDES
         }
         # A disease's split is a size of its trace; "random" names no disease, though few patients may share one.
         sized = _SIZED.fullmatch(name) if "=" not in name else None

@@ -36,7 +36,8 @@ def to_html(content: SweepContent) -> str:
 
 
 def _context(content: SweepContent) -> dict[str, Any]:
-    scripts = [plotly_source(), asset("report.js"), asset("sweep.js")]
+    # Scopes are folded before figures are drawn, so that only those in sight are drawn at once.
+    scripts = [plotly_source(), asset("sweep.js"), asset("report.js")]
     return {
         "content": content,
         "prose": shared_prose,
