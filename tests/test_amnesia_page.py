@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import medunlearn as mu
 from medunlearn.cli.main import app
 from medunlearn.config import TrainSettings as Train
 from medunlearn.config import UnlearnSettings as Unlearn
@@ -35,6 +36,8 @@ def test_the_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.Mon
         assert result.exit_code == 0, f"{line}\n{result.output}"
     run = Run.open("runs/target")
     assert (run.info["config"]["pack_records"], run.info["results"]["rendering"]["context"]) == (True, "note")
+    assert 'mu.inspect("bench/").tables()' in PAGE
+    assert mu.inspect("bench/").tables()["groups"]["subjects"].iloc[-1] == 40
     graddiff = Run.open("runs/graddiff")
     assert graddiff.info["results"]["trainable"] == "layers:1"
     assert graddiff.info["results"]["rendering"]["long_notes"] == "cut"
@@ -75,6 +78,7 @@ def test_its_preset_runs_sharded_on_two_processes(tmp_path: Path) -> None:
         str(ROOT / "examples" / "amnesia-llama3-8b.yaml"),
         "--out",
         str(tmp_path),
+        "--quiet",
         *scaled,
     ]
     done = subprocess.run(

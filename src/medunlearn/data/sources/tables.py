@@ -129,7 +129,7 @@ def _json(path: Path) -> Rows:
 
 
 def _items(path: Path, text: str) -> Rows:
-    """The objects of a list, one at a time: all of a large file's at once would take several times its size."""
+    """The objects of a list, one at a time, so that what is not read of them is not kept beside the text."""
     decoder, number, place = json.JSONDecoder(), 0, _past_space(text, 0)
     if text[place : place + 1] != "[":
         json.loads(text)
