@@ -14,7 +14,7 @@ import pytest
 
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.errors import InputError, UnknownNameError
+from medunlearn.errors import InputError, MedunlearnError, UnknownNameError
 from medunlearn.experiments import keywords as module
 from medunlearn.experiments.build import save_new
 from medunlearn.experiments.evaluate import evaluate_one
@@ -103,7 +103,15 @@ def test_facts_and_table(saved: Benchmark) -> None:
         record = saved.record[question.record_id]
         fields = {"note": record.text, "question": question.question, "answer": question.answer}
         for field in row["field"].split("+"):
-            assert row["phrase"] in candidates(Offline().phrases([fields[field]])[0])
+            assert row["keyword"] in candidates(Offline().phrases([fields[field]])[0])
+
+
+def test_an_extractor_that_loses_a_text_is_an_error(
+    saved: Benchmark, counting: type[Counting], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "phrases", lambda self, texts: [[]])
+    with pytest.raises(MedunlearnError, match="one a text"):
+        keywords(saved, extractor="counting", quiet=True)
 
 
 def test_another_benchmark_or_extractor_is_found_anew(saved: Benchmark, counting: type[Counting]) -> None:
@@ -147,11 +155,21 @@ def test_what_cannot_be_found(saved: Benchmark, hospital: Benchmark, tmp_path: P
         keywords(hospital, quiet=True)
     with pytest.raises(InputError, match="is a folder"):
         keywords(saved, out=tmp_path, quiet=True)
+    assert saved.folder is not None
+    records = saved.folder / "records.parquet"
+    before = records.read_bytes()
+    with pytest.raises(InputError, match="would be written over"):
+        keywords(saved, out=records, quiet=True)
+    assert records.read_bytes() == before
     assert keywords(hospital, out=tmp_path / "k.parquet", quiet=True).path.exists()
     without = [replace(r, groups={"patient": r.groups["patient"]}) for r in saved.records]
     split = {"random_10": saved.splits["random_10"]}
+    undiagnosed = replace(saved, records=tuple(without), levels=("patient",), splits=split)
     with pytest.raises(InputError, match="have no 'disease'"):
-        keywords(replace(saved, records=tuple(without), levels=("patient",), splits=split), quiet=True)
+        keywords(undiagnosed, quiet=True)
+    given = module.for_evaluation(undiagnosed, settings(), ["ls"], tmp_path)
+    assert {one.reason for one in given.values()} == {"its record has no disease"}
+    assert not (saved.folder / "keywords").exists()
 
 
 def test_evaluate_scores_ls_and_finds_keywords_once(saved: Benchmark, run: Run, counting: type[Counting]) -> None:
@@ -226,6 +244,27 @@ def test_a_file_that_does_not_fit_is_refused_before_anything_is_asked(
     with pytest.raises(UnknownNameError, match="Did you mean 'offline'"):
         ls(run, saved, extractor="ofline")
     assert not (run.folder / "responses").exists()
+
+
+def test_an_experiment_refuses_a_wrong_extractor_before_it_trains(tmp_path: Path) -> None:
+    from medunlearn.experiments.forecast import forecast
+    from medunlearn.experiments.pipeline import plan, run_experiment
+
+    experiment = plan(
+        {
+            "name": "x",
+            "out": str(tmp_path / "out"),
+            "benchmark": {"builder": "amnesia", "invented": 20},
+            "split": "random_10",
+            "train": {"model": "tiny"},
+            "unlearn": {"methods": ["npo"]},
+            "evaluate": {"extractor": "ofline"},
+        }
+    )
+    for refuse in (forecast, run_experiment):
+        with pytest.raises(UnknownNameError, match="Did you mean 'offline'"):
+            refuse(experiment)
+    assert not (tmp_path / "out" / "target").exists()
 
 
 def test_a_report_shows_the_leakage_score_and_what_it_means(saved: Benchmark, run: Run, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 from medunlearn.config import TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.errors import MedunlearnError
+from medunlearn.experiments import keywords
 from medunlearn.experiments.amounts import Memory, Work
 from medunlearn.experiments.blueprint import blueprint, of_folder_or_hub
 from medunlearn.experiments.build import build, from_section
@@ -108,7 +109,7 @@ def forecast(experiment: Experiment, *, device: str = "auto", counted: bool = Tr
     settings, target = experiment.settings, experiment.target
     benchmark, built = _benchmark(experiment)
     benchmark.split(settings.split)
-    metric_names(benchmark, experiment.evaluate)
+    keywords.inputs(benchmark, experiment.evaluate, metric_names(benchmark, experiment.evaluate))
     drawn = blueprint(benchmark, target)
     planner = Planner(
         benchmark, drawn, target.template, target.context, device, counted=counted, long_notes=target.long_notes

@@ -11,7 +11,7 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.data.storage import sha256_of
-from medunlearn.errors import InputError
+from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.metrics import Keywords, get_metric
 from medunlearn.metrics.leakage import Extractor, extractor_class, table
 from medunlearn.metrics.leakage.phrases import candidates
@@ -55,11 +55,8 @@ class Found:
     facts: Mapping[str, Any]
 
     def table(self) -> pd.DataFrame:
-        """question_id, phrase, weight, field; as sensitive as the records that the phrases stand in."""
-        return pd.DataFrame(
-            [{"question_id": name, **asdict(one)} for name, found in self.by_question.items() for one in found],
-            columns=["question_id", "phrase", "weight", "field"],
-        )
+        """question_id, keyword, weight, field; as sensitive as the records that the keywords stand in."""
+        return pd.DataFrame(table.rows_of(self.by_question), columns=table.SCHEMA.names)
 
 
 def keywords(
@@ -85,6 +82,8 @@ def keywords(
     path = _in_folder(benchmark.folder, extractor) if out is None and benchmark.folder else Path(out or "")
     if path.is_dir():
         raise InputError(f"{path} is a folder; --out is the Parquet file to write.")
+    if out is not None and path.exists() and table.origin_of(path) is None:
+        raise InputError(f"{path} is another table, and would be written over. Choose another --out.")
     found = _found(benchmark, extractor, path, quiet)
     return Found(path, found, _facts(benchmark, extractor, found))
 
@@ -130,8 +129,10 @@ def for_evaluation(
     if settings.keywords is not None:
         found = table.read(settings.keywords)
         table.refuse_strangers(settings.keywords, found, (question.question_id for question in benchmark.questions))
+    elif LEVEL in benchmark.hierarchy.groups():
+        found = _of_evaluation(benchmark, settings.extractor, run, quiet)
     else:
-        found = _found(benchmark, settings.extractor, _kept_at(benchmark, settings.extractor, run), quiet)
+        found = {}
     return {
         question.question_id: Keywords(
             tuple((one.phrase, one.weight) for one in found.get(question.question_id, ())),
@@ -151,13 +152,19 @@ def why_none(record: Record) -> str:
     return "its note, question and answer hold no keyword of the disease"
 
 
-def _kept_at(benchmark: Benchmark, extractor: str, run: Path) -> Path:
-    folder = benchmark.folder
-    if folder is not None:
-        path = _in_folder(folder, extractor)
-        if path.exists() or os.access(path.parent if path.parent.exists() else folder, os.W_OK):
-            return path
-    return _in_folder(run, extractor)
+def _of_evaluation(benchmark: Benchmark, extractor: str, run: Path, quiet: bool) -> Keyworded:
+    """Where they are kept already, they are read; else they are kept in the first folder that can be written."""
+    origin = _origin(benchmark, extractor)
+    places = [_in_folder(folder, extractor) for folder in (benchmark.folder, run) if folder is not None]
+    for place in places:
+        known = _known(place, origin)
+        if known is not None:
+            return known
+    return _found(benchmark, extractor, next(filter(_may_be_written, places), places[-1]), quiet)
+
+
+def _may_be_written(path: Path) -> bool:
+    return os.access(path.parent if path.parent.exists() else path.parent.parent, os.W_OK)
 
 
 def _in_folder(folder: Path, extractor: str) -> Path:
@@ -168,12 +175,16 @@ def _version(extractor: str) -> str:
     return f"{extractor_class(extractor).version}/{terms().version}/{RULES}"
 
 
+def _origin(benchmark: Benchmark, extractor: str) -> Origin:
+    return Origin(benchmark.fingerprint, extractor, _version(extractor))
+
+
 def _found(benchmark: Benchmark, extractor: str, path: Path, quiet: bool) -> Keyworded:
     """The keywords in the file, where it was made of the same; else they are found and written there."""
-    origin = Origin(benchmark.fingerprint, extractor, _version(extractor))
-    with suppress(InputError):
-        if table.origin_of(path) == origin:
-            return table.read(path)
+    origin = _origin(benchmark, extractor)
+    known = _known(path, origin)
+    if known is not None:
+        return known
     found = _extract(benchmark, extractor, origin, path.with_name(f"{path.name}.parts"), quiet)
     table.write(path, found, origin)
     shutil.rmtree(path.with_name(f"{path.name}.parts"), ignore_errors=True)
@@ -192,8 +203,8 @@ def _extract(benchmark: Benchmark, name: str, origin: Origin, parts: Path, quiet
     with progress(f"keywords by {name}", len(records), quiet=quiet) as advance:
         for start in range(0, len(records), AT_ONCE):
             some = [(benchmark.record[record], asked[record]) for record in records[start : start + AT_ONCE]]
-            part = parts / f"{start:07d}.parquet"
-            known = _part(part, origin)
+            part = parts / f"{start:07d}-{AT_ONCE}.parquet"
+            known = _known(part, origin)
             if known is None:
                 extractor = extractor or extractor_class(name)()
                 known = of_records(some, extractor)
@@ -204,16 +215,27 @@ def _extract(benchmark: Benchmark, name: str, origin: Origin, parts: Path, quiet
     return found
 
 
-def _part(path: Path, origin: Origin) -> Keyworded | None:
+def _known(path: Path, origin: Origin) -> Keyworded | None:
+    """The keywords in a file that was made of the same; None where there is none, or it is broken."""
     with suppress(InputError):
         return table.read(path) if table.origin_of(path) == origin else None
     return None
 
 
 def of_records(asked: Sequence[tuple[Record, Sequence[Question]]], extractor: Extractor) -> Keyworded:
-    """The keywords of questions on records with a disease of Table 7; each text is read once."""
-    texts = dict.fromkeys(text for record, questions in asked for text in _texts(record, questions))
-    phrases = dict(zip(texts, extractor.phrases(list(texts)), strict=True))
+    """The keywords of questions on records with a disease of Table 7; each text is read once.
+
+    Raises:
+        MedunlearnError: the extractor does not give one list of phrases a text.
+    """
+    texts = list(dict.fromkeys(text for record, questions in asked for text in _texts(record, questions)))
+    given = extractor.phrases(texts)
+    if len(given) != len(texts):
+        raise MedunlearnError(
+            f"{type(extractor).__name__}.phrases gave {len(given)} lists for {len(texts)} texts; it must give "
+            "one a text."
+        )
+    phrases = dict(zip(texts, given, strict=True))
     found: dict[str, tuple[Keyword, ...]] = {}
     for record, questions in asked:
         category = terms().category(record.groups[LEVEL])

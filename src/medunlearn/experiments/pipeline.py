@@ -22,6 +22,7 @@ from medunlearn.config import (
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import ConfigError, InputError
+from medunlearn.experiments import keywords
 from medunlearn.experiments.build import from_section
 from medunlearn.experiments.evaluate import evaluate_one, metric_names
 from medunlearn.experiments.gather import gather
@@ -143,7 +144,7 @@ def run_experiment(
     folder = benchmark_folder(settings)
     benchmark = processes.main_first(lambda: from_section(settings.benchmark, folder))
     benchmark.split(settings.split)
-    metric_names(benchmark, experiment.evaluate)
+    keywords.inputs(benchmark, experiment.evaluate, metric_names(benchmark, experiment.evaluate))
     say(f"benchmark: {benchmark.name}, {len(benchmark.records)} records, {len(benchmark.questions)} questions")
     say("target model: trains on everything")
     target = _train(benchmark, experiment.target, "target", settings.out, device, quiet)

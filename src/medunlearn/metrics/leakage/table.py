@@ -46,13 +46,17 @@ def write(path: Path, keywords: Mapping[str, Sequence[Keyword]], origin: Origin)
     Raises:
         StorageError: the disk refused.
     """
-    rows = [
+    metadata = {f"{_PREFIX}{name}": getattr(origin, name) for name in Origin.__slots__}
+    storage.write_table(path, rows_of(keywords), SCHEMA.with_metadata(metadata))
+
+
+def rows_of(keywords: Mapping[str, Sequence[Keyword]]) -> list[dict[str, Any]]:
+    """One row a question and keyword."""
+    return [
         {"question_id": question, "keyword": one.phrase, "weight": one.weight, "field": one.field}
         for question, found in keywords.items()
         for one in found
     ]
-    metadata = {f"{_PREFIX}{name}": getattr(origin, name) for name in Origin.__slots__}
-    storage.write_table(path, rows, SCHEMA.with_metadata(metadata))
 
 
 def origin_of(path: Path) -> Origin | None:
