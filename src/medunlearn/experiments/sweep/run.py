@@ -222,7 +222,7 @@ def _devices(device: str) -> list[str]:
 
 def slug(name: str) -> str:
     """A cell's name as that of a file; a name that lost something to it gets a hash."""
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80]
+    plain = re.sub(r"[^A-Za-z0-9._+-]+", "-", name)[:80]
     return plain if plain == name.replace(" ", "-").replace(",", "") else f"{plain}-{sha256_of_json(name)[:6]}"
 
 
