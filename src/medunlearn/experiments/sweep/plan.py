@@ -154,7 +154,8 @@ def _section(problems: list[str], values: Mapping[str, Any], name: str) -> dict[
     given = values.get(name)
     section = dict(given) if isinstance(given, Mapping) else {}
     for key, above in _SET_ABOVE[name].items():
-        if section.pop(key, None) is not None:
+        if key in section:
+            section.pop(key)
             problems.append(f"{name}.{key}: in a sweep it is set by {above}; leave it out")
     if name == "evaluate" and values.get("contexts") and section.pop("context", None) is not None:
         problems.append("evaluate.context: contexts sets it; leave one of them out")

@@ -75,8 +75,8 @@ def _run(sweep: Sweep, jobs: int | None, device: str, quiet: bool, say: Say) -> 
         say(note)
     record = SweepRecord(sweep, len(places))
     try:
-        with _terminable(), progress("cells", len(sweep.cells), quiet=quiet) as advance, Pool(places) as pool:
-            advance(len(state.made))
+        ahead = len(sweep.cells) - len(state.made)
+        with _terminable(), progress("cells", ahead, quiet=quiet) as advance, Pool(places) as pool:
             _run_cells(state, pool, record, advance, say)
     except BaseException as error:
         state.interrupt()
