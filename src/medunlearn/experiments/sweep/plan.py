@@ -103,7 +103,10 @@ def plan(values: Mapping[str, Any]) -> Sweep:
     Raises:
         ConfigError: every mistake in every section, at once.
     """
-    problems: list[str] = []
+    values, fields = _folded(values), SweepSettings.model_fields
+    # Taken out, so that they do not hide what is wrong with the rest.
+    problems = [unknown_name("setting", key, fields) for key in values if key not in fields]
+    values = {key: value for key, value in values.items() if key in fields}
     settings = collect(problems, "sweep", lambda: check(SweepSettings, values))
     train, unlearn, evaluate = (_section(problems, values, name) for name in _SET_ABOVE)
     target = collect(problems, "train", lambda: train_settings(train))
@@ -133,12 +136,26 @@ def plan(values: Mapping[str, Any]) -> Sweep:
     return Sweep(settings, tuple(methods), search, tuple(cells), tuple(_notes(settings, search)), opened)
 
 
+def _folded(values: Mapping[str, Any]) -> dict[str, Any]:
+    """With ``unlearn.search.KEY``, which the command line gives as a key ``search.KEY``, put into the search."""
+    unlearn = values.get("unlearn")
+    if not isinstance(unlearn, Mapping):
+        return dict(values)
+    given = {key.removeprefix("search."): unlearn[key] for key in unlearn if str(key).startswith("search.")}
+    search = unlearn.get("search") or {}
+    if not given or not isinstance(search, Mapping):
+        return dict(values)
+    rest = {key: value for key, value in unlearn.items() if not str(key).startswith("search.")}
+    return {**values, "unlearn": {**rest, "search": {**search, **given}}}
+
+
 def _section(problems: list[str], values: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A section's own keys; what the sweep sets itself is a mistake in it."""
     given = values.get(name)
     section = dict(given) if isinstance(given, Mapping) else {}
     for key, above in _SET_ABOVE[name].items():
-        if section.pop(key, None) is not None:
+        if key in section:
+            section.pop(key)
             problems.append(f"{name}.{key}: in a sweep it is set by {above}; leave it out")
     if name == "evaluate" and values.get("contexts") and section.pop("context", None) is not None:
         problems.append("evaluate.context: contexts sets it; leave one of them out")

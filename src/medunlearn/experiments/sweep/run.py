@@ -75,8 +75,8 @@ def _run(sweep: Sweep, jobs: int | None, device: str, quiet: bool, say: Say) -> 
         say(note)
     record = SweepRecord(sweep, len(places))
     try:
-        with _terminable(), progress("cells", len(sweep.cells), quiet=quiet) as advance, Pool(places) as pool:
-            advance(len(state.made))
+        ahead = len(sweep.cells) - len(state.made)
+        with _terminable(), progress("cells", ahead, quiet=quiet) as advance, Pool(places) as pool:
             _run_cells(state, pool, record, advance, say)
     except BaseException as error:
         state.interrupt()
@@ -222,7 +222,7 @@ def _devices(device: str) -> list[str]:
 
 def slug(name: str) -> str:
     """A cell's name as that of a file; a name that lost something to it gets a hash."""
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80]
+    plain = re.sub(r"[^A-Za-z0-9._+-]+", "-", name)[:80]
     return plain if plain == name.replace(" ", "-").replace(",", "") else f"{plain}-{sha256_of_json(name)[:6]}"
 
 

@@ -185,10 +185,9 @@ class SweepPlan:
 
 
 def foresee(sweep: Sweep) -> SweepPlan:
-    """What is done of a sweep and what is left. Runs, builds and writes nothing.
+    """What is done of a sweep and what is left. Runs and writes nothing.
 
-    Raises:
-        InputError: the benchmark has to be built with a language model first.
+    Of a benchmark that a language model has yet to build, nothing is known but the cells.
     """
     benchmark = sweep.opened
     made = survey(sweep, benchmark) if benchmark is not None else {}
