@@ -15,6 +15,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from medunlearn.llm.misbehaviour import CLOSE, FAULTS, HANG, Answer, respond
@@ -168,7 +169,8 @@ def main() -> None:
     behave: Sequence[str] | Choose = share_of_faults(chosen.faults) if chosen.faults else ("well",)
     with PretendServer(behave, delay=chosen.delay, keep=False, port=chosen.port) as server:
         print(server.base_url, flush=True)
-        threading.Event().wait()
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()
 
 
 if __name__ == "__main__":
