@@ -157,5 +157,7 @@ def test_every_package_that_is_imported_is_a_dependency() -> None:
     }
     ours = {"medunlearn", *sys.stdlib_module_names}
     comes_with = {"yaml": "pyyaml", "markupsafe": "jinja2", "referencing": "jsonschema"}
-    missing = {(file, name) for file, name in used if name not in ours and comes_with.get(name, name) not in declared}
+    missing = {
+        (file, name) for file, name in used if name not in ours and comes_with.get(name, name) not in declared
+    }
     assert not missing

@@ -15,7 +15,10 @@ EPILOG = "Example: `medunlearn report runs/target runs/retrained runs/npo --benc
 
 @ending
 def command(
-    runs: Annotated[list[Path], typer.Argument(help="Runs that were evaluated on the same split.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Runs that were evaluated on the same split, and runs of `judge` on their benchmark."),
+    ],
     out: Annotated[Path, typer.Option("--out", help="Folder of the report.")],
     benchmark: Annotated[
         Path | None, typer.Option("--benchmark", help="The benchmark, to show examples of answers.")
@@ -33,13 +36,15 @@ def command(
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.experiments.evaluated import Evaluated
     from medunlearn.experiments.gather import gather
+    from medunlearn.experiments.judged import judged_among
     from medunlearn.experiments.runs import Run
     from medunlearn.reports.write import write_report
 
     _check_out(out)
-    models = [Evaluated.find(Run.open(run), split) for run in runs]
+    trained, judged = judged_among([Run.open(run) for run in runs])
+    models = [Evaluated.find(run, split) for run in trained]
     loaded = Benchmark.load(benchmark) if benchmark else None
-    page = write_report(gather(title, models, loaded, show_text=show_text, seed=seed), out)
+    page = write_report(gather(title, models, loaded, judged=judged, show_text=show_text, seed=seed), out)
     if json:
         print_json({"report": str(page)})
     else:

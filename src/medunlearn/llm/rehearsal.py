@@ -37,17 +37,13 @@ def rehearsed(body: Mapping[str, Any]) -> str | None:
     return json.dumps(answer(parts, schema, generator("rehearsal", str(body["model"]), first)))
 
 
-def schema_of(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def schema_of(body: Mapping[str, Any]) -> dict[str, Any] | None:
     """The schema that a chat asks for: in the field for it, or in the words of a message."""
     asked = body.get("response_format", {}).get("json_schema")
     if asked:
-        found: Mapping[str, Any] = asked["schema"]
-        return found
-    for message in body["messages"]:
-        if said := _IN_WORDS.search(message["content"]):
-            found = json.loads(said[1])
-            return found
-    return None
+        return dict(asked["schema"])
+    said = (_IN_WORDS.search(message["content"]) for message in body["messages"])
+    return next((dict(json.loads(found[1])) for found in said if found), None)
 
 
 def _label(parts: Parts, schema: Mapping[str, Any], draw: Any) -> dict[str, Any]:

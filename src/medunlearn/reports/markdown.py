@@ -7,7 +7,8 @@ from itertools import groupby
 
 from medunlearn.reports.content import Example, ReportContent
 from medunlearn.reports.headline import main_plane, standings, verdict
-from medunlearn.reports.prose import HOW_TO_READ, RANKING_NOTE, TEXT_WITHHELD
+from medunlearn.reports.judged import judged_tables
+from medunlearn.reports.prose import HOW_TO_READ, JUDGED, RANKING_NOTE, TEXT_WITHHELD
 from medunlearn.reports.readings import Results
 from medunlearn.reports.tables import (
     Cell,
@@ -43,6 +44,7 @@ def to_markdown(content: ReportContent) -> str:
         *_section("By fold and kind", _breakdown(results)),
         *_section("Every metric", *_metrics(results)),
         *_section("Other comparisons", _maybe_table(other_comparisons(content, results))),
+        *_section("Judged by panels", *_judged(content)),
         *_section("Examples", *_examples(content)),
         *_section("What was run", _table(cost_table(content.models)), *_runs(content)),
     ]
@@ -100,6 +102,15 @@ def _metric_cells(row: MetricRow) -> tuple[Cell, ...]:
 
 def _maybe_table(table: Table | None) -> str:
     return "" if table is None else _table(table)
+
+
+def _judged(content: ReportContent) -> list[str]:
+    found = [JUDGED] if content.judged else []
+    for panel in content.judged:
+        found += [f"### {_line(panel.title)}", _line(panel.about)]
+        for one in judged_tables(panel):
+            found += [f"#### {_line(one.title)}", _maybe_table(one.table), _line(one.aside)]
+    return found
 
 
 def _examples(content: ReportContent) -> list[str]:
