@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from medunlearn.cli.common import Json, ending, print_json, print_table
+from medunlearn.cli.common import Json, Quiet, ending, print_json, print_table
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.storage import read_json
 from medunlearn.errors import InputError
@@ -19,13 +19,18 @@ EPILOG = "Example: `medunlearn inspect bench/`"
 @ending
 def command(
     folder: Annotated[Path, typer.Argument(help="A benchmark or a run.")],
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Show what is in a benchmark or a run: counts, splits, settings, problems."""
     if (folder / MANIFEST).exists():
-        _benchmark(Benchmark.load(folder), json)
+        benchmark = Benchmark.load(folder)
+        if json or not quiet:
+            _benchmark(benchmark, json)
     elif (folder / "run.json").exists():
-        _run(read_json(folder / "run.json"), json)
+        info = read_json(folder / "run.json")
+        if json or not quiet:
+            _run(info, json)
     else:
         raise InputError(f"{folder} is neither a benchmark (no {MANIFEST}) nor a run (no run.json).")
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from medunlearn.cli.common import Json, ending, print_json, print_table
+from medunlearn.cli.common import Json, Quiet, ending, print_json, print_table
 from medunlearn.errors import UnknownNameError
 
 EPILOG = "Example: `medunlearn list methods`"
@@ -80,6 +80,7 @@ def _first_sentence(text: str | None) -> str:
 @ending
 def command(
     what: Annotated[str, typer.Argument(help="methods, metrics, benchmarks or tasks")],
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """List methods, metrics, benchmarks or a language model's tasks, with their settings."""
@@ -88,5 +89,5 @@ def command(
     rows = TABLES[what]()
     if json:
         print_json(rows)
-    else:
+    elif not quiet:
         print_table(what, tuple(rows[0]), [tuple(row.values()) for row in rows])
