@@ -233,12 +233,14 @@ def check(model: type[T], values: Mapping[str, Any]) -> T:
     Raises:
         ConfigError: every mistake, each with its key and the fix.
     """
-    misread = [value for value in values.values() if isinstance(value, _Misread)]
-    problems = [_misread_problem(word) for word in misread]
+    read = {key: value for key, value in values.items() if not isinstance(value, _Misread)}
+    problems = [
+        f"{word!r} is not understood: settings are written key=value"
+        for key, word in values.items()
+        if key not in read
+    ]
     try:
-        found = model.model_validate(
-            {key: value for key, value in values.items() if not isinstance(value, _Misread)}
-        )
+        found = model.model_validate(read)
     except ValidationError as error:
         problems += [_problem(model, one) for one in error.errors()]
     if problems:
@@ -300,10 +302,6 @@ def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
 
 class _Misread(str):
     """A word that is no setting."""
-
-
-def _misread_problem(word: str) -> str:
-    return f"{word!r} is not understood: settings are written key=value"
 
 
 def _value(text: str) -> Any:

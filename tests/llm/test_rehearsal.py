@@ -1,4 +1,4 @@
-"""The pretended model as a process: a build and its judging are rehearsed by it, and it takes no port that is taken."""
+"""The pretended model as a process: a build and its judging are rehearsed with it; a taken port is left alone."""
 
 from __future__ import annotations
 
