@@ -2,7 +2,7 @@
 
 1. Throughput and memory: the same requests, a tenth of them and all; bare httpx with as many in flight beside it.
 2. A share of injected faults (and a few records that no repeat mends): every record ends answered or reported.
-3. SIGKILL at random moments, then resumed: the same final table as a run that was never stopped.
+3. SIGKILL at a random moment in each fifth of the work, then resumed: the table of a run that was never stopped.
 4. A second run: no request for what was answered (it is printed in 1 as well, where everything was).
 
     python benchmarks_perf/llm_client.py --records 10000 --in-flight 32 --faults 0.2 --kills 5
@@ -163,7 +163,7 @@ def throughput(folder: Path, count: int, in_flight: int) -> None:
     print(f"   a second run: {again['sent']} requests, {count / again['seconds']:.0f} records/s")
 
 
-def with_faults(url: str, folder: Path, count: int, in_flight: int) -> tuple[pd.DataFrame, float]:
+def with_faults(url: str, folder: Path, count: int, in_flight: int) -> pd.DataFrame:
     result = finish(child(url, folder / "whole", count, in_flight))
     print(f"   {count / result['seconds']:.0f} records/s, {result['sent']} requests sent, {result['seen']}")
     table = outcomes(folder / "whole", count)
@@ -171,25 +171,24 @@ def with_faults(url: str, folder: Path, count: int, in_flight: int) -> tuple[pd.
         "   "
         + "; ".join(f"{n} x {reason}" for reason, n in table.reason[table.reason != ""].value_counts().items())
     )
-    return table, result["seconds"]
+    return table
 
 
-def stored(folder: Path) -> int:
-    with Store(folder) as store:
-        return len(store)
-
-
-def killed(url: str, folder: Path, count: int, in_flight: int, whole: float, kills: int) -> pd.DataFrame:
+def killed(url: str, folder: Path, count: int, in_flight: int, whole: pd.DataFrame, kills: int) -> pd.DataFrame:
+    """One kill at a random moment in each of so many equal parts of the work, the last of them late."""
     draw = generator("llm_client", "kills", count)
-    for _ in range(kills):
-        before = stored(folder / "killed")
-        process = child(url, folder / "killed", count, in_flight)
-        while stored(folder / "killed") == before and process.poll() is None:
-            time.sleep(0.1)
-        time.sleep(float(draw.random()) * 1.5 * whole / kills)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        print(f"   killed with {stored(folder / 'killed')} stored")
+    to_store = int((whole.status != "failed").sum())
+    with Store(folder / "killed") as store:
+        for part in range(kills):
+            moment = int(to_store * (part + float(draw.random())) / kills)
+            process = child(url, folder / "killed", count, in_flight)
+            while len(store) < moment and process.poll() is None:
+                time.sleep(0.02)
+            if process.poll() is not None:
+                raise SystemExit("a run ended before it could be killed")
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            print(f"   killed with {len(store)} of {to_store} stored ({len(store) / to_store:.0%})")
     result = finish(child(url, folder / "killed", count, in_flight))
     print(f"   resumed: {result['sent']} requests sent, {result['seen']}")
     return outcomes(folder / "killed", count)
@@ -227,9 +226,9 @@ def main() -> None:
         throughput(folder, count, in_flight)
         with server(chosen.faults) as url:
             print(f"2. {chosen.faults:.0%} of requests go wrong")
-            whole, seconds = with_faults(url, folder, count, in_flight)
+            whole = with_faults(url, folder, count, in_flight)
             print(f"3. SIGKILL {chosen.kills} times")
-            table = killed(url, folder, count, in_flight, seconds, chosen.kills)
+            table = killed(url, folder, count, in_flight, whole, chosen.kills)
             print(f"   same final table: {table.equals(whole)}")
             second_run(url, folder / "killed", count, in_flight, whole)
     return None

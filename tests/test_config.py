@@ -111,12 +111,15 @@ def test_overrides_are_read_as_yaml(word: str, key: str, value: Any) -> None:
     assert type(found[key]) is type(value)
 
 
-def test_all_words_that_are_no_overrides_are_named() -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse_overrides(["lr=1", "epochs", "--lr=2", "=3"])
-    assert caught.value.problems == [
-        f"{word!r} is not understood: settings are written key=value" for word in ("epochs", "--lr=2", "=3")
+def test_words_that_are_no_overrides_are_named_with_all_other_mistakes() -> None:
+    words = ["replicates=1", "subjects", "--split=x", "=3", "foldss=[train]"]
+    first, *others = problems(EvaluateSettings, {"split": "random_10", **parse_overrides(words)})
+    assert [first, *others[:2]] == [
+        f"{word!r} is not understood: settings are written key=value" for word in ("subjects", "--split=x", "=3")
     ]
+    assert any("replicates" in one for one in others[2:])
+    assert any("Did you mean 'folds'?" in one for one in others[2:])
+    assert len(others) == 4
 
 
 def test_overrides_go_into_their_sections() -> None:

@@ -1,8 +1,10 @@
 """The house stands as it is drawn (DESIGN, section 3): arrows point one way, and only some rooms need torch."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
@@ -17,7 +19,7 @@ HEAVY = {"torch", "transformers", "peft", "accelerate", "safetensors", "tokenize
 
 # From the ground up; a package may import what stands on a lower floor.
 FLOORS = [
-    {"errors", "seeds", "progress", "__init__"},
+    {"errors", "porter", "seeds", "progress", "__init__"},
     {"config", "lookup", "statistics"},
     {"data"},
     {"benchmarks", "llm"},
@@ -140,3 +142,22 @@ def test_importing_the_light_parts_does_not_import_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_every_package_that_is_imported_is_a_dependency() -> None:
+    """What only the tests install must not be needed at work; the environment of the tests would not show it."""
+    project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]
+    lines = [*project["dependencies"], *project["optional-dependencies"]["gpu"]]
+    declared = {re.split(r"[<>=\[ ]", line)[0].lower().replace("-", "_") for line in lines}
+    used = {
+        (file, name.split(".")[0])
+        for package in PACKAGES
+        for file, tree in modules(package).items()
+        for name in imported(tree, top=False)
+    }
+    ours = {"medunlearn", *sys.stdlib_module_names}
+    comes_with = {"yaml": "pyyaml", "markupsafe": "jinja2", "referencing": "jsonschema"}
+    missing = {
+        (file, name) for file, name in used if name not in ours and comes_with.get(name, name) not in declared
+    }
+    assert not missing

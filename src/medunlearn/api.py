@@ -17,7 +17,7 @@ from medunlearn.experiments.evaluate import evaluate as _evaluate
 from medunlearn.experiments.evaluated import Evaluated, Evaluation
 from medunlearn.experiments.export import export as _export
 from medunlearn.experiments.gather import gather
-from medunlearn.experiments.judged import Agreed, Judged
+from medunlearn.experiments.judged import Agreed, Judged, judged_among
 from medunlearn.experiments.judged import agree as _agree
 from medunlearn.experiments.judged import annotate as _annotate
 from medunlearn.experiments.judging import Llm, job, judges_of
@@ -183,11 +183,13 @@ def report(
     """Write report.html, report.md and report.json from evaluated runs; returns the HTML file's path.
 
     Args:
+        runs: evaluated on one split; runs of :func:`judge` on the benchmark among them become tables of a panel.
         benchmark: needed to show examples of answers.
         show_text: show text of real records (an invented benchmark's is always shown).
     """
-    models = [Evaluated.find(run, split) for run in runs]
-    return write_report(gather(title, models, benchmark, show_text=show_text, seed=seed), Path(out))
+    trained, judged = judged_among(runs)
+    models = [Evaluated.find(run, split) for run in trained]
+    return write_report(gather(title, models, benchmark, judged=judged, show_text=show_text, seed=seed), Path(out))
 
 
 def export(source: Run | Path | str, out: Path | str, *, push: str | None = None, private: bool = False) -> Path:

@@ -334,10 +334,19 @@ def check(model: type[T], values: Mapping[str, Any]) -> T:
     Raises:
         ConfigError: every mistake, each with its key and the fix.
     """
+    read = {key: value for key, value in values.items() if not isinstance(value, _Misread)}
+    problems = [
+        f"{word!r} is not understood: settings are written key=value"
+        for key, word in values.items()
+        if key not in read
+    ]
     try:
-        return model.model_validate(dict(values))
+        found = model.model_validate(read)
     except ValidationError as error:
-        raise ConfigError([_problem(model, one) for one in error.errors()]) from None
+        problems += [_problem(model, one) for one in error.errors()]
+    if problems:
+        raise ConfigError(problems)
+    return found
 
 
 def _problem(model: type[Settings], error: Any) -> str:
@@ -383,13 +392,17 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
     """``key=value`` words as a dictionary; values are read as YAML, so ``lr=1e-4``, ``metrics=[rouge_l,em]``.
 
-    Raises:
-        ConfigError: words that are not of this form, all at once.
+    Words that are not of this form stay in it; :func:`check` reports them with all other mistakes.
     """
     bad = [word for word in words if "=" not in word.lstrip("=") or word.startswith(("=", "-"))]
-    if bad:
-        raise ConfigError([f"{word!r} is not understood: settings are written key=value" for word in bad])
-    return {key: _value(value) for key, _, value in (word.partition("=") for word in words)}
+    good = (word.partition("=") for word in words if word not in bad)
+    # Under a key without a point: such a key is the command's own, and not a section's or a method's.
+    misread = {f"misread word {place}": _Misread(word) for place, word in enumerate(bad)}
+    return {**{key: _value(value) for key, _, value in good}, **misread}
+
+
+class _Misread(str):
+    """A word that is no setting."""
 
 
 def _value(text: str) -> Any:

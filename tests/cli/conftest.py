@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -96,3 +97,30 @@ def lume(medunlearn: Callable[..., Said], lume_files: Path) -> Path:
     out = lume_files.parent / "bench"
     medunlearn("build", "lume", "--released", lume_files, "--out", out)
     return out
+
+
+@pytest.fixture(scope="session")
+def write_csv() -> Callable[[Path, list[dict[str, str]]], Path]:
+    """``write_csv(path, rows)``: a table with the keys of its first row."""
+
+    def write(path: Path, rows: list[dict[str, str]]) -> Path:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            table = csv.DictWriter(file, list(rows[0]))
+            table.writeheader()
+            table.writerows(rows)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def notes(tmp_path: Path, own_notes: Any, write_csv: Any) -> Path:
+    """Twelve notes, four of each of three diseases."""
+    path: Path = write_csv(tmp_path / "notes.csv", own_notes(12))
+    return path
+
+
+@pytest.fixture(scope="session")
+def asked() -> Callable[[Any], tuple[str, ...]]:
+    """``asked(server)``: the words that name a pretended server."""
+    return lambda server: ("--llm", server.base_url, "--llm-model", "m")

@@ -1,15 +1,8 @@
-"""``build amnesia NOTES``: a person's notes to a benchmark, what is left out, what is refused, and after a kill."""
+"""``build amnesia NOTES``: a person's notes to a benchmark, what is left out, what a budget stops."""
 
 from __future__ import annotations
 
-import csv
 import json
-import os
-import signal
-import sqlite3
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,28 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.llm.pretend import PretendServer, share_of_faults
+from medunlearn.llm.pretend import PretendServer
 
 Medunlearn = Callable[..., Any]
 FAST = "llm.backoff_seconds=0.01"
-
-
-@pytest.fixture
-def notes(tmp_path: Path, own_notes: Any) -> Path:
-    """Twelve notes, four of each of three diseases."""
-    return write_csv(tmp_path / "notes.csv", own_notes(12))
-
-
-def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, list(rows[0]))
-        table.writeheader()
-        table.writerows(rows)
-    return path
-
-
-def asked(server: PretendServer) -> tuple[str, ...]:
-    return ("--llm", server.base_url, "--llm-model", "m")
 
 
 def rejects(out: Path) -> list[dict[str, Any]]:
@@ -47,7 +22,9 @@ def rejects(out: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def test_notes_become_a_benchmark(medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path) -> None:
+def test_notes_become_a_benchmark(
+    asked: Any, medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
+) -> None:
     out = tmp_path / "bench"
     with PretendServer(answer=canned) as server:
         said = medunlearn("build", "amnesia", notes, *asked(server), "--out", out)
@@ -81,7 +58,7 @@ def test_notes_become_a_benchmark(medunlearn: Medunlearn, notes: Path, canned: A
 
 
 def test_what_is_left_out_is_listed_with_its_reason(
-    medunlearn: Medunlearn, own_notes: Any, canned: Any, tmp_path: Path
+    asked: Any, write_csv: Any, medunlearn: Medunlearn, own_notes: Any, canned: Any, tmp_path: Path
 ) -> None:
     """A bad row, a title that fits no disease, no title, and a note that the model never asks well about."""
     rows = own_notes(12, ("tumor", "sepsis", "infarction", "odd"))
@@ -116,7 +93,9 @@ def test_what_is_left_out_is_listed_with_its_reason(
     assert benchmark.notes["left out"]["amnesia_questions@1: invalid"] == 1
 
 
-def test_other_can_be_kept(medunlearn: Medunlearn, own_notes: Any, canned: Any, tmp_path: Path) -> None:
+def test_other_can_be_kept(
+    asked: Any, write_csv: Any, medunlearn: Medunlearn, own_notes: Any, canned: Any, tmp_path: Path
+) -> None:
     file = write_csv(tmp_path / "n.csv", own_notes(8, ("tumor", "odd")))
     with PretendServer(answer=canned) as server:
         medunlearn("build", "amnesia", file, *asked(server), "--out", tmp_path / "b", "other=keep")
@@ -125,7 +104,9 @@ def test_other_can_be_kept(medunlearn: Medunlearn, own_notes: Any, canned: Any, 
     assert not [name for name in benchmark.splits if name.startswith("other")]
 
 
-def test_when_no_note_comes_through_it_says_why(medunlearn: Medunlearn, notes: Path, tmp_path: Path) -> None:
+def test_when_no_note_comes_through_it_says_why(
+    asked: Any, medunlearn: Medunlearn, notes: Path, tmp_path: Path
+) -> None:
     with PretendServer(answer=lambda body: "I am a teapot.") as server:
         said = medunlearn("build", "amnesia", notes, *asked(server), "--out", tmp_path / "b", code=1)
     assert "No note came through" in said.text
@@ -134,7 +115,7 @@ def test_when_no_note_comes_through_it_says_why(medunlearn: Medunlearn, notes: P
 
 
 def test_columns_diseases_of_ones_own_and_a_sample(
-    medunlearn: Medunlearn, own_notes: Any, canned: Any, tmp_path: Path
+    asked: Any, write_csv: Any, medunlearn: Medunlearn, own_notes: Any, canned: Any, tmp_path: Path
 ) -> None:
     rows = [
         {"key": row["id"], "letter": row["text"], "who": f"p{n // 2}", "icd": ("I21", "C50")[n // 2 % 2]}
@@ -189,7 +170,13 @@ def test_of_pmc_patients_as_many_are_drawn_as_the_paper_drew(
 
 
 def test_notes_from_a_hub(
-    medunlearn: Medunlearn, own_notes: Any, canned: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: Any,
+    write_csv: Any,
+    medunlearn: Medunlearn,
+    own_notes: Any,
+    canned: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import huggingface_hub
 
@@ -205,7 +192,7 @@ def test_notes_from_a_hub(
 
 
 def test_a_dry_run_sends_and_writes_nothing(
-    medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
+    asked: Any, medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
 ) -> None:
     out = tmp_path / "bench"
     with PretendServer(answer=canned) as server:
@@ -224,7 +211,7 @@ def test_a_dry_run_sends_and_writes_nothing(
 
 
 def test_a_budget_stops_the_build_and_a_larger_one_goes_on(
-    medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
+    asked: Any, medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
 ) -> None:
     out = tmp_path / "bench"
     with PretendServer(answer=canned) as server:
@@ -246,7 +233,7 @@ def test_a_budget_stops_the_build_and_a_larger_one_goes_on(
 
 
 def test_notes_that_a_server_fails_on_are_left_out_only_when_told(
-    medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
+    asked: Any, medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
 ) -> None:
     out = tmp_path / "bench"
 
@@ -263,152 +250,9 @@ def test_notes_that_a_server_fails_on_are_left_out_only_when_told(
     assert len(Benchmark.load(out).records) == 11
 
 
-def test_notes_stay_on_this_machine_unless_permitted(medunlearn: Medunlearn, notes: Path, tmp_path: Path) -> None:
-    away = ("--llm", "https://llm.example.com/v1", "--llm-model", "m", "--out", tmp_path / "b")
-    said = medunlearn("build", "amnesia", notes, *away, code=2)
-    assert "the data is credentialed: it stays here" in said.text
-    assert "--allow-remote-llm" in said.text
-    assert not (tmp_path / "b").exists()
-    medunlearn("build", "amnesia", notes, *away, "--allow-remote-llm", "--llm-dry-run")
-    medunlearn("build", "amnesia", notes, *away, "--data-use", "open", "--llm-dry-run")
-
-
-def test_known_identifiers_keep_open_notes_here(medunlearn: Medunlearn, own_notes: Any, tmp_path: Path) -> None:
-    rows = [{**row, "identifiers": "Ann Lee; HX-77" if n == 3 else ""} for n, row in enumerate(own_notes(6))]
-    file = write_csv(tmp_path / "n.csv", rows)
-    away = (
-        "--llm",
-        "https://llm.example.com/v1",
-        "--llm-model",
-        "m",
-        "--data-use",
-        "open",
-        "--out",
-        tmp_path / "b",
-    )
-    assert "1 records carry identifiers" in medunlearn("build", "amnesia", file, *away, code=2).text
-
-
-def test_another_benchmark_is_refused_before_anything_is_asked(
-    medunlearn: Medunlearn, notes: Path, bench: Path, canned: Any, tmp_path: Path
+def test_the_same_in_python_and_in_an_experiment(
+    write_csv: Any, own_notes: Any, canned: Any, tmp_path: Path
 ) -> None:
-    out = tmp_path / "b"
-    with PretendServer(answer=canned) as server:
-        words = ("build", "amnesia", notes, *asked(server), "--out")
-        assert "holds another benchmark" in medunlearn(*words, bench, code=2).text
-        (tmp_path / "mine").mkdir()
-        (tmp_path / "mine" / "thesis.txt").write_text("mine")
-        assert "is not empty and holds no benchmark" in medunlearn(*words, tmp_path / "mine", code=2).text
-        assert server.count == 0
-        medunlearn(*words, out)
-        assert "holds another benchmark" in medunlearn(*words, out, "--seed", 1, code=2).text
-        assert "holds this benchmark already" in medunlearn(*words, out, "--llm-again", code=2).text
-        medunlearn(*words, tmp_path / "c", "--llm-store", out / "llm", "--llm-again")
-        medunlearn(*words, tmp_path / "d", "--llm-store", out / "llm", "--seed", 1)
-        assert server.count == 24
-    assert Benchmark.load(tmp_path / "c").fingerprint == Benchmark.load(out).fingerprint
-
-
-HERE = ("NOTES", "--llm", "http://127.0.0.1:1/v1", "--llm-model", "m")
-MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
-    "no file": (("none.csv", *HERE[1:]), "There is no file none.csv"),
-    "no server": (("NOTES",), "2 settings are wrong: - --llm URL is missing"),
-    "no model": (("NOTES", "--llm", "http://127.0.0.1:1/v1"), "--llm-model NAME is missing"),
-    "nothing": ((), "give a file of notes"),
-    "a setting first": (("other=keep",), "give a file of notes"),
-    "both": (("--invented", "5", "--llm", "http://127.0.0.1:1/v1"), "--invented needs no language model"),
-    "a column": ((*HERE, "--text", "txt"), "Did you mean 'text'?"),
-    "a price": ((*HERE, "--llm-price", "3"), "is not PROMPT,ANSWER"),
-    "no price": (
-        (*HERE, "--llm-budget-money", "3"),
-        "budget_money needs a price",
-    ),
-    "a key": ((*HERE, "llm.concurency=3"), "Did you mean 'concurrency'?"),
-    "a sample": ((*HERE, "--sample", "99"), "the file holds 12"),
-    "no number": ((*HERE, "--sample", "some"), "sample='some': value error, give a number, or all"),
-    "use": ((*HERE, "--data-use", "secret"), "data_use='secret'"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_name_the_fix(medunlearn: Medunlearn, notes: Path, tmp_path: Path, name: str) -> None:
-    words, said = MISTAKES[name]
-    given = [str(notes) if word == "NOTES" else word for word in words]
-    assert said in medunlearn("build", "amnesia", *given, "--out", tmp_path / "b", code=2).text
-    assert not (tmp_path / "b").exists()
-
-
-def test_no_way_to_tell_a_disease(medunlearn: Medunlearn, tmp_path: Path) -> None:
-    file = write_csv(tmp_path / "n.csv", [{"text": "One."}, {"text": "Two."}])
-    words = ("--llm", "http://127.0.0.1:1/v1", "--llm-model", "m", "--out", tmp_path / "b")
-    said = medunlearn("build", "amnesia", file, *words, code=2).text
-    assert "--title" in said
-    assert "--disease" in said
-
-
-COUNT = 10
-
-
-@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGKILL])
-def test_a_build_cut_off_goes_on_where_it_stopped(
-    medunlearn: Medunlearn, own_notes: Any, canned: Any, tmp_path: Path, which: signal.Signals
-) -> None:
-    file = write_csv(tmp_path / "n.csv", own_notes(COUNT))
-    faults = share_of_faults(0.15, kinds=("busy", "error_500", "reset", "not_json"))
-
-    def words(server: PretendServer, out: str) -> list[str]:
-        settings = (FAST, "llm.retries=12", "llm.concurrency=2")
-        return ["build", "amnesia", str(file), *asked(server), "--out", str(tmp_path / out), *settings]
-
-    def start(server: PretendServer, out: str) -> subprocess.Popen[str]:
-        # A shell that starts the tests in the background has them ignore Ctrl-C.
-        heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-        line = [sys.executable, "-c", f"{heeding}; from medunlearn.cli.main import main; main()"]
-        line += words(server, out)
-        return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    with PretendServer(faults, answer=canned, delay=0.03) as server:
-        with start(server, "cut") as running:
-            wait_for(lambda: stored(tmp_path / "cut") >= COUNT + 4 or running.poll() is not None)
-            os.kill(running.pid, which)
-            _, errors = running.communicate(timeout=30)
-        if which == signal.SIGINT:
-            assert running.returncode == 130
-            assert "it goes on from there" in " ".join(errors.split())
-        before = stored(tmp_path / "cut")
-        assert COUNT < before < 2 * COUNT
-        assert not (tmp_path / "cut" / "benchmark.yaml").exists()
-        medunlearn(*words(server, "cut"))
-        medunlearn(*words(server, "whole"))
-        sent = server.count
-        medunlearn(*words(server, "cut"))
-        assert server.count == sent
-    cut, whole = Benchmark.load(tmp_path / "cut"), Benchmark.load(tmp_path / "whole")
-    assert cut.fingerprint == whole.fingerprint
-    for name in ("rejects", "labels", "evidence"):
-        tables = [(tmp_path / folder / f"{name}.parquet").read_bytes() for folder in ("cut", "whole")]
-        assert tables[0] == tables[1]
-
-
-def stored(out: Path) -> int:
-    path = out / "llm" / "responses.sqlite"
-    if not path.exists():
-        return 0
-    try:
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
-            return int(database.execute("SELECT count(*) FROM responses").fetchone()[0])
-    except sqlite3.OperationalError:
-        return 0
-
-
-def wait_for(there: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not there():
-        assert time.monotonic() < end, "it did not come to that"
-        time.sleep(0.02)
-
-
-def test_the_same_in_python_and_in_an_experiment(own_notes: Any, canned: Any, tmp_path: Path) -> None:
     import medunlearn as mu
     from medunlearn.errors import ConfigError
     from medunlearn.experiments.build import from_section
@@ -426,7 +270,9 @@ def test_the_same_in_python_and_in_an_experiment(own_notes: Any, canned: Any, tm
         mu.build.amnesia()
 
 
-def test_everything_is_private(medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path) -> None:
+def test_everything_is_private(
+    asked: Any, medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
+) -> None:
     with PretendServer(answer=canned) as server:
         medunlearn("build", "amnesia", notes, *asked(server), "--out", tmp_path / "b")
     for folder in (tmp_path / "b", tmp_path / "b" / "llm"):

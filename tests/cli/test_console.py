@@ -133,6 +133,30 @@ def test_answers_that_were_stored_are_not_asked_again(
     assert len(stored) == stored["question_id"].nunique() == 160
 
 
+# A shell that starts the tests in the background has them ignore Ctrl-C.
+HEEDING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+
+
+def test_ctrl_c_while_the_command_loads_needs_no_traceback() -> None:
+    code = f"{HEEDING}; from medunlearn.__main__ import main; main()"
+    words = [sys.executable, "-X", "importtime", "-c", code, "list", "methods"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+    assert process.stderr is not None
+    try:
+        # Each module is named when it is loaded: this one is, and the commands above it are not yet.
+        while (line := process.stderr.readline()) and "typer" not in line:
+            pass
+        assert line, "the command has loaded, and nobody interrupted it"
+        process.send_signal(signal.SIGINT)
+        printed, said = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, printed) == (130, "")
+    assert "interrupted before anything was done" in said
+    assert "Traceback" not in said
+
+
 def test_streams_and_exit_codes(bench: Path, tmp_path: Path) -> None:
     said = run("inspect", bench, "--json")
     assert (said.returncode, said.stderr) == (0, "")

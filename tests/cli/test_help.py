@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,6 +110,21 @@ def test_list_benchmarks(medunlearn: Callable[..., Any]) -> None:
     assert {"amnesia", "lume"} <= set(rows)
     assert "rouge_l" in rows["amnesia"]["metrics"]
     assert rows["lume"]["what"].startswith("LUME: ")
+
+
+@pytest.mark.parametrize("verb", [*((verb,) for verb in VERBS), ("build", "amnesia"), ("build", "lume")])
+def test_every_verb_can_be_quiet_and_speak_json(medunlearn: Callable[..., Any], verb: tuple[str, ...]) -> None:
+    said = medunlearn(*verb, "--help").stdout
+    assert "--quiet" in said
+    assert "--json" in said
+
+
+def test_quiet_says_nothing_but_errors(medunlearn: Callable[..., Any], bench: Path) -> None:
+    for words in (("list", "tasks"), ("inspect", bench)):
+        said = medunlearn(*words, "--quiet")
+        assert (said.stdout, said.stderr) == ("", "")
+        assert json.loads(medunlearn(*words, "--quiet", "--json").stdout)
+    assert "is neither a benchmark" in medunlearn("inspect", bench.parent, "--quiet", code=2).text
 
 
 def test_list_of_something_else(medunlearn: Callable[..., Any]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from medunlearn.llm.pretend import PretendServer
@@ -103,6 +104,39 @@ def test_the_responses_of_a_run(medunlearn: Command, bench: Path, target: Path, 
     said = json.loads(medunlearn("evaluate", run, bench, "--split", "random_10", *QUICK, "--json").stdout)
     means = {row["value"] for row in said["table"] if row["metric"] == "factuality"}
     assert sorted(means) == pytest.approx([0.4] * len(means))
+
+
+def test_a_report_has_the_panels(medunlearn: Command, bench: Path, target: Path, tmp_path: Path) -> None:
+    """Of the benchmark's labels, with a person, and of the model's responses; no text of either."""
+    run, labels = tmp_path / "run", tmp_path / "labels"
+    shutil.copytree(target, run, ignore=shutil.ignore_patterns("evaluations", "responses"))
+    medunlearn("evaluate", run, bench, "--split", "random_10", *QUICK)
+    with PretendServer(answer=lambda body: '{"reasoning": "Zanzibar", "rating": 4}') as server:
+        words = ("--benchmark", bench, "--llm", panel(tmp_path, server), "replicates=20", "--quiet")
+        medunlearn("judge", run, *words)
+    with PretendServer(answer=supports) as server:
+        words = ("--task", "label", "--llm", panel(tmp_path, server), "--out", labels, "replicates=20", "--quiet")
+        medunlearn("judge", bench, *words)
+    assert "name at least one evaluated run" in medunlearn("report", labels, "--out", tmp_path / "r", code=2).text
+    case = json.loads(medunlearn("inspect", labels, "--json").stdout)["results"]["outcomes"]["one"]
+    assert case == {"answered": 20}
+    rows = pd.read_parquet(labels / "cases.parquet")["case_id"]
+    (tmp_path / "anna.csv").write_text("case_id,label\n" + "".join(f"{name},Yes\n" for name in rows))
+    medunlearn("agree", labels, tmp_path / "anna.csv", "--quiet")
+    medunlearn("report", run, labels, "--out", tmp_path / "r", "--quiet")
+    page, text = ((tmp_path / "r" / name).read_text(encoding="utf-8") for name in ("report.html", "report.md"))
+    for shown in (page, text):
+        assert "Category label: 20 cases, 20 subjects, 3 judges" in shown
+        assert "target. Factuality of responses: 32 cases" in shown
+        assert "anna (rows) and panel (columns)" in shown
+        assert "Fleiss&#39; kappa" in shown or "Fleiss' kappa" in shown
+        assert "Zanzibar" not in shown
+    assert "<td>20 (100.0%)<small>[100.0%, 100.0%]</small></td>" in page
+    assert "| all | panel | 4.000 [4.000, 4.000] | 32" in " ".join(text.split())
+    told = json.loads((tmp_path / "r" / "report.json").read_text())["judged"]
+    assert [section["title"] for section in told[0]["sections"]][:2] == ["Verdicts", "Panel by group"]
+    medunlearn("report", run, "--out", tmp_path / "s", "--quiet")
+    assert "Category label" not in (tmp_path / "s" / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_run_that_is_none_of_these(medunlearn: Command, bench: Path) -> None:

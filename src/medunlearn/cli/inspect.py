@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from medunlearn.benchmarks.description import Description, GroupSize
-from medunlearn.cli.common import Json, ending, print_json, print_table
+from medunlearn.cli.common import Json, Quiet, ending, print_json, print_table
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.storage import read_json
 from medunlearn.errors import InputError
@@ -30,6 +30,7 @@ def command(
             "--tokenizer", help="Count the tokens of this folder, run or hub id in the tables; none: words."
         ),
     ] = None,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Show what is in a benchmark or a run: counts, splits, settings, problems."""
@@ -38,13 +39,17 @@ def command(
         if tables or tokenizer is not None:
             from medunlearn.experiments.describing import described
 
-            _tables(benchmark, described(benchmark, tokenizer), json)
-        else:
+            found = described(benchmark, tokenizer)
+            if json or not quiet:
+                _tables(benchmark, found, json)
+        elif json or not quiet:
             _benchmark(benchmark, json)
     elif tables or tokenizer is not None:
         raise InputError(f"{folder} is no benchmark (no {MANIFEST}); --tables and --tokenizer are for benchmarks.")
     elif (folder / "run.json").exists():
-        _run(read_json(folder / "run.json"), json)
+        info = read_json(folder / "run.json")
+        if json or not quiet:
+            _run(info, json)
     else:
         raise InputError(f"{folder} is neither a benchmark (no {MANIFEST}) nor a run (no run.json).")
 

@@ -21,6 +21,7 @@ from medunlearn.cli.common import (
 )
 from medunlearn.config import check, parse_overrides
 from medunlearn.llm.judging.judges import JudgeSettings
+from medunlearn.llm.usage import in_money
 
 if TYPE_CHECKING:
     from medunlearn.experiments.judge import Plan
@@ -92,7 +93,7 @@ def judge(
     if json:
         print_json({"folder": str(judged.run.folder), **judged.run.info["results"]})
     elif not quiet:
-        print_line(judged.words)
+        typer.echo(judged.words)
         sayer(quiet, json)(f"{judged.run.folder}: judged.md, and its tables as Parquet")
 
 
@@ -115,7 +116,7 @@ def _show_plan(found: Plan, as_json: bool) -> None:
 
 
 def _money(most: float | None) -> str:
-    return "no price" if most is None else f"at most {most:.2f}"
+    return "no price" if most is None else f"at most {in_money(most)}"
 
 
 @ending
@@ -163,4 +164,4 @@ def agree(
             }
         )
     elif not quiet:
-        print_line(found.words)
+        typer.echo(found.words)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from medunlearn.cli.common import Json, ending, print_json, print_table
+from medunlearn.cli.common import Json, Quiet, ending, print_json, print_table
 from medunlearn.errors import UnknownNameError
 
 EPILOG = "Example: `medunlearn list methods`"
@@ -89,6 +89,7 @@ def _first_sentence(text: str | None) -> str:
 @ending
 def command(
     what: Annotated[str, typer.Argument(help="methods, metrics, benchmarks, tasks or presets")],
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """List methods, metrics, benchmarks, a language model's tasks or presets, with their settings."""
@@ -97,5 +98,5 @@ def command(
     rows = TABLES[what]()
     if json:
         print_json(rows)
-    else:
+    elif not quiet:
         print_table(what, tuple(rows[0]), [tuple(row.values()) for row in rows])

@@ -19,7 +19,10 @@ EPILOG = (
 @ending
 def command(
     runs: Annotated[
-        list[Path], typer.Argument(help="Runs that were evaluated on the same split, or a sweep's folder.")
+        list[Path],
+        typer.Argument(
+            help="Runs evaluated on one split, and runs of `judge` on their benchmark; or the folder of a sweep."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder of the report.")],
     benchmark: Annotated[
@@ -38,6 +41,7 @@ def command(
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.experiments.evaluated import Evaluated
     from medunlearn.experiments.gather import gather
+    from medunlearn.experiments.judged import judged_among
     from medunlearn.experiments.runs import Run
     from medunlearn.reports.write import write_report
 
@@ -45,9 +49,11 @@ def command(
     if any((run / "sweep.json").exists() for run in runs):
         _report_sweep(runs, out, benchmark, title, seed, quiet=quiet, as_json=json)
         return
-    models = [Evaluated.find(Run.open(run), split) for run in runs]
+    trained, judged = judged_among([Run.open(run) for run in runs])
+    models = [Evaluated.find(run, split) for run in trained]
     loaded = Benchmark.load(benchmark) if benchmark else None
-    page = write_report(gather(title or "Unlearning report", models, loaded, show_text=show_text, seed=seed), out)
+    title = title or "Unlearning report"
+    page = write_report(gather(title, models, loaded, judged=judged, show_text=show_text, seed=seed), out)
     if json:
         print_json({"report": str(page)})
     else:

@@ -12,9 +12,11 @@ from medunlearn.data.records import SIDES, Question
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError
 from medunlearn.experiments.evaluated import Evaluated, compared, distinct
+from medunlearn.experiments.judged import Judged
+from medunlearn.llm.judging.words import panel_about, panel_title
 from medunlearn.metrics import METRICS, get_metric
 from medunlearn.metrics.aggregates import COMPOSITES
-from medunlearn.reports.content import Example, ModelResult, ReportContent
+from medunlearn.reports.content import Example, JudgedContent, ModelResult, ReportContent
 from medunlearn.statistics.bootstrap import REPLICATES
 
 EXAMPLES_A_SIDE = 4
@@ -25,6 +27,7 @@ def gather(
     models: Sequence[Evaluated],
     benchmark: Benchmark | None = None,
     *,
+    judged: Sequence[Judged] = (),
     show_text: bool = False,
     replicates: int = REPLICATES,
     seed: int = 0,
@@ -33,6 +36,8 @@ def gather(
 
     Args:
         benchmark: needed to show examples; without it a report has none.
+        judged: panels that judged the benchmark's labels or questions; those that judged the models' responses are
+            found by themselves.
         show_text: show questions, answers and responses of real records. An invented benchmark's are always
             shown: nobody stands behind them.
 
@@ -59,7 +64,10 @@ def gather(
                 "the same folds, subjects and seed."
             )
     if not models:
-        raise InputError("There is nothing to report: name at least one run.")
+        raise InputError(
+            "There is nothing to report: name at least one evaluated run. What a panel said of labels and "
+            "questions goes beside it; judged.md in the panel's own folder has it too."
+        )
     for model in models:
         check_made_for_this(model)
     models = distinct(models)
@@ -76,6 +84,19 @@ def gather(
         caveats=tuple(caveats_of(results["benchmark"], models)),
         show_text=may_show,
         groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
+        judged=_judged(models, judged),
+    )
+
+
+def _judged(models: Sequence[Evaluated], panels: Sequence[Judged]) -> tuple[JudgedContent, ...]:
+    """The benchmark's panels, then those of each model's responses."""
+    found = [("", panel) for panel in panels]
+    for model in models:
+        if where := model.record.info["results"].get("judged"):
+            found.append((f"{model.run.label}. ", Judged.open(model.run.folder / where)))
+    return tuple(
+        JudgedContent(f"{whose}{panel_title(one.panel)}", panel_about(one.panel), tuple(one.sections()))
+        for whose, one in found
     )
 
 

@@ -19,7 +19,7 @@ from medunlearn.llm.judging.labels import People, read_people
 from medunlearn.llm.judging.sampling import spread
 from medunlearn.llm.judging.sheet import write_sheet
 from medunlearn.llm.judging.tables import Panel
-from medunlearn.llm.judging.words import people_words
+from medunlearn.llm.judging.words import Section, panel_sections, people_sections, people_words
 
 CASES, JUDGEMENTS, PANEL_FILE = "cases.parquet", "judgements.parquet", "panel.parquet"
 VERDICTS, RATINGS, AGREEMENT = "verdicts.parquet", "ratings.parquet", "agreement.parquet"
@@ -68,6 +68,12 @@ class Judged:
         """Its tables as Markdown."""
         return (self.run.folder / WORDS).read_text(encoding="utf-8")
 
+    def sections(self) -> list[Section]:
+        """Its tables for a report, with those about people where some have labelled its cases."""
+        measured = self.table(PEOPLE)
+        people = [] if measured.empty else people_sections(self.panel, self.table(CONFUSION), measured)
+        return [*panel_sections(self.panel), *people]
+
 
 def annotate(judged: Judged, out: Path, *, number: int | None = None, seed: int = 0) -> tuple[Path, Path]:
     """Write a CSV and a page for a person who checks a panel's cases, blind to what it said.
@@ -82,6 +88,12 @@ def annotate(judged: Judged, out: Path, *, number: int | None = None, seed: int 
     cases = judged.panel.cases
     drawn = spread(cases, len(cases) if number is None else number, seed)
     return write_sheet(out, judged.panel.task, drawn)
+
+
+def judged_among(runs: Sequence[Run]) -> tuple[list[Run], list[Judged]]:
+    """Runs with models, and those of `medunlearn judge`."""
+    judged = [Judged.open(run.folder) for run in runs if run.info.get("verb") == "judge"]
+    return [run for run in runs if run.info.get("verb") != "judge"], judged
 
 
 @dataclass(frozen=True)

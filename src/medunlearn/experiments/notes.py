@@ -38,6 +38,7 @@ from medunlearn.llm.store import FILE as STORE_FILE
 from medunlearn.llm.tasks import Reject, Sampling, Source, Written, estimated, reasons, save_rejects, write
 from medunlearn.llm.tasks.amnesia_questions import AmnesiaQuestions
 from medunlearn.llm.tasks.disease_label import OTHER, DiseaseLabel
+from medunlearn.llm.usage import in_money
 
 Say = Callable[[str], None]
 LABEL, QUESTIONS = DiseaseLabel(), AmnesiaQuestions()
@@ -205,7 +206,10 @@ def _refuse_incomplete(labels: Written, questions: Written, settings: AmnesiaNot
 def _refuse_nothing(out: Path, questions: Written, rejects: Sequence[Reject]) -> None:
     if not questions.results:
         shown = "\n".join(f"  - {line}" for line in reasons(rejects))
-        raise MedunlearnError(f"No note came through, so there is no benchmark ({out / REJECTS_FILE}):\n{shown}")
+        raise MedunlearnError(
+            f"No note came through, so there is no benchmark ({out / REJECTS_FILE}):\n{shown}\nWhat the model said "
+            "is kept and not asked for again, unless with --llm-again; another --llm-model is asked anew."
+        )
 
 
 def _benchmark(
@@ -243,7 +247,7 @@ def _pairs(value: Mapping[str, Any]) -> dict[Any, list[tuple[str, str]]]:
 
 def _tell(say: Say, out: Path, rejects: Sequence[Reject], facts: Mapping[str, Any]) -> None:
     llm = facts["llm"]
-    money = "" if llm["money"] is None else f", {llm['money']:.2f} of money"
+    money = "" if llm["money"] is None else f", {in_money(llm['money'])} of money"
     tokens = llm["prompt_tokens"] + llm["answer_tokens"]
     say(f"{facts['requests sent now']} requests sent now; {tokens:,} tokens{money} with what was sent before")
     if rejects:

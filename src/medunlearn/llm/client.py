@@ -22,7 +22,7 @@ from medunlearn.llm.requests import Outcome, Request
 from medunlearn.llm.settings import ServerSettings
 from medunlearn.llm.store import Store
 from medunlearn.llm.structured import check_schema
-from medunlearn.llm.usage import Budget, Usage
+from medunlearn.llm.usage import Budget, Usage, in_money
 from medunlearn.progress import progress
 
 AHEAD = 2  # requests taken from their source, for each one in flight
@@ -164,4 +164,4 @@ class Client:
 
     def _note(self) -> str:
         spent = self.spent
-        return f"{spent.tokens} tokens" + (f", {spent.money:.2f} spent" if spent.money is not None else "")
+        return f"{spent.tokens} tokens" + (f", {in_money(spent.money)} spent" if spent.money is not None else "")

@@ -11,7 +11,7 @@ from medunlearn.llm.conversation import opening
 from medunlearn.llm.requests import Request
 from medunlearn.llm.settings import ServerSettings
 from medunlearn.llm.store import Store
-from medunlearn.llm.usage import Usage, likely_tokens, most_prompt_tokens, priced, texts_of
+from medunlearn.llm.usage import Usage, in_money, likely_tokens, most_prompt_tokens, priced, texts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Estimate:
         money = (
             ""
             if self.most.money is None
-            else f"; money: about {self.likely.money:.2f}, at most {self.most.money:.2f}"
+            else f"; money: about {in_money(self.likely.money or 0.0)}, at most {in_money(self.most.money)}"
         )
         return (
             f"{self.requests} requests to send, {self.stored} need none; "

@@ -4,6 +4,8 @@ It speaks enough of the OpenAI protocol over real HTTP on the loopback interface
 (:mod:`medunlearn.llm.misbehaviour`). As a process of its own it prints its address and serves until it is ended:
 
     python -m medunlearn.llm.pretend --port 8000 --faults 0.2
+
+To AMNESIA's prompts it says what their checks accept (:mod:`medunlearn.llm.rehearsal`).
 """
 
 from __future__ import annotations
@@ -12,12 +14,17 @@ import argparse
 import asyncio
 import hashlib
 import json
+import socket
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from medunlearn.errors import InputError
 from medunlearn.llm.misbehaviour import CLOSE, FAULTS, HANG, Answer, respond
+from medunlearn.llm.rehearsal import rehearsed, schema_of
 from medunlearn.seeds import generator
 
 Choose = Callable[[dict[str, Any], int], str]
@@ -46,10 +53,15 @@ def pretend_answer(body: dict[str, Any]) -> str:
     if "prompt" in body:
         return f" pretended {hashlib.sha256(str(body['prompt']).encode()).hexdigest()[:8]}"
     first = next(message["content"] for message in body["messages"] if message["role"] == "user")
-    asked = body.get("response_format", {}).get("json_schema")
-    if asked:
-        return json.dumps(pretend_value(asked["schema"], first))
+    schema = schema_of(body)
+    if schema is not None:
+        return json.dumps(pretend_value(schema, first))
     return f"pretended {hashlib.sha256(first.encode()).hexdigest()[:8]}"
+
+
+def rehearse(body: dict[str, Any]) -> str:
+    """An answer that the project's own checks accept where the prompt is AMNESIA's, else :func:`pretend_answer`."""
+    return rehearsed(body) or pretend_answer(body)
 
 
 def share_of_faults(share: float, seed: int = 0, kinds: Sequence[str] = FAULTS) -> Choose:
@@ -95,9 +107,13 @@ class PretendServer:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
     def __enter__(self) -> PretendServer:
+        try:
+            self._socket = socket.create_server(("127.0.0.1", self._port))
+        except (OSError, OverflowError) as error:
+            raise InputError(f"Nothing can be served on port {self._port}: {error}. Choose another one.") from None
+        self._port = self._socket.getsockname()[1]
         self._thread.start()
-        if not self._ready.wait(10):
-            raise RuntimeError(f"nothing can be served on port {self._port}")
+        self._ready.wait()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -110,8 +126,7 @@ class PretendServer:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._connection, "127.0.0.1", self._port)
-        self._port = server.sockets[0].getsockname()[1]
+        server = await asyncio.start_server(self._connection, sock=self._socket)
         self._ready.set()
         await self._stop.wait()
         server.close()
@@ -166,9 +181,13 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=0.0, help="seconds before an answer")
     chosen = parser.parse_args()
     behave: Sequence[str] | Choose = share_of_faults(chosen.faults) if chosen.faults else ("well",)
-    with PretendServer(behave, delay=chosen.delay, keep=False, port=chosen.port) as server:
-        print(server.base_url, flush=True)
-        threading.Event().wait()
+    try:
+        server = PretendServer(behave, answer=rehearse, delay=chosen.delay, keep=False, port=chosen.port)
+        with server, suppress(KeyboardInterrupt):
+            print(server.base_url, flush=True)
+            threading.Event().wait()
+    except InputError as error:
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

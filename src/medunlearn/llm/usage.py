@@ -46,6 +46,11 @@ class Usage:
         )
 
 
+def in_money(amount: float) -> str:
+    """``12.30``; a small amount keeps two digits that say something: ``0.0018``."""
+    return f"{amount:.2f}" if amount == 0 or amount >= 0.1 else f"{amount:.2g}"
+
+
 def priced(price: tuple[float, float] | None, prompt: int, answer: int, estimated: int = 0) -> Usage:
     """Usage of one request."""
     money = None if price is None else (price[0] * prompt + price[1] * answer) / MILLION

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from medunlearn.llm.judging.words import Section
+
 Role = Literal["target", "retrained", "unlearned"]
 
 
@@ -54,6 +56,21 @@ class Example:
 
 
 @dataclass(frozen=True)
+class JudgedContent:
+    """One panel on one set of cases; numbers and names alone.
+
+    Attributes:
+        title: what was judged, how much of it and by how many.
+        about: prompt, source, and how intervals are to be read.
+        sections: its tables.
+    """
+
+    title: str
+    about: str
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True)
 class ReportContent:
     """Everything that a report shows.
 
@@ -71,6 +88,7 @@ class ReportContent:
         show_text: whether text of records, questions and responses may be shown.
         groups: the benchmark's own measures by node of one level (LUME: regurgitation and knowledge by task):
             level, node, measure, side, fold, model, value, low, high, n_scored, n_unscored; may be empty.
+        judged: panels of judges, of the benchmark and of the models' responses.
     """
 
     title: str
@@ -84,6 +102,7 @@ class ReportContent:
     caveats: tuple[str, ...]
     show_text: bool
     groups: pd.DataFrame = field(default_factory=pd.DataFrame)
+    judged: tuple[JudgedContent, ...] = ()
 
     def shown_examples(self) -> tuple[Example, ...]:
         """The examples that may be shown, forget before retain; none unless ``show_text``."""

@@ -7,7 +7,8 @@ from itertools import groupby
 
 from medunlearn.reports.content import Example, ReportContent
 from medunlearn.reports.headline import main_plane, standings, verdict
-from medunlearn.reports.prose import HOW_TO_READ, RANKING_NOTE, TEXT_WITHHELD
+from medunlearn.reports.judged import judged_tables
+from medunlearn.reports.prose import HOW_TO_READ, JUDGED, RANKING_NOTE, TEXT_WITHHELD
 from medunlearn.reports.readings import Results
 from medunlearn.reports.tables import (
     Cell,
@@ -43,6 +44,7 @@ def to_markdown(content: ReportContent) -> str:
         *section("By fold and kind", _breakdown(results)),
         *section("Every metric", *_metrics(results)),
         *section("Other comparisons", _maybe_table(other_comparisons(content, results))),
+        *section("Judged by panels", *_judged(content)),
         *section("Examples", *_examples(content)),
         *section("What was run", pipe_table(cost_table(content.models)), *_runs(content)),
     ]
@@ -102,6 +104,15 @@ def _metric_cells(row: MetricRow) -> tuple[Cell, ...]:
 
 def _maybe_table(table: Table | None) -> str:
     return "" if table is None else pipe_table(table)
+
+
+def _judged(content: ReportContent) -> list[str]:
+    found = [JUDGED] if content.judged else []
+    for panel in content.judged:
+        found += [f"### {one_line(panel.title)}", one_line(panel.about)]
+        for one in judged_tables(panel):
+            found += [f"#### {one_line(one.title)}", _maybe_table(one.table), one_line(one.aside)]
+    return found
 
 
 def _examples(content: ReportContent) -> list[str]:

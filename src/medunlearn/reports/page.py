@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from medunlearn.reports import curves, figures, prose
 from medunlearn.reports.content import ReportContent
 from medunlearn.reports.headline import Plane, Standing, drawable, main_plane, panel_planes, standings, verdict
+from medunlearn.reports.judged import judged_tables
 from medunlearn.reports.readings import Results
 from medunlearn.reports.tables import (
     MetricRow,
@@ -79,6 +80,7 @@ def _context(content: ReportContent) -> dict[str, Any]:
         "breakdown": breakdown_table(results),
         "groups": group_table(content),
         "legend": _legend(content),
+        "judged": [(one, judged_tables(one)) for one in content.judged],
         "rows": rows,
         "filters": _filters(rows),
         "others": other_comparisons(content, results),

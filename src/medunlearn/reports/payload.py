@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ def payload(content: ReportContent) -> dict[str, Any]:
         "models": [_model(model) for model in content.models],
         "comparisons": rows_of(content.comparisons),
         "groups": rows_of(content.groups),
+        "judged": [asdict(panel) for panel in content.judged],
         "show_text": content.show_text,
         "examples": [vars(example) for example in content.shown_examples()],
     }

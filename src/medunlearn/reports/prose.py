@@ -30,3 +30,8 @@ TEXT_WITHHELD = (
 )
 
 NEEDS_SCRIPT = "This figure needs JavaScript. The same numbers stand in the tables."
+
+JUDGED = (
+    "A panel's verdict is what more than half of its judges say; a judge without a verdict still counts as one. "
+    "Judges are models, and agreeing with each other does not make them right: read that beside people's labels."
+)

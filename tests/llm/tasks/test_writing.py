@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 from medunlearn.errors import InputError
 from medunlearn.llm import Store, decide
 from medunlearn.llm.pretend import PretendServer, share_of_faults
-from medunlearn.llm.tasks import Source, estimated, reasons, save_rejects, task_class, write
+from medunlearn.llm.tasks import Source, estimated, reasons, rules, save_rejects, task_class, write
+from medunlearn.llm.tasks.lume_biography import LumeBiography, invent_people, person_questions
 from medunlearn.llm.tasks.lume_story import GENRES, invent_stories, without_similar
 from medunlearn.llm.tasks.lume_verify import Claim, verify
 from medunlearn.llm.tasks.writing import Written
@@ -155,3 +157,22 @@ def test_known_identifiers_stay_on_this_machine(connect: Callable[..., Any]) -> 
     assert "known identifier" in decision.why_not(with_name.text, with_name.identifiers)
     without = LABEL.request(Source("s", {"title": "A fever"}, ("Ann Lee",)))
     assert decision.why_not(without.text, without.identifiers) == ""
+
+
+def test_people_for_biographies_are_nobody() -> None:
+    people = invent_people(300, seed=1)
+    born = [datetime.strptime(person.fields["birth_date"], "%m/%d/%Y").date() for person in people]
+    assert date(1964, 1, 1) <= min(born) < date(1965, 1, 1)
+    assert date(1990, 1, 1) < max(born) <= date(1991, 1, 1)
+    for fact in ("name", "ssn", "phone", "email", "address"):
+        assert len({person.fields[fact] for person in people}) == 300
+    for person in people:
+        first, last = person.fields["name"].lower().split()
+        assert person.fields["email"] == f"{first}_{last}@example.org"
+        assert person.fields["ssn"].startswith("900-")
+        LumeBiography().request(person)
+    assert [person.fields for person in invent_people(300, seed=1)] == [person.fields for person in people]
+    assert invent_people(300, seed=2)[0].fields["ssn"] != people[0].fields["ssn"]
+    asked = person_questions(people[0])
+    assert [answer for _, answer in asked] == list(people[0].fields.values())[1:]
+    assert all(people[0].fields["name"] in question and rules.asks_identity(question) for question, _ in asked)

@@ -1,9 +1,10 @@
-"""A panel's tables as Markdown: numbers and names, no text of a record and nothing that a judge said."""
+"""A panel's tables in words: numbers and names, no text of a record and nothing that a judge said."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -25,24 +26,46 @@ _KAPPA = (
 )
 
 
-def panel_words(panel: Panel) -> str:
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table of a panel, and what is to be said below it.
+
+    Attributes:
+        title: its heading.
+        head, rows: cells as plain text; no rows where there is nothing to count.
+        aside: a remark; may be empty.
+    """
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    aside: str = ""
+
+
+def panel_title(panel: Panel) -> str:
+    """What was judged, how much of it and by how many."""
+    return f"{panel.task.title}: {len(panel.cases)} cases, {len(set(panel.subjects))} subjects, " + (
+        f"{len(panel.judges)} judges"
+    )
+
+
+def panel_about(panel: Panel) -> str:
+    """Prompt, source, and how intervals are to be read."""
+    return f"Prompt {panel.task.version}; after {panel.task.source}. Brackets: 95% bootstrap over subjects."
+
+
+def panel_sections(panel: Panel) -> list[Section]:
     """Verdicts, groups, agreement, and what is missing (AMNESIA, Tables 8-10, 12 and 13)."""
-    subjects = len(set(panel.subjects))
-    parts = [
-        f"# {panel.task.title}: {len(panel.cases)} cases, {subjects} subjects, {len(panel.judges)} judges",
-        f"Prompt {panel.task.version}; after {panel.task.source}. Brackets: 95% bootstrap over subjects.",
+    return [
         *(_rating_parts(panel) if panel.task.rates else _verdict_parts(panel)),
         *_agreement_parts(panel),
         *_criteria_parts(panel),
-        "## Without a verdict",
         _missing(panel),
     ]
-    return "\n\n".join(parts) + "\n"
 
 
-def people_words(panel: Panel, confusion: pd.DataFrame, measured: pd.DataFrame) -> str:
+def people_sections(panel: Panel, confusion: pd.DataFrame, measured: pd.DataFrame) -> list[Section]:
     """Judges and panel against annotators (AMNESIA, Table 11)."""
-    parts = [f"# {panel.task.title}: judges against people"]
     rows = [
         (
             _MEASURES[row["measure"]],
@@ -55,21 +78,46 @@ def people_words(panel: Panel, confusion: pd.DataFrame, measured: pd.DataFrame) 
         )
         for row in measured.to_dict("records")
     ]
-    parts += [table(("measure", "annotator", "against", "value", "", "cases", "left out"), rows), _KAPPA]
-    if not panel.task.rates:
-        parts.append(
-            "Left out of agreement and kappa are labelled cases on which the other side said neither "
-            f"{panel.task.positive} nor {panel.task.negative}."
-        )
+    left_out = (
+        ""
+        if panel.task.rates
+        else " Left out of agreement and kappa are labelled cases on which the other side said neither "
+        f"{panel.task.positive} nor {panel.task.negative}."
+    )
+    head = ("measure", "annotator", "against", "value", "", "cases", "left out")
+    parts = [_section("Judges against people", head, rows, _KAPPA + left_out)]
     for (person, judge), group in confusion.groupby(["annotator", "judge"], sort=False):
         names = list(dict.fromkeys(group["human"]))
         cells = {(row["human"], row["verdict"]): row["n"] for row in group.to_dict("records")}
         body = [(human, *(cells[human, verdict] for verdict in names)) for human in names]
-        parts += [f"## {_plain(person)} (rows) and {_plain(judge)} (columns)", table(("", *names), body)]
+        parts.append(_section(f"{person} (rows) and {judge} (columns)", ("", *names), body))
+    return parts
+
+
+def panel_words(panel: Panel) -> str:
+    """:func:`panel_sections` as Markdown."""
+    return _markdown([f"# {panel_title(panel)}", panel_about(panel)], panel_sections(panel))
+
+
+def people_words(panel: Panel, confusion: pd.DataFrame, measured: pd.DataFrame) -> str:
+    """:func:`people_sections` as Markdown."""
+    return _markdown([f"# {panel.task.title}"], people_sections(panel, confusion, measured))
+
+
+def _markdown(parts: list[str], sections: Sequence[Section]) -> str:
+    for section in sections:
+        parts.append(f"## {_plain(section.title)}")
+        parts += [table(section.head, section.rows)] if section.rows else []
+        parts += [section.aside] if section.aside else []
     return "\n\n".join(parts) + "\n"
 
 
-def _verdict_parts(panel: Panel) -> list[str]:
+def _section(title: str, head: Iterable[object], rows: Iterable[Sequence[object]], aside: str = "") -> Section:
+    cells = tuple(tuple(str(cell) for cell in row) for row in rows)
+    return Section(title, tuple(str(cell) for cell in head), cells, aside)
+
+
+def _verdict_parts(panel: Panel) -> list[Section]:
     found = distribution(panel)
     judges = list(dict.fromkeys(found["judge"]))
     of_all = {(row["judge"], row["verdict"]): row for row in found[found["group"] == ALL].to_dict("records")}
@@ -79,7 +127,7 @@ def _verdict_parts(panel: Panel) -> list[str]:
         for verdict in verdicts
         if verdict != NONE or any(of_all[judge, verdict]["n"] for judge in judges)
     ]
-    parts = ["## Verdicts", table(("verdict", *judges), rows)]
+    parts = [_section("Verdicts", ("verdict", *judges), rows)]
     last = judges[-1]
     groups = found[(found["group"] != ALL) & (found["judge"] == last)]
     groups = groups[(groups["verdict"] != NONE) | (groups.groupby("verdict")["n"].transform("sum") > 0)]
@@ -89,19 +137,19 @@ def _verdict_parts(panel: Panel) -> list[str]:
             for group, own in groups.groupby("group", sort=False)
         ]
         heads = list(dict.fromkeys(groups["verdict"]))
-        parts += [f"## {_plain(str(last)).capitalize()} by group", table(("group", *heads), body)]
+        parts.append(_section(f"{str(last).capitalize()} by group", ("group", *heads), body))
     return parts
 
 
-def _rating_parts(panel: Panel) -> list[str]:
+def _rating_parts(panel: Panel) -> list[Section]:
     rows = [
         (row["group"], row["judge"], _share(row, "mean", percent=False), row["n_scored"], row["n_unscored"])
         for row in ratings(panel).to_dict("records")
     ]
-    return ["## Ratings, 1 to 10", table(("group", "judge", "mean", "rated", "not rated"), rows)]
+    return [_section("Ratings, 1 to 10", ("group", "judge", "mean", "rated", "not rated"), rows)]
 
 
-def _agreement_parts(panel: Panel) -> list[str]:
+def _agreement_parts(panel: Panel) -> list[Section]:
     found = agreements(panel)
     if found.empty:
         return []
@@ -116,23 +164,23 @@ def _agreement_parts(panel: Panel) -> list[str]:
         )
         for row in found.to_dict("records")
     ]
-    return ["## Agreement of the judges", table(("measure", "on", "who", "value", "", "cases"), rows), _KAPPA]
+    return [_section("Agreement of the judges", ("measure", "on", "who", "value", "", "cases"), rows, _KAPPA)]
 
 
-def _criteria_parts(panel: Panel) -> list[str]:
+def _criteria_parts(panel: Panel) -> list[Section]:
     rows = [
         (row["judge"], row["criterion"], _share(row, "share"), row["n_cases"])
         for row in criteria(panel).to_dict("records")
     ]
-    return ["## Criteria met", table(("judge", "criterion", "share", "cases"), rows)] if rows else []
+    return [_section("Criteria met", ("judge", "criterion", "share", "cases"), rows)] if rows else []
 
 
-def _missing(panel: Panel) -> str:
+def _missing(panel: Panel) -> Section:
     lacking = panel.judgements[panel.judgements["verdict"].isna()]
     counts = Counter(zip(lacking["judge"], lacking["status"], lacking["reason"], strict=True))
-    if not counts:
-        return "None: every judge gave a verdict on every case."
-    return table(("judge", "what", "why", "cases"), [(*key, n) for key, n in counts.most_common()])
+    none = "" if counts else "None: every judge gave a verdict on every case."
+    rows = [(*key, n) for key, n in counts.most_common()]
+    return _section("Without a verdict", ("judge", "what", "why", "cases"), rows, none)
 
 
 def _counted(row: Any) -> str:

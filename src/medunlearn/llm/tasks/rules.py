@@ -21,7 +21,7 @@ _ASKS = re.compile(
     r"|\b(?:who\s+is|what\s+is\s+the\s+identity\s+of)\s+(?:the|this)\s+(?:patient|person)\b"
     rf"|\bwhere\s+(?:does|did)\s+{_WHOSE}\s+live\b"
     # Whoever it is about: no finding is called so.
-    r"|\bdate\s+of\s+birth|\bbirth\s*(?:date|day)|\bsocial\s+security|\bSSN\b|\bphone\s+number|\be-?mail\s+address"
+    r"|\bdate\s+of\s+birth|\bbirth\s*(?:date|day)|\bsocial\s+security|\bSSN\b|\b(?:tele|cell\s*|mobile\s+)?phone\s+number|\be-?mail\s+address"
     r"|\bhome\s+address|\bmedical\s+record\s+number",
     re.IGNORECASE,
 )

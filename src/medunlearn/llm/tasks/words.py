@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache
-from typing import Any
+from functools import lru_cache
+
+from medunlearn.porter import porter_stem
 
 # Words that say nothing of a patient: grammar, and what every note and every question is about.
 _EMPTY_WORDS = """
@@ -101,12 +102,4 @@ def _value(word: str) -> str:
 
 @lru_cache(maxsize=65536)
 def _stem(word: str) -> str:
-    return str(_stemmer().stem(word))
-
-
-@cache
-def _stemmer() -> Any:
-    # Imported here: nltk takes a moment, and the command line's help needs no stems.
-    from nltk.stem.porter import PorterStemmer
-
-    return PorterStemmer()
+    return porter_stem(word)

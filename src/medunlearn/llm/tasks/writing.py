@@ -18,6 +18,7 @@ from medunlearn.llm.requests import Outcome
 from medunlearn.llm.settings import ServerSettings
 from medunlearn.llm.store import Store
 from medunlearn.llm.tasks.task import Sampling, Source, Task
+from medunlearn.llm.usage import in_money
 from medunlearn.progress import progress
 
 REJECTS = pa.schema(
@@ -121,7 +122,7 @@ def estimated(
 def cost(client: Client, rejects: int) -> str:
     """``12,300 tokens, 0.41 spent, 2 rejected``."""
     spent = client.spent
-    money = f", {spent.money:.2f} spent" if spent.money is not None else ""
+    money = f", {in_money(spent.money)} spent" if spent.money is not None else ""
     return f"{spent.tokens:,} tokens{money}, {rejects} rejected"
 
 

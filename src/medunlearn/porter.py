@@ -23,15 +23,18 @@ _IRREGULAR = {
     "lying": "lie",
     "tying": "tie",
 }
-_LETTERS = str.maketrans(
-    "abcdefghijklmnopqrstuvwxyz0123456789",
-    "".join("v" if letter in "aeiou" else "y" if letter == "y" else "c" for letter in "abcdefghijklmnopqrstuvwxyz")
-    + "c" * 10,
-)
+
+
+class _Letters(dict[int, str]):
+    def __missing__(self, letter: int) -> str:
+        return "c"  # digits too, and letters of other alphabets
+
+
+_LETTERS = _Letters({ord(letter): "y" if letter == "y" else "v" for letter in "aeiouy"})
 
 
 def porter_stem(word: str) -> str:
-    """The stem of a word of the letters a-z and digits: ``nltk.stem.PorterStemmer().stem(word)``.
+    """The stem of a word in lower case, of letters and digits: ``nltk.stem.PorterStemmer().stem(word)``.
 
     Words of one or two letters stay as they are. A stem may be empty.
 

@@ -1,0 +1,89 @@
+"""``build amnesia NOTES`` after Ctrl-C and after SIGKILL: it goes on, and ends where it would have."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.llm.pretend import PretendServer, share_of_faults
+
+Medunlearn = Callable[..., Any]
+FAST = "llm.backoff_seconds=0.01"
+
+
+COUNT = 10
+
+
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGKILL])
+def test_a_build_cut_off_goes_on_where_it_stopped(
+    asked: Any,
+    write_csv: Any,
+    medunlearn: Medunlearn,
+    own_notes: Any,
+    canned: Any,
+    tmp_path: Path,
+    which: signal.Signals,
+) -> None:
+    file = write_csv(tmp_path / "n.csv", own_notes(COUNT))
+    faults = share_of_faults(0.15, kinds=("busy", "error_500", "reset", "not_json"))
+
+    def words(server: PretendServer, out: str) -> list[str]:
+        settings = (FAST, "llm.retries=12", "llm.concurrency=2")
+        return ["build", "amnesia", str(file), *asked(server), "--out", str(tmp_path / out), *settings]
+
+    def start(server: PretendServer, out: str) -> subprocess.Popen[str]:
+        # A shell that starts the tests in the background has them ignore Ctrl-C.
+        heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+        line = [sys.executable, "-c", f"{heeding}; from medunlearn.cli.main import main; main()"]
+        line += words(server, out)
+        return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    with PretendServer(faults, answer=canned, delay=0.03) as server:
+        with start(server, "cut") as running:
+            wait_for(lambda: stored(tmp_path / "cut") >= COUNT + 4 or running.poll() is not None)
+            os.kill(running.pid, which)
+            _, errors = running.communicate(timeout=30)
+        if which == signal.SIGINT:
+            assert running.returncode == 130
+            assert "it goes on from there" in " ".join(errors.split())
+        before = stored(tmp_path / "cut")
+        assert COUNT < before < 2 * COUNT
+        assert not (tmp_path / "cut" / "benchmark.yaml").exists()
+        medunlearn(*words(server, "cut"))
+        medunlearn(*words(server, "whole"))
+        sent = server.count
+        medunlearn(*words(server, "cut"))
+        assert server.count == sent
+    cut, whole = Benchmark.load(tmp_path / "cut"), Benchmark.load(tmp_path / "whole")
+    assert cut.fingerprint == whole.fingerprint
+    for name in ("rejects", "labels", "evidence"):
+        tables = [(tmp_path / folder / f"{name}.parquet").read_bytes() for folder in ("cut", "whole")]
+        assert tables[0] == tables[1]
+
+
+def stored(out: Path) -> int:
+    path = out / "llm" / "responses.sqlite"
+    if not path.exists():
+        return 0
+    try:
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+            return int(database.execute("SELECT count(*) FROM responses").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+def wait_for(there: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.02)

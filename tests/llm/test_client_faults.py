@@ -1,0 +1,198 @@
+"""The client against a real server on loopback that misbehaves, or whose model does."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.llm import Request, Store
+from medunlearn.llm.pretend import PretendServer, share_of_faults
+
+Make = Callable[..., Any]
+MENDED = (
+    "busy",
+    "error_500",
+    "error_503",
+    "reset",
+    "half_closed",
+    "not_json",
+    "no_choices",
+    "error_in_200",
+    "half_surrogate",
+)
+UNUSABLE = (
+    "truncated",
+    "wrong_schema",
+    "duplicate_keys",
+    "prose_only",
+    "two_values",
+    "constant",
+    "deep",
+    "empty",
+    "cut_off",
+)
+
+
+@pytest.mark.parametrize("behaviour", MENDED)
+def test_what_a_repeat_mends(connect: Make, label: Make, behaviour: str) -> None:
+    server, client = connect(behaviour, behaviour, "well")
+    outcome = client.ask(label())
+    assert (outcome.status, outcome.usage.requests, server.count) == ("answered", 3, 3)
+    assert server.seen[0][0] == server.seen[2][0]
+
+
+@pytest.mark.parametrize("behaviour", MENDED)
+def test_what_no_repeat_mends_is_reported(connect: Make, label: Make, behaviour: str) -> None:
+    server, client = connect(behaviour, retries=1)
+    outcome = client.ask(label())
+    assert (outcome.status, outcome.value, server.count) == ("failed", None, 2)
+    assert outcome.reason
+
+
+@pytest.mark.parametrize("behaviour", UNUSABLE)
+def test_a_model_is_told_why_its_answer_cannot_be_used(connect: Make, label: Make, behaviour: str) -> None:
+    server, client = connect(behaviour, "well")
+    assert client.ask(label()).status == "answered"
+    first, second = (body["messages"] for body, _ in server.seen)
+    assert second[: len(first)] == first
+    assert [message["role"] for message in second[len(first) :]] == ["assistant", "user"]
+    assert second[-1]["content"].startswith("This answer cannot be used: ")
+    assert len(second[-2]["content"]) <= 2000
+
+
+@pytest.mark.parametrize("behaviour", UNUSABLE)
+def test_an_answer_that_stays_unusable_has_no_value(
+    connect: Make, label: Make, behaviour: str, tmp_path: Path
+) -> None:
+    with Store(tmp_path) as store:
+        server, client = connect(behaviour, store=store, corrections=2)
+        outcome = client.ask(label())
+        assert (outcome.status, outcome.value, server.count) == ("invalid", None, 3)
+        assert outcome.reason.startswith("No usable answer: ")
+        # What the model said was paid for: a second run reports it without asking, unless it is told to.
+        assert replace(client.ask(label()), stored=False) == outcome
+        assert server.count == 3
+        server, client = connect("well", store=store, again=True)
+        assert client.ask(label()).status == "answered"
+        assert client.ask(label()).stored
+        assert server.count == 1
+
+
+@pytest.mark.parametrize("behaviour", ["prose_around", "fence", "thinking"])
+def test_json_in_wrappings_is_taken_at_once(connect: Make, label: Make, behaviour: str) -> None:
+    server, client = connect(behaviour)
+    assert client.ask(label()).status == "answered"
+    assert server.count == 1
+
+
+def test_a_server_that_refuses_schemas_is_asked_in_words(connect: Make, label: Make) -> None:
+    answer = json.dumps({"label": "Other", "reason": "none"})
+    server, client = connect(server=PretendServer(["no_schema"], answer=lambda body: answer), concurrency=1)
+    outcomes = list(client.stream([label(n) for n in range(3)]))
+    assert [outcome.value for outcome in outcomes] == [json.loads(answer)] * 3
+    assert ["response_format" in body for body, _ in server.seen] == [True, False, False, False]
+
+
+def test_refusals_are_neither_answers_nor_repeated(connect: Make, label: Make) -> None:
+    server, client = connect("refusal")
+    assert client.ask(label()).status == "refused"
+    assert server.count == 1
+
+
+@pytest.mark.parametrize("behaviour", ["unauthorized", "no_model", "elsewhere", "no_money", "busy_hours"])
+def test_what_meets_every_request_stops_the_run(connect: Make, label: Make, behaviour: str) -> None:
+    server, client = connect(behaviour, concurrency=2)
+    outcomes = list(client.stream(label(n) for n in range(50)))
+    assert sorted(outcome.id for outcome in outcomes) == sorted(f"r{n}" for n in range(50))
+    assert {outcome.status for outcome in outcomes} == {"failed", "not_sent"}
+    assert server.count <= 2
+    assert client.halted
+    assert all(outcome.reason for outcome in outcomes)
+
+
+def test_a_server_that_is_not_there_stops_the_run(connect: Make, label: Make) -> None:
+    _, client = connect(base_url="http://127.0.0.1:9/v1", retries=1, give_up_after=3, concurrency=1)
+    outcomes = list(client.stream(label(n) for n in range(9)))
+    assert Counter(outcome.status for outcome in outcomes) == {"failed": 3, "not_sent": 6}
+    assert "3 requests in a row failed" in client.halted
+    assert "is it running" in client.halted
+
+
+def test_notes_that_are_too_long_do_not_stop_the_run(connect: Make, label: Make) -> None:
+    server, client = connect("context_length", give_up_after=2, concurrency=1)
+    outcomes = list(client.stream(label(n) for n in range(6)))
+    assert [outcome.status for outcome in outcomes] == ["failed"] * 6
+    assert "too long" in outcomes[0].reason
+    assert server.count == 6
+
+
+@pytest.mark.parametrize("limit", [{"read_seconds": 0.2}, {"total_seconds": 0.2}])
+def test_a_server_that_hangs(connect: Make, label: Make, limit: dict[str, float]) -> None:
+    _, client = connect("hang", "well", **limit)
+    start = time.perf_counter()
+    outcome = client.ask(label())
+    assert outcome.status == "answered"
+    assert 0.2 <= time.perf_counter() - start < 2
+    # It may be billed: its worst case is counted, and marked as an estimate.
+    assert outcome.usage.estimated_tokens > 100
+
+
+@pytest.mark.parametrize("behaviour", ["huge", "gzip"])
+def test_ten_megabytes_are_not_read(connect: Make, label: Make, behaviour: str) -> None:
+    _, client = connect(behaviour, "well", largest_answer_bytes=100_000)
+    assert client.ask(label()).status == "answered"
+    _, client = connect(behaviour, largest_answer_bytes=100_000, retries=0)
+    outcome = client.ask(label())
+    assert outcome.status == "failed"
+    assert "not read" in outcome.reason
+    assert not outcome.text
+
+
+@pytest.mark.parametrize(("behaviour", "least"), [("busy_1s", 1.0), ("busy_date", 0.9)])
+def test_retry_after_is_kept_to_by_everybody(connect: Make, label: Make, behaviour: str, least: float) -> None:
+    server, client = connect(behaviour, "well", concurrency=2)
+    outcomes, start = [], time.perf_counter()
+    for outcome in client.stream(label(n) for n in range(4)):
+        outcomes.append((time.perf_counter() - start, outcome))
+    assert [outcome.status for _, outcome in outcomes] == ["answered"] * 4
+    # One was in flight when the server asked for silence; the others waited.
+    assert sum(moment >= least for moment, _ in outcomes) >= 3
+    assert server.count == 5
+
+
+def test_missing_and_odd_usage_is_estimated_and_marked(connect: Make, label: Make) -> None:
+    for behaviour in ("no_usage", "odd_usage"):
+        _, client = connect(behaviour)
+        usage = client.ask(label()).usage
+        assert usage.estimated_tokens == usage.tokens > 0
+
+
+def test_log_probs_that_a_server_leaves_out_are_missed(connect: Make) -> None:
+    def deaf(body: dict[str, Any], nth: int) -> str:
+        del body["logprobs"]
+        return "well"
+
+    _, client = connect(server=PretendServer(deaf))
+    outcome = client.ask(Request("c", "the patient", log_probs=1))
+    assert outcome.status == "failed"
+    assert "no log-probabilities" in outcome.reason
+
+
+def test_a_fifth_of_faults_and_every_record_has_one_outcome(connect: Make, label: Make, tmp_path: Path) -> None:
+    server = PretendServer(share_of_faults(0.2, seed=3))
+    with Store(tmp_path) as store:
+        server, client = connect(server=server, store=store, concurrency=16)
+        outcomes = list(client.stream(label(n) for n in range(150)))
+        table = store.table()
+    assert sorted(outcome.id for outcome in outcomes) == sorted(f"r{n}" for n in range(150))
+    assert server.count == client.spent.requests > 165
+    kept = {outcome.key for outcome in outcomes if outcome.status in ("answered", "invalid", "refused")}
+    assert kept == set(table.key)
+    assert Counter(outcome.status for outcome in outcomes)["answered"] >= 148
