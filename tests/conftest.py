@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -114,32 +110,3 @@ def own_notes() -> Callable[..., list[dict[str, str]]]:
         ]
 
     return make
-
-
-RESULTS, REPORT = "medunlearn.experiments.sweep_results", "medunlearn.reports.sweep"
-
-
-def _gather(title: str, models: Any, benchmark: Any, **more: Any) -> dict[str, Any]:
-    return {"title": title, "models": [(one.run.label, one.context) for one in models], **more}
-
-
-def _write(content: Any, folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "report.html"
-    path.write_text(json.dumps(content, default=str))
-    return path
-
-
-@pytest.fixture(scope="session")
-def sweep_report() -> Iterator[None]:
-    """A plain stand-in for the report of sweeps where there is none."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, function, stand_in in (
-            (RESULTS, "gather_sweep", _gather),
-            (REPORT, "write_sweep_report", _write),
-        ):
-            if importlib.util.find_spec(name) is None:
-                module = ModuleType(name)
-                setattr(module, function, stand_in)
-                patch.setitem(sys.modules, name, module)
-        yield

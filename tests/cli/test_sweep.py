@@ -30,7 +30,7 @@ SMALL = (
 
 
 @pytest.fixture(scope="module")
-def swept(medunlearn: Medunlearn, sweep_report: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def swept(medunlearn: Medunlearn, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The page's commands in a folder of their own: the plan, then the sweep."""
     folder = tmp_path_factory.mktemp("sweep")
     with pytest.MonkeyPatch.context() as patch:

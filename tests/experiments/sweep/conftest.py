@@ -7,11 +7,6 @@ from typing import Any
 import pytest
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _report(sweep_report: None) -> None:
-    """Every test here may end in a report."""
-
-
 @pytest.fixture(scope="session")
 def sweep_values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {

@@ -67,7 +67,7 @@ def record(swept: Swept) -> Values:
 
 
 @pytest.fixture(scope="session")
-def twice(sweep_values: Values, sweep_report: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def twice(sweep_values: Values, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("plug-in")
     (folder / f"{NAME}.py").write_text(POISON)
     unlearn = {**sweep_values["unlearn"], "methods": ["graddiff", METHOD]}

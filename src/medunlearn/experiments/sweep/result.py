@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib import import_module
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.experiments.evaluated import Evaluated
 from medunlearn.experiments.sweep.plan import Sweep
+
+if TYPE_CHECKING:
+    from medunlearn.reports.sweep import SweepContent
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Swept:
         search: one row a method and rate: method, lr, utility, forgetting, score, chosen, ...; empty without one.
         evaluated: name of an ``evaluate`` cell -> the model that it asked, and what came of it.
         report: its path; None where no model was evaluated.
+        content: what the report shows; None likewise.
     """
 
     folder: Path
@@ -33,6 +36,7 @@ class Swept:
     search: pd.DataFrame
     evaluated: Mapping[str, Evaluated]
     report: Path | None = None
+    content: SweepContent | None = None
 
     @property
     def models(self) -> tuple[Evaluated, ...]:
@@ -57,16 +61,16 @@ class Swept:
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def write_report(swept: Swept, sweep: Sweep, benchmark: Benchmark) -> Path | None:
-    """The report of what there is, with what is missing from it; None where no model was evaluated."""
+def with_report(swept: Swept, sweep: Sweep, benchmark: Benchmark) -> Swept:
+    """The same with the report of what there is, which says what is missing; none where no model was evaluated."""
+    # Tables and figures are only wanted here, at the end of a sweep.
+    from medunlearn.experiments.sweep_results import gather_sweep
+    from medunlearn.reports.sweep import write_sweep_report
+
     if not swept.evaluated:
-        return None
-    # By name, since the report's tables and figures are only wanted here, at the end of a sweep.
-    results: Any = import_module("medunlearn.experiments.sweep_results")
-    reports: Any = import_module("medunlearn.reports.sweep")
-    first = next(cell for cell in sweep.cells if cell.kind == "evaluate")
-    settings = sweep.evaluating(first)
-    content = results.gather_sweep(
+        return swept
+    settings = sweep.evaluating(next(cell for cell in sweep.cells if cell.kind == "evaluate"))
+    content = gather_sweep(
         sweep.settings.name,
         swept.models,
         benchmark,
@@ -75,5 +79,4 @@ def write_report(swept: Swept, sweep: Sweep, benchmark: Benchmark) -> Path | Non
         replicates=settings.replicates,
         seed=settings.seed,
     )
-    path: Path = reports.write_sweep_report(content, swept.folder / "report")
-    return path
+    return replace(swept, report=write_sweep_report(content, swept.folder / "report"), content=content)

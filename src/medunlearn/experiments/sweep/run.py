@@ -27,7 +27,7 @@ from medunlearn.experiments.sweep.board import Board
 from medunlearn.experiments.sweep.cells import Cell, Made
 from medunlearn.experiments.sweep.plan import Sweep
 from medunlearn.experiments.sweep.record import SweepRecord, cell_facts
-from medunlearn.experiments.sweep.result import Swept, write_report
+from medunlearn.experiments.sweep.result import Swept, with_report
 from medunlearn.experiments.sweep.search import Tried, choose, search_table
 from medunlearn.experiments.sweep.survey import costs, survey, tries
 from medunlearn.experiments.sweep.work import job_of, perform
@@ -86,10 +86,8 @@ def _run(sweep: Sweep, jobs: int | None, device: str, quiet: bool, say: Say) -> 
         raise
     swept = state.result()
     record.write(state.board, state.made, state.rows, "failed" if swept.failed else "complete")
-    report = write_report(swept, sweep, benchmark)
-    if report:
-        say(f"report: {report}")
-    return replace(swept, report=report)
+    say("report: tables, figures and findings")
+    return with_report(swept, sweep, benchmark)
 
 
 @dataclass
