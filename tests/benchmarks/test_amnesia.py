@@ -162,3 +162,15 @@ def test_splits_depend_on_names_alone(paper: Hierarchy) -> None:
     assert {name: set(split.forget) for name, split in first.items()} == {
         name: set(split.forget) for name, split in second.items()
     }
+
+
+def test_patients_that_no_model_is_trained_on() -> None:
+    benchmark = build(AmnesiaSettings(invented=20, nonmember_patients=5))
+    outside = {record.groups["patient"] for record in benchmark.records if record.fold == "holdout"}
+    assert outside == {f"patient-{number:04d}" for number in range(21, 26)}
+    assert not {benchmark.subject(question.record_id) for question in benchmark.questions} & outside
+    for name, split in benchmark.splits.items():
+        assert outside <= set(split.retain), name
+    sizes = {name: len(split.forget) for name, split in benchmark.splits.items()}
+    assert (sizes["random_05"], sizes["random_10"], sizes["random_25"]) == (1, 2, 5)
+    assert build(AmnesiaSettings(invented=20)).fingerprint != benchmark.fingerprint

@@ -58,7 +58,7 @@ class Seen:
         return self.log_probs, self.logits.argmax(dim=1)
 
     def moments(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability of each scored token, its mean and its variance under the model, [N] each; no gradient."""
+        """Log-probability of each scored token, with its mean and variance under the model, [N]; no gradient."""
         if self.decoder.ways.head:
             return head.moments(self.head, self.final, self.batch.targets)
         return head.moments_of(self.logits.clone(), self.batch.targets)
