@@ -9,7 +9,20 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from medunlearn import build
-    from medunlearn.api import agree, annotate, evaluate, export, judge, load, plan, report, run, train, unlearn
+    from medunlearn.api import (
+        agree,
+        annotate,
+        attack,
+        evaluate,
+        export,
+        judge,
+        load,
+        plan,
+        report,
+        run,
+        train,
+        unlearn,
+    )
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.experiments.runs import Run
 
@@ -19,6 +32,7 @@ _WHERE = {
     "Run": "medunlearn.experiments.runs",
     "agree": "medunlearn.api",
     "annotate": "medunlearn.api",
+    "attack": "medunlearn.api",
     "evaluate": "medunlearn.api",
     "export": "medunlearn.api",
     "judge": "medunlearn.api",
@@ -36,6 +50,7 @@ __all__ = [
     "__version__",
     "agree",
     "annotate",
+    "attack",
     "build",
     "evaluate",
     "export",

@@ -17,6 +17,7 @@ VERBS = (
     "train",
     "unlearn",
     "evaluate",
+    "attack",
     "judge",
     "annotate",
     "agree",
@@ -37,7 +38,20 @@ def test_help_of_every_verb_has_an_example(medunlearn: Callable[..., Any], verb:
 
 def test_help_names_every_verb_in_the_order_of_use(medunlearn: Callable[..., Any]) -> None:
     said = medunlearn("--help").stdout
-    order = ("demo", "build", "inspect", "train", "unlearn", "evaluate", "judge", "run", "report", "export", "list")
+    order = (
+        "demo",
+        "build",
+        "inspect",
+        "train",
+        "unlearn",
+        "evaluate",
+        "attack",
+        "judge",
+        "run",
+        "report",
+        "export",
+        "list",
+    )
     places = [said.index(f"│ {verb} ") for verb in order]
     assert places == sorted(places)
 
@@ -94,6 +108,14 @@ def test_list_benchmarks(medunlearn: Callable[..., Any]) -> None:
     assert {"amnesia", "lume"} <= set(rows)
     assert "rouge_l" in rows["amnesia"]["metrics"]
     assert rows["lume"]["what"].startswith("LUME: ")
+
+
+def test_list_attacks(medunlearn: Callable[..., Any]) -> None:
+    rows = {row["name"]: row for row in json.loads(medunlearn("list", "attacks", "--json").stdout)}
+    assert set(rows) == {"loss", "zlib", "min_k", "min_k_pp", "reference", "gradient_norm"}
+    assert {row["kind"] for row in rows.values()} == {"membership"}
+    assert rows["min_k"]["settings"] == "k=0.2"
+    assert all("higher = more likely a member" in row["what"] for row in rows.values())
 
 
 def test_list_of_something_else(medunlearn: Callable[..., Any]) -> None:

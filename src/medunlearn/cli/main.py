@@ -16,7 +16,20 @@ import typer
 from typer.core import TyperGroup
 
 import medunlearn
-from medunlearn.cli import build, demo, evaluate, export, inspect, judge, listing, report, run, train, unlearn
+from medunlearn.cli import (
+    attack,
+    build,
+    demo,
+    evaluate,
+    export,
+    inspect,
+    judge,
+    listing,
+    report,
+    run,
+    train,
+    unlearn,
+)
 from medunlearn.cli.processes import refuse_alone
 
 # The order in which a newcomer meets them.
@@ -27,6 +40,7 @@ VERBS = (
     "train",
     "unlearn",
     "evaluate",
+    "attack",
     "judge",
     "annotate",
     "agree",
@@ -73,6 +87,7 @@ app.command("inspect", epilog=inspect.EPILOG)(inspect.command)
 app.command("train", epilog=train.EPILOG)(train.command)
 app.command("unlearn", epilog=unlearn.EPILOG)(unlearn.command)
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.command)
+app.command("attack", epilog=attack.EPILOG)(attack.command)
 app.command("judge", epilog=judge.EPILOG)(judge.judge)
 app.command("annotate", epilog=judge.ANNOTATE_EPILOG)(judge.annotate)
 app.command("agree", epilog=judge.AGREE_EPILOG)(judge.agree)
