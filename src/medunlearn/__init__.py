@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.experiments.runs import Run
+    from medunlearn.experiments.semeval import semeval
 
 # Loaded when first asked for, so that `import medunlearn` is light and scoring responses needs no torch.
 _WHERE = {
@@ -40,6 +41,7 @@ _WHERE = {
     "plan": "medunlearn.api",
     "report": "medunlearn.api",
     "run": "medunlearn.api",
+    "semeval": "medunlearn.experiments.semeval",
     "train": "medunlearn.api",
     "unlearn": "medunlearn.api",
 }
@@ -59,6 +61,7 @@ __all__ = [
     "plan",
     "report",
     "run",
+    "semeval",
     "train",
     "unlearn",
 ]

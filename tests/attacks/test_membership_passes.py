@@ -99,7 +99,7 @@ def areas(language_model: Any, documents: Sequence[Record], reference: Any) -> d
             *(np.float64(part) for part in (seen.log_probs, seen.means, seen.variances)),
             reference=likelihood,
             gradient_norm=norm,
-        )  # fmt: skip
+        )
         for one, seen, likelihood, norm in zip(who, moments, likelihoods, norms, strict=True)
     ]
     table = summarize(score_candidates(who, passages, attacks), replicates=400, seed=0)

@@ -107,7 +107,7 @@ def test_attacks_are_found_by_name_and_kind() -> None:
 @pytest.mark.parametrize("k", [0.0, -0.1, 1.5])
 @pytest.mark.parametrize("name", ["min_k", "min_k_pp"])
 def test_a_share_is_a_share(name: str, k: float) -> None:
-    with pytest.raises(InputError, match="20% is 0.2"):
+    with pytest.raises(InputError, match=r"20% is 0\.2"):
         make_attack(name, {"k": k})
 
 

@@ -89,7 +89,7 @@ def command(
 
 
 def _print(attacks: Attacks) -> None:
-    """Areas with a column a model, rates at low false positive rates, differences; then what is unscored and why."""
+    """Areas with a column a model, rates at low false positive rates, differences; what is unscored and why."""
     labels = [model.run.label for model in attacks.models]
     table = attacks.table()
     for (group, measure), part in table.groupby(["group", "measure"], sort=False):

@@ -12,6 +12,7 @@ from medunlearn.data.records import SIDES, Question
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError
 from medunlearn.experiments.evaluated import Evaluated, compared, distinct
+from medunlearn.experiments.gather_attacks import gather_membership
 from medunlearn.metrics import METRICS, get_metric
 from medunlearn.metrics.aggregates import COMPOSITES
 from medunlearn.reports.content import Example, ModelResult, ReportContent
@@ -75,6 +76,7 @@ def gather(
         metrics=_meanings(),
         caveats=tuple(_caveats(results["benchmark"], models)),
         show_text=may_show,
+        membership=gather_membership(models, replicates, seed),
         groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
     )
 

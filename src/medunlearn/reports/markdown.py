@@ -7,6 +7,13 @@ from itertools import groupby
 
 from medunlearn.reports.content import Example, ReportContent
 from medunlearn.reports.headline import main_plane, standings, verdict
+from medunlearn.reports.membership import (
+    NOTES,
+    difference_table,
+    membership_reasons,
+    membership_tables,
+    semeval_table,
+)
 from medunlearn.reports.prose import HOW_TO_READ, RANKING_NOTE, TEXT_WITHHELD
 from medunlearn.reports.readings import Results
 from medunlearn.reports.tables import (
@@ -40,6 +47,7 @@ def to_markdown(content: ReportContent) -> str:
         *_section("Read this first", _bullets(content.caveats) if content.caveats else ""),
         *_section("Utility and forgetting", _table(headline_table(ranked, where)), RANKING_NOTE, *HOW_TO_READ),
         *_section(_grouping(content), _maybe_table(group_table(content))),
+        *_section("Membership inference", *_membership(content)),
         *_section("By fold and kind", _breakdown(results)),
         *_section("Every metric", *_metrics(results)),
         *_section("Other comparisons", _maybe_table(other_comparisons(content, results))),
@@ -60,6 +68,12 @@ def _section(title: str, *parts: str) -> list[str]:
 
 def _bullets(lines: Iterable[str]) -> str:
     return "\n".join(f"- {_line(line)}" for line in lines)
+
+
+def _membership(content: ReportContent) -> list[str]:
+    tables = [f"### {_line(title)}\n\n{_table(table)}" for title, table in membership_tables(content)]
+    more = [_maybe_table(difference_table(content)), _bullets(membership_reasons(content))]
+    return [*(NOTES if tables else ()), *tables, *(more if tables else ()), _maybe_table(semeval_table(content))]
 
 
 def _breakdown(results: Results) -> str:
