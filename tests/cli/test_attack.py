@@ -1,4 +1,4 @@
-"""``attack``: members of the forget set against patients whom no model saw; what it refuses; what a report shows."""
+"""``attack``: the forget set against patients whom no model saw; what it refuses; what a report shows."""
 
 from __future__ import annotations
 
