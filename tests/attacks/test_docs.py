@@ -1,4 +1,4 @@
-"""The commands of docs/attacks.md run as they stand but for the size of the training; its tables name what there is."""
+"""The commands of docs/attacks.md run as they stand but for the size of the training; its tables are complete."""
 
 from __future__ import annotations
 

@@ -182,3 +182,14 @@ def test_a_released_subset_round_trips(tmp_path: Path) -> None:
     assert set(balance(benchmark).values()) == {20}
     assert build(settings).fingerprint == benchmark.fingerprint
     assert Benchmark.load(benchmark.save(tmp_path)) == benchmark
+
+
+@needs_released
+def test_released_biographies_can_be_held_out(released: Benchmark) -> None:
+    """100 of 371, enough for 1% of false positives; who is forgotten stays the same."""
+    benchmark = build(LumeSettings(released=RELEASED, nonmember_documents=100))
+    held = [record for record in benchmark.records if record.fold == "holdout"]
+    assert Counter(record.groups["task"] for record in held) == {"public_biography": 100}
+    assert benchmark.notes["documents by task and side"]["public_biography retain"] == 371
+    assert benchmark.splits["released"].forget == released.splits["released"].forget
+    assert set(benchmark.record) == set(released.record)
