@@ -110,6 +110,8 @@ def test_without_a_reference_it_is_unscored_and_says_why(medunlearn: Medunlearn,
         (("--attack", "membrship"), ["Did you mean 'membership'"]),
         (("--attack", "loss", "replicate=3"), ["Did you mean 'replicates'"]),
         (("--attack", "loss", "--against", "nowhere"), ["holds no run"]),
+        (("--attack", "loss", "arguments=3"), ["arguments=3"]),
+        (("--attack", "loss", "replicates=1", "batch_size=0"), ["replicates=1", "batch_size=0"]),
     ],
 )
 def test_wrong_words(medunlearn: Medunlearn, outside: Path, words: tuple[str, ...], parts: list[str]) -> None:

@@ -34,7 +34,7 @@ class Passage:
 
     Attributes:
         text: the document.
-        log_probs: natural-log probability of each token but the first, the EOS that ends the document last, [n].
+        log_probs: natural-log probability of each token that has one before it, the document's EOS last, [n].
         means, variances: of the log-probability of the token that the model itself would draw in each place, [n].
         reference: log-likelihood of the document under the reference model: the sum over its tokens.
         gradient_norm: Euclidean norm of the gradient, by all weights, of the mean loss over the n tokens.

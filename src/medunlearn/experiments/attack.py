@@ -69,13 +69,12 @@ def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
         UnknownNameError: an attack that there is not.
     """
     general = {key: value for key, value in values.items() if "." not in key}
-    arguments: dict[str, dict[str, Any]] = {
-        name: dict(own) for name, own in (general.pop("arguments", None) or {}).items()
-    }
+    arguments = dict(check(AttackSettings, general).arguments)
     for key, value in values.items():
-        owner, dot, name = key.partition(".")
+        # From the right: a plug-in's own name may be a dotted path.
+        owner, dot, name = key.rpartition(".")
         if dot:
-            arguments.setdefault(owner, {})[name] = value
+            arguments[owner] = {**arguments.get(owner, {}), name: value}
     settings = check(AttackSettings, {**general, "arguments": arguments})
     names = expand(settings.attacks)
     problems = [

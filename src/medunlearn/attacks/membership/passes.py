@@ -39,7 +39,7 @@ def document_moments(
     batch_size: int = 32,
     advance: Advance = _silent,
 ) -> list[TokenMoments]:
-    """Log-probability, mean and variance of every token but the first of each document.
+    """Log-probability, mean and variance of every scored token of each document.
 
     Args:
         documents: the sequences of each (:func:`document_sequences`).
@@ -65,7 +65,7 @@ def log_likelihoods(
     batch_size: int = 32,
     advance: Advance = _silent,
 ) -> list[float]:
-    """Sum of the log-probabilities of every token but the first of each document; arguments as above.
+    """Sum of the log-probabilities of every scored token of each document; arguments as above.
 
     Raises:
         MedunlearnError: memory runs out with a single sequence.
