@@ -32,7 +32,7 @@ FLOORS = [
     {"__main__"},
 ]
 FLOOR = {package: height for height, packages in enumerate(FLOORS) for package in packages}
-WITH_TORCH = {"models", "training", "methods", "generation", "experiments"}
+WITH_TORCH = {"models", "training", "methods", "generation", "attacks", "experiments"}
 # `medunlearn/__init__.py` is the door: it names what is upstairs, and opens it when asked.
 NOT_ROOMS = {"__init__", "__pycache__", "py.typed"}
 PACKAGES = sorted({path.name.removesuffix(".py") for path in SOURCE.iterdir()} - NOT_ROOMS)
@@ -137,7 +137,7 @@ def test_importing_the_light_parts_does_not_import_torch() -> None:
         "import sys\n"
         "import medunlearn, medunlearn.config, medunlearn.lookup, medunlearn.statistics, medunlearn.metrics\n"
         "import medunlearn.data.benchmark, medunlearn.benchmarks.amnesia, medunlearn.benchmarks.lume\n"
-        "import medunlearn.methods\n"
+        "import medunlearn.methods, medunlearn.attacks, medunlearn.attacks.membership.min_k_pp\n"
         f"print(sorted({HEAVY!r} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from medunlearn.api import (
         agree,
         annotate,
+        attack,
         evaluate,
         export,
         inspect,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.experiments.keywords import keywords
     from medunlearn.experiments.runs import Run
+    from medunlearn.experiments.semeval import semeval
 
 # Loaded when first asked for, so that `import medunlearn` is light and scoring responses needs no torch.
 _WHERE = {
@@ -34,6 +36,7 @@ _WHERE = {
     "Run": "medunlearn.experiments.runs",
     "agree": "medunlearn.api",
     "annotate": "medunlearn.api",
+    "attack": "medunlearn.api",
     "evaluate": "medunlearn.api",
     "export": "medunlearn.api",
     "inspect": "medunlearn.api",
@@ -44,6 +47,7 @@ _WHERE = {
     "report": "medunlearn.api",
     "run": "medunlearn.api",
     "sweep": "medunlearn.api",
+    "semeval": "medunlearn.experiments.semeval",
     "train": "medunlearn.api",
     "unlearn": "medunlearn.api",
 }
@@ -54,6 +58,7 @@ __all__ = [
     "__version__",
     "agree",
     "annotate",
+    "attack",
     "build",
     "evaluate",
     "export",
@@ -64,6 +69,7 @@ __all__ = [
     "plan",
     "report",
     "run",
+    "semeval",
     "sweep",
     "train",
     "unlearn",

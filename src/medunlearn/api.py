@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from medunlearn.config import EvaluateSettings, check, merge, read_yaml
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.experiments.attack import attack as _attack
+from medunlearn.experiments.attack import attack_settings
+from medunlearn.experiments.attacked import Attacks
 from medunlearn.experiments.evaluate import evaluate as _evaluate
 from medunlearn.experiments.evaluated import Evaluated, Evaluation
 from medunlearn.experiments.export import export as _export
@@ -126,6 +129,31 @@ def inspect(benchmark: Benchmark | Path | str, *, tokenizer: Path | str | None =
 
     found = benchmark if isinstance(benchmark, Benchmark) else Benchmark.load(benchmark)
     return described(found, tokenizer)
+
+
+def attack(
+    run: Run,
+    benchmark: Benchmark,
+    *,
+    split: str,
+    attacks: str | Sequence[str] = ("membership",),
+    against: Sequence[Run] = (),
+    device: str = "auto",
+    quiet: bool = False,
+    **settings: Any,
+) -> Attacks:
+    """Find out what an adversary can still tell from a model; ``.table()`` is a DataFrame.
+
+    Args:
+        attacks: names or kinds from `medunlearn list attacks`.
+        against: runs to compare with, e.g. the target and the retrained model.
+        settings: as `medunlearn attack --help` lists them.
+
+    Raises:
+        InputError: the benchmark has no documents that no model is trained on.
+    """
+    checked = attack_settings({"split": split, "attacks": attacks, **settings})
+    return _attack(run, benchmark, checked, against=against, device=device, quiet=quiet)
 
 
 def judge(

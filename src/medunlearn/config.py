@@ -73,6 +73,9 @@ class AmnesiaSettings(SplitFields):
     institutions: int = Field(4, ge=1, description="institutions that they are spread over")
     studies: int = Field(0, ge=0, description="dated chest studies a patient, each with four report sections")
     note_length: Literal["short", "medium", "long"] = Field("short", description="length of a note")
+    nonmember_patients: int = Field(
+        0, ge=0, description="patients invented besides, that no model is trained on and nothing is asked about"
+    )
     seed: int = Field(0, description="seed of hospital and splits")
 
 
@@ -130,6 +133,12 @@ class LumeSettings(Settings):
     )
     nonmembers: Path | None = Field(
         None, description="a file of the same form with documents that no model is to be trained on"
+    )
+    nonmember_documents: int | None = Field(
+        None,
+        ge=1,
+        description="public biographies of the retain side, seeded, that no model is to be trained on; not with "
+        "nonmembers; none: all are trained on, as the released models were",
     )
     skip_bad_rows: bool = Field(False, description="leave out malformed rows and count them, instead of refusing")
     seed: int = Field(0, description="seed of the subset")
@@ -234,6 +243,31 @@ class EvaluateSettings(Settings):
     def _words(cls, value: Any) -> Any:
         """One name, or several with commas, is as good as a list."""
         return _listed(value)
+
+
+class AttackSettings(Settings):
+    """Attack a model: find out what an adversary can still tell from it."""
+
+    split: str = Field(description="split of the benchmark, or an ad-hoc request level=node,node")
+    attacks: tuple[str, ...] = Field(
+        ("membership",), description="names or kinds from `medunlearn list attacks`; a kind is all of its attacks"
+    )
+    arguments: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="settings of single attacks, written ATTACK.KEY=VALUE (min_k.k=0.4)"
+    )
+    reference: str | None = Field(
+        None, description="model for the attack `reference`, not trained on the documents: folder, run or hub id"
+    )
+    batch_size: int = Field(32, ge=1, description="sequences in one pass")
+    weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
+    replicates: int = Field(1000, ge=2, description="bootstrap replicates over subjects")
+    seed: int = Field(0, description="seed of the bootstrap")
+
+    @field_validator("attacks", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        """One name, or several with commas, is as good as a list."""
+        return [word.strip() for word in value.split(",")] if isinstance(value, str) else value
 
 
 class ExperimentSettings(Settings):

@@ -10,11 +10,12 @@ nothing heavy. A name that is not in the table may be
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from medunlearn.errors import InputError, UnknownNameError
+from medunlearn.errors import ConfigError, InputError, UnknownNameError, unknown_name
 
 
 def names(group: str, table: Mapping[str, str]) -> dict[str, str]:
@@ -47,3 +48,33 @@ def resolve(group: str, name: str, table: Mapping[str, str]) -> Any:
             f"{group.removesuffix('s')} {name!r} points to {target!r}, which cannot be imported: {error}. "
             "Is its package installed, and is the path module:attribute?"
         ) from error
+
+
+def made(what: str, name: str, cls: type, arguments: Mapping[str, Any]) -> Any:
+    """An object of a plug-in's class, with its settings checked.
+
+    Args:
+        what: the singular noun of its table, e.g. ``"method"``; used in messages.
+        name: the plug-in's.
+        cls: a dataclass whose fields are its settings.
+        arguments: setting -> value; what is left out keeps its default.
+
+    Raises:
+        ConfigError: unknown settings or values of the wrong type, all at once.
+    """
+    if not is_dataclass(cls):
+        raise ConfigError([f"{what.capitalize()} {name!r} must be a dataclass, so that its settings have names."])
+    types = {field.name: type(field.default) for field in fields(cls)}
+    problems = [unknown_name(f"{name} setting", key, types) for key in arguments if key not in types]
+    checked: dict[str, Any] = {}
+    for key, value in arguments.items():
+        kind = types.get(key)
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        # True is an int to Python, but not to a user.
+        if kind is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
+            problems.append(f"{name}.{key} must be {kind.__name__}, not {value!r}")
+        checked[key] = value
+    if problems:
+        raise ConfigError(problems)
+    return cls(**checked)

@@ -238,3 +238,15 @@ def test_a_hospital_of_400_has_the_proportions_and_splits_of_the_paper() -> None
     for percent, size in ((5, 20), (15, 60), (25, 100)):
         for scope in ("random", "cancer"):
             assert len(benchmark.splits[f"{scope}_{percent:02d}"].forget) == size
+
+
+def test_patients_that_no_model_is_trained_on() -> None:
+    benchmark = build(AmnesiaSettings(invented=20, nonmember_patients=5))
+    outside = {record.groups["patient"] for record in benchmark.records if record.fold == "holdout"}
+    assert outside == {f"patient-{number:04d}" for number in range(21, 26)}
+    assert not {benchmark.subject(question.record_id) for question in benchmark.questions} & outside
+    for name, split in benchmark.splits.items():
+        assert outside <= set(split.retain), name
+    sizes = {name: len(split.forget) for name, split in benchmark.splits.items()}
+    assert (sizes["random_05"], sizes["random_10"], sizes["random_25"]) == (1, 2, 5)
+    assert build(AmnesiaSettings(invented=20)).fingerprint != benchmark.fingerprint

@@ -95,6 +95,45 @@ def test_nonmembers_are_held_out_and_retained(folder: Path) -> None:
     assert all((question.fold == "holdout") == (question.record_id in held) for question in benchmark.questions)
 
 
+def test_public_biographies_can_be_held_out(folder: Path) -> None:
+    plain = build(LumeSettings(released=folder))
+    benchmark = build(LumeSettings(released=folder, nonmember_documents=2))
+    held = {record.record_id for record in benchmark.records if record.fold == "holdout"}
+    assert len(held) == 2
+    assert all(name.startswith("retain-Task3-") for name in held)
+    assert set(benchmark.record) == set(plain.record)
+    assert benchmark.splits["released"].forget == plain.splits["released"].forget
+    assert set(benchmark.splits["released"].retain) == set(plain.splits["released"].retain)
+    assert all((question.fold == "holdout") == (question.record_id in held) for question in benchmark.questions)
+    assert benchmark.notes["documents that no model is trained on"] == 2
+    again = build(LumeSettings(released=folder, nonmember_documents=2))
+    assert again.fingerprint == benchmark.fingerprint != plain.fingerprint
+    more = build(LumeSettings(released=folder, nonmember_documents=4))
+    assert held < {record.record_id for record in more.records if record.fold == "holdout"}
+    others = [build(LumeSettings(released=folder, nonmember_documents=2, seed=seed)) for seed in range(6)]
+    assert len({frozenset(r.record_id for r in b.records if r.fold == "holdout") for b in others}) > 1
+
+
+def test_a_subset_takes_no_document_that_is_held_out(folder: Path) -> None:
+    """Three of six are taken and two held out: the three are those that are taken without anybody held out."""
+    plain = build(LumeSettings(released=folder, documents_per_task=6))
+    benchmark = build(LumeSettings(released=folder, documents_per_task=6, nonmember_documents=2))
+    trained = {record.record_id for record in benchmark.records if record.fold == "train"}
+    assert trained == set(plain.record)
+    assert len(benchmark.records) == len(trained) + 2
+    squeezed = build(LumeSettings(released=folder, documents_per_task=6, nonmember_documents=3))
+    assert len(squeezed.records) == 21
+    with pytest.raises(InputError, match="the files hold 2 besides non-members"):
+        build(LumeSettings(released=folder, documents_per_task=6, nonmember_documents=4))
+
+
+def test_nonmembers_that_cannot_be_had(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"has 6 public biographies.*5 at most"):
+        build(LumeSettings(released=folder, nonmember_documents=6))
+    with pytest.raises(InputError, match="not both"):
+        build(LumeSettings(released=folder, nonmember_documents=1, nonmembers=folder / "outside.jsonl"))
+
+
 def test_bad_rows_are_refused_or_counted(folder: Path) -> None:
     with (folder / "forget.jsonl").open("a") as file:
         file.write('{"id": "cut\n{"id": "badsc1"}\n')
@@ -143,3 +182,14 @@ def test_a_released_subset_round_trips(tmp_path: Path) -> None:
     assert set(balance(benchmark).values()) == {20}
     assert build(settings).fingerprint == benchmark.fingerprint
     assert Benchmark.load(benchmark.save(tmp_path)) == benchmark
+
+
+@needs_released
+def test_released_biographies_can_be_held_out(released: Benchmark) -> None:
+    """100 of 371, enough for 1% of false positives; who is forgotten stays the same."""
+    benchmark = build(LumeSettings(released=RELEASED, nonmember_documents=100))
+    held = [record for record in benchmark.records if record.fold == "holdout"]
+    assert Counter(record.groups["task"] for record in held) == {"public_biography": 100}
+    assert benchmark.notes["documents by task and side"]["public_biography retain"] == 371
+    assert benchmark.splits["released"].forget == released.splits["released"].forget
+    assert set(benchmark.record) == set(released.record)

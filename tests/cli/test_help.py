@@ -18,6 +18,7 @@ VERBS = (
     "train",
     "unlearn",
     "evaluate",
+    "attack",
     "judge",
     "annotate",
     "agree",
@@ -47,6 +48,7 @@ def test_help_names_every_verb_in_the_order_of_use(medunlearn: Callable[..., Any
         "train",
         "unlearn",
         "evaluate",
+        "attack",
         "judge",
         "run",
         "sweep",
@@ -125,6 +127,14 @@ def test_quiet_says_nothing_but_errors(medunlearn: Callable[..., Any], bench: Pa
         assert (said.stdout, said.stderr) == ("", "")
         assert json.loads(medunlearn(*words, "--quiet", "--json").stdout)
     assert "is neither a benchmark" in medunlearn("inspect", bench.parent, "--quiet", code=2).text
+
+
+def test_list_attacks(medunlearn: Callable[..., Any]) -> None:
+    rows = {row["name"]: row for row in json.loads(medunlearn("list", "attacks", "--json").stdout)}
+    assert set(rows) == {"loss", "zlib", "min_k", "min_k_pp", "reference", "gradient_norm"}
+    assert {row["kind"] for row in rows.values()} == {"membership"}
+    assert rows["min_k"]["settings"] == "k=0.2"
+    assert all("higher = more likely a member" in row["what"] for row in rows.values())
 
 
 def test_list_of_something_else(medunlearn: Callable[..., Any]) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from medunlearn.models import head as head_module
-from medunlearn.models.head import Head, divergence, rated, token_log_probs
+from medunlearn.models.head import Head, divergence, moments, rated, token_log_probs
 
 N, W, V = 23, 12, 50
 
@@ -115,3 +115,27 @@ def test_second_use_of_a_position_adds_up() -> None:
     logits = whole(head, hidden[places]).log_softmax(1)
     (theirs,) = torch.autograd.grad(logits[torch.arange(3), targets[:3]].sum(), hidden)
     assert torch.allclose(ours, theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("cap", [None, 2.0])
+def test_moments(cap: float | None) -> None:
+    """Against the definitions in double precision, for a flat, a usual and a nearly certain distribution."""
+    head, hidden, targets = make(cap, True, False)
+    for scale in (0.0, 1.0, 8.0):
+        states = hidden.detach() * scale
+        logs = whole(head, states).double().log_softmax(1)
+        means = (logs.exp() * logs).sum(1)
+        variances = (logs.exp() * logs.square()).sum(1) - means.square()
+        found = moments(head, states, targets)
+        assert torch.allclose(found[0].double(), logs[torch.arange(N), targets], rtol=1e-5, atol=1e-5)
+        assert torch.allclose(found[1].double(), means, rtol=1e-4, atol=1e-5)
+        assert torch.allclose(found[2].double(), variances, rtol=1e-3, atol=1e-5)
+
+
+def test_moments_where_tokens_cannot_come() -> None:
+    """Logits of minus infinity: two equally likely tokens are left, whose log-probability is -log 2 for certain."""
+    bias = torch.full((V,), float("-inf"))
+    bias[3] = bias[8] = 0.0
+    found = moments(Head(torch.zeros(V, W), bias), torch.zeros(N, W), torch.full((N,), 8))
+    half = torch.tensor(0.5).log()
+    assert torch.allclose(torch.stack(found), torch.stack([half, half, torch.tensor(0.0)])[:, None].expand(3, N))

@@ -10,7 +10,7 @@ import torch
 
 from medunlearn.models.batches import collate
 from medunlearn.models.feeding import decoder_of
-from medunlearn.models.scoring import AnswerScore, score_answers
+from medunlearn.models.scoring import AnswerScore, score_answers, score_moments
 from medunlearn.models.sequences import TokenSequence
 
 
@@ -101,3 +101,35 @@ class TestCollate:
         with torch.inference_mode():
             usual = decoder_of(model).logits(collate(sequences, 2, torch.device("cpu")))
             assert torch.equal(decoder_of(model).logits(collate(sequences, pad, torch.device("cpu"))), usual)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 32])
+def test_moments_are_the_plain_ones_in_order(
+    tiny: Callable[[], Any], make_sequences: Callable[..., Any], batch_size: int
+) -> None:
+    language_model, sequences = tiny(), make_sequences(9)
+    found = score_moments(language_model, sequences, batch_size=batch_size)
+    for s, ours in zip(sequences, found, strict=True):
+        with torch.inference_mode():
+            logs = language_model.model(input_ids=torch.tensor([s.ids])).logits[0].double().log_softmax(1)
+        logs = logs[s.scored_from - 1 : -1]
+        means = (logs.exp() * logs).sum(1)
+        variances = (logs.exp() * logs.square()).sum(1) - means.square()
+        assert ours.log_probs == pytest.approx(logs[range(s.scored), s.ids[s.scored_from :]].numpy(), rel=1e-4)
+        assert ours.means == pytest.approx(means.numpy(), rel=1e-4)
+        assert ours.variances == pytest.approx(variances.numpy(), rel=1e-3)
+
+
+def test_moments_of_a_model_whose_head_is_not_all(
+    tiny: Callable[[], Any], make_sequences: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from medunlearn.models import feeding, scoring
+    from medunlearn.models.decoder import Decoder, Ways
+
+    sequences = make_sequences(4)
+    expected = score_moments(tiny(), sequences)
+    monkeypatch.setattr(feeding, "decoder_of", lambda model: Decoder(model, Ways()))
+    monkeypatch.setattr(scoring, "decoder_of", lambda model: Decoder(model, Ways()))
+    for ours, other in zip(score_moments(tiny(), sequences), expected, strict=True):
+        assert ours.log_probs == pytest.approx(other.log_probs, rel=1e-4)
+        assert ours.variances == pytest.approx(other.variances, rel=1e-3)

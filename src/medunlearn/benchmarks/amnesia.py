@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.hierarchy import Hierarchy
+from medunlearn.data.records import Record
 from medunlearn.data.splits import Split, nested_splits, request, share, shuffled
 from medunlearn.data.synthetic import CHANCE, invent_hospital
 from medunlearn.errors import InputError
@@ -24,25 +26,28 @@ LARGEST_DISEASES = 3
 def build(settings: AmnesiaSettings) -> Benchmark:
     """The benchmark of an invented hospital; the same settings give the same benchmark."""
     hospital = invent_hospital(
-        settings.invented,
+        settings.invented + settings.nonmember_patients,
         seed=settings.seed,
         institutions=settings.institutions,
         studies=settings.studies,
         note_length=settings.note_length,
     )
     levels = ("disease", "patient", "study", "section") if settings.studies else ("disease", "patient")
-    records = tuple(hospital.records())
-    hierarchy = Hierarchy(levels, records)
-    counts = Counter(patient.disease for patient in hospital.patients)
+    outside = {patient.patient_id for patient in hospital.patients[settings.invented :]}
+    records = tuple(_held_out(record, outside) for record in hospital.records())
+    trained_on = {record.record_id for record in records if record.fold == "train"}
+    hierarchy = Hierarchy(levels, [record for record in records if record.fold == "train"])
+    counts = Counter(patient.disease for patient in hospital.patients if patient.patient_id not in outside)
     named = settings.diseases or [name for name, _ in counts.most_common(LARGEST_DISEASES)]
+    splits = amnesia_splits(hierarchy, named, settings.seed, settings.percents, must=bool(settings.diseases))
     return Benchmark(
         name=f"AMNESIA on an invented hospital of {settings.invented} patients",
         builder="amnesia",
         levels=levels,
         subject_level="patient",
         records=records,
-        questions=tuple(hospital.questions()),
-        splits=amnesia_splits(hierarchy, named, settings.seed, settings.percents, must=bool(settings.diseases)),
+        questions=tuple(question for question in hospital.questions() if question.record_id in trained_on),
+        splits={name: replace(split, retain=(*split.retain, *sorted(outside))) for name, split in splits.items()},
         seed=settings.seed,
         source="medunlearn.data.synthetic (no person in it exists)",
         licence="apache-2.0",
@@ -51,8 +56,13 @@ def build(settings: AmnesiaSettings) -> Benchmark:
             "invented": True,
             "right by chance at most": CHANCE,
             "patients by disease": dict(counts.most_common()),
+            **({"patients that no model is trained on": len(outside)} if outside else {}),
         },
     )
+
+
+def _held_out(record: Record, outside: Collection[str]) -> Record:
+    return replace(record, fold="holdout") if record.groups["patient"] in outside else record
 
 
 def amnesia_splits(

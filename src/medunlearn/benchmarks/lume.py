@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 from medunlearn.config import LumeSettings
 from medunlearn.data.benchmark import Benchmark
@@ -18,6 +19,8 @@ from medunlearn.data.splits import request, shuffled
 from medunlearn.errors import InputError
 
 SPLIT = "released"
+NONMEMBER_TASK = "public_biography"
+"""Section 2.3: membership is told on the biographies of real people (task 3)."""
 
 
 def build(settings: LumeSettings) -> Benchmark:
@@ -30,7 +33,9 @@ def build(settings: LumeSettings) -> Benchmark:
     files = read_lume(settings.released, nonmembers=settings.nonmembers, skip_bad_rows=settings.skip_bad_rows)
     members = [document for document in files.documents if document.member]
     outside = [document for document in files.documents if not document.member]
-    documents = _subset(members, settings.documents_per_task, settings.seed) + outside
+    held = _held_out(members, settings)
+    outside += [replace(document, member=False) for document in members if document.document in held]
+    documents = _subset(members, settings.documents_per_task, settings.seed, held) + outside
     records = tuple(_record(document) for document in documents)
     forget = [document.document for document in documents if document.side == "forget"]
     split = request(Hierarchy(("task", "document"), records), SPLIT, "document", forget)
@@ -51,27 +56,58 @@ def build(settings: LumeSettings) -> Benchmark:
                 f"{task} {side}": n
                 for (task, side), n in sorted(Counter((d.task, d.side) for d in documents).items())
             },
+            **({"documents that no model is trained on": len(outside)} if outside else {}),
             "skipped rows": list(files.skipped),
         },
     )
 
 
-def _subset(documents: Iterable[LumeDocument], size: int | None, seed: int) -> list[LumeDocument]:
-    """``size`` documents of each task, half from each side (the odd one from the forget side)."""
+def _subset(
+    documents: Iterable[LumeDocument], size: int | None, seed: int, held: frozenset[str]
+) -> list[LumeDocument]:
+    """``size`` documents of each task, half from each side (the odd one from forget); none that is held out."""
     found = list(documents)
     if size is None:
-        return found
+        return [document for document in found if document.document not in held]
     chosen: set[str] = set()
     for task in sorted({document.task for document in found}):
         for side, wanted in zip(SIDES, (size - size // 2, size // 2), strict=True):
             names = [document.document for document in found if (document.task, document.side) == (task, side)]
-            if len(names) < wanted:
+            left = [name for name in _order(names, task, side, seed) if name not in held]
+            if len(left) < wanted:
+                besides = " besides non-members" if held else ""
                 raise InputError(
                     f"documents_per_task={size} asks for {wanted} documents of {task} on the {side} side; the "
-                    f"files hold {len(names)}. Ask for {2 * len(names)} at most."
+                    f"files hold {len(left)}{besides}. Ask for {2 * len(left)} at most."
                 )
-            chosen.update(shuffled(names, "lume", task, side, seed)[:wanted])
+            chosen.update(left[:wanted])
     return [document for document in found if document.document in chosen]
+
+
+def _held_out(documents: Iterable[LumeDocument], settings: LumeSettings) -> frozenset[str]:
+    """Names of the public biographies of the retain side that nobody is to train on.
+
+    They are the last in the order whose first are a subset, so a subset stays the same where enough are left.
+
+    Raises:
+        InputError: more than there are, or a file of non-members besides.
+    """
+    wanted = settings.nonmember_documents
+    if wanted is None:
+        return frozenset()
+    if settings.nonmembers is not None:
+        raise InputError("Give nonmembers=FILE or nonmember_documents=N, not both.")
+    own = [one.document for one in documents if (one.task, one.side) == (NONMEMBER_TASK, "retain")]
+    if wanted >= len(own):
+        raise InputError(
+            f"nonmember_documents={wanted}: the retain side has {len(own)} public biographies, and one at least "
+            f"must be left to retain. Ask for {max(0, len(own) - 1)} at most."
+        )
+    return frozenset(_order(own, NONMEMBER_TASK, "retain", settings.seed)[-wanted:])
+
+
+def _order(names: Iterable[str], task: str, side: str, seed: int) -> list[str]:
+    return shuffled(names, "lume", task, side, seed)
 
 
 def _record(document: LumeDocument) -> Record:

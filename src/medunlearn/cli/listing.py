@@ -49,6 +49,19 @@ def _benchmarks() -> Rows:
     ]
 
 
+def _attacks() -> Rows:
+    from medunlearn.attacks import ATTACKS, attack_class
+    from medunlearn.lookup import names
+
+    rows = []
+    for name in names("attacks", ATTACKS):
+        cls = attack_class(name)
+        settings = ", ".join(f"{field.name}={field.default}" for field in fields(cls))  # type: ignore[arg-type]
+        what = f"{cls.title}: {_first_sentence(cls.__doc__)}"
+        rows.append({"name": name, "kind": cls.kind, "settings": settings or "none", "what": what})
+    return rows
+
+
 def _tasks() -> Rows:
     from medunlearn.llm.tasks import TASKS, task_class
     from medunlearn.lookup import names
@@ -72,6 +85,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "methods": _methods,
     "metrics": _metrics,
     "benchmarks": _benchmarks,
+    "attacks": _attacks,
     "tasks": _tasks,
     "presets": _presets,
 }
@@ -88,11 +102,11 @@ def _first_sentence(text: str | None) -> str:
 
 @ending
 def command(
-    what: Annotated[str, typer.Argument(help="methods, metrics, benchmarks, tasks or presets")],
+    what: Annotated[str, typer.Argument(help="methods, metrics, benchmarks, attacks, tasks or presets")],
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """List methods, metrics, benchmarks, a language model's tasks or presets, with their settings."""
+    """List methods, metrics, benchmarks, attacks, a language model's tasks or presets, with their settings."""
     if what not in TABLES:
         raise UnknownNameError("list", what, TABLES)
     rows = TABLES[what]()

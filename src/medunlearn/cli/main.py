@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 import medunlearn
 from medunlearn.cli import (
+    attack,
     build,
     demo,
     evaluate,
@@ -41,6 +42,7 @@ VERBS = (
     "train",
     "unlearn",
     "evaluate",
+    "attack",
     "judge",
     "annotate",
     "agree",
@@ -89,6 +91,7 @@ app.command("inspect", epilog=inspect.EPILOG)(inspect.command)
 app.command("train", epilog=train.EPILOG)(train.command)
 app.command("unlearn", epilog=unlearn.EPILOG)(unlearn.command)
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.command)
+app.command("attack", epilog=attack.EPILOG)(attack.command)
 app.command("judge", epilog=judge.EPILOG)(judge.judge)
 app.command("annotate", epilog=judge.ANNOTATE_EPILOG)(judge.annotate)
 app.command("agree", epilog=judge.AGREE_EPILOG)(judge.agree)

@@ -110,21 +110,31 @@ class Evaluation:
 
 
 def distinct(models: Sequence[Evaluated]) -> list[Evaluated]:
-    """The same models with labels that tell them apart: two runs of NPO are also called by their folders.
+    """The same models with labels that tell them apart (:func:`distinct_runs`).
 
     Raises:
         InputError: one run is named twice.
     """
-    if len({model.run.folder.resolve() for model in models}) < len(models):
+    runs = distinct_runs([model.run for model in models])
+    return [replace(model, run=run) for model, run in zip(models, runs, strict=True)]
+
+
+def distinct_runs(runs: Sequence[Run]) -> list[Run]:
+    """The same runs with labels that tell them apart: two runs of NPO are also called by their folders.
+
+    Raises:
+        InputError: one run is named twice.
+    """
+    if len({run.folder.resolve() for run in runs}) < len(runs):
         raise InputError("One run is named twice. Name each run once.")
-    labels = Counter(model.run.label for model in models)
-    tails = Counter((model.run.label, model.run.folder.name) for model in models)
+    labels = Counter(run.label for run in runs)
+    tails = Counter((run.label, run.folder.name) for run in runs)
     named = []
-    for model in models:
-        label, folder = model.run.label, model.run.folder
+    for run in runs:
+        label, folder = run.label, run.folder
         if labels[label] > 1:
             label = f"{label} ({folder.name if tails[label, folder.name] == 1 else folder})"
-        named.append(replace(model, run=Run(folder, {**model.run.info, "label": label})))
+        named.append(Run(folder, {**run.info, "label": label}))
     return named
 
 

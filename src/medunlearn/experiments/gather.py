@@ -12,6 +12,7 @@ from medunlearn.data.records import SIDES, Question
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError
 from medunlearn.experiments.evaluated import Evaluated, compared, distinct
+from medunlearn.experiments.gather_attacks import gather_membership
 from medunlearn.experiments.judged import Judged
 from medunlearn.llm.judging.words import panel_about, panel_title
 from medunlearn.metrics import METRICS, get_metric
@@ -83,6 +84,7 @@ def gather(
         metrics=metric_meanings(),
         caveats=tuple(caveats_of(results["benchmark"], models)),
         show_text=may_show,
+        membership=gather_membership(models, replicates, seed),
         groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
         judged=_judged(models, judged),
     )

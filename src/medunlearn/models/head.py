@@ -104,6 +104,33 @@ def rated(head: Head, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     return log_probs, choices
 
 
+@torch.no_grad()
+def moments(head: Head, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each position: the target's log-probability, and mean and variance of the log-probability, [N] each.
+
+    Mean and variance are those under the model's own distribution: of ``log p(z)`` where z is drawn from p.
+    """
+    log_probs, means, variances = (hidden.new_empty(len(hidden), dtype=torch.float32) for _ in range(3))
+    for places in head.pieces(len(hidden)):
+        log_probs[places], means[places], variances[places] = moments_of(
+            head.logits(hidden[places]), targets[places]
+        )
+    return log_probs, means, variances
+
+
+def moments_of(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """As :func:`moments`, from logits [n, V] (to be overwritten) and targets [n]."""
+    logs = logits.sub_(logits.logsumexp(dim=1, keepdim=True))
+    picked = logs.gather(1, targets[:, None]).squeeze(1)
+    weights = logs.exp()
+    # Their weights are 0 from -104 on; 0 times infinity would be no number.
+    logs = logs.clamp_(min=-1000.0)
+    means = (weights * logs).sum(dim=1)
+    # Of the differences: the difference of two large squares would lose every digit.
+    variances = weights.mul_(logs.sub_(means[:, None]).square_()).sum(dim=1)
+    return picked, means, variances
+
+
 def _by_pieces(head: Head, hidden: Tensor, rule: Rule) -> Tensor:
     given = hidden, head.weight, head.bias, head.cap, rule
     values: Tensor = _ByPieces.apply(*given)  # type: ignore[no-untyped-call]

@@ -1,10 +1,13 @@
-"""Teacher-forced scores of reference answers: how likely each token was, and whether it was the first choice."""
+"""Teacher-forced scores: how likely each scored token was, whether it was the first choice, and what to expect."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from medunlearn.models.batching import Batching
@@ -12,6 +15,9 @@ from medunlearn.models.feeding import decoder_of, make_batch
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.seen import Seen
 from medunlearn.models.sequences import TokenSequence, families_by_length
+
+Score = TypeVar("Score")
+Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,21 @@ class AnswerScore:
     log_probs: tuple[float, ...]
     hits: tuple[bool, ...]
     choices: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenMoments:
+    """What a model thinks of each scored token of a sequence, n of them.
+
+    Attributes:
+        log_probs: natural-log probability of each, [n].
+        means: mean of the log-probability over the next token that the model would draw (minus its entropy), [n].
+        variances: variance of the same, [n].
+    """
+
+    log_probs: Floats
+    means: Floats
+    variances: Floats
 
 
 def score_answers(
@@ -46,13 +67,43 @@ def score_answers(
     Raises:
         MedunlearnError: memory runs out with a single sequence.
     """
+    return _in_batches(_score, language_model, sequences, batch_size, advance)
+
+
+def score_moments(
+    language_model: LanguageModel,
+    sequences: Sequence[TokenSequence],
+    *,
+    batch_size: int = 32,
+    advance: Callable[[int], None] = lambda done: None,
+) -> list[TokenMoments]:
+    """Log-probability of each scored token beside its mean and variance, in the order of the sequences.
+
+    The distribution is looked at in pieces: logits of all positions are never held at once.
+
+    Args:
+        batch_size, advance: as in :func:`score_answers`.
+
+    Raises:
+        MedunlearnError: memory runs out with a single sequence.
+    """
+    return _in_batches(_moments, language_model, sequences, batch_size, advance)
+
+
+def _in_batches(
+    rate: Callable[[Sequence[TokenSequence], LanguageModel], list[Score]],
+    language_model: LanguageModel,
+    sequences: Sequence[TokenSequence],
+    batch_size: int,
+    advance: Callable[[int], None],
+) -> list[Score]:
     order = families_by_length(sequences)
     family = {place: number for number, places in enumerate(order) for place in places}
     places = [place for chosen in reversed(order) for place in chosen]
-    scores: dict[int, AnswerScore] = {}
+    scores: dict[int, Score] = {}
 
-    def score(chosen: list[int]) -> dict[int, AnswerScore]:
-        return dict(zip(chosen, _score([sequences[place] for place in chosen], language_model), strict=True))
+    def score(chosen: list[int]) -> dict[int, Score]:
+        return dict(zip(chosen, rate([sequences[place] for place in chosen], language_model), strict=True))
 
     language_model.model.eval()
     for done in Batching(batch_size).over(places, score, family.__getitem__):
@@ -74,3 +125,12 @@ def _score(sequences: Sequence[TokenSequence], language_model: LanguageModel) ->
         scores.append(AnswerScore(log_probs, hits, first))
         start = end
     return scores
+
+
+@torch.no_grad()
+def _moments(sequences: Sequence[TokenSequence], language_model: LanguageModel) -> list[TokenMoments]:
+    model, pad = language_model.model, language_model.tokenizer.pad_token_id
+    batch = make_batch(model, sequences, pad, language_model.device)
+    found = torch.stack(Seen(decoder_of(model), batch).moments()).cpu().numpy()
+    ends = np.cumsum([sequence.scored for sequence in sequences])
+    return [TokenMoments(*part) for part in np.split(found, ends[:-1], axis=1)]

@@ -56,3 +56,9 @@ class Seen:
         if self.decoder.ways.head:
             return head.rated(self.head, self.final, self.batch.targets)
         return self.log_probs, self.logits.argmax(dim=1)
+
+    def moments(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probability of each scored token, with its mean and variance under the model, [N]; no gradient."""
+        if self.decoder.ways.head:
+            return head.moments(self.head, self.final, self.batch.targets)
+        return head.moments_of(self.logits.clone(), self.batch.targets)

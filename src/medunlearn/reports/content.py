@@ -71,6 +71,25 @@ class JudgedContent:
 
 
 @dataclass(frozen=True)
+class Membership:
+    """What was found by membership attacks; all empty where no model was attacked.
+
+    Attributes:
+        table: model, group, attack, measure, value, low, high, reason, n_members, n_nonmembers, reading.
+        comparisons: model, against, group, attack, difference, low, high, p, reading.
+        curves: model, group, attack, fpr, tpr.
+        titles: an attack's name -> its title.
+        semeval: a model's label -> the parts of the SemEval-2025 Task 4 score and the score, in their order.
+    """
+
+    table: pd.DataFrame = field(default_factory=pd.DataFrame)
+    comparisons: pd.DataFrame = field(default_factory=pd.DataFrame)
+    curves: pd.DataFrame = field(default_factory=pd.DataFrame)
+    titles: Mapping[str, str] = field(default_factory=dict)
+    semeval: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class ReportContent:
     """Everything that a report shows.
 
@@ -89,6 +108,7 @@ class ReportContent:
         groups: the benchmark's own measures by node of one level (LUME: regurgitation and knowledge by task):
             level, node, measure, side, fold, model, value, low, high, n_scored, n_unscored; may be empty.
         judged: panels of judges, of the benchmark and of the models' responses.
+        membership: what membership attacks found; may be empty.
     """
 
     title: str
@@ -103,6 +123,7 @@ class ReportContent:
     show_text: bool
     groups: pd.DataFrame = field(default_factory=pd.DataFrame)
     judged: tuple[JudgedContent, ...] = ()
+    membership: Membership = field(default_factory=Membership)
 
     def shown_examples(self) -> tuple[Example, ...]:
         """The examples that may be shown, forget before retain; none unless ``show_text``."""

@@ -8,6 +8,13 @@ from itertools import groupby
 from medunlearn.reports.content import Example, ReportContent
 from medunlearn.reports.headline import main_plane, standings, verdict
 from medunlearn.reports.judged import judged_tables
+from medunlearn.reports.membership import (
+    NOTES,
+    difference_table,
+    membership_reasons,
+    membership_tables,
+    semeval_table,
+)
 from medunlearn.reports.prose import HOW_TO_READ, JUDGED, RANKING_NOTE, TEXT_WITHHELD
 from medunlearn.reports.readings import Results
 from medunlearn.reports.tables import (
@@ -41,6 +48,7 @@ def to_markdown(content: ReportContent) -> str:
         *section("Read this first", bullets(content.caveats) if content.caveats else ""),
         *section("Utility and forgetting", pipe_table(headline_table(ranked, where)), RANKING_NOTE, *HOW_TO_READ),
         *section(_grouping(content), _maybe_table(group_table(content))),
+        *section("Membership inference", *_membership(content)),
         *section("By fold and kind", _breakdown(results)),
         *section("Every metric", *_metrics(results)),
         *section("Other comparisons", _maybe_table(other_comparisons(content, results))),
@@ -64,6 +72,12 @@ def section(title: str, *parts: str) -> list[str]:
 def bullets(lines: Iterable[str]) -> str:
     """A list, a line an item."""
     return "\n".join(f"- {one_line(line)}" for line in lines)
+
+
+def _membership(content: ReportContent) -> list[str]:
+    tables = [f"### {one_line(title)}\n\n{pipe_table(table)}" for title, table in membership_tables(content)]
+    more = [_maybe_table(difference_table(content)), bullets(membership_reasons(content))]
+    return [*(NOTES if tables else ()), *tables, *(more if tables else ()), _maybe_table(semeval_table(content))]
 
 
 def _breakdown(results: Results) -> str:

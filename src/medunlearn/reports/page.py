@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from medunlearn.reports import curves, figures, prose
+from medunlearn.reports import curves, figures, membership, prose
 from medunlearn.reports.content import ReportContent
 from medunlearn.reports.headline import Plane, Standing, drawable, main_plane, panel_planes, standings, verdict
 from medunlearn.reports.judged import judged_tables
@@ -81,6 +81,7 @@ def _context(content: ReportContent) -> dict[str, Any]:
         "groups": group_table(content),
         "legend": _legend(content),
         "judged": [(one, judged_tables(one)) for one in content.judged],
+        "membership": _membership(content),
         "rows": rows,
         "filters": _filters(rows),
         "others": other_comparisons(content, results),
@@ -103,6 +104,17 @@ def _figures(content: ReportContent, results: Results, where: Plane) -> dict[str
         # A row a fold, where its kinds fit side by side.
         "panel_columns": min(3, len({one.kind for one in planes}) or 1),
         "curves": curves.training_curves(content.models),
+    }
+
+
+def _membership(content: ReportContent) -> dict[str, Any]:
+    return {
+        "tables": membership.membership_tables(content),
+        "notes": membership.NOTES,
+        "reasons": membership.membership_reasons(content),
+        "differences": membership.difference_table(content),
+        "semeval": membership.semeval_table(content),
+        "figures": membership.roc_figures(content),
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from medunlearn.reports.content import ModelResult, ReportContent
+from medunlearn.reports.content import Membership, ModelResult, ReportContent
 from medunlearn.reports.headline import Plane, Standing, main_plane, standings, verdict
 from medunlearn.reports.readings import Results, rows_of
 
@@ -37,6 +37,7 @@ def payload(content: ReportContent) -> dict[str, Any]:
         "comparisons": rows_of(content.comparisons),
         "groups": rows_of(content.groups),
         "judged": [asdict(panel) for panel in content.judged],
+        "membership": _membership(content.membership),
         "show_text": content.show_text,
         "examples": [vars(example) for example in content.shown_examples()],
     }
@@ -55,6 +56,13 @@ def _headline(ranked: list[Standing], where: Plane) -> dict[str, Any]:
         "explanation": " ".join(closest.sentences),
         "distance_to_retrained": {one.model.label: one.distance for one in ranked},
     }
+
+
+def _membership(found: Membership) -> dict[str, Any]:
+    """Every table as rows; a curve's thresholds are left out."""
+    points = found.curves.drop(columns="threshold", errors="ignore")
+    tables = {"table": found.table, "comparisons": found.comparisons, "curves": points}
+    return {**{name: rows_of(table) for name, table in tables.items()}, "semeval": found.semeval}
 
 
 def _model(model: ModelResult) -> dict[str, Any]:

@@ -217,12 +217,12 @@ def draw_means(sums: Array, counts: Array, replicates: int, rng: np.random.Gener
     block = max(1, _CELLS_PER_BLOCK // n_clusters)
     parts: list[Array] = []
     for start in range(0, replicates, block):
-        times = _times_drawn(n_clusters, min(block, replicates - start), rng)
+        times = times_drawn(n_clusters, min(block, replicates - start), rng)
         parts.append(divide(times @ sums, times @ counts))
     return np.concatenate(parts)
 
 
-def _times_drawn(n_clusters: int, replicates: int, rng: np.random.Generator) -> Array:
+def times_drawn(n_clusters: int, replicates: int, rng: np.random.Generator) -> Array:
     """How often each replicate draws each cluster, shape [replicates, S]; every row sums to S.
 
     Multinomial counts, by counting draws: five times faster than ``rng.multinomial`` at 1,000 clusters.

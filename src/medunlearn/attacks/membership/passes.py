@@ -1,0 +1,130 @@
+"""What membership attacks need of a model: one teacher-forced pass for all of them, and a backward pass for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+
+from medunlearn.data.records import Record
+from medunlearn.models.batching import Batching
+from medunlearn.models.feeding import decoder_of, make_batch
+from medunlearn.models.load import LanguageModel
+from medunlearn.models.scoring import TokenMoments, score_answers, score_moments
+from medunlearn.models.seen import Seen
+from medunlearn.models.sequences import TokenSequence, record_sequences
+
+Advance = Callable[[int], None]
+
+
+def _silent(done: int) -> None:
+    return
+
+
+def document_sequences(
+    records: Sequence[Record], tokenizer: Any, max_length: int | None
+) -> list[list[TokenSequence]]:
+    """Each document as it was trained on: plain text, cut into chunks of ``max_length`` tokens, EOS last."""
+    return [record_sequences(record, tokenizer, max_length) for record in records]
+
+
+def document_moments(
+    language_model: LanguageModel,
+    documents: Sequence[Sequence[TokenSequence]],
+    *,
+    batch_size: int = 32,
+    advance: Advance = _silent,
+) -> list[TokenMoments]:
+    """Log-probability, mean and variance of every scored token of each document.
+
+    Args:
+        documents: the sequences of each (:func:`document_sequences`).
+        batch_size: sequences in a pass at most, fewer where memory runs out.
+        advance: called with the number of sequences done since the last call.
+
+    Raises:
+        MedunlearnError: memory runs out with a single sequence.
+    """
+    pieces = [piece for document in documents for piece in document]
+    found = score_moments(language_model, pieces, batch_size=batch_size, advance=advance)
+    joined = []
+    for start, stop in pairwise(accumulate((len(document) for document in documents), initial=0)):
+        parts = [(one.log_probs, one.means, one.variances) for one in found[start:stop]]
+        joined.append(TokenMoments(*(np.concatenate(column) for column in zip(*parts, strict=True))))
+    return joined
+
+
+def log_likelihoods(
+    language_model: LanguageModel,
+    documents: Sequence[Sequence[TokenSequence]],
+    *,
+    batch_size: int = 32,
+    advance: Advance = _silent,
+) -> list[float]:
+    """Sum of the log-probabilities of every scored token of each document; arguments as above.
+
+    Raises:
+        MedunlearnError: memory runs out with a single sequence.
+    """
+    pieces = [piece for document in documents for piece in document]
+    found = score_answers(language_model, pieces, batch_size=batch_size, advance=advance)
+    sums = [sum(one.log_probs) for one in found]
+    bounds = accumulate((len(document) for document in documents), initial=0)
+    return [sum(sums[start:stop]) for start, stop in pairwise(bounds)]
+
+
+def gradient_norms(
+    language_model: LanguageModel, documents: Sequence[Sequence[TokenSequence]], *, advance: Advance = _silent
+) -> list[float]:
+    """Euclidean norm, over all weights, of the gradient of each document's mean token loss.
+
+    One document at a time: gradients of several in one pass would be a sum. Takes memory for the gradient of every
+    weight, as a training step without optimizer does. The model is left as it was.
+
+    Args:
+        documents: the sequences of each (:func:`document_sequences`).
+        advance: called with the number of documents done since the last call.
+
+    Raises:
+        MedunlearnError: memory runs out.
+    """
+    model = language_model.model
+    norms: list[float] = []
+    with _every_weight_trained(model):
+        for norm in Batching(1).over(documents, lambda chosen: _gradient_norm(language_model, chosen[0])):
+            norms.append(norm)
+            advance(1)
+    return norms
+
+
+def _gradient_norm(language_model: LanguageModel, document: Sequence[TokenSequence]) -> float:
+    model, pad = language_model.model, language_model.tokenizer.pad_token_id
+    model.zero_grad(set_to_none=True)
+    tokens = sum(piece.scored for piece in document)
+    for piece in document:
+        batch = make_batch(model, [piece], pad, language_model.device)
+        loss = -Seen(decoder_of(model), batch).log_probs.sum() / tokens
+        loss.backward()  # type: ignore[no-untyped-call]
+    gradients = [tensor.grad for tensor in model.parameters() if tensor.grad is not None]
+    squares = [torch.linalg.vector_norm(gradient, dtype=torch.float32).double().square() for gradient in gradients]
+    return float(torch.stack(squares).sum().sqrt())
+
+
+@contextmanager
+def _every_weight_trained(model: Any) -> Iterator[None]:
+    """Inside, every weight has a gradient and nothing is random; outside, all is as before."""
+    training, flags = model.training, [tensor.requires_grad for tensor in model.parameters()]
+    model.eval()
+    model.requires_grad_(True)
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        model.zero_grad(set_to_none=True)
+        for tensor, flag in zip(model.parameters(), flags, strict=True):
+            tensor.requires_grad_(flag)
+        model.train(training)

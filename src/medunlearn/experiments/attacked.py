@@ -1,0 +1,127 @@
+"""What attacks leave on disk, and how attacked models are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import pandas as pd
+
+from medunlearn.attacks.membership.results import ABOVE, AUC, BELOW, compare
+from medunlearn.experiments.runs import Run
+
+FOLDER = "attacks"
+SCORES = "membership_scores.parquet"
+SUMMARY = "membership_summary.parquet"
+CURVES = "membership_curves.parquet"
+
+OVER_FORGOTTEN, LEAKS, NOT_TOLD_APART = "over-forgotten", "still leaks", "not told apart"
+
+Role = Literal["target", "retrained", "unlearned"]
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """One model, attacked on one split.
+
+    Attributes:
+        run: the run whose model it is.
+        record: the attack's own run, in a folder below it.
+    """
+
+    run: Run
+    record: Run
+
+    @staticmethod
+    def find(run: Run, split: str) -> Attacked | None:
+        """The complete attack on a split in a run's folder that was asked for last; None where there is none."""
+        paths = sorted((run.folder / FOLDER).glob("*/run.json"), key=lambda path: path.stat().st_mtime)
+        found = [Run.open(path.parent) for path in paths if '"status": "complete"' in path.read_text("utf-8")]
+        matching = [one for one in found if one.info["config"]["split"] == split]
+        return Attacked(run, matching[-1]) if matching else None
+
+    @property
+    def role(self) -> Role:
+        if self.run.info["verb"] == "unlearn":
+            return "unlearned"
+        return "retrained" if self.run.info["config"].get("without") else "target"
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """As :func:`medunlearn.attacks.membership.results.score_candidates` gives them."""
+        return pd.read_parquet(self.record.folder / SCORES)
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """As :func:`medunlearn.attacks.membership.results.summarize` gives it."""
+        return pd.read_parquet(self.record.folder / SUMMARY)
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """As :func:`medunlearn.attacks.membership.results.curves` gives them."""
+        return pd.read_parquet(self.record.folder / CURVES)
+
+
+@dataclass(frozen=True)
+class Attacks:
+    """Models attacked on the same documents: the one in question first, then those it is compared with."""
+
+    models: tuple[Attacked, ...]
+    replicates: int
+    seed: int
+
+    @cached_property
+    def comparisons(self) -> pd.DataFrame:
+        """Paired differences of areas, with intervals: model, against, and what ``compare`` gives.
+
+        The first model against each other one, and every model against the retrained ones.
+        """
+        tables = [
+            compare(one.scores, other.scores, replicates=self.replicates, seed=self.seed).assign(
+                model=one.run.label, against=other.run.label, against_role=other.role
+            )
+            for one, other in self._pairs()
+        ]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+    def _pairs(self) -> Iterator[tuple[Attacked, Attacked]]:
+        for place, one in enumerate(self.models):
+            for other in self.models:
+                if other is not one and (place == 0 or (other.role == "retrained" and one.role != "retrained")):
+                    yield one, other
+
+    def table(self) -> pd.DataFrame:
+        """One row a model, group, attack and measure, as ``summarize`` gives them; areas of unlearned models with a
+        reading.
+
+        The reading is ``over-forgotten`` where the area lies below the retrained model's (its interval of the
+        difference leaves 0 out), ``still leaks`` where it lies above, else ``not told apart``. Without a retrained
+        model it is read against 0.5.
+        """
+        tables = [one.summary.assign(model=one.run.label, role=one.role) for one in self.models]
+        table = pd.concat(tables, ignore_index=True)
+        readings = pd.Series([self._reading(row) for row in table.to_dict("records")], dtype="string")
+        return table.assign(reading=readings)
+
+    def _reading(self, row: Mapping[Any, Any]) -> str | None:
+        if row["measure"] != AUC or row["role"] != "unlearned":
+            return None
+        sides = [row["against_chance"]]
+        found = self.comparisons
+        if len(found):
+            same = (found["model"] == row["model"]) & (found["against_role"] == "retrained")
+            same &= (found["group"] == row["group"]) & (found["attack"] == row["attack"])
+            sides = found.loc[same, "reading"].tolist() or sides
+        return reading(sides)
+
+
+def reading(sides: list[object]) -> str | None:
+    """In a word what it says that an area lies on these sides of its references; None where no side is known."""
+    known = {str(side) for side in sides if isinstance(side, str)}
+    if not known:
+        return None
+    if BELOW in known:
+        return OVER_FORGOTTEN
+    return LEAKS if ABOVE in known else NOT_TOLD_APART

@@ -1,0 +1,54 @@
+"""The SemEval-2025 Task 4 score of a model that was evaluated and attacked on LUME."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from medunlearn.attacks.membership.results import AUC
+from medunlearn.errors import InputError
+from medunlearn.experiments.attacked import Attacked
+from medunlearn.experiments.evaluated import Evaluated
+from medunlearn.experiments.runs import Run
+from medunlearn.metrics.semeval import MEMBERSHIP_TASK, Key, SemevalScore, semeval_score
+
+BUILDER = "lume"
+
+
+def semeval(run: Run, split: str, *, utility: float | None = None) -> SemevalScore:
+    """The score from what lies in a run's folder; a part that was not measured is None, with a reason.
+
+    Args:
+        utility: accuracy, 0-1, on MMLU (the paper's) or on whatever stands for the model's use.
+
+    Raises:
+        InputError: a run that was not evaluated on this split of a LUME benchmark.
+    """
+    evaluated = Evaluated.find(run, split)
+    if evaluated.record.info["results"]["benchmark"]["builder"] != BUILDER:
+        raise InputError(f"{run.folder} was not evaluated on a LUME benchmark, which this score is made for.")
+    return score_of(evaluated, Attacked.find(run, split), utility)
+
+
+def score_of(evaluated: Evaluated, attacked: Attacked | None, utility: float | None) -> SemevalScore:
+    """As :func:`semeval`, from an evaluation and an attack."""
+    auc, why = _area(attacked)
+    return semeval_score(_task_scores(evaluated.groups), auc, utility, why={"membership score": why})
+
+
+def _task_scores(groups: pd.DataFrame) -> dict[Key, float]:
+    """Means of the train fold; a subset's non-members stand in the holdout fold and do not count."""
+    rows = groups[(groups["fold"] == "train") & groups["value"].notna()] if len(groups) else groups
+    return {
+        (str(row["node"]), str(row["side"]), str(row["measure"])): row["value"] for row in rows.to_dict("records")
+    }
+
+
+def _area(attacked: Attacked | None) -> tuple[float | None, str]:
+    if attacked is None:
+        return None, "not attacked: `medunlearn attack RUN BENCH --split ... --attack loss`"
+    table = attacked.summary
+    found = table[(table["attack"] == "loss") & (table["measure"] == AUC) & (table["group"] == MEMBERSHIP_TASK)]
+    if found.empty:
+        return None, "the attack on this split had no loss attack on public biographies"
+    row = found.iloc[0]
+    return (None, str(row["reason"])) if pd.isna(row["value"]) else (float(row["value"]), "")

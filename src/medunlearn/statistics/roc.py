@@ -1,0 +1,233 @@
+"""ROC curves of scores that should tell members from non-members, with intervals from a bootstrap over subjects.
+
+A higher score says "member". Two equal scores are no decision: a pair of a member and a non-member with one score
+counts half in the area, and no threshold parts them.
+
+Notation: n records, M of them members and N not; U different scores; B replicates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from medunlearn.errors import InputError
+from medunlearn.seeds import generator
+from medunlearn.statistics.bootstrap import LEVEL, REPLICATES, Array, Estimate, cluster_codes, interval, times_drawn
+from medunlearn.statistics.paired import Difference, two_sided_p
+
+Flags = npt.NDArray[np.bool_]
+Measure = Callable[[Array, Array], Array]
+"""Weights of members and of non-members at each score, from the highest down, [B, U] each -> [B]."""
+
+_CELLS_PER_BLOCK = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Roc:
+    """A ROC curve: a point a threshold, from (0, 0) to (1, 1).
+
+    Attributes:
+        fpr: share of non-members that score at least the threshold, [U + 1].
+        tpr: share of members that do, [U + 1].
+        thresholds: from infinity down through every different score, [U + 1].
+    """
+
+    fpr: Array
+    tpr: Array
+    thresholds: Array
+
+
+def roc_curve(scores: npt.ArrayLike, members: Sequence[bool]) -> Roc:
+    """Every point of the curve; scores that are NaN are left out.
+
+    Args:
+        scores: one a record, [n]; higher = more likely a member.
+        members: whether each is one, [n].
+
+    Raises:
+        InputError: lengths that differ, or no scored member or non-member.
+    """
+    values, flags = _checked(scores, members)
+    known = ~np.isnan(values)
+    values, flags = values[known], flags[known]
+    if flags.all() or not flags.any():
+        raise InputError("A ROC curve needs scored members and scored non-members.")
+    ours, theirs = _stairs(values, flags)(np.ones((1, len(values))))
+    start = [0.0]
+    return Roc(
+        fpr=np.concatenate([start, np.cumsum(theirs[0]) / theirs.sum()]),
+        tpr=np.concatenate([start, np.cumsum(ours[0]) / ours.sum()]),
+        thresholds=np.concatenate([[np.inf], np.unique(values)[::-1]]),
+    )
+
+
+def nonmembers_needed(fpr: float) -> int:
+    """The fewest non-members that a false positive rate can be measured with: one false positive is not more."""
+    return math.ceil(round(1.0 / fpr, 9))
+
+
+@dataclass(frozen=True)
+class RocSample:
+    """Records whose scores are compared, and the draws of their subjects that all scores share.
+
+    Subjects are drawn again within those of members alone, of non-members alone, and of both, so that a replicate
+    always has members and non-members (Davison & Hinkley 1997, Section 3.2, on several samples).
+
+    Attributes:
+        members: whether each record is a member, [n].
+        clusters: whose record each is (str or int), [n].
+        replicates, level, seed: of the bootstrap.
+
+    Raises:
+        InputError: lengths that differ, a missing cluster id.
+    """
+
+    members: Sequence[bool]
+    clusters: Sequence[object]
+    replicates: int = REPLICATES
+    level: float = LEVEL
+    seed: int = 0
+
+    def auc(self, scores: npt.ArrayLike) -> Estimate:
+        """Area under the curve: how often a member outscores a non-member, ties half. 0-1, 0.5 = guessing."""
+        return self._estimate(scores, area)
+
+    def tpr_at(self, scores: npt.ArrayLike, fpr: float) -> Estimate:
+        """The largest true positive rate of a threshold whose false positive rate is at most ``fpr``. 0-1.
+
+        No value with fewer than :func:`nonmembers_needed` non-members. Points between two thresholds are not made
+        up. Carlini et al. 2022, "Membership inference attacks from first principles", Section IV, on why.
+        """
+        values, flags = _checked(scores, self.members)
+        scored = int((~np.isnan(values) & ~flags).sum())
+        if scored < nonmembers_needed(fpr):
+            n = int((~np.isnan(values)).sum())
+            return Estimate(None, None, None, n, self._fewest(~np.isnan(values)))
+        return self._estimate(values, lambda ours, theirs: rate_at(ours, theirs, fpr))
+
+    def auc_difference(self, scores: npt.ArrayLike, others: npt.ArrayLike) -> Difference:
+        """Area of ``scores`` minus area of ``others``, over the records that both scored, under the same draws."""
+        first, _ = _checked(scores, self.members)
+        second, _ = _checked(others, self.members)
+        lonely = np.isnan(first) | np.isnan(second)
+        pair = [self._values(np.where(lonely, np.nan, one), area) for one in (first, second)]
+        n, fewest = int((~lonely).sum()), self._fewest(~lonely)
+        value = pair[0][0] - pair[1][0]
+        if not np.isfinite(value):
+            return Difference(None, None, None, None, n, fewest)
+        if fewest < 2:
+            return Difference(float(value), None, None, None, n, fewest)
+        gaps = pair[0][1] - pair[1][1]
+        gaps = gaps[np.isfinite(gaps)]
+        low, high = interval(gaps, self.level)
+        p = two_sided_p(gaps) if len(gaps) else None
+        return Difference(float(value), low, high, p, n, fewest, self.replicates - len(gaps))
+
+    @cached_property
+    def _flags(self) -> Flags:
+        return np.asarray(self.members, dtype=np.bool_)
+
+    @cached_property
+    def _codes(self) -> tuple[npt.NDArray[np.intp], int]:
+        if len(self.members) != len(self.clusters):
+            raise InputError(f"{len(self.members)} records do not fit {len(self.clusters)} cluster ids.")
+        return cluster_codes(self.clusters)
+
+    @cached_property
+    def _weights(self) -> npt.NDArray[np.float32]:
+        """How often each replicate draws each record, [B, n]."""
+        codes, count = self._codes
+        holds = np.zeros((count, 2), dtype=np.bool_)
+        holds[codes, self._flags.astype(np.intp)] = True
+        stratum = holds[:, 0] + 2 * holds[:, 1].astype(np.intp)
+        times = np.zeros((self.replicates, count), dtype=np.float32)
+        rng = generator("roc bootstrap", self.seed)
+        for kind in np.unique(stratum):
+            places = np.flatnonzero(stratum == kind)
+            times[:, places] = times_drawn(len(places), self.replicates, rng)
+        return times[:, codes]
+
+    def _fewest(self, known: Flags) -> int:
+        """Clusters of scored members or of scored non-members, whichever are fewer."""
+        codes = self._codes[0]
+        return min(len(np.unique(codes[known & side])) for side in (self._flags, ~self._flags))
+
+    def _estimate(self, scores: npt.ArrayLike, measure: Measure) -> Estimate:
+        values, _ = _checked(scores, self.members)
+        known = ~np.isnan(values)
+        n, fewest = int(known.sum()), self._fewest(known)
+        if fewest == 0:
+            return Estimate(None, None, None, n, fewest)
+        if fewest == 1:
+            return Estimate(self._point(values, measure), None, None, n, fewest)
+        value, draws = self._values(values, measure)
+        draws = draws[np.isfinite(draws)]
+        low, high = interval(draws, self.level)
+        return Estimate(float(value), low, high, n, fewest, self.replicates - len(draws))
+
+    def _point(self, values: Array, measure: Measure) -> float:
+        known = ~np.isnan(values)
+        stairs = _stairs(values[known], self._flags[known])
+        return float(measure(*stairs(np.ones((1, int(known.sum())))))[0])
+
+    def _values(self, values: Array, measure: Measure) -> tuple[float, Array]:
+        """The measure of the data, and of each replicate, [B]; NaN where it drew no member or no non-member."""
+        known = ~np.isnan(values)
+        if not (known & self._flags).any() or not (known & ~self._flags).any():
+            return math.nan, np.full(self.replicates, np.nan)
+        stairs = _stairs(values[known], self._flags[known])
+        weights, block = self._weights[:, known], max(1, _CELLS_PER_BLOCK // int(known.sum()))
+        found = [
+            measure(*stairs(weights[start : start + block].astype(np.float64)))
+            for start in range(0, self.replicates, block)
+        ]
+        return self._point(values, measure), np.concatenate(found)
+
+
+def area(ours: Array, theirs: Array) -> Array:
+    """Weights of members and non-members from the highest score down, [B, U] -> area under the curve, [B]."""
+    total = theirs.sum(axis=1, keepdims=True)
+    below = total - np.cumsum(theirs, axis=1)
+    with np.errstate(invalid="ignore"):
+        return np.asarray((ours * (below + theirs / 2)).sum(axis=1) / (ours.sum(axis=1) * total[:, 0]))
+
+
+def rate_at(ours: Array, theirs: Array, fpr: float) -> Array:
+    """As :func:`area`, the true positive rate at a false positive rate of at most ``fpr``, [B]."""
+    with np.errstate(invalid="ignore"):
+        false = np.cumsum(theirs, axis=1) / theirs.sum(axis=1, keepdims=True)
+        true = np.cumsum(ours, axis=1) / ours.sum(axis=1, keepdims=True)
+    # A rate of exactly fpr must not fall out by rounding.
+    return np.asarray(np.where(false <= fpr + 1e-12, true, 0.0).max(axis=1))
+
+
+def _stairs(values: Array, flags: Flags) -> Callable[[Array], tuple[Array, Array]]:
+    """A function from weights of records, [B, n], to those of members and non-members at each score, [B, U]."""
+    order = np.argsort(-values, kind="stable")
+    ranked = values[order]
+    starts = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
+    ours = flags[order].astype(np.float64)
+
+    def stairs(weights: Array) -> tuple[Array, Array]:
+        sorted_weights = weights[:, order]
+        return (
+            np.add.reduceat(sorted_weights * ours, starts, axis=1),
+            np.add.reduceat(sorted_weights * (1.0 - ours), starts, axis=1),
+        )
+
+    return stairs
+
+
+def _checked(scores: npt.ArrayLike, members: Sequence[bool]) -> tuple[Array, Flags]:
+    values, flags = np.asarray(scores, dtype=np.float64), np.asarray(members, dtype=np.bool_)
+    if values.shape != flags.shape or values.ndim != 1:
+        raise InputError(
+            f"Scores of shape {values.shape} do not fit {len(flags)} records: one score is needed for each."
+        )
+    return values, flags

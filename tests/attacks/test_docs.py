@@ -1,0 +1,39 @@
+"""The commands of docs/attacks.md run as they stand but for the size of the training; its tables are complete."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from medunlearn.attacks import ATTACKS
+from medunlearn.cli.main import app
+
+PAGE = Path(__file__).parents[2] / "docs" / "attacks.md"
+SMALL = {
+    "train": ["epochs=1", "tiny_width=32", "tiny_layers=2"],
+    "unlearn": ["epochs=1"],
+    "evaluate": ["subjects=1", "max_new_tokens=2", "replicates=20"],
+}
+
+
+def test_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = PAGE.read_text(encoding="utf-8")
+    lines = [line for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    assert len(lines) == 9
+    for line in lines:
+        words = shlex.split(line)
+        result = CliRunner().invoke(app, [*words[1:], *SMALL.get(words[1], [])])
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+    assert "## Membership inference" in (tmp_path / "report" / "report.md").read_text()
+    kept = {path.name for path in (tmp_path / "runs" / "npo" / "attacks").glob("*/*.parquet")}
+    assert kept == set(re.findall(r"`(membership_\w+\.parquet)`", text))
+
+
+def test_the_page_names_every_attack_with_its_source() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| .+ \| .+ \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == list(ATTACKS)
