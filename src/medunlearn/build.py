@@ -8,6 +8,7 @@ from typing import Any
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError
 from medunlearn.experiments.build import build, save_new
+from medunlearn.experiments.lume_new import build_new
 from medunlearn.experiments.notes import build_from_notes
 
 
@@ -38,18 +39,28 @@ def amnesia(
     return build_from_notes({"notes": Path(notes), **settings}, Path(out)).benchmark
 
 
-def lume(*, released: Path | str, out: Path | str | None = None, **settings: Any) -> Benchmark:
-    """LUME from its released files.
+def lume(
+    *, released: Path | str | None = None, new: bool = False, out: Path | str | None = None, **settings: Any
+) -> Benchmark:
+    """LUME from its released files, or built anew.
 
     Args:
         released: folder with ``forget.jsonl`` and ``retain.jsonl``.
+        new: invent stories and biographies; with ``llm={"base_url": ..., "model": ...}`` a model writes them.
         out: folder to keep it in; None keeps it in memory.
         settings: as `medunlearn build lume --help` lists them.
 
     Raises:
+        ConfigError: wrong settings, all at once.
         SourceError: malformed rows, with their line numbers.
     """
-    return _kept(build("lume", {"released": Path(released), **settings}), out)
+    if (released is None) != new:
+        raise ConfigError(["give either released=FOLDER (the released files) or new=True (build it anew)"])
+    if released is not None:
+        return _kept(build("lume", {"released": Path(released), **settings}), out)
+    if out is None:
+        return build("lume", {"new": True, **settings})
+    return build_new({"new": True, **settings}, Path(out)).benchmark
 
 
 def _kept(benchmark: Benchmark, out: Path | str | None) -> Benchmark:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from medunlearn.data.sources.lume_identifiers import PII_FIELDS
 
 BENCHMARKS: Mapping[str, str] = {
     "amnesia": "medunlearn.benchmarks.amnesia:build",
@@ -23,18 +25,28 @@ class Grouping:
     Attributes:
         level: one group of numbers a node of this level.
         measures: kind of question -> (metric, what the paper calls it on that kind).
+        of_identifiers: the same, shown again for each type of identifier that questions ask for.
     """
 
     level: str
     measures: Mapping[str, tuple[str, str]]
+    of_identifiers: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 GROUPINGS: Mapping[str, Grouping] = {
-    # LUME, Section 2.3: both per task.
+    # LUME, Section 2.3: both per task; knowledge of personal biographies also by field.
     "lume": Grouping(
-        "task", {"completion": ("rouge_l", "regurgitation"), "knowledge": ("exact_match", "knowledge")}
+        "task",
+        {"completion": ("rouge_l", "regurgitation"), "knowledge": ("exact_match", "knowledge")},
+        {"knowledge": ("exact_match", "knowledge")},
     ),
 }
+
+
+def identifier_asked(provenance: str) -> str | None:
+    """The type of identifier that a question asks for (``released:personal_biography:ssn``), by its provenance."""
+    parts = provenance.split(":")
+    return parts[2] if len(parts) == 3 and parts[2] in PII_FIELDS else None
 
 
 def default_metrics_of(builder: str) -> tuple[str, ...]:

@@ -118,7 +118,7 @@ def people(settings: LumeNewSettings, wanted: int) -> dict[str, Person]:
 def personal(name: str, person: Person, text: str) -> Document:
     """A personal biography with its five templated questions."""
     fields = ask_person(person)
-    asked = tuple(Asked(*pair, provenance=f"template:{PERSONAL}:{of}") for of, pair in fields.items())
+    asked = tuple(Asked(*pair, f"template:{PERSONAL}:{of}") for of, pair in fields.items())
     return Document(name, PERSONAL, text, asked, identifiers_of(person))
 
 
@@ -160,6 +160,16 @@ def _public(settings: LumeNewSettings, wanted: int) -> Iterator[Document]:
     if settings.articles is not None:
         yield from article_documents(settings)
         return
+    yield from _lives(settings, wanted)
+
+
+def invented_public(settings: LumeNewSettings) -> list[Document]:
+    """Public biographies of people who never were, with what may be asked about them."""
+    wanted = public_count(settings)
+    return list(_lives(settings, wanted))[:wanted]
+
+
+def _lives(settings: LumeNewSettings, wanted: int) -> Iterator[Document]:
     lives = invent_lives(spare(wanted), generator("lume lives", settings.seed))
     for number, told in enumerate(lives, start=1):
         name = f"life-{number:04d}"
@@ -168,4 +178,4 @@ def _public(settings: LumeNewSettings, wanted: int) -> Iterator[Document]:
 
 def _drawn(asked: Sequence[tuple[str, str]], provenance: str, name: str, seed: int) -> tuple[Asked, ...]:
     order = generator("lume question", name, seed).permutation(len(asked)).tolist()
-    return tuple(Asked(*asked[place], provenance=provenance) for place in order)
+    return tuple(Asked(asked[place][0], asked[place][1], provenance) for place in order)

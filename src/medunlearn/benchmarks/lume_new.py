@@ -25,7 +25,7 @@ _LETTER = re.compile(r"\w")
 
 
 def build(settings: LumeNewSettings) -> Benchmark:
-    """The benchmark without a language model: stories and biographies by the grammar, articles where they are given.
+    """The benchmark without a language model: by the grammar, and from articles where some are given.
 
     Raises:
         ConfigError: a server is named; asking one needs a folder (:mod:`medunlearn.experiments.lume_new`).

@@ -14,8 +14,8 @@ SIZE = 3
 ALIKE = 0.5
 """Overlap from which two texts count as nearly the same.
 
-Of LUME's 1,733 released documents no two of one task come above 0.35 (stories 0.08, public biographies 0.17, personal
-ones, which share their wording, 0.35), while a copy with every tenth word changed comes at about 0.54.
+Of LUME's 1,733 released documents no two of one task come above 0.35 (stories 0.08, public biographies 0.17;
+personal ones, which share their wording, 0.35), while a copy with every tenth word changed comes at about 0.54.
 """
 
 _WORD = re.compile(r"\w+")

@@ -7,14 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.benchmarks import BENCHMARKS
-from medunlearn.config import AmnesiaSettings, LumeSettings, Settings, check
+from medunlearn.benchmarks.lume_new import build as build_anew
+from medunlearn.config import AmnesiaSettings, LumeNewSettings, LumeSettings, Settings, check
 from medunlearn.data.benchmark import MANIFEST, TABLES, Benchmark
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.lookup import resolve
 
 SETTINGS: Mapping[str, type[Settings]] = {"amnesia": AmnesiaSettings, "lume": LumeSettings}
 # What a builder puts beside the tables (experiments/notes.py) is ours, too.
-OURS = (*TABLES, "README.md", "build.json", "labels.parquet", "evidence.parquet", "rejects.parquet", "llm")
+OURS = (
+    *TABLES,
+    "README.md",
+    "build.json",
+    "labels.parquet",
+    "evidence.parquet",
+    "rejects.parquet",
+    "llm",
+    "review",
+)
 
 
 def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
@@ -28,6 +38,8 @@ def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
         UnknownNameError: no such builder.
         ConfigError: wrong settings, all at once.
     """
+    if builder == "lume" and values.get("new"):
+        return build_anew(check(LumeNewSettings, values))
     make = resolve("benchmarks", builder, BENCHMARKS)
     settings = check(SETTINGS[builder], values) if builder in SETTINGS else dict(values)
     benchmark: Benchmark = make(settings)
@@ -84,4 +96,8 @@ def from_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
         from medunlearn.experiments.notes import build_from_notes
 
         return build_from_notes(values, folder).benchmark
+    if builder == "lume" and values.get("new"):
+        from medunlearn.experiments.lume_new import build_new
+
+        return build_new(values, folder).benchmark
     return save_new(build(builder, values), folder)

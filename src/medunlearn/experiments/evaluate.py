@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from medunlearn.benchmarks import GROUPINGS, Grouping, default_metrics_of
+from medunlearn.benchmarks import GROUPINGS, Grouping, default_metrics_of, identifier_asked
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question
@@ -252,15 +252,24 @@ def _grouped(
 ) -> pd.DataFrame:
     """The grouping's measures for each node of its level, with intervals, as ``summarize`` gives them."""
     nodes = {q.question_id: benchmark.record[q.record_id].groups.get(grouping.level) for q in questions}
+    fields = {q.question_id: identifier_asked(q.provenance) for q in questions}
     tables = []
-    for node in benchmark.hierarchy.nodes(grouping.level):
-        inside = meta[meta["question_id"].map(nodes) == node]
-        of_node = scores[scores["question_id"].isin(inside["question_id"])]
-        table = summarize(of_node, inside, replicates=settings.replicates, seed=settings.seed)
-        for kind, (metric, measure) in grouping.measures.items():
-            rows = table[(table["kind"] == kind) & (table["metric"] == metric)]
-            tables.append(rows.assign(level=grouping.level, node=node, measure=measure))
+    for level, known, of, measures in (
+        (grouping.level, benchmark.hierarchy.nodes(grouping.level), nodes, grouping.measures),
+        ("identifier", _in_order(fields.values()), fields, grouping.of_identifiers),
+    ):
+        for node in known if measures else ():
+            inside = meta[meta["question_id"].map(of) == node]
+            of_node = scores[scores["question_id"].isin(inside["question_id"])]
+            table = summarize(of_node, inside, replicates=settings.replicates, seed=settings.seed)
+            for kind, (metric, measure) in measures.items():
+                rows = table[(table["kind"] == kind) & (table["metric"] == metric)]
+                tables.append(rows.assign(level=level, node=node, measure=measure))
     return pd.concat(tables, ignore_index=True)
+
+
+def _in_order(fields: Iterable[str | None]) -> list[str]:
+    return [field for field in dict.fromkeys(fields) if field is not None]
 
 
 def _items(

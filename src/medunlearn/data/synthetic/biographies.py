@@ -21,6 +21,7 @@ SHORTEST_PERSONAL, LONGEST_PERSONAL = 60, 150  # words
 SHORTEST_PUBLIC, LONGEST_PUBLIC = 100, 200  # words
 _PRONOUNS: Mapping[Sex, tuple[str, str, str]] = {"female": ("she", "her", "her"), "male": ("he", "his", "him")}
 _FIELDS = ("ssn", "phone", "email", "address")
+_PARTS = ("intro", "childhood", "education", "career", "work", "partner", "award")
 _FIRST_LIFE, _LIVES = date(1931, 1, 1), 365 * 40
 
 
@@ -56,7 +57,7 @@ def ask_person(person: Person) -> dict[str, tuple[str, str]]:
 
 
 def invent_lives(count: int, rng: np.random.Generator) -> list[Told]:
-    """Lives in the manner of an encyclopedia, of people, towns and works that there never were; 100 to 200 words."""
+    """Lives as an encyclopedia has them, of people, towns and works that there never were; 100 to 200 words."""
     sexes = [SEXES[draw] for draw in rng.integers(len(SEXES), size=2 * count).tolist()]
     names = invent_names(sexes, rng)
     return [_life(name, sexes[place], names[count + place], rng) for place, name in enumerate(names[:count])]
@@ -88,9 +89,7 @@ def _life(name: str, sex: Sex, partner: str, rng: np.random.Generator) -> Told:
         **_pronouns(sex),
     }
     teller = Teller(bank, facts, rng)
-    told = [
-        teller.sentence(part) for part in ("intro", "childhood", "education", "career", "work", "partner", "award")
-    ]
+    told = [teller.sentence(part) for part in _PARTS]
     while _words(told) < SHORTEST_PUBLIC + 15:
         told.insert(int(rng.integers(2, len(told))), teller.sentence("colour"))
     told.append(teller.sentence("late"))
