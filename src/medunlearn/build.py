@@ -63,5 +63,25 @@ def lume(
     return build_new({"new": True, **settings}, Path(out)).benchmark
 
 
+def tofu(*, released: Path | str = "hub", out: Path | str | None = None, **settings: Any) -> Benchmark:
+    """TOFU from its published files.
+
+    Args:
+        released: their folder, or ``hub``.
+        out: folder to keep it in; None keeps it in memory.
+        settings: as `medunlearn build tofu --help` lists them.
+
+    Raises:
+        SourceError: files that are missing or malformed.
+        HubError: the hub cannot be reached.
+    """
+    return _kept(build("tofu", {"released": str(released), **settings}), out)
+
+
+def muse(*, released: Path | str = "hub", out: Path | str | None = None, **settings: Any) -> Benchmark:
+    """MUSE from its published files; see :func:`tofu`. ``corpus="books"`` for the books."""
+    return _kept(build("muse", {"released": str(released), **settings}), out)
+
+
 def _kept(benchmark: Benchmark, out: Path | str | None) -> Benchmark:
     return benchmark if out is None else save_new(benchmark, Path(out))

@@ -139,6 +139,26 @@ class LumeNewSettings(Settings):
         return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
+class TofuSettings(Settings):
+    """A TOFU benchmark from its published files."""
+
+    builder: Literal["tofu"] = "tofu"
+    released: str = Field(description="folder of the released files, or hub: locuslab/TOFU")
+    revision: str | None = Field(None, description="of the hub's data set; none: its newest")
+    questions_an_author: int = Field(20, ge=1, description="rows of the file `full` that are about one author")
+    seed: int = Field(0, description="kept in the manifest; nothing is drawn")
+
+
+class MuseSettings(Settings):
+    """A MUSE benchmark from its published files."""
+
+    builder: Literal["muse"] = "muse"
+    released: str = Field(description="folder of the released files, or hub: muse-bench/MUSE-News or -Books")
+    corpus: Literal["news", "books"] = Field("news", description="which of the two corpora it is")
+    revision: str | None = Field(None, description="of the hub's data set; none: its newest")
+    seed: int = Field(0, description="kept in the manifest; nothing is drawn")
+
+
 class LoopFields(Settings):
     """What all training shares."""
 

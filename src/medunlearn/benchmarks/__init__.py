@@ -10,11 +10,18 @@ from medunlearn.data.sources.lume_identifiers import PII_FIELDS
 BENCHMARKS: Mapping[str, str] = {
     "amnesia": "medunlearn.benchmarks.amnesia:build",
     "lume": "medunlearn.benchmarks.lume:build",
+    "muse": "medunlearn.benchmarks.muse:build",
+    "tofu": "medunlearn.benchmarks.tofu:build",
 }
 
 DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
     "amnesia": ("rouge_l", "em", "te", "cs", "es", "token_f1", "answer_probability"),
     "lume": ("rouge_l", "exact_match", "em", "te", "token_f1", "answer_probability"),
+    "muse": ("rouge_l_f", "rouge_l", "em", "te", "answer_probability"),
+    "tofu": (
+        *("rouge_l", "answer_probability", "truth_ratio", "truth_ratio_utility"),
+        *("choice_probability", "em", "te"),
+    ),
 }
 
 
@@ -40,6 +47,8 @@ GROUPINGS: Mapping[str, Grouping] = {
         {"completion": ("rouge_l", "regurgitation"), "knowledge": ("exact_match", "knowledge")},
         {"knowledge": ("exact_match", "knowledge")},
     ),
+    # MUSE, Section 3: on forget for forgetting, knowledge on retain for utility.
+    "muse": Grouping("set", {"completion": ("rouge_l_f", "VerbMem"), "knowledge": ("rouge_l_f", "KnowMem")}),
 }
 
 

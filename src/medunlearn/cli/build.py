@@ -15,6 +15,8 @@ from medunlearn.config import (
     AmnesiaSettings,
     LumeNewSettings,
     LumeSettings,
+    MuseSettings,
+    TofuSettings,
     merge,
     parse_overrides,
 )
@@ -225,3 +227,41 @@ def _build_lume_new(
     say = sayer(quiet, as_json)
     built = build_new(values, out, review=review, quiet=quiet or as_json, say=say)
     _told(built.benchmark, out, built.facts, quiet, as_json)
+
+
+Released = Annotated[str, typer.Option("--released", help="Folder of the released files, or hub.")]
+
+
+@app.command(
+    "tofu",
+    epilog="Example: `medunlearn build tofu --released hub --out tofu/`\n\n" + settings_help(TofuSettings),
+)
+@ending
+def tofu(
+    released: Released,
+    out: Out,
+    overrides: Overrides = None,
+    seed: Seed = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """TOFU: questions on authors who never were, with splits forget01, forget05 and forget10."""
+    _build("tofu", {"released": released, "seed": seed, **parse_overrides(overrides or [])}, out, quiet, json)
+
+
+@app.command(
+    "muse",
+    epilog="Example: `medunlearn build muse --released hub --out muse/ corpus=books`\n\n"
+    + settings_help(MuseSettings),
+)
+@ending
+def muse(
+    released: Released,
+    out: Out,
+    overrides: Overrides = None,
+    seed: Seed = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """MUSE: news articles or a book, with verbatim prompts and questions, and documents that no model saw."""
+    _build("muse", {"released": released, "seed": seed, **parse_overrides(overrides or [])}, out, quiet, json)

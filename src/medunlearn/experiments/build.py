@@ -8,12 +8,25 @@ from typing import Any
 
 from medunlearn.benchmarks import BENCHMARKS
 from medunlearn.benchmarks.lume_new import build as build_anew
-from medunlearn.config import AmnesiaSettings, LumeNewSettings, LumeSettings, Settings, check
+from medunlearn.config import (
+    AmnesiaSettings,
+    LumeNewSettings,
+    LumeSettings,
+    MuseSettings,
+    Settings,
+    TofuSettings,
+    check,
+)
 from medunlearn.data.benchmark import MANIFEST, TABLES, Benchmark
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.lookup import resolve
 
-SETTINGS: Mapping[str, type[Settings]] = {"amnesia": AmnesiaSettings, "lume": LumeSettings}
+SETTINGS: Mapping[str, type[Settings]] = {
+    "amnesia": AmnesiaSettings,
+    "lume": LumeSettings,
+    "muse": MuseSettings,
+    "tofu": TofuSettings,
+}
 # What a builder puts beside the tables (experiments/notes.py) is ours, too.
 OURS = (
     *TABLES,
@@ -31,7 +44,7 @@ def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
     """A benchmark in memory.
 
     Args:
-        builder: ``amnesia`` or ``lume``, or ``module:function`` of a builder outside the tree, which is given the
+        builder: a name of ``BENCHMARKS``, or ``module:function`` of a builder outside the tree, which is given the
             values as they are.
 
     Raises:

@@ -29,6 +29,7 @@ from medunlearn.experiments.evaluated import (
 )
 from medunlearn.experiments.material import rendering_of
 from medunlearn.experiments.runs import FILE, Recording, Run
+from medunlearn.generation.options import LogProbs, known_options, rate_options
 from medunlearn.generation.respond import open_store, respond
 from medunlearn.metrics import Item, Tools, get_metric
 from medunlearn.metrics.scoring import score
@@ -83,8 +84,9 @@ def evaluate_one(
         with recording.running():
             with recording.stage("ask"):
                 store, responses = _ask(run, benchmark, settings, rendering, questions, device, quiet)
+                options = _rate(run, benchmark, settings, rendering, questions, metrics, device, quiet)
             with recording.stage("score"):
-                _score(folder, benchmark, split, settings, metrics, questions, responses, device)
+                _score(folder, benchmark, split, settings, metrics, questions, responses, options, device)
             recording.info["results"] = {
                 "context": rendering.context,
                 "responses": str(store.relative_to(run.folder)),
@@ -193,6 +195,46 @@ def _ask(
         )
 
 
+def _rate(
+    run: Run,
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    rendering: Rendering,
+    questions: Sequence[Question],
+    metrics: Sequence[str],
+    device: str,
+    quiet: bool,
+) -> dict[str, LogProbs]:
+    """How likely the model finds each option of the questions that have some, where a metric asks for that."""
+    wanted = any("alternative_log_probs" in get_metric(name).needs for name in metrics)
+    asked = [question for question in questions if question.options] if wanted else []
+    if not asked:
+        return {}
+    store = open_store(
+        run.folder / "responses",
+        model_fingerprint=fingerprint(run.model),
+        benchmark_fingerprint=benchmark.fingerprint,
+        weights=settings.weights,
+        rendering=rendering,
+        # No response is decoded; so the options have a store of their own.
+        max_new_tokens=0,
+    )
+    known = known_options(store, asked, rendering.context)
+    if len(known) == len(asked):
+        return known
+    language_model = load_model(run.model, device=device, weights=settings.weights)
+    with progress(f"{run.label}: alternative answers", len(asked), quiet=quiet) as advance:
+        return rate_options(
+            language_model,
+            asked,
+            benchmark.record,
+            store,
+            rendering,
+            batch_size=settings.batch_size,
+            advance=advance,
+        )
+
+
 def store_of(
     run: Run, benchmark: Benchmark, settings: EvaluateSettings, rendering: Rendering, limit: int
 ) -> ResponseStore:
@@ -224,10 +266,11 @@ def _score(
     metrics: Sequence[str],
     questions: Sequence[Question],
     responses: Mapping[str, Response],
+    options: Mapping[str, LogProbs],
     device: str,
 ) -> None:
     """Scores, summary and the questions' table, written to the evaluation's folder."""
-    items = _items(benchmark, split, questions, responses)
+    items = _items(benchmark, split, questions, responses, options)
     tools = Tools(
         encoder=SentenceEncoder(settings.encoder, device) if settings.encoder else None,
         nli=EntailmentModel(settings.nli, device) if settings.nli else None,
@@ -273,7 +316,11 @@ def _in_order(fields: Iterable[str | None]) -> list[str]:
 
 
 def _items(
-    benchmark: Benchmark, split: Split, questions: Sequence[Question], responses: Mapping[str, Response]
+    benchmark: Benchmark,
+    split: Split,
+    questions: Sequence[Question],
+    responses: Mapping[str, Response],
+    options: Mapping[str, LogProbs],
 ) -> list[Item]:
     sides = benchmark.sides(split)
     items = []
@@ -289,6 +336,8 @@ def _items(
                 response_tokens=response.response_tokens,
                 answer_log_probs=response.answer_log_probs,
                 answer_hits=response.answer_hits,
+                alternative_log_probs=options.get(question.question_id),
+                answer_index=question.answer_index,
             )
         )
     return items

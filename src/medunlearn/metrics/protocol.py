@@ -8,7 +8,16 @@ from typing import Literal, Protocol
 
 from medunlearn.data.records import Side
 
-Need = Literal["response", "response_tokens", "answer_log_probs", "answer_hits", "encoder", "nli", "judgement"]
+Need = Literal[
+    "response",
+    "response_tokens",
+    "answer_log_probs",
+    "answer_hits",
+    "alternative_log_probs",
+    "encoder",
+    "nli",
+    "judgement",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +42,8 @@ class Item:
             the EOS that ends it last.
         answer_hits: for each of those tokens, whether the model's arg-max was that token.
         judgement: of the response, where it was judged.
+        alternative_log_probs: as ``answer_log_probs``, of each of the question's options.
+        answer_index: the place of the right one among them.
     """
 
     question_id: str
@@ -44,6 +55,8 @@ class Item:
     answer_log_probs: Sequence[float] | None = None
     answer_hits: Sequence[bool] | None = None
     judgement: Judgement | None = None
+    alternative_log_probs: Sequence[Sequence[float]] | None = None
+    answer_index: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
