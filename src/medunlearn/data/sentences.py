@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_END = re.compile(r"[.!?]+[\"'”’)\]]*\s+|\n+")
+_END = re.compile(r"[.!?]+[\"'”’)\]]*\s+|\n\s*")
 _STARTS = re.compile(r"[\"'“‘(\[]*[A-Z0-9]")
 # A full stop after these, or after a single capital letter, ends no sentence.
 _ABBREVIATION = re.compile(

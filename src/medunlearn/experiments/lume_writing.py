@@ -102,7 +102,8 @@ class Writing:
     def estimates(self) -> dict[str, Estimate]:
         """What would be sent; nothing is."""
         filler = " ".join(["word"] * USUAL_WORDS)
-        asked = [Source(f"q-{source.id}", {"document": filler}, ()) for source in self._story_sources()]
+        # Each with its own name, since equal prompts would count once.
+        asked = [Source(f"q-{one.id}", {"document": f"{one.id} {filler}"}, ()) for one in self._story_sources()]
         if self.settings.articles is not None:
             asked += [Source(f"q-{name}", {"document": text}, ()) for name, text in self._articles().items()]
         store = Store(self.folder) if (self.folder / STORE_FILE).exists() else None

@@ -28,8 +28,8 @@ def tofu_measures(evaluation: Evaluation, benchmark: Benchmark) -> pd.DataFrame:
 
     Model utility is the harmonic mean of nine means: probability, ROUGE-L recall and truth ratio, on retained
     authors, real authors and world facts; 0-1, higher = knows more. With a part missing it is called by the number
-    of its parts. Forget quality is the p-value of a Kolmogorov-Smirnov test of the forget set's truth ratios against the
-    retrained model's; 0-1, higher = cannot be told from it; it has no value without a retrained model.
+    of its parts. Forget quality is the p-value of a Kolmogorov-Smirnov test of the truth ratios on forget against
+    the retrained model's; 0-1, higher = cannot be told from it; it has no value without a retrained model.
 
     Source: TOFU (Maini et al. 2024, arXiv 2401.06121), Section 2.2.
     """

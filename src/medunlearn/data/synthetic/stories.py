@@ -25,7 +25,7 @@ _ONSETS = (
     *("L", "B", "D", "H", "J", "S"),
 )
 _VOWELS = ("a", "e", "i", "o", "u", "au", "ei", "oa")
-_MIDDLES = ("lv", "rd", "nth", "mp", "sk", "zz", "bb", "rl", "x", "ndr")
+_MIDDLES = ("lv", "rd", "nth", "mp", "sk", "lm", "bb", "rl", "x", "ndr")
 _ENDINGS = ("aby", "eck", "imor", "onel", "unda")
 
 
