@@ -1,4 +1,4 @@
-"""``mu.build.amnesia(...)``, ``mu.build.lume(...)``: a benchmark in memory, or in a folder with ``out``."""
+"""``mu.build.amnesia(...)``, ``lume``, ``tofu``, ``muse``: a benchmark in memory, or in a folder with ``out``."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,24 +25,7 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def say(body: dict[str, Any]) -> str:
-    """A careful model: texts of the right length with all that was given, questions on the last word."""
-    text = body["messages"][1]["content"]
-    if names := re.search(r"Genre: (.*)\nPlace: (.*)\nCharacters: (.*)", text):
-        words = [f"w{n}{names[3][:4]}" for n in range(160)]
-        return json.dumps(
-            {"story": f"In {names[2]} {names[3]} met. {' '.join(words)}. The prize was Owl{names[3][:4]}."}
-        )
-    if text.startswith("Name:"):
-        facts = [line.partition(": ")[2] for line in text.splitlines()]
-        words = [f"v{n}{facts[2][-4:]}" for n in range(70)]
-        return json.dumps({"biography": f"{'; '.join(facts)}. Likes {' '.join(words)}."})
-    document = text.partition("<text>\n")[2].partition("\n</text>")[0]
-    if "<question>" in text:
-        return json.dumps({"answers": [re.findall(r"\w+", document)[-1]]})
-    noun, answer = re.findall(r"[A-Z]\w+", document)[0], re.findall(r"\w+", document)[-1]
-    asked = {"question": f"Of what did {noun} speak last in {document[:40]!r}?", "answer": answer}
-    return json.dumps({"proper_nouns": [noun], "reasoning": "r", "outcome": "question", **asked})
+Answer = Callable[[dict[str, Any]], str]
 
 
 def served(server: PretendServer, **more: Any) -> dict[str, Any]:
@@ -53,9 +37,9 @@ def rejects(out: Path) -> list[tuple[str, str, str]]:
     return [(row["task"], row["id"], row["reason"]) for row in rows]
 
 
-def test_a_model_writes_stories_biographies_and_questions(tmp_path: Path) -> None:
+def test_a_model_writes_stories_biographies_and_questions(tmp_path: Path, writer: Answer) -> None:
     out = tmp_path / "b"
-    with PretendServer(answer=say) as server:
+    with PretendServer(answer=writer) as server:
         built = build_new(served(server), out)
         # Four stories, three biographies, four questions; the invented lives bring their own.
         assert server.count == 11
@@ -77,8 +61,8 @@ def test_a_model_writes_stories_biographies_and_questions(tmp_path: Path) -> Non
     assert rejects(out) == []
 
 
-def test_the_estimate_sends_nothing(tmp_path: Path) -> None:
-    with PretendServer(answer=say) as server:
+def test_the_estimate_sends_nothing(tmp_path: Path, writer: Answer) -> None:
+    with PretendServer(answer=writer) as server:
         plans = plan_new(served(server), tmp_path / "b")
         assert server.count == 0
     assert {name: plan.requests for name, plan in plans.items()} == {
@@ -88,11 +72,11 @@ def test_the_estimate_sends_nothing(tmp_path: Path) -> None:
     assert plan_new(SMALL, tmp_path / "b") == {}
 
 
-def test_verifiers_and_what_they_refuse(tmp_path: Path) -> None:
+def test_verifiers_and_what_they_refuse(tmp_path: Path, writer: Answer) -> None:
     def doubts(body: dict[str, Any]) -> str:
-        return json.dumps({"answers": [*json.loads(say(body))["answers"], "another"]})
+        return json.dumps({"answers": [*json.loads(writer(body))["answers"], "another"]})
 
-    with PretendServer(answer=say) as server, PretendServer(answer=doubts) as other:
+    with PretendServer(answer=writer) as server, PretendServer(answer=doubts) as other:
         (tmp_path / "v.yaml").write_text(
             f"judges:\n  - {{base_url: '{server.base_url}', model: a, name: one}}\n"
             f"  - {{base_url: '{other.base_url}', model: b, name: two}}\n"
@@ -105,12 +89,12 @@ def test_verifiers_and_what_they_refuse(tmp_path: Path) -> None:
     assert len(built.benchmark.records) == 11, "a document without a question stays: it has its completion"
 
 
-def test_near_duplicates_and_unusable_texts_are_listed(tmp_path: Path) -> None:
+def test_near_duplicates_and_unusable_texts_are_listed(tmp_path: Path, writer: Answer) -> None:
     def same(body: dict[str, Any]) -> str:
         text = body["messages"][1]["content"]
         names = re.search(r"Place: (.*)\nCharacters: (.*)", text)
         if names is None or "Genre" not in text:
-            return say(body) if "Social" not in text else "I would rather not."
+            return writer(body) if "Social" not in text else "I would rather not."
         words = " ".join(f"w{n}" for n in range(160))
         return json.dumps({"story": f"In {names[1]} {names[2]} met. {words}. The prize was Owl."})
 
@@ -127,22 +111,22 @@ def test_near_duplicates_and_unusable_texts_are_listed(tmp_path: Path) -> None:
     }
 
 
-def test_articles_are_asked_about(tmp_path: Path) -> None:
+def test_articles_are_asked_about(tmp_path: Path, writer: Answer) -> None:
     path = tmp_path / "a.jsonl"
     rows = [
         {"title": f"Ada {n}", "text": " ".join(f"Fact{n} {k} is b{n}c{k}." for k in range(40))} for n in range(8)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with PretendServer(answer=say) as server:
+    with PretendServer(answer=writer) as server:
         built = build_new(served(server, articles=path), tmp_path / "b")
         assert server.count == 4 + 3 + 4 + 4
     assert sum(q.provenance == "llm:lume_question@1:public_biography" for q in built.benchmark.questions) == 4
 
 
-def test_a_build_that_was_stopped_goes_on(tmp_path: Path) -> None:
+def test_a_build_that_was_stopped_goes_on(tmp_path: Path, writer: Answer) -> None:
     """A budget ends it in the middle; then only what is missing is asked, and the result is the unbroken one's."""
     out = tmp_path / "b"
-    with PretendServer(answer=say) as server:
+    with PretendServer(answer=writer) as server:
         whole = build_new(served(server), tmp_path / "whole").benchmark
         before = server.count
         short = served(server)
@@ -156,11 +140,11 @@ def test_a_build_that_was_stopped_goes_on(tmp_path: Path) -> None:
         assert server.count == 2 * before
 
 
-def test_faults_change_nothing(tmp_path: Path) -> None:
-    with PretendServer(answer=say) as server:
+def test_faults_change_nothing(tmp_path: Path, writer: Answer) -> None:
+    with PretendServer(answer=writer) as server:
         whole = build_new(served(server), tmp_path / "whole").benchmark
     with PretendServer(
-        share_of_faults(0.3, kinds=("error_500", "reset", "prose_only", "wrong_schema")), answer=say
+        share_of_faults(0.3, kinds=("error_500", "reset", "prose_only", "wrong_schema")), answer=writer
     ) as server:
         values = served(server)
         values["llm"] |= {"retries": 8, "corrections": 8}
