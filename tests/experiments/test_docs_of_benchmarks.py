@@ -25,7 +25,8 @@ SMALL = {
     "medunlearn build tofu": ("questions_an_author=2",),
     "medunlearn run examples/lume-new.yaml": (
         *("benchmark.stories=2", "benchmark.personal_biographies=2", "benchmark.public_biographies=2"),
-        *("benchmark.nonmembers=1", "train.epochs=1", "unlearn.epochs=1", "unlearn.methods=[ga]"),
+        *("benchmark.nonmembers=1", "train.epochs=1", "train.tiny_width=32", "train.tiny_layers=2"),
+        *("unlearn.epochs=1", "unlearn.methods=[ga]", "evaluate.max_new_tokens=4", "evaluate.replicates=20"),
     ),
 }
 
