@@ -23,7 +23,7 @@ HOUSES = 9000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A town of one state, and a street of another town of that state or of the same."""
+    """A town of one state with its ZIP code, and a street in that state."""
 
     state: str
     city: str
