@@ -1,4 +1,4 @@
-"""``mu.build.amnesia(...)``, ``mu.build.lume(...)``: a benchmark in memory, or in a folder with ``out``."""
+"""``mu.build.amnesia(...)``, ``lume``, ``tofu``, ``muse``: a benchmark in memory, or in a folder with ``out``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError
 from medunlearn.experiments.build import build, save_new
+from medunlearn.experiments.lume_new import build_new
 from medunlearn.experiments.notes import build_from_notes
 
 
@@ -38,18 +39,48 @@ def amnesia(
     return build_from_notes({"notes": Path(notes), **settings}, Path(out)).benchmark
 
 
-def lume(*, released: Path | str, out: Path | str | None = None, **settings: Any) -> Benchmark:
-    """LUME from its released files.
+def lume(
+    *, released: Path | str | None = None, new: bool = False, out: Path | str | None = None, **settings: Any
+) -> Benchmark:
+    """LUME from its released files, or built anew.
 
     Args:
         released: folder with ``forget.jsonl`` and ``retain.jsonl``.
+        new: invent stories and biographies; with ``llm={"base_url": ..., "model": ...}`` a model writes them.
         out: folder to keep it in; None keeps it in memory.
         settings: as `medunlearn build lume --help` lists them.
 
     Raises:
+        ConfigError: wrong settings, all at once.
         SourceError: malformed rows, with their line numbers.
     """
-    return _kept(build("lume", {"released": Path(released), **settings}), out)
+    if (released is None) != new:
+        raise ConfigError(["give either released=FOLDER (the released files) or new=True (build it anew)"])
+    if released is not None:
+        return _kept(build("lume", {"released": Path(released), **settings}), out)
+    if out is None:
+        return build("lume", {"new": True, **settings})
+    return build_new({"new": True, **settings}, Path(out)).benchmark
+
+
+def tofu(*, released: Path | str = "hub", out: Path | str | None = None, **settings: Any) -> Benchmark:
+    """TOFU from its published files.
+
+    Args:
+        released: their folder, or ``hub``.
+        out: folder to keep it in; None keeps it in memory.
+        settings: as `medunlearn build tofu --help` lists them.
+
+    Raises:
+        SourceError: files that are missing or malformed.
+        HubError: the hub cannot be reached.
+    """
+    return _kept(build("tofu", {"released": str(released), **settings}), out)
+
+
+def muse(*, released: Path | str = "hub", out: Path | str | None = None, **settings: Any) -> Benchmark:
+    """MUSE from its published files; see :func:`tofu`. ``corpus="books"`` for the books."""
+    return _kept(build("muse", {"released": str(released), **settings}), out)
 
 
 def _kept(benchmark: Benchmark, out: Path | str | None) -> Benchmark:

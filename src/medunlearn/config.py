@@ -144,6 +144,78 @@ class LumeSettings(Settings):
     seed: int = Field(0, description="seed of the subset")
 
 
+class LumeNewSettings(Settings):
+    """A LUME benchmark built anew: invented stories and biographies, and public ones from articles of your own."""
+
+    builder: Literal["lume"] = "lume"
+    new: Literal[True] = Field(True, description="build anew instead of reading released files")
+    stories: int = Field(393, ge=2, description="short stories; the paper's number")
+    personal_biographies: int = Field(405, ge=2, description="biographies with identifiers; the paper's number")
+    public_biographies: int = Field(589, ge=2, description="biographies of an encyclopedia; the paper's number")
+    nonmembers: int = Field(
+        100, ge=0, description="further public biographies that no model is to be trained on (fold holdout)"
+    )
+    articles: Path | None = Field(
+        None, description="CSV, TSV, JSONL, JSON or Parquet of articles, cut to 100-200 words; none: invented lives"
+    )
+    title: str = Field("title", description="column of an article's title")
+    text: str = Field("text", description="column of an article's text")
+    completion: Literal["sentence", "word"] = Field(
+        "sentence", description="completions begin at a sentence, or at any word as in the released files"
+    )
+    alike: float = Field(
+        0.5, gt=0, description="overlap of word triples from which a document is left out as a near-duplicate"
+    )
+    email_domain: str = Field(
+        "me.com", pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$", description="domain of the invented e-mail addresses"
+    )
+    reviewed: tuple[Path, ...] = Field(
+        (), description="labelled review sheets (labels.csv); a document that somebody labelled No is left out"
+    )
+    llm: dict[str, Any] = Field(
+        default_factory=dict, description="the server that writes: llm.base_url, llm.model, ...; none: a grammar"
+    )
+    verifiers: Path | None = Field(
+        None, description="YAML of models that try each question a language model wrote (docs/judging.md: judges:)"
+    )
+    allow_remote_llm: bool = Field(False, description="permit a server off this machine; invented data need it not")
+    leave_out_failed: bool = Field(False, description="build without what server or network failed on")
+    again: bool = Field(False, description="ask again what a model answered unusably or refused before")
+    temperature: float | Literal["prompt"] | None = Field(
+        "prompt", description="sampling temperature; prompt: as each prompt says; null sends none"
+    )
+    answer_tokens: int | None = Field(None, ge=1, description="longest answer; none: as each prompt says")
+    store: Path | None = Field(None, description="folder of the model's responses; none: llm/ in the benchmark's")
+    llm_seed: int | None = Field(0, description="seed sent to the model; null sends none")
+    seed: int = Field(0, description="seed of everything drawn: names, texts, sides, cuts, questions")
+
+    @field_validator("reviewed", mode="before")
+    @classmethod
+    def _paths(cls, value: Any) -> Any:
+        """One file, or several with commas, is as good as a list."""
+        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+class TofuSettings(Settings):
+    """A TOFU benchmark from its published files."""
+
+    builder: Literal["tofu"] = "tofu"
+    released: str = Field(description="folder of the released files, or hub: locuslab/TOFU")
+    revision: str | None = Field(None, description="of the hub's data set; none: its newest")
+    questions_an_author: int = Field(20, ge=1, description="rows of the file `full` that are about one author")
+    seed: int = Field(0, description="kept in the manifest; nothing is drawn")
+
+
+class MuseSettings(Settings):
+    """A MUSE benchmark from its published files."""
+
+    builder: Literal["muse"] = "muse"
+    released: str = Field(description="folder of the released files, or hub: muse-bench/MUSE-News or -Books")
+    corpus: Literal["news", "books"] = Field("news", description="which of the two corpora it is")
+    revision: str | None = Field(None, description="of the hub's data set; none: its newest")
+    seed: int = Field(0, description="kept in the manifest; nothing is drawn")
+
+
 class LoopFields(Settings):
     """What all training shares."""
 

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from medunlearn.data.sources.lume_identifiers import PII_FIELDS
 
 BENCHMARKS: Mapping[str, str] = {
     "amnesia": "medunlearn.benchmarks.amnesia:build",
     "lume": "medunlearn.benchmarks.lume:build",
+    "muse": "medunlearn.benchmarks.muse:build",
+    "tofu": "medunlearn.benchmarks.tofu:build",
 }
 
 DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
     "amnesia": ("rouge_l", "em", "te", "cs", "es", "token_f1", "answer_probability", "ls"),
     "lume": ("rouge_l", "exact_match", "em", "te", "token_f1", "answer_probability"),
+    "muse": ("rouge_l_f", "rouge_l", "em", "te", "answer_probability"),
+    "tofu": (
+        *("rouge_l", "answer_probability", "truth_ratio", "truth_ratio_utility"),
+        *("choice_probability", "em", "te"),
+    ),
 }
 
 
@@ -23,18 +32,30 @@ class Grouping:
     Attributes:
         level: one group of numbers a node of this level.
         measures: kind of question -> (metric, what the paper calls it on that kind).
+        of_identifiers: the same, shown again for each type of identifier that questions ask for.
     """
 
     level: str
     measures: Mapping[str, tuple[str, str]]
+    of_identifiers: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 GROUPINGS: Mapping[str, Grouping] = {
-    # LUME, Section 2.3: both per task.
+    # LUME, Section 2.3: both per task; knowledge of personal biographies also by field.
     "lume": Grouping(
-        "task", {"completion": ("rouge_l", "regurgitation"), "knowledge": ("exact_match", "knowledge")}
+        "task",
+        {"completion": ("rouge_l", "regurgitation"), "knowledge": ("exact_match", "knowledge")},
+        {"knowledge": ("exact_match", "knowledge")},
     ),
+    # MUSE, Section 3: on forget for forgetting, knowledge on retain for utility.
+    "muse": Grouping("set", {"completion": ("rouge_l_f", "VerbMem"), "knowledge": ("rouge_l_f", "KnowMem")}),
 }
+
+
+def identifier_asked(provenance: str) -> str | None:
+    """The type of identifier that a question asks for (``released:personal_biography:ssn``), by its provenance."""
+    parts = provenance.split(":")
+    return parts[2] if len(parts) == 3 and parts[2] in PII_FIELDS else None
 
 
 def default_metrics_of(builder: str) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ from medunlearn.config import LumeSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import SIDES, Question, Record
-from medunlearn.data.sources.lume_released import FILES, LumeDocument, read_lume
+from medunlearn.data.sources.lume_identifiers import PII_FIELDS
+from medunlearn.data.sources.lume_released import FILES, LumeDocument, LumeRow, read_lume
 from medunlearn.data.splits import request, shuffled
 from medunlearn.errors import InputError
 
@@ -110,6 +111,12 @@ def _order(names: Iterable[str], task: str, side: str, seed: int) -> list[str]:
     return shuffled(names, "lume", task, side, seed)
 
 
+def _provenance(document: LumeDocument, row: LumeRow) -> str:
+    """``released:story``; where a personal field is asked for, that too: ``released:personal_biography:ssn``."""
+    asks_field = document.task == "personal_biography" and row.form == "qa" and row.number < len(PII_FIELDS)
+    return f"released:{document.task}" + (f":{PII_FIELDS[row.number]}" if asks_field else "")
+
+
 def _record(document: LumeDocument) -> Record:
     return Record(
         record_id=document.document,
@@ -130,7 +137,7 @@ def _questions(document: LumeDocument) -> list[Question]:
             level="document",
             question=row.input,
             answer=row.output,
-            provenance=f"released:{document.task}",
+            provenance=_provenance(document, row),
         )
         for row in document.rows
     ]

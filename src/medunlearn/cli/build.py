@@ -10,12 +10,24 @@ import typer
 
 from medunlearn.cli import llm_options as llm
 from medunlearn.cli.common import Json, Overrides, Quiet, Seed, ending, print_json, sayer, settings_help
-from medunlearn.config import AmnesiaNotesSettings, AmnesiaSettings, LumeSettings, merge, parse_overrides
+from medunlearn.config import (
+    AmnesiaNotesSettings,
+    AmnesiaSettings,
+    LumeNewSettings,
+    LumeSettings,
+    MuseSettings,
+    TofuSettings,
+    merge,
+    parse_overrides,
+)
 from medunlearn.errors import ConfigError
 
 app = typer.Typer(help="Build a benchmark folder.", no_args_is_help=True, rich_markup_mode="markdown")
 Out = Annotated[Path, typer.Option("--out", help="Folder of the benchmark.")]
 SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Leave out malformed rows and count them.")]
+LeaveOutFailed = Annotated[
+    bool, typer.Option("--leave-out-failed", help="Build without what server or network failed on.")
+]
 NotesAndOverrides = Annotated[
     list[str] | None,
     typer.Argument(
@@ -47,7 +59,11 @@ def _build_notes(values: dict[str, Any], out: Path, dry_run: bool, quiet: bool, 
         built = build_from_notes(given, out, quiet=quiet or as_json, say=say)
         _told(built.benchmark, out, built.facts, quiet, as_json)
         return
-    plans = plan_from_notes(given, out)
+    _show_plans(plan_from_notes(given, out), quiet, as_json)
+
+
+def _show_plans(plans: Mapping[str, Any], quiet: bool, as_json: bool) -> None:
+    say = sayer(quiet, as_json)
     if as_json:
         print_json({name: plan.to_json() for name, plan in plans.items()})
     for name, plan in plans.items():
@@ -94,9 +110,7 @@ def amnesia(
         str | None, typer.Option("--data-use", help="open, or credentialed: the notes stay on this machine.")
     ] = None,
     skip_bad_rows: SkipBadRows = False,
-    leave_out_failed: Annotated[
-        bool, typer.Option("--leave-out-failed", help="Build without notes that server or network failed on.")
-    ] = False,
+    leave_out_failed: LeaveOutFailed = False,
     url: llm.Url = None,
     model: llm.Model = None,
     key_env: llm.KeyEnv = None,
@@ -148,27 +162,114 @@ def _refuse_flags_of_notes(values: list[Any]) -> None:
 
 @app.command(
     "lume",
-    epilog="Example: `medunlearn build lume --released lume-files/ --out bench/`\n\n" + settings_help(LumeSettings),
+    epilog="Example: `medunlearn build lume --released lume-files/ --out bench/`\n\nBuilt anew: "
+    "`medunlearn build lume --new --out bench/ stories=40 personal_biographies=40 public_biographies=40`\n\n"
+    f"With --released. {settings_help(LumeSettings)}\n\nWith --new. {settings_help(LumeNewSettings)}",
 )
 @ending
 def lume(
-    released: Annotated[Path, typer.Option("--released", help="Folder with forget.jsonl and retain.jsonl.")],
     out: Out,
+    released: Annotated[
+        Path | None, typer.Option("--released", help="Folder with forget.jsonl and retain.jsonl.")
+    ] = None,
+    new: Annotated[bool, typer.Option("--new", help="Build stories and biographies anew.")] = False,
+    articles: Annotated[
+        Path | None, typer.Option("--articles", help="Encyclopedia articles for the public biographies.")
+    ] = None,
+    review: Annotated[
+        bool, typer.Option("--review", help="Write a CSV and a page on which people label each document.")
+    ] = False,
     nonmembers: Annotated[
-        Path | None, typer.Option("--nonmembers", help="JSONL of documents that no model is trained on.")
+        Path | None,
+        typer.Option("--nonmembers", help="With --released: JSONL of documents that no model is trained on."),
     ] = None,
     skip_bad_rows: SkipBadRows = False,
+    overrides: Overrides = None,
+    leave_out_failed: LeaveOutFailed = False,
+    url: llm.Url = None,
+    model: llm.Model = None,
+    key_env: llm.KeyEnv = None,
+    price: llm.Price = None,
+    budget_tokens: llm.BudgetTokens = None,
+    budget_requests: llm.BudgetRequests = None,
+    budget_money: llm.BudgetMoney = None,
+    store: llm.Responses = None,
+    dry_run: llm.DryRun = False,
+    again: llm.Again = False,
+    allow_remote: llm.AllowRemote = False,
+    seed: Seed = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """LUME: stories and biographies with completions and knowledge questions, released or built anew."""
+    server = llm.server_values(url, model, key_env, price, budget_tokens, budget_requests, budget_money)
+    own: dict[str, Any] = {"articles": articles, "store": store, "leave_out_failed": leave_out_failed or None}
+    own |= {"again": again or None, "allow_remote_llm": allow_remote or None, "llm": server or None}
+    of_files = {"nonmembers": nonmembers, "skip_bad_rows": skip_bad_rows or None}
+    given = parse_overrides(overrides or [])
+    if new == (released is not None):
+        raise ConfigError(["give either --released FOLDER (the released files) or --new (build it anew)"])
+    if released is not None:
+        _refuse_given(own | {"review": review or None, "dry_run": dry_run or None}, "--released needs no")
+        _build("lume", {"released": released, **of_files, "seed": seed, **given}, out, quiet, json)
+        return
+    _refuse_given(of_files, "--new reads no released files: leave out")
+    values = {key: value for key, value in {"new": True, **own, "seed": seed}.items() if value is not None}
+    _build_lume_new(merge(values, given), out, dry_run, review, quiet, json)
+
+
+def _refuse_given(flags: Mapping[str, Any], why: str) -> None:
+    wrong = [f"--{name.replace('_', '-')}" for name, value in flags.items() if value is not None]
+    if wrong:
+        raise ConfigError([f"{why} {', '.join(wrong)}"])
+
+
+def _build_lume_new(
+    values: dict[str, Any], out: Path, dry_run: bool, review: bool, quiet: bool, as_json: bool
+) -> None:
+    from medunlearn.experiments.lume_new import build_new, plan_new
+
+    if dry_run:
+        _show_plans(plan_new(values, out), quiet, as_json)
+        return
+    say = sayer(quiet, as_json)
+    built = build_new(values, out, review=review, quiet=quiet or as_json, say=say)
+    _told(built.benchmark, out, built.facts, quiet, as_json)
+
+
+Released = Annotated[str, typer.Option("--released", help="Folder of the released files, or hub.")]
+
+
+@app.command(
+    "tofu",
+    epilog="Example: `medunlearn build tofu --released hub --out tofu/`\n\n" + settings_help(TofuSettings),
+)
+@ending
+def tofu(
+    released: Released,
+    out: Out,
     overrides: Overrides = None,
     seed: Seed = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """LUME: stories and biographies with completions and knowledge questions, from the released files."""
-    values = {
-        "released": released,
-        "nonmembers": nonmembers,
-        "skip_bad_rows": skip_bad_rows or None,
-        "seed": seed,
-        **parse_overrides(overrides or []),
-    }
-    _build("lume", values, out, quiet, json)
+    """TOFU: questions on authors who never were, with splits forget01, forget05 and forget10."""
+    _build("tofu", {"released": released, "seed": seed, **parse_overrides(overrides or [])}, out, quiet, json)
+
+
+@app.command(
+    "muse",
+    epilog="Example: `medunlearn build muse --released hub --out muse/ corpus=books`\n\n"
+    + settings_help(MuseSettings),
+)
+@ending
+def muse(
+    released: Released,
+    out: Out,
+    overrides: Overrides = None,
+    seed: Seed = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """MUSE: news articles or a book, with verbatim prompts and questions, and documents that no model saw."""
+    _build("muse", {"released": released, "seed": seed, **parse_overrides(overrides or [])}, out, quiet, json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,6 +25,7 @@ from medunlearn.config import EvaluateSettings, check, parse_overrides
 from medunlearn.errors import InputError
 
 if TYPE_CHECKING:
+    from medunlearn.data.benchmark import Benchmark
     from medunlearn.experiments.evaluated import Evaluation
 
 EPILOG = (
@@ -62,9 +63,10 @@ def command(
     runs = [*(against or []), *(Path(word) for word in words if "=" not in word and against)]
     values = parse_overrides([word for word in words if "=" in word or not against])
     given = {"split": split, **({} if seed is None else {"seed": seed})}
+    bench = Benchmark.load(benchmark)
     evaluation = evaluate(
         Run.open(run),
-        Benchmark.load(benchmark),
+        bench,
         check(EvaluateSettings, {**given, **values}),
         against=[Run.open(other) for other in runs],
         device=device,
@@ -72,15 +74,35 @@ def command(
     )
     if out is not None:
         write_text(out, evaluation.table().to_csv(index=False))
+    measures = _measures(evaluation, bench)
     if json:
         print_json(
             {
                 "table": evaluation.table().to_dict("records"),
                 "comparisons": evaluation.comparisons.to_dict("records"),
+                **measures,
             }
         )
     elif not quiet:
         _print(evaluation)
+        for name, rows in measures.items():
+            print_table(name, tuple(rows[0]), [tuple(_cell(value) for value in row.values()) for row in rows])
+
+
+def _measures(evaluation: Evaluation, benchmark: Benchmark) -> dict[str, list[dict[str, Any]]]:
+    """What a benchmark's paper makes of several scores at once; empty for those that do not."""
+    if benchmark.builder != "tofu":
+        return {}
+    from medunlearn.experiments.tofu import tofu_measures
+
+    table = tofu_measures(evaluation, benchmark).astype("object")
+    return {
+        "tofu": [{str(k): v for k, v in row.items()} for row in table.where(table.notna(), None).to_dict("records")]
+    }
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _print(evaluation: Evaluation) -> None:

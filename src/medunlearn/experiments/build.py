@@ -8,12 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.benchmarks import BENCHMARKS
-from medunlearn.config import AmnesiaSettings, LumeSettings, Settings, check
+from medunlearn.benchmarks.lume_new import build as build_anew
+from medunlearn.config import (
+    AmnesiaSettings,
+    LumeNewSettings,
+    LumeSettings,
+    MuseSettings,
+    Settings,
+    TofuSettings,
+    check,
+)
 from medunlearn.data.benchmark import MANIFEST, TABLES, Benchmark
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.lookup import resolve
 
-SETTINGS: Mapping[str, type[Settings]] = {"amnesia": AmnesiaSettings, "lume": LumeSettings}
+SETTINGS: Mapping[str, type[Settings]] = {
+    "amnesia": AmnesiaSettings,
+    "lume": LumeSettings,
+    "muse": MuseSettings,
+    "tofu": TofuSettings,
+}
 # What a builder puts beside the tables (experiments/notes.py) is ours, too.
 OURS = (
     *TABLES,
@@ -24,6 +38,7 @@ OURS = (
     "rejects.parquet",
     "llm",
     "keywords",
+    "review",
 )
 
 
@@ -31,13 +46,15 @@ def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
     """A benchmark in memory.
 
     Args:
-        builder: ``amnesia`` or ``lume``, or ``module:function`` of a builder outside the tree, which is given the
+        builder: a name of ``BENCHMARKS``, or ``module:function`` of a builder outside the tree, which is given the
             values as they are.
 
     Raises:
         UnknownNameError: no such builder.
         ConfigError: wrong settings, all at once.
     """
+    if builder == "lume" and values.get("new"):
+        return build_anew(check(LumeNewSettings, values))
     make = resolve("benchmarks", builder, BENCHMARKS)
     settings = check(SETTINGS[builder], values) if builder in SETTINGS else dict(values)
     benchmark: Benchmark = make(settings)
@@ -94,4 +111,8 @@ def from_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
         from medunlearn.experiments.notes import build_from_notes
 
         return build_from_notes(values, folder).benchmark
+    if builder == "lume" and values.get("new"):
+        from medunlearn.experiments.lume_new import build_new
+
+        return build_new(values, folder).benchmark
     return save_new(build(builder, values), folder)

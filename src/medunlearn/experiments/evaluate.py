@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from medunlearn.benchmarks import GROUPINGS, Grouping, default_metrics_of
+from medunlearn.benchmarks import GROUPINGS, Grouping, default_metrics_of, identifier_asked
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question
@@ -30,6 +30,7 @@ from medunlearn.experiments.evaluated import (
 )
 from medunlearn.experiments.material import rendering_of
 from medunlearn.experiments.runs import FILE, Recording, Run
+from medunlearn.generation.options import LogProbs, known_options, rate_options
 from medunlearn.generation.respond import open_store, respond
 from medunlearn.metrics import Item, Keywords, Tools, get_metric
 from medunlearn.metrics.scoring import score
@@ -87,8 +88,9 @@ def evaluate_one(
                 keywords = disease_keywords.for_evaluation(benchmark, settings, metrics, run.folder, quiet=quiet)
             with recording.stage("ask"):
                 store, responses = _ask(run, benchmark, settings, rendering, questions, device, quiet)
+                options = _rate(run, benchmark, settings, rendering, questions, metrics, device, quiet)
             with recording.stage("score"):
-                items = _items(benchmark, split, questions, responses, keywords)
+                items = _items(benchmark, split, questions, responses, options, keywords)
                 _score(folder, benchmark, split, settings, metrics, questions, items, device)
             recording.info["results"] = {
                 "context": rendering.context,
@@ -200,6 +202,46 @@ def _ask(
         )
 
 
+def _rate(
+    run: Run,
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    rendering: Rendering,
+    questions: Sequence[Question],
+    metrics: Sequence[str],
+    device: str,
+    quiet: bool,
+) -> dict[str, LogProbs]:
+    """How likely the model finds each option of the questions that have some, where a metric asks for that."""
+    wanted = any("alternative_log_probs" in get_metric(name).needs for name in metrics)
+    asked = [question for question in questions if question.options] if wanted else []
+    if not asked:
+        return {}
+    store = open_store(
+        run.folder / "responses",
+        model_fingerprint=fingerprint(run.model),
+        benchmark_fingerprint=benchmark.fingerprint,
+        weights=settings.weights,
+        rendering=rendering,
+        # No response is decoded; so the options have a store of their own.
+        max_new_tokens=0,
+    )
+    known = known_options(store, asked, rendering.context)
+    if len(known) == len(asked):
+        return known
+    language_model = load_model(run.model, device=device, weights=settings.weights)
+    with progress(f"{run.label}: alternative answers", len(asked), quiet=quiet) as advance:
+        return rate_options(
+            language_model,
+            asked,
+            benchmark.record,
+            store,
+            rendering,
+            batch_size=settings.batch_size,
+            advance=advance,
+        )
+
+
 def store_of(
     run: Run, benchmark: Benchmark, settings: EvaluateSettings, rendering: Rendering, limit: int
 ) -> ResponseStore:
@@ -258,15 +300,24 @@ def _grouped(
 ) -> pd.DataFrame:
     """The grouping's measures for each node of its level, with intervals, as ``summarize`` gives them."""
     nodes = {q.question_id: benchmark.record[q.record_id].groups.get(grouping.level) for q in questions}
+    fields = {q.question_id: identifier_asked(q.provenance) for q in questions}
     tables = []
-    for node in benchmark.hierarchy.nodes(grouping.level):
-        inside = meta[meta["question_id"].map(nodes) == node]
-        of_node = scores[scores["question_id"].isin(inside["question_id"])]
-        table = summarize(of_node, inside, replicates=settings.replicates, seed=settings.seed)
-        for kind, (metric, measure) in grouping.measures.items():
-            rows = table[(table["kind"] == kind) & (table["metric"] == metric)]
-            tables.append(rows.assign(level=grouping.level, node=node, measure=measure))
+    for level, known, of, measures in (
+        (grouping.level, benchmark.hierarchy.nodes(grouping.level), nodes, grouping.measures),
+        ("identifier", _in_order(fields.values()), fields, grouping.of_identifiers),
+    ):
+        for node in known if measures else ():
+            inside = meta[meta["question_id"].map(of) == node]
+            of_node = scores[scores["question_id"].isin(inside["question_id"])]
+            table = summarize(of_node, inside, replicates=settings.replicates, seed=settings.seed)
+            for kind, (metric, measure) in measures.items():
+                rows = table[(table["kind"] == kind) & (table["metric"] == metric)]
+                tables.append(rows.assign(level=level, node=node, measure=measure))
     return pd.concat(tables, ignore_index=True)
+
+
+def _in_order(fields: Iterable[str | None]) -> list[str]:
+    return [field for field in dict.fromkeys(fields) if field is not None]
 
 
 def _items(
@@ -274,6 +325,7 @@ def _items(
     split: Split,
     questions: Sequence[Question],
     responses: Mapping[str, Response],
+    options: Mapping[str, LogProbs],
     keywords: Mapping[str, Keywords],
 ) -> list[Item]:
     sides = benchmark.sides(split)
@@ -291,6 +343,8 @@ def _items(
                 answer_log_probs=response.answer_log_probs,
                 answer_hits=response.answer_hits,
                 keywords=keywords.get(question.question_id),
+                alternative_log_probs=options.get(question.question_id),
+                answer_index=question.answer_index,
             )
         )
     return items

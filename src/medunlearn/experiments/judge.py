@@ -33,6 +33,7 @@ from medunlearn.llm.judging.cases import (
     case_table,
     categories_of,
     checked,
+    document_cases,
     label_cases,
     question_cases,
     read_cases,
@@ -46,7 +47,13 @@ from medunlearn.llm.judging.words import panel_words
 from medunlearn.llm.store import FILE as STORE_FILE
 from medunlearn.llm.store import Store
 
-LABEL = {"label": "judged labels", "question": "judged questions", "factuality": "judged responses"}
+LABEL = {
+    "label": "judged labels",
+    "question": "judged questions",
+    "document": "judged documents",
+    "factuality": "judged responses",
+}
+FROM_BENCHMARK = {"label": label_cases, "question": question_cases, "document": document_cases}
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,7 @@ class Material:
 
 
 def material(source: Benchmark | Path, task: str, settings: JudgeSettings) -> Material:
-    """Cases of a benchmark (task ``label`` or ``question``) or of a table (any task).
+    """Cases of a benchmark (task ``label``, ``question`` or ``document``) or of a table (any task).
 
     Raises:
         InputError: no such task, none of the groups named, an unreadable table, nothing to judge.
@@ -84,7 +91,7 @@ def material(source: Benchmark | Path, task: str, settings: JudgeSettings) -> Ma
         return material_of(read_cases(source, chosen), task, settings, "credentialed", ())
     if chosen.rates:
         raise InputError("A benchmark holds no responses to rate. Name a run and --benchmark, or a table.")
-    cases = label_cases(source) if task == "label" else question_cases(source)
+    cases = FROM_BENCHMARK[task](source)
     judged = {case.case_id for case in cases}
     about = judged | {q.record_id for q in source.questions if q.question_id in judged}
     records = [record for record in source.records if record.record_id in about]

@@ -111,7 +111,9 @@ def job(
     if benchmark is not None or settings.split is not None:
         raise InputError("--benchmark and split go with a run whose responses are judged, not with this.")
     if task is None or out is None:
-        raise InputError("Judging a benchmark or a table needs --task (label, question, factuality) and --out.")
+        raise InputError(
+            "Judging a benchmark or a table needs --task (label, question, document, factuality) and --out."
+        )
     return Job(source, judges, settings, task, None, Path(out))
 
 

@@ -12,6 +12,7 @@ from medunlearn.metrics.protocol import Encoder, Entailment, Item, Judgement, Ke
 
 METRICS: dict[str, str] = {
     "answer_probability": "medunlearn.metrics.answer_probability:METRIC",
+    "choice_probability": "medunlearn.metrics.choice_probability:METRIC",
     "cs": "medunlearn.metrics.cosine:METRIC",
     "em": "medunlearn.metrics.exact_memorization:METRIC",
     "es": "medunlearn.metrics.entailment:METRIC",
@@ -20,8 +21,11 @@ METRICS: dict[str, str] = {
     "gen_score": "medunlearn.metrics.gen_score:METRIC",
     "ls": "medunlearn.metrics.leakage.score:METRIC",
     "rouge_l": "medunlearn.metrics.rouge:METRIC",
+    "rouge_l_f": "medunlearn.metrics.rouge_l_f:METRIC",
     "te": "medunlearn.metrics.token_entropy:METRIC",
     "token_f1": "medunlearn.metrics.token_f1:METRIC",
+    "truth_ratio": "medunlearn.metrics.truth_ratio:METRIC",
+    "truth_ratio_utility": "medunlearn.metrics.truth_ratio_utility:METRIC",
 }
 
 __all__ = [

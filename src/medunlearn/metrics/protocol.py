@@ -9,7 +9,15 @@ from typing import Literal, Protocol
 from medunlearn.data.records import Side
 
 Need = Literal[
-    "response", "response_tokens", "answer_log_probs", "answer_hits", "encoder", "nli", "judgement", "keywords"
+    "response",
+    "response_tokens",
+    "answer_log_probs",
+    "answer_hits",
+    "alternative_log_probs",
+    "encoder",
+    "nli",
+    "judgement",
+    "keywords",
 ]
 
 
@@ -44,6 +52,8 @@ class Item:
         answer_hits: for each of those tokens, whether the model's arg-max was that token.
         judgement: of the response, where it was judged.
         keywords: of the question (:mod:`medunlearn.metrics.leakage`), where they were extracted.
+        alternative_log_probs: as ``answer_log_probs``, of each of the question's options.
+        answer_index: the place of the right one among them.
     """
 
     question_id: str
@@ -56,6 +66,8 @@ class Item:
     answer_hits: Sequence[bool] | None = None
     judgement: Judgement | None = None
     keywords: Keywords | None = None
+    alternative_log_probs: Sequence[Sequence[float]] | None = None
+    answer_index: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

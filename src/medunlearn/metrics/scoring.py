@@ -22,6 +22,7 @@ _MISSING: dict[Need, str] = {
     "response_tokens": "there are no response tokens",
     "answer_log_probs": "the reference answer's log-probabilities were not computed",
     "answer_hits": "the reference answer's arg-max hits were not computed",
+    "alternative_log_probs": "the question has no alternative answers, or they were not rated",
     "encoder": "no sentence encoder was given: pass encoder=... in Tools",
     "nli": "no entailment model was given: pass nli=... in Tools",
     "judgement": "no judge has rated the response: `medunlearn judge` asks one",

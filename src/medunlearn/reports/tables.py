@@ -120,7 +120,8 @@ def group_table(content: ReportContent) -> Table | None:
     if not found:
         return None
     labels = [model.label for model in content.models]
-    columns = (Cell(str(content.groups["level"].iloc[0]).capitalize()), *(Cell(label) for label in labels))
+    levels = " or ".join(dict.fromkeys(str(level) for level in content.groups["level"]))
+    columns = (Cell(levels.capitalize()), *(Cell(label) for label in labels))
     rows = []
     for (node, measure, side, fold), readings in found.items():
         cells = [readings.get(label) for label in labels]

@@ -105,7 +105,7 @@ def invent_identities(names: Sequence[str], rng: np.random.Generator) -> list[Id
             phone=_phone(phone),
             email=f"{name.lower().replace(' ', '.')}.{digits + 100}@{_DOMAINS[domain]}",
             address=_address(_parts(address, addresses), towns),
-            ssn=_ssn(ssn),
+            ssn=ssn_of(ssn),
         )
         for name, record, phone, (domain, digits), address, ssn in draws
     ]
@@ -154,7 +154,8 @@ def _address(parts: Sequence[int], towns: Sequence[str]) -> str:
     return f"{house + 1000} {_STREETS[street]} {_WAYS[way]}, {towns[town]}"
 
 
-def _ssn(draw: int) -> str:
+def ssn_of(draw: int) -> str:
+    """One of the :data:`MOST_PATIENTS` numbers that nobody has, by its place."""
     group, serial = divmod(draw, _SSNS[1])
     return f"900-{group + 1:02d}-{serial + 1:04d}"
 

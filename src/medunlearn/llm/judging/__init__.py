@@ -1,6 +1,7 @@
 """Judging with language models: prompts, panels of judges, and the people who check them.
 
-- :mod:`label`, :mod:`question`, :mod:`factuality`: one task a file, with its prompt, version, schema and rules.
+- :mod:`label`, :mod:`question`, :mod:`document`, :mod:`factuality`: one task a file, with prompt,
+  version, schema and rules.
 - :mod:`task` is what a task is; :mod:`cases` what is judged, and where it is read from; :mod:`sampling` draws some.
 - :mod:`judges` reads who judges; :mod:`panel` asks them; :mod:`verdicts` is what comes back, and the majority.
 - :mod:`tables` counts verdicts and agreement; :mod:`human` compares with people's labels, which :mod:`sheet` asks
@@ -10,10 +11,12 @@
 from __future__ import annotations
 
 from medunlearn.errors import UnknownNameError
-from medunlearn.llm.judging import factuality, label, question
+from medunlearn.llm.judging import document, factuality, label, question
 from medunlearn.llm.judging.task import JudgingTask
 
-TASKS: dict[str, JudgingTask] = {task.name: task for task in (label.TASK, question.TASK, factuality.TASK)}
+TASKS: dict[str, JudgingTask] = {
+    task.name: task for task in (label.TASK, question.TASK, document.TASK, factuality.TASK)
+}
 
 
 def get_task(name: str) -> JudgingTask:

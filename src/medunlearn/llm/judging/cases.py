@@ -84,6 +84,28 @@ def _question_case(benchmark: Benchmark, question: Question) -> Case:
     )
 
 
+def document_cases(benchmark: Benchmark) -> list[Case]:
+    """Every record with all the questions on it but completions."""
+    asked: dict[str, list[str]] = {record.record_id: [] for record in benchmark.records}
+    for question in benchmark.questions:
+        if question.kind != "completion":
+            asked[question.record_id].append(f"{question.question} -> {question.answer}")
+    return [
+        Case(
+            case_id=record.record_id,
+            subject=benchmark.subject(record.record_id),
+            group=record.groups[benchmark.levels[0]],
+            fields={
+                "task": record.groups[benchmark.levels[0]],
+                "document": record.text,
+                "questions": "\n".join(asked[record.record_id]) or "none",
+            },
+            identifiers=identifiers_of(record),
+        )
+        for record in benchmark.records
+    ]
+
+
 def read_cases(path: Path, task: JudgingTask) -> list[Case]:
     """Cases from a CSV, JSONL or Parquet table.
 

@@ -44,7 +44,7 @@ def read_people(paths: Sequence[Path], task: JudgingTask, case_ids: Sequence[str
 def _read_file(path: Path, task: JudgingTask, known: Mapping[str, str], people: People) -> None:
     allowed = {label.casefold(): label for label in task.human_labels}
     problems: list[str] = []
-    for line, row in _rows(path):
+    for line, row in rows_of(path):
         given = row["label"].strip()
         if not given:
             continue
@@ -63,7 +63,7 @@ def _read_file(path: Path, task: JudgingTask, known: Mapping[str, str], people: 
         raise SourceError(f"{path}: " + "; ".join(problems[:_SHOWN]) + more + ".")
 
 
-def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
+def rows_of(path: Path) -> list[tuple[int, dict[str, str]]]:
     """Line numbers and rows; spreadsheets in many countries write semicolons."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from medunlearn.data.synthetic.stories import GENRES, LONGEST, MOST_CHARACTERS, SHORTEST
 from medunlearn.errors import InputError
 from medunlearn.llm.tasks.task import Source, Task
 from medunlearn.llm.tasks.words import content, holds, words
 from medunlearn.llm.tasks.writing import Reject, Written
 from medunlearn.seeds import generator
 
-GENRES = ("Action", "Fantasy", "Thriller", "Comedy", "Mystery", "Science Fiction", "Young Adult", "Romance")
-SHORTEST, LONGEST = 150, 200  # words
-MOST_CHARACTERS = 4
 ALIKE = 0.5  # share of content words that two stories may have in common
 
 

@@ -1,0 +1,87 @@
+"""Texts that are nearly the same: overlap of their word triples, exact, without a hash to guess by."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+SIZE = 3
+ALIKE = 0.5
+"""Overlap from which two texts count as nearly the same.
+
+Of LUME's 1,733 released documents no two of one task come above 0.35 (stories 0.08, public biographies 0.17;
+personal ones, which share their wording, 0.35), while a copy with every tenth word changed comes at about 0.54.
+"""
+
+_WORD = re.compile(r"\w+")
+
+Shingle = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A text that is too much like one before it.
+
+    Attributes:
+        like: the text before it that it is most like.
+        overlap: of the two, in [0, 1].
+    """
+
+    name: str
+    like: str
+    overlap: float
+
+
+def shingles(text: str, size: int = SIZE) -> frozenset[Shingle]:
+    """Runs of ``size`` words in lower case, each once; of a shorter text the one run that it is."""
+    words = _WORD.findall(text.casefold())
+    return frozenset(tuple(words[start : start + size]) for start in range(max(1, len(words) - size + 1)))
+
+
+def overlap(first: str, second: str, size: int = SIZE) -> float:
+    """Jaccard similarity of two texts' shingles: shared over all, 0-1, 1 = the same words in the same order."""
+    one, other = shingles(first, size), shingles(second, size)
+    return len(one & other) / len(one | other)
+
+
+class Seen:
+    """Texts that were taken so far; tells whether another one is nearly the same as one of them.
+
+    Args:
+        alike: overlap from which it is; above 1 nothing is.
+    """
+
+    def __init__(self, alike: float = ALIKE) -> None:
+        self.alike = alike
+        self._names: list[str] = []
+        self._sizes: list[int] = []
+        self._holders: dict[Shingle, list[int]] = defaultdict(list)
+
+    def take(self, name: str, text: str) -> Duplicate | None:
+        """Take a text, or say which one before it is most like it and too much so; it is then not taken.
+
+        Every pair that shares a shingle is compared, so nothing is missed.
+        """
+        own = shingles(text)
+        holders = chain.from_iterable(self._holders[shingle] for shingle in own if shingle in self._holders)
+        shared = np.bincount(np.fromiter(holders, dtype=np.int64), minlength=len(self._names))
+        overlaps = shared / (len(own) + np.array(self._sizes, dtype=np.int64) - shared)
+        if len(overlaps) and overlaps.max() >= self.alike:
+            like = int(overlaps.argmax())
+            return Duplicate(name, self._names[like], float(overlaps[like]))
+        for shingle in own:
+            self._holders[shingle].append(len(self._names))
+        self._names.append(name)
+        self._sizes.append(len(own))
+        return None
+
+
+def near_duplicates(texts: Mapping[str, str], alike: float = ALIKE) -> list[Duplicate]:
+    """The texts that are too much like an earlier one, in their order; what was left out hides no later one."""
+    seen = Seen(alike)
+    return [found for name, text in texts.items() if (found := seen.take(name, text))]

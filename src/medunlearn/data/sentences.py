@@ -1,0 +1,43 @@
+"""Where sentences of a text begin, for cutting it without breaking one."""
+
+from __future__ import annotations
+
+import re
+
+_END = re.compile(r"[.!?]+[\"'”’)\]]*\s+|\n\s*")
+_STARTS = re.compile(r"[\"'“‘(\[]*[A-Z0-9]")
+# A full stop after these, or after a single capital letter, ends no sentence.
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(\"'“])(?:Dr|Mr|Mrs|Ms|Prof|St|Sr|Jr|Lt|Col|Gen|Rev|Hon|vs|No|Nos|Vol|pp|ca|cf|approx|e\.g|i\.e|etc"
+    r"|Inc|Ltd|Co|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec|[A-Z](?:\.[A-Z])*)\.$"
+)
+
+_LONGEST = 12
+"""No abbreviation is longer, with what stands before it."""
+
+
+def sentence_starts(text: str) -> list[int]:
+    """Places of the first letter of each sentence; a line break ends a sentence, whatever stands before it."""
+    start = len(text) - len(text.lstrip())
+    places = [start] if start < len(text) else []
+    for end in _END.finditer(text):
+        after = end.end()
+        if after >= len(text) or after <= start:
+            continue
+        by_line = "\n" in end.group()
+        if by_line or (
+            _STARTS.match(text, after)
+            and not _ABBREVIATION.search(text, max(0, end.start() - _LONGEST), end.start() + 1)
+        ):
+            places.append(after)
+    return places
+
+
+def cut_to(text: str, least: int, most: int) -> str | None:
+    """As many whole sentences from the front as have at most ``most`` words; None where that is below ``least``."""
+    if len(text.split()) <= most:
+        kept = text.strip()
+    else:
+        ends = [place for place in sentence_starts(text)[1:] if len(text[:place].split()) <= most]
+        kept = text[: ends[-1]].strip() if ends else ""
+    return kept if len(kept.split()) >= least else None

@@ -1,0 +1,79 @@
+"""Sentences from lists: a template's braces are filled with a text's own facts or drawn from other lists."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import yaml
+
+Bank = Mapping[str, tuple[str, ...]]
+"""Name of a list -> its entries."""
+
+_BRACES = re.compile(r"\{(a )?(\w+)\}")
+# "a unit", "a one-way street": vowels that are not spoken as such.
+_SPOKEN_AS_CONSONANT = re.compile(r"(?:uni|use|usu|one|once|eu|ewe)", re.IGNORECASE)
+
+
+@cache
+def sections(name: str) -> Mapping[str, Any]:
+    """A file of ``lume/`` as nested mappings; what is text there is a list of its lines."""
+    text = files(__package__).joinpath(f"lume/{name}.yaml").read_text(encoding="utf-8")
+    found: Mapping[str, Any] = _lines(yaml.safe_load(text))
+    return found
+
+
+def _lines(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _lines(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return tuple(_lines(part) for part in value)
+    return tuple(line.strip() for line in value.splitlines() if line.strip())
+
+
+class Teller:
+    """Tells one text: no entry of a list comes twice before the list is used up.
+
+    Args:
+        bank: the lists.
+        facts: what braces mean in this text, before any list is looked at.
+    """
+
+    def __init__(self, bank: Bank, facts: Mapping[str, str], rng: np.random.Generator) -> None:
+        self.bank = bank
+        self.facts = dict(facts)
+        self._rng = rng
+        self._left: dict[str, list[str]] = defaultdict(list)
+
+    def draw(self, name: str) -> str:
+        """An entry of a list, its braces filled."""
+        if not self._left[name]:
+            entries = self.bank[name]
+            self._left[name] = [entries[place] for place in self._rng.permutation(len(entries))]
+        return self._filled(self._left[name].pop())
+
+    def sentence(self, name: str, **facts: str) -> str:
+        """An entry as a sentence; ``facts`` hold for this sentence alone."""
+        before = self.facts
+        self.facts = {**before, **facts}
+        try:
+            said = self.draw(name)
+        finally:
+            self.facts = before
+        return said[:1].upper() + said[1:]
+
+    def _filled(self, template: str) -> str:
+        return _BRACES.sub(lambda match: self._value(match[2], article=bool(match[1])), template)
+
+    def _value(self, name: str, *, article: bool) -> str:
+        value = self.facts[name] if name in self.facts else self.draw(name)
+        return f"{_article(value)} {value}" if article else value
+
+
+def _article(word: str) -> str:
+    return "an" if word[:1].lower() in "aeiou" and not _SPOKEN_AS_CONSONANT.match(word) else "a"

@@ -1,0 +1,66 @@
+"""Where invented people live and stories happen: towns that there are, and towns of fantasy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import product
+
+import numpy as np
+import yaml
+
+_STARTS = (
+    "Ael", "Bryn", "Cael", "Drow", "Eld", "Fyr", "Gloam", "Hyr", "Iv", "Kael", "Lyth", "Myr", "Nym", "Oth",
+    "Pyr", "Rhun", "Syl", "Thren", "Uld", "Vael", "Wyn", "Yth", "Zeph",
+)  # fmt: skip
+_MIDDLES = ("a", "o", "en", "ir", "u", "an")
+_ENDINGS = ("dross", "fell", "gard", "hollow", "keth", "loch", "mist", "nor", "reach", "spire", "thal", "wold")
+HOUSES = 9000
+"""House numbers run from 10,000 to 18,999."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A town of one state with its ZIP code, and a street in that state."""
+
+    state: str
+    city: str
+    zip: str
+    street: str
+
+
+@cache
+def places() -> tuple[Place, ...]:
+    """One place a state of the United States."""
+    text = files(__package__).joinpath("lume/places.yaml").read_text(encoding="utf-8")
+    return tuple(Place(**entry) for entry in yaml.safe_load(text))
+
+
+def cities() -> tuple[str, ...]:
+    """Towns that there are, for stories of every genre but Fantasy."""
+    return tuple(place.city for place in places())
+
+
+@cache
+def fantasy_towns() -> tuple[str, ...]:
+    """1,656 towns that are nowhere."""
+    return tuple("".join(parts) for parts in product(_STARTS, _MIDDLES, _ENDINGS))
+
+
+def addresses(count: int, rng: np.random.Generator) -> list[str]:
+    """Different addresses that lead nowhere: the street stands in one state, town and ZIP code in another.
+
+    Source: LUME, Section 2.1 (Task 2).
+    """
+    known = places()
+    pairs = len(known) * (len(known) - 1)
+    draws: list[int] = rng.choice(pairs * HOUSES, size=count, replace=False).tolist()
+    return [_address(known, *divmod(draw, HOUSES)) for draw in draws]
+
+
+def _address(known: Sequence[Place], pair: int, house: int) -> str:
+    street, other = divmod(pair, len(known) - 1)
+    town = known[other + (other >= street)]
+    return f"{house + 10_000} {known[street].street}, {town.city}, {town.state}, {town.zip}"

@@ -1,0 +1,91 @@
+"""Rate a question's options: how likely a model finds each of them as its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from medunlearn.data.records import Question, Record
+from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.models.load import LanguageModel
+from medunlearn.models.scoring import score_answers
+from medunlearn.models.sequences import Rendering, question_sequence
+
+LogProbs = tuple[tuple[float, ...], ...]
+
+
+def known_options(store: ResponseStore, questions: Sequence[Question], variant: str) -> dict[str, LogProbs]:
+    """Log-probabilities of the options of those questions whose options were all rated before."""
+    kept = store.read()
+    found = {}
+    for question in questions:
+        rated = [kept.get((question.question_id, variant, place)) for place in range(len(question.options))]
+        log_probs = [one.answer_log_probs for one in rated if one is not None and one.answer_log_probs is not None]
+        if rated and len(log_probs) == len(rated):
+            found[question.question_id] = tuple(log_probs)
+    return found
+
+
+def rate_options(
+    language_model: LanguageModel,
+    questions: Sequence[Question],
+    records: Mapping[str, Record],
+    store: ResponseStore,
+    rendering: Rendering,
+    *,
+    batch_size: int = 64,
+    advance: Callable[[int], None] = lambda done: None,
+) -> dict[str, LogProbs]:
+    """Log-probabilities of each option's tokens, EOS last, by question; those in the store are not rated again.
+
+    An option is rated as the reference answer is, under the same prompt. The store keeps it as a response without
+    text whose sample number is the option's place.
+
+    Args:
+        advance: called with the number of questions done since the last call, stored ones included.
+    """
+    found = known_options(store, questions, rendering.context)
+    missing = [question for question in questions if question.options and question.question_id not in found]
+    advance(len(questions) - len(missing))
+    for start in range(0, len(missing), batch_size):
+        batch = missing[start : start + batch_size]
+        rated = _rate(language_model, batch, records, rendering, batch_size)
+        store.add(rated)
+        for question in batch:
+            own = [one.answer_log_probs for one in rated if one.question_id == question.question_id]
+            found[question.question_id] = tuple(one for one in own if one is not None)
+        advance(len(batch))
+    return found
+
+
+def _rate(
+    language_model: LanguageModel,
+    batch: Sequence[Question],
+    records: Mapping[str, Record],
+    rendering: Rendering,
+    batch_size: int,
+) -> list[Response]:
+    asked = [(question, place) for question in batch for place in range(len(question.options))]
+    sequences = [
+        question_sequence(
+            replace(question, answer=question.options[place]),
+            records[question.record_id],
+            language_model.tokenizer,
+            rendering,
+        )
+        for question, place in asked
+    ]
+    scores = score_answers(language_model, sequences, batch_size=batch_size)
+    return [
+        Response(
+            question_id=question.question_id,
+            variant=rendering.context,
+            sample=place,
+            response="",
+            response_tokens=(),
+            finished=True,
+            answer_log_probs=score.log_probs,
+            answer_hits=score.hits,
+        )
+        for (question, place), score in zip(asked, scores, strict=True)
+    ]

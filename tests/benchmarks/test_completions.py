@@ -1,0 +1,59 @@
+"""Completion questions: where texts are cut."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medunlearn.benchmarks.completions import completion, completion_questions
+from medunlearn.data.records import Record
+from medunlearn.data.sentences import sentence_starts
+from medunlearn.seeds import generator
+
+TEXT = "First one here. Second one there. Third comes now. Fourth is last."
+
+
+def test_the_cut_is_a_sentence_of_the_second_half() -> None:
+    cuts = {completion(TEXT, generator("cut", seed)) for seed in range(40)}
+    assert cuts == {
+        ("First one here. Second one there.", "Third comes now. Fourth is last."),
+        ("First one here. Second one there. Third comes now.", "Fourth is last."),
+    }
+
+
+def test_or_any_word() -> None:
+    cuts = {completion(TEXT, generator("cut", seed), "word") for seed in range(200)}
+    given_words = {len(cut[0].split()) for cut in cuts if cut}
+    # Character 33 of 66 is the space after "there.": the seven words that begin after it.
+    assert given_words == set(range(6, 12))
+
+
+def test_without_a_sentence_in_the_second_half_a_word_will_do() -> None:
+    assert completion("One. two three four", generator("cut")) is not None
+    assert completion("single", generator("cut")) is None
+    assert completion("", generator("cut")) is None
+
+
+@given(st.text(alphabet="ab. C\n", max_size=80), st.integers(0, 50), st.sampled_from(["sentence", "word"]))
+def test_the_parts_are_the_text(text: str, seed: int, at: str) -> None:
+    cut = completion(text, generator("cut", seed), at)
+    if cut is None:
+        return
+    assert all(part and part == part.strip() for part in (cut[0].lstrip(), cut[1]))
+    assert "".join((cut[0] + cut[1]).split()) == "".join(text.split())
+    place = len(text.rstrip()) - len(cut[1])
+    assert place >= len(text.rstrip()) / 2
+    assert text[place - 1].isspace()
+
+
+def test_questions_follow_their_records() -> None:
+    records = [
+        Record(f"r{n}", f"{TEXT} Number {n}.", {"d": f"r{n}"}, fold="holdout" if n else "train") for n in range(9)
+    ]
+    asked = completion_questions([*records, Record("w", "word", {"d": "w"})], "d", seed=3)
+    assert [question.record_id for question in asked] == [record.record_id for record in records]
+    assert {question.kind for question in asked} == {"completion"}
+    assert [question.fold for question in asked] == ["train"] + ["holdout"] * 8
+    assert completion_questions(records[4:5], "d", seed=3) == asked[4:5], "other records change nothing"
+    assert completion_questions(records, "d", seed=4) != asked
+    assert all(len(sentence_starts(question.question)) >= 2 for question in asked)
