@@ -16,7 +16,7 @@ from medunlearn.data.records import SIDES, Question
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.data.storage import write_atomically
-from medunlearn.errors import ConfigError
+from medunlearn.errors import ConfigError, InputError
 from medunlearn.experiments.evaluated import (
     FOLDER,
     GROUPS,
@@ -34,8 +34,7 @@ from medunlearn.metrics import Item, Tools, get_metric
 from medunlearn.metrics.scoring import score
 from medunlearn.metrics.summary import summarize
 from medunlearn.models.encoders import EntailmentModel, SentenceEncoder
-from medunlearn.models.folders import fingerprint
-from medunlearn.models.load import load_model, load_tokenizer
+from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
 from medunlearn.models.sequences import Rendering
 from medunlearn.progress import progress
 
@@ -61,9 +60,18 @@ def evaluate(
 
 
 def evaluate_one(
-    run: Run, benchmark: Benchmark, settings: EvaluateSettings, *, device: str = "auto", quiet: bool = False
+    run: Run,
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    *,
+    device: str = "auto",
+    quiet: bool = False,
+    live: LanguageModel | None = None,
 ) -> Evaluated:
     """Score one run's model; a complete evaluation is returned as it is.
+
+    Args:
+        live: the run's model where it is in memory already, in evaluation mode; otherwise it is loaded.
 
     Raises:
         InputError: an unknown split, metric or model.
@@ -82,7 +90,7 @@ def evaluate_one(
     else:
         with recording.running():
             with recording.stage("ask"):
-                store, responses = _ask(run, benchmark, settings, rendering, questions, device, quiet)
+                store, responses = _ask(run, benchmark, settings, rendering, questions, device, quiet, live)
             with recording.stage("score"):
                 _score(folder, benchmark, split, settings, metrics, questions, responses, device)
             recording.info["results"] = {
@@ -110,7 +118,7 @@ def _inputs(run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> dict[
     rendering = rendering_of(run, settings.template, settings.context)
     return {
         "benchmark": benchmark.fingerprint,
-        "model": fingerprint(run.model),
+        "model": run.fingerprint,
         "metrics": list(metric_names(benchmark, settings)),
         "rendering": [rendering.template, rendering.context],
     }
@@ -172,14 +180,21 @@ def _ask(
     questions: Sequence[Question],
     device: str,
     quiet: bool,
+    live: LanguageModel | None,
 ) -> tuple[Path, dict[str, Response]]:
     """The run's store of responses, and the responses; the model is loaded only if some are missing."""
-    limit = settings.max_new_tokens or longest_answer(load_tokenizer(run.model), benchmark)
+    if live is None and not run.model.is_dir():
+        raise InputError(
+            f"{run.folder} holds no weights, so that nothing more can be asked. A run keeps those of its epochs "
+            "with keep_epochs=true."
+        )
+    tokenizer = live.tokenizer if live else load_tokenizer(run.model)
+    limit = settings.max_new_tokens or longest_answer(tokenizer, benchmark)
     store = store_of(run, benchmark, settings, rendering, limit)
     known = store.read()
     if all((question.question_id, rendering.context, 0) in known for question in questions):
         return store.folder, {q.question_id: known[q.question_id, rendering.context, 0] for q in questions}
-    language_model = load_model(run.model, device=device, weights=settings.weights)
+    language_model = live or load_model(run.model, device=device, weights=settings.weights)
     with progress(f"{run.label}: responses", len(questions), quiet=quiet) as advance:
         return store.folder, respond(
             language_model,
@@ -193,17 +208,56 @@ def _ask(
         )
 
 
+def ask_a_share(
+    run: Run,
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    live: LanguageModel,
+    share: tuple[int, int],
+    *,
+    quiet: bool = False,
+) -> None:
+    """Ask a run's model one process's share of the questions; :func:`evaluate_one` finds them asked.
+
+    Args:
+        live: the model in memory, in evaluation mode.
+        share: number of this process among how many. Questions on one record are in one share.
+    """
+    rendering = rendering_of(run, settings.template, settings.context)
+    questions = asked(benchmark, benchmark.split(settings.split), settings)
+    records = {record: place for place, record in enumerate(dict.fromkeys(q.record_id for q in questions))}
+    own = [question for question in questions if records[question.record_id] % share[1] == share[0]]
+    limit = settings.max_new_tokens or longest_answer(live.tokenizer, benchmark)
+    with progress(f"{run.label}: responses", len(own), quiet=quiet) as advance:
+        respond(
+            live,
+            own,
+            benchmark.record,
+            store_of(run, benchmark, settings, rendering, limit, share),
+            rendering,
+            max_new_tokens=limit,
+            batch_size=settings.batch_size,
+            advance=advance,
+        )
+
+
 def store_of(
-    run: Run, benchmark: Benchmark, settings: EvaluateSettings, rendering: Rendering, limit: int
+    run: Run,
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    rendering: Rendering,
+    limit: int,
+    share: tuple[int, int] = (0, 1),
 ) -> ResponseStore:
     """The responses of a run's model that were asked for in this way."""
     return open_store(
         run.folder / "responses",
-        model_fingerprint=fingerprint(run.model),
+        model_fingerprint=run.fingerprint,
         benchmark_fingerprint=benchmark.fingerprint,
         weights=settings.weights,
         rendering=rendering,
         max_new_tokens=limit,
+        share=share,
     )
 
 

@@ -19,7 +19,7 @@ def train_settings(values: Mapping[str, Any]) -> TrainSettings:
         ConfigError: every mistake.
     """
     preset = TINY if values.get("model") == "tiny" else {}
-    return check(TrainSettings, {**preset, **values})
+    return check(TrainSettings, {**preset, **with_evaluation(values)})
 
 
 def unlearn_settings(values: Mapping[str, Any], *, tiny: bool) -> UnlearnSettings:
@@ -32,6 +32,7 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool) -> UnlearnSetting
         ConfigError: every mistake, a key of a method that does not exist among them.
     """
     method = str(values.get("method", ""))
+    values = with_evaluation(values)
     problems = list(_strangers(values, method))
     general = {key: value for key, value in values.items() if "." not in key}
     own = _below(values, method)
@@ -54,6 +55,15 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool) -> UnlearnSetting
     if problems:
         raise ConfigError([*problems, *_wrong_arguments(method, arguments)])
     return checked
+
+
+def with_evaluation(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, with the keys ``evaluate.KEY`` in ``evaluate``."""
+    below = _below(values, "evaluate")
+    if not below:
+        return dict(values)
+    rest = {key: value for key, value in values.items() if not key.startswith("evaluate.")}
+    return {**rest, "evaluate": {**(rest.get("evaluate") or {}), **below}}
 
 
 def _wrong_arguments(method: str, arguments: Mapping[str, Any]) -> list[str]:

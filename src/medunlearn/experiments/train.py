@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from medunlearn.config import TrainSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.experiments.epochs import epoch_evaluation, epoch_settings, finish_epochs
 from medunlearn.experiments.material import (
     chosen,
     identity,
@@ -39,6 +41,9 @@ def train(
         NonFiniteLossError: the loss diverged; the last good checkpoint is kept.
     """
     loop = loop_settings(settings, settings.seed)
+    evaluation = epoch_settings(settings, None)
+    if evaluation:
+        benchmark.split(evaluation.split)
     label = "target" if settings.without is None else "retrained"
     if settings.without is not None:
         benchmark.split(settings.without)
@@ -49,6 +54,7 @@ def train(
     if recording.done:
         return Run.open(out)
     rendering = Rendering(settings.template, settings.context, settings.max_length)
+    recording.info["lineage"] = [settings.model]
     with recording.running():
         with recording.stage("load"):
             language_model, phases = processes.together(
@@ -56,6 +62,16 @@ def train(
             )
         if settings.sharding != "none":
             shard(language_model.model, processes, settings.precision)
+        evaluated = epoch_evaluation(
+            recording,
+            language_model,
+            rendering,
+            benchmark,
+            settings,
+            processes,
+            reload=lambda: _model(benchmark, settings, processes.device(device)),
+            quiet=quiet,
+        )
         history: History = []
         for phase, (epochs, items) in phases.items():
             if epochs == 0:
@@ -64,10 +80,21 @@ def train(
                 plan = Plan({"train": items}, settings.batch_size, epochs, settings.seed)
                 history += [
                     {"phase": phase, **row}
-                    for row in _phase(language_model, plan, loop, out, phase, f"{label}: {phase}", quiet, processes)
+                    for row in _phase(
+                        language_model,
+                        plan,
+                        loop,
+                        out,
+                        phase,
+                        f"{label}: {phase}",
+                        quiet,
+                        processes,
+                        evaluated if phase == "finetune" else None,
+                    )
                 ]
-        recording.info["lineage"] = [settings.model]
         recording.info["results"] = summary(history, language_model, rendering)
+        if evaluated and "finetune" in recording.info["stages"]:
+            finish_epochs(evaluated, "finetune")
         if settings.sharding != "none":
             make_whole(language_model.model)
         recording.info["results"]["saved"] = processes.on_main(lambda: finish(language_model, history, out))
@@ -78,8 +105,7 @@ def _load(
     benchmark: Benchmark, settings: TrainSettings, rendering: Rendering, device: str
 ) -> tuple[LanguageModel, dict[str, tuple[int, list[TokenSequence]]]]:
     """The model to train, and what each phase shows it: epochs and sequences."""
-    language_model = _base(benchmark, settings, device)
-    language_model.model = choose_trainable(language_model.model, settings.trainable, seed=settings.seed)
+    language_model = _model(benchmark, settings, device)
     records, questions = training_data(benchmark, settings.without)
     by_id = {record.record_id: record for record in benchmark.records}
     finetune = sequences(*chosen(records, questions, settings.train_on), by_id, language_model, rendering)
@@ -87,6 +113,12 @@ def _load(
         "pretrain": (settings.pretrain_epochs, sequences(records, [], by_id, language_model, rendering)),
         "finetune": (settings.epochs, finetune),
     }
+
+
+def _model(benchmark: Benchmark, settings: TrainSettings, device: str) -> LanguageModel:
+    language_model = _base(benchmark, settings, device)
+    language_model.model = choose_trainable(language_model.model, settings.trainable, seed=settings.seed)
+    return language_model
 
 
 def _phase(
@@ -98,6 +130,7 @@ def _phase(
     title: str,
     quiet: bool,
     processes: Processes,
+    on_epoch: Callable[[int], bool] | None,
 ) -> History:
     with progress(title, plan.steps, quiet=quiet or not processes.main) as advance:
         return train_loop(
@@ -110,6 +143,7 @@ def _phase(
             keep_final=phase == "pretrain",
             processes=processes,
             on_step=report_steps(advance),
+            on_epoch=on_epoch,
         )
 
 
