@@ -90,7 +90,7 @@ def test_the_table_of_epochs(hospital: Benchmark, target: Run, whole: Run) -> No
     told = json.loads((whole.folder / "run.json").read_text())["results"]["epochs"]
     assert (told["select"], told["chosen"], told["done"], told["stopped_early"]) == ("last", 2, 2, False)
     retain, forget = (
-        table[(table["metric"] == name) & (table["kind"] == "all") & (table["epoch"] == 1)]["value"].item()
+        float(table[(table["metric"] == name) & (table["kind"] == "all") & (table["epoch"] == 1)]["value"].item())
         for name in ("H(rouge_l, em)", "H(1-rouge_l, 1-em)")
     )
     number = told["numbers"][0]

@@ -42,6 +42,9 @@ def command(
     against: Annotated[
         list[Path] | None, typer.Option("--against", help="Runs to compare with, e.g. target and retrained.")
     ] = None,
+    epoch: Annotated[
+        int | None, typer.Option("--epoch", help="The run's model after so many epochs (see evaluate_every).")
+    ] = None,
     overrides: Overrides = None,
     out: Annotated[Path | None, typer.Option("--out", help="Also write the table here, as CSV.")] = None,
     seed: Seed = None,
@@ -63,7 +66,7 @@ def command(
     values = parse_overrides([word for word in words if "=" in word or not against])
     given = {"split": split, **({} if seed is None else {"seed": seed})}
     evaluation = evaluate(
-        Run.open(run),
+        Run.open(run) if epoch is None else Run.open(run).epoch(epoch),
         Benchmark.load(benchmark),
         check(EvaluateSettings, {**given, **values}),
         against=[Run.open(other) for other in runs],

@@ -11,6 +11,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError
+from medunlearn.experiments.epochs import TABLE
 from medunlearn.experiments.evaluated import Evaluated, compared, distinct
 from medunlearn.metrics import METRICS, get_metric
 from medunlearn.metrics.aggregates import COMPOSITES
@@ -75,8 +76,19 @@ def gather(
         metrics=_meanings(),
         caveats=tuple(_caveats(results["benchmark"], models)),
         show_text=may_show,
+        epochs=_epochs(models),
         groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
     )
+
+
+def _epochs(models: Sequence[Evaluated]) -> pd.DataFrame:
+    """The tables of epochs of the unlearning runs that have one for this split."""
+    found = [
+        pd.read_parquet(path).assign(model=model.run.label)
+        for model in models
+        if _role(model) == "unlearned" and (path := model.run.folder / TABLE).exists()
+    ]
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
 def _comparisons(models: Sequence[Evaluated], replicates: int, seed: int) -> pd.DataFrame:

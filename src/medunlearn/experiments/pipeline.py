@@ -16,6 +16,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import ConfigError, UnknownNameError
 from medunlearn.experiments.build import from_section
+from medunlearn.experiments.epochs import epoch_settings
 from medunlearn.experiments.evaluate import evaluate_one, metric_names
 from medunlearn.experiments.gather import gather
 from medunlearn.experiments.material import identity
@@ -110,7 +111,10 @@ def _method(
 ) -> UnlearnSettings:
     tiny = target is not None and target.model == "tiny"
     values = {"seed": settings.seed, **section, "method": name, "split": settings.split}
+    if values.get("evaluate_every"):
+        values = {**values, "evaluate": {**settings.evaluate, **(values.get("evaluate") or {})}}
     checked = unlearn_settings(values, tiny=tiny)
+    epoch_settings(checked, checked.split)
     make_method(name, checked.arguments)
     return checked
 

@@ -71,6 +71,8 @@ class ReportContent:
         show_text: whether text of records, questions and responses may be shown.
         groups: the benchmark's own measures by node of one level (LUME: regurgitation and knowledge by task):
             level, node, measure, side, fold, model, value, low, high, n_scored, n_unscored; may be empty.
+        epochs: the summaries of unlearning runs that were evaluated as they went on: model, epoch (0 is the
+            target), level, node (empty for the whole split), measure, and a summary's columns; may be empty.
     """
 
     title: str
@@ -84,6 +86,7 @@ class ReportContent:
     caveats: tuple[str, ...]
     show_text: bool
     groups: pd.DataFrame = field(default_factory=pd.DataFrame)
+    epochs: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def shown_examples(self) -> tuple[Example, ...]:
         """The examples that may be shown, forget before retain; none unless ``show_text``."""

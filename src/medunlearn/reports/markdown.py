@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from medunlearn.reports.content import Example, ReportContent
+from medunlearn.reports.epochs import epoch_table
 from medunlearn.reports.headline import main_plane, standings, verdict
 from medunlearn.reports.prose import HOW_TO_READ, RANKING_NOTE, TEXT_WITHHELD
 from medunlearn.reports.readings import Results
@@ -40,6 +41,7 @@ def to_markdown(content: ReportContent) -> str:
         *_section("Read this first", _bullets(content.caveats) if content.caveats else ""),
         *_section("Utility and forgetting", _table(headline_table(ranked, where)), RANKING_NOTE, *HOW_TO_READ),
         *_section(_grouping(content), _maybe_table(group_table(content))),
+        *_section("By epoch", _maybe_table(epoch_table(content))),
         *_section("By fold and kind", _breakdown(results)),
         *_section("Every metric", *_metrics(results)),
         *_section("Other comparisons", _maybe_table(other_comparisons(content, results))),

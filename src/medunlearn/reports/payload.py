@@ -35,6 +35,7 @@ def payload(content: ReportContent) -> dict[str, Any]:
         "models": [_model(model) for model in content.models],
         "comparisons": rows_of(content.comparisons),
         "groups": rows_of(content.groups),
+        "epochs": rows_of(content.epochs),
         "show_text": content.show_text,
         "examples": [vars(example) for example in content.shown_examples()],
     }

@@ -30,3 +30,9 @@ TEXT_WITHHELD = (
 )
 
 NEEDS_SCRIPT = "This figure needs JavaScript. The same numbers stand in the tables."
+
+EPOCHS = (
+    "Every method after each epoch of unlearning; epoch 0 is the target model. A band is the 95% interval. The "
+    "dashed line is the target model, the dotted one the retrained model. Forgetting is to come down to what the "
+    "retrained model shows, which never saw the forget set."
+)
