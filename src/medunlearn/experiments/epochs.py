@@ -28,17 +28,18 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from medunlearn.config import EpochFields, EvaluateSettings, check
+from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of_json, write_atomically, write_json
-from medunlearn.errors import ConfigError, UnknownNameError
-from medunlearn.experiments.evaluate import ask_a_share, evaluate_one
+from medunlearn.experiments.evaluate import asked, evaluate_one, longest_answer, store_of
 from medunlearn.experiments.evaluated import Evaluated
+from medunlearn.experiments.material import rendering_of
 from medunlearn.experiments.runs import EPOCHS, FILE, Recording, Run
 from medunlearn.experiments.selection import Standing, best_of, is_over, rule, standings
-from medunlearn.metrics import get_metric
+from medunlearn.generation.respond import respond
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering
+from medunlearn.progress import progress
 from medunlearn.training.checkpoint import load_weights, save_weights
 from medunlearn.training.processes import Processes
 from medunlearn.training.sharding import gathered, is_sharded
@@ -90,8 +91,12 @@ class EpochEvaluation:
     def out(self) -> Path:
         return self.recording.folder
 
-    def __call__(self, epoch: int) -> bool:
-        """Evaluate after some epochs, if it is time to; whether the run is to end here."""
+    def __call__(self, epoch: int, check: Callable[[], None] = lambda: None) -> bool:
+        """Evaluate after some epochs, if it is time to; whether the run is to end here.
+
+        Args:
+            check: raises KeyboardInterrupt where the run is to stop.
+        """
         self._done = epoch
         if epoch % self.every and epoch != self.last:
             return False
@@ -100,7 +105,7 @@ class EpochEvaluation:
         with self._whole() as live:
             if self.keep and epoch:
                 self.processes.on_main(lambda: self._keep(run, live) if live else None)
-            self._found = self._evaluated(run, epoch, live)
+            self._found = self._evaluated(run, epoch, live, check)
         self._hold(epoch)
         self.seconds += time.perf_counter() - started
         return is_over(self._found, self.patience)
@@ -171,7 +176,9 @@ class EpochEvaluation:
         whole.model.eval()
         return whole
 
-    def _evaluated(self, run: Run, epoch: int, live: LanguageModel | None) -> list[Standing]:
+    def _evaluated(
+        self, run: Run, epoch: int, live: LanguageModel | None, check: Callable[[], None]
+    ) -> list[Standing]:
         """Ask and score; every process has the same model, or only the main one has any."""
         if live is None or any(is_sharded(tensor) for tensor in self.live.model.parameters()):
             share = (0, 1)
@@ -180,7 +187,7 @@ class EpochEvaluation:
         quiet = self.quiet or not self.processes.main
         with merged(live.model) if live else nullcontext():
             if live is not None and share[1] > 1:
-                ask = partial(ask_a_share, run, self.benchmark, self.settings, live, share, quiet=quiet)
+                ask = partial(ask_a_share, run, self.benchmark, self.settings, live, share, check, quiet=quiet)
                 self.processes.each(ask)
             return self.processes.on_main(lambda: self._score(run, epoch, live))
 
@@ -222,6 +229,46 @@ class EpochEvaluation:
         return self.out / HELD / f"{epoch:02d}"
 
 
+def ask_a_share(
+    run: Run,
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    live: LanguageModel,
+    share: tuple[int, int],
+    check: Callable[[], None] = lambda: None,
+    *,
+    quiet: bool = False,
+) -> None:
+    """Ask a run's model one process's share of the questions; :func:`evaluate_one` finds them asked.
+
+    Args:
+        live: the model in memory, in evaluation mode.
+        share: number of this process among how many. Questions on one record are in one share.
+        check: called after each batch.
+    """
+
+    def advance_and_check(done: int) -> None:
+        advance(done)
+        check()
+
+    rendering = rendering_of(run, settings.template, settings.context)
+    questions = asked(benchmark, benchmark.split(settings.split), settings)
+    records = {record: place for place, record in enumerate(dict.fromkeys(q.record_id for q in questions))}
+    own = [question for question in questions if records[question.record_id] % share[1] == share[0]]
+    limit = settings.max_new_tokens or longest_answer(live.tokenizer, benchmark)
+    with progress(f"{run.label}: responses", len(own), quiet=quiet) as advance:
+        respond(
+            live,
+            own,
+            benchmark.record,
+            store_of(run, benchmark, settings, rendering, limit, share),
+            rendering,
+            max_new_tokens=limit,
+            batch_size=settings.batch_size,
+            advance=advance_and_check,
+        )
+
+
 def rows_of(evaluated: Evaluated, epoch: int) -> pd.DataFrame:
     """One epoch's rows of the table of epochs."""
     summary = evaluated.summary
@@ -230,93 +277,3 @@ def rows_of(evaluated: Evaluated, epoch: int) -> pd.DataFrame:
         tables.append(evaluated.groups)
     table = pd.concat(tables, ignore_index=True).assign(epoch=epoch)
     return table[[*_PLACE, *(name for name in table.columns if name not in _PLACE)]]
-
-
-def epoch_settings(settings: EpochFields, split: str | None) -> EvaluateSettings | None:
-    """Settings of the evaluations of a run's epochs; None where it has none.
-
-    Args:
-        split: the run's own; None where ``evaluate`` names one, or it is the one that was left out.
-
-    Raises:
-        ConfigError: every mistake, what has no effect without evaluations among them.
-    """
-    if not settings.evaluate_every:
-        idle = [
-            name
-            for name, nothing in (("evaluate", {}), ("keep_epochs", False), ("select", "last"), ("stop_early", 0))
-            if getattr(settings, name, nothing) != nothing
-        ]
-        if idle:
-            raise ConfigError([f"{name} is about evaluated epochs: set evaluate_every=1 too." for name in idle])
-        return None
-    given, weights = settings.evaluate, settings.weights
-    problems = []
-    if split is not None and given.get("split", split) != split:
-        problems.append(f"evaluate.split={given['split']!r}: the epochs are evaluated on the run's own, {split!r}.")
-    if given.get("weights", weights) != weights:
-        problems.append(f"evaluate.weights={given['weights']!r}: the model in training has {weights} weights.")
-    usual = split or getattr(settings, "without", None)
-    own = {"seed": getattr(settings, "seed", 0), "weights": weights, **({"split": usual} if usual else {})}
-    try:
-        checked = check(EvaluateSettings, {**own, **given})
-        for name in checked.metrics:
-            get_metric(name)
-    except ConfigError as error:
-        problems += [f"evaluate: {problem}" for problem in error.problems]
-    except UnknownNameError as error:
-        problems.append(f"evaluate: {error}")
-    if problems:
-        raise ConfigError(problems)
-    return checked
-
-
-def epoch_evaluation(
-    recording: Recording,
-    live: LanguageModel,
-    rendering: Rendering,
-    benchmark: Benchmark,
-    settings: EpochFields,
-    processes: Processes,
-    *,
-    target: Run | None = None,
-    reload: Callable[[], LanguageModel] | None = None,
-    quiet: bool = False,
-) -> EpochEvaluation | None:
-    """What a run's settings ask for; None where they ask for nothing.
-
-    Raises:
-        ConfigError: see :func:`epoch_settings`.
-    """
-    evaluation = epoch_settings(settings, getattr(settings, "split", None))
-    if evaluation is None:
-        return None
-    return EpochEvaluation(
-        recording,
-        live,
-        rendering,
-        benchmark,
-        evaluation,
-        settings.evaluate_every,
-        settings.epochs,
-        processes,
-        target=target,
-        base=target.model if target else None,
-        reload=reload,
-        select=getattr(settings, "select", "last"),
-        patience=getattr(settings, "stop_early", 0),
-        keep=settings.keep_epochs,
-        quiet=quiet,
-    )
-
-
-def finish_epochs(epochs: EpochEvaluation, stage: str) -> None:
-    """Select the epoch, and tell ``run.json``; the time of evaluations is taken out of the stage's."""
-    info = epochs.recording.info
-    info["results"]["epochs"] = epochs.finish()
-    trained = info["stages"][stage]
-    trained["seconds"] = round(trained["seconds"] - epochs.seconds, 2)
-    info["stages"]["epochs"] = {
-        "seconds": round(epochs.seconds, 2),
-        "peak_memory_bytes": trained["peak_memory_bytes"],
-    }

@@ -208,39 +208,6 @@ def _ask(
         )
 
 
-def ask_a_share(
-    run: Run,
-    benchmark: Benchmark,
-    settings: EvaluateSettings,
-    live: LanguageModel,
-    share: tuple[int, int],
-    *,
-    quiet: bool = False,
-) -> None:
-    """Ask a run's model one process's share of the questions; :func:`evaluate_one` finds them asked.
-
-    Args:
-        live: the model in memory, in evaluation mode.
-        share: number of this process among how many. Questions on one record are in one share.
-    """
-    rendering = rendering_of(run, settings.template, settings.context)
-    questions = asked(benchmark, benchmark.split(settings.split), settings)
-    records = {record: place for place, record in enumerate(dict.fromkeys(q.record_id for q in questions))}
-    own = [question for question in questions if records[question.record_id] % share[1] == share[0]]
-    limit = settings.max_new_tokens or longest_answer(live.tokenizer, benchmark)
-    with progress(f"{run.label}: responses", len(own), quiet=quiet) as advance:
-        respond(
-            live,
-            own,
-            benchmark.record,
-            store_of(run, benchmark, settings, rendering, limit, share),
-            rendering,
-            max_new_tokens=limit,
-            batch_size=settings.batch_size,
-            advance=advance,
-        )
-
-
 def store_of(
     run: Run,
     benchmark: Benchmark,

@@ -16,7 +16,6 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import ConfigError, UnknownNameError
 from medunlearn.experiments.build import from_section
-from medunlearn.experiments.epochs import epoch_settings
 from medunlearn.experiments.evaluate import evaluate_one, metric_names
 from medunlearn.experiments.gather import gather
 from medunlearn.experiments.material import identity
@@ -24,6 +23,7 @@ from medunlearn.experiments.presets import train_settings, unlearn_settings
 from medunlearn.experiments.runs import Recording, Run
 from medunlearn.experiments.train import train
 from medunlearn.experiments.unlearn import unlearn
+from medunlearn.experiments.watching import epoch_settings
 from medunlearn.methods import make_method
 from medunlearn.reports.content import ReportContent
 from medunlearn.reports.write import write_report

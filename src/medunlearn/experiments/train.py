@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from medunlearn.config import TrainSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.experiments.epochs import epoch_evaluation, epoch_settings, finish_epochs
 from medunlearn.experiments.material import (
     chosen,
     identity,
@@ -18,11 +16,12 @@ from medunlearn.experiments.material import (
 )
 from medunlearn.experiments.outcome import finish, open_recording, report_steps, summary
 from medunlearn.experiments.runs import Run
+from medunlearn.experiments.watching import epoch_evaluation, epoch_settings, finish_epochs
 from medunlearn.models.load import LanguageModel, load_model, pick_device
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.models.tiny import build_tiny
 from medunlearn.progress import progress
-from medunlearn.training.loop import History, train_loop
+from medunlearn.training.loop import History, OnEpoch, train_loop
 from medunlearn.training.objectives import NextToken
 from medunlearn.training.plan import Plan
 from medunlearn.training.processes import Processes, join
@@ -130,7 +129,7 @@ def _phase(
     title: str,
     quiet: bool,
     processes: Processes,
-    on_epoch: Callable[[int], bool] | None,
+    on_epoch: OnEpoch | None,
 ) -> History:
     with progress(title, plan.steps, quiet=quiet or not processes.main) as advance:
         return train_loop(

@@ -8,10 +8,10 @@ from typing import Any
 from medunlearn.config import UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError
-from medunlearn.experiments.epochs import epoch_evaluation, epoch_settings, finish_epochs
 from medunlearn.experiments.material import chosen, loop_settings, rendering_of, sequences, training_data
 from medunlearn.experiments.outcome import finish, open_recording, report_steps, summary
 from medunlearn.experiments.runs import Recording, Run
+from medunlearn.experiments.watching import epoch_evaluation, epoch_settings, finish_epochs
 from medunlearn.methods import make_method
 from medunlearn.methods.protocol import LossMethod, default_trainable
 from medunlearn.models.folders import fingerprint

@@ -27,6 +27,7 @@ from medunlearn.training.sharding import is_sharded, own_parts
 from medunlearn.training.trainable import check_moved, checksums, trained
 
 History = list[dict[str, Any]]
+OnEpoch = Callable[[int, Callable[[], None]], bool]
 
 
 def train_loop(
@@ -41,7 +42,7 @@ def train_loop(
     reference: Reference | None = None,
     processes: Processes = ALONE,
     on_step: Callable[[dict[str, Any]], None] = lambda row: None,
-    on_epoch: Callable[[int], bool] | None = None,
+    on_epoch: OnEpoch | None = None,
 ) -> History:
     """Train the model's trainable parameters in place.
 
@@ -58,7 +59,8 @@ def train_loop(
         on_step: called in the main process with each new row of the history.
         on_epoch: called in every process with the number of epochs done: before the first step with 0, then after
             each epoch, once a checkpoint is written; a run that was cut off there calls it again. It leaves the
-            weights as they are, and ends the run there where it returns True, in all processes alike.
+            weights as they are, and ends the run there where it returns True, in all processes alike. Long work in
+            it calls now and then what it is given besides, which raises KeyboardInterrupt where the run is to stop.
 
     Returns:
         One row a step: step, epoch, lr, every loss term, loss, gradient norm, tokens, seconds.
@@ -98,8 +100,12 @@ def train_loop(
         if on_epoch is None or step % plan.steps_an_epoch:
             return False
         optimizer.zero_grad(set_to_none=True)
+        done = step // plan.steps_an_epoch
+        if processes.world > 1:
+            # One that broke off by itself would leave the others waiting for it.
+            return on_epoch(done, interruption.check)
         with interruption.at_once():
-            return on_epoch(step // plan.steps_an_epoch)
+            return on_epoch(done, interruption.check)
 
     model.train()
     saved_at, kept = time.monotonic(), step
