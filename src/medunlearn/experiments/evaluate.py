@@ -183,7 +183,7 @@ def _ask(
     live: LanguageModel | None,
 ) -> tuple[Path, dict[str, Response]]:
     """The run's store of responses, and the responses; the model is loaded only if some are missing."""
-    if live is None and not run.model.is_dir():
+    if live is None and "epoch" in run.info["results"] and not run.model.is_dir():
         raise InputError(
             f"{run.folder} holds no weights, so that nothing more can be asked. A run keeps those of its epochs "
             "with keep_epochs=true."

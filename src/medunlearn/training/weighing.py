@@ -67,7 +67,10 @@ def inner_products(
         # Shares of a parameter make up a product together; what is whole is the same in every process.
         shares[pair], whole[pair] = (torch.zeros((), dtype=torch.float64, device=first.device) for _ in range(2))
         one, other = gradients[pair[0]], gradients[pair[1]]
-        for name in one.keys() & other.keys():
+        for name in tensors:
+            if name not in one or name not in other:
+                continue
+            # In the model's order: that of a set is another in each process, and sums round by it.
             to = shares if is_sharded(tensors[name]) else whole
             to[pair] += (one[name].float() * other[name].float()).sum(dtype=torch.float64)
     if any(is_sharded(tensor) for tensor in tensors.values()):
