@@ -231,8 +231,8 @@ class LoopFields(Settings):
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
     max_length: int = Field(2048, ge=8, description="longest sequence in tokens; records are cut to this")
     checkpoint_seconds: float = Field(60.0, ge=0, description="least time between two checkpoints")
-    optimizer: Literal["adamw", "adamw_8bit", "paged_adamw_8bit"] = Field(
-        "adamw", description="AdamW; its moments in 8 bits, or in 8 bits and paged (both: bitsandbytes)"
+    optimizer: Literal["adamw", "adamw_8bit", "paged_adamw_8bit", "sgd"] = Field(
+        "adamw", description="AdamW; its moments in 8 bits, or in 8 bits and paged (both: bitsandbytes); plain SGD"
     )
     offload: Literal["none", "optimizer"] = Field(
         "none", description="optimizer: AdamW's moments in the host's memory; changes memory, no number"
@@ -245,7 +245,19 @@ class LoopFields(Settings):
     )
 
 
-class TrainSettings(LoopFields):
+class EpochFields(LoopFields):
+    """Evaluation while a run goes on."""
+
+    evaluate_every: int = Field(
+        0, ge=0, description="epochs from one evaluation to the next, the first before the first epoch; 0: none"
+    )
+    evaluate: dict[str, Any] = Field(
+        default_factory=dict, description="settings of `evaluate` for these: evaluate.folds=train, ..."
+    )
+    keep_epochs: bool = Field(False, description="keep the model of each evaluated epoch")
+
+
+class TrainSettings(EpochFields):
     """Train the target model, or with ``without`` the retrained model."""
 
     model: str = Field(description="folder, hub id (org/name), or tiny")
@@ -268,7 +280,7 @@ class TrainSettings(LoopFields):
     tiny_vocabulary: int = Field(2048, ge=300, description="tiny model: tokens in the vocabulary at most")
 
 
-class UnlearnSettings(LoopFields):
+class UnlearnSettings(EpochFields):
     """Make a trained model forget one split's forget set."""
 
     method: str = Field(description="a name from `medunlearn list methods`, or module:Class")
@@ -279,6 +291,12 @@ class UnlearnSettings(LoopFields):
     template: Template | None = Field(None, description="prompt template; left out: the target model's")
     context: Context | None = Field(None, description="context mode; left out: the target model's")
     long_notes: LongNotes | None = Field(None, description="as in train; left out: the target model's")
+    select: Literal["last", "best"] = Field(
+        "last", description="the epoch whose model is the run's; best: of utility and forgetting together"
+    )
+    stop_early: int = Field(
+        0, ge=0, description="end after so many epochs without a better one by the rule of select=best; 0: never"
+    )
     keep_gb: float = Field(
         4.0, ge=0, description="GB on disk for what is the same in every epoch and is computed once; 0: nothing"
     )

@@ -18,6 +18,7 @@ from rich.progress import (
 from rich.text import Text
 
 Advance = Callable[..., None]
+_open: list[Progress] = []
 
 
 class _Rate(ProgressColumn):
@@ -33,7 +34,8 @@ def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Advance]
     Args:
         what: shown in front of the bar.
         total: units of work.
-        quiet: show nothing. Nothing is shown either when standard error is no terminal.
+        quiet: show nothing. Nothing is shown either when standard error is no terminal. Inside another block the
+            bar stands below that one's, and goes with its own block.
 
     Yields:
         ``advance(n=1, note="")``: n more units are done; the note stands behind the bar.
@@ -50,12 +52,30 @@ def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Advance]
         TimeRemainingColumn(elapsed_when_finished=True),
         TextColumn("[dim]{task.fields[note]}"),
     )
+    if _open:  # two displays would write over each other
+        with _bar(_open[-1], what, total) as advance:
+            yield advance
+        return
     with Progress(*columns, console=console) as bars:
-        task = bars.add_task(what, total=total, note="")
+        _open.append(bars)
+        try:
+            with _bar(bars, what, total, stays=True) as advance:
+                yield advance
+        finally:
+            _open.remove(bars)
 
-        def advance(done: int = 1, note: str = "") -> None:
-            bars.update(task, advance=done)
-            if note:
-                bars.update(task, note=note)
 
+@contextmanager
+def _bar(bars: Progress, what: str, total: int, *, stays: bool = False) -> Iterator[Advance]:
+    task = bars.add_task(what, total=total, note="")
+
+    def advance(done: int = 1, note: str = "") -> None:
+        bars.update(task, advance=done)
+        if note:
+            bars.update(task, note=note)
+
+    try:
         yield advance
+    finally:
+        if not stays:
+            bars.remove_task(task)

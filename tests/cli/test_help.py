@@ -29,7 +29,7 @@ VERBS = (
     "export",
     "list",
 )
-METHODS = ("ga", "graddiff", "kl_min", "npo", "rmu", "simnpo")
+METHODS = ("ga", "graddiff", "kl_min", "ngdiff", "npo", "rmu", "simnpo")
 
 
 @pytest.mark.parametrize("verb", [*((verb,) for verb in VERBS), ("build", "amnesia"), ("build", "lume")])

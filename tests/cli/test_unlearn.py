@@ -12,7 +12,7 @@ import pytest
 
 Medunlearn = Callable[..., Any]
 SHORT = ("epochs=1", "precision=fp32")
-METHODS = ("ga", "graddiff", "kl_min", "npo", "rmu", "simnpo")
+METHODS = ("ga", "graddiff", "kl_min", "ngdiff", "npo", "rmu", "simnpo")
 PLUG_IN = '''
 from dataclasses import dataclass
 

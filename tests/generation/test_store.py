@@ -103,3 +103,18 @@ def test_a_part_in_the_making_is_no_part(store: ResponseStore) -> None:
     again.add([response(2)])
     assert {key[0] for key in again.read()} == {"q1", "q2"}
     assert (store.folder / "part-00001.parquet").exists()
+
+
+def test_processes_write_beside_each_other(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    both = [ResponseStore(folder, SETTINGS, share=(rank, 2)) for rank in (0, 1)]
+    for turn in range(2):
+        for rank, store in enumerate(both):
+            store.add([response(10 * turn + rank)])
+    # A third process, alone, goes on behind what is there; so do two that come again.
+    ResponseStore(folder, SETTINGS).add([response(99)])
+    for rank in (1, 0):
+        ResponseStore(folder, SETTINGS, share=(rank, 2)).add([response(50 + rank)])
+    names = {question for question, _, _ in ResponseStore(folder, SETTINGS).read()}
+    assert names == {f"q{number}" for number in (0, 1, 10, 11, 99, 50, 51)}
+    assert len(list(folder.glob("part-*.parquet"))) == 7

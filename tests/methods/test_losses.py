@@ -27,6 +27,7 @@ ARGUMENTS: dict[str, dict[str, float]] = {
     "ga": {},
     "graddiff": {"gamma": 0.7, "alpha": 1.3},
     "kl_min": {"gamma": 0.7, "alpha": 1.3},
+    "ngdiff": {},
     "npo": {"beta": 0.3, "alpha": 1.3},
     "simnpo": {"beta": 0.5, "delta": 0.4, "gamma": 0.5, "alpha": 1.3},
     "rmu": {"layer": LAYER, "coefficient": 3.0, "alpha": 1.3, "seed": 5},
@@ -74,6 +75,10 @@ def plain_kl_min(model: Any, before: Any, forget: Any, retain: Any) -> dict[str,
     return {"forget": -0.7 * likelihood(model, forget), "retain_kl": 1.3 * torch.cat(divergences).mean()}
 
 
+def plain_ngdiff(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    return {"forget": -likelihood(model, forget), "retain": likelihood(model, retain)}
+
+
 def plain_npo(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
     beta, each = 0.3, []
     for s in forget:
@@ -103,6 +108,7 @@ PLAIN: Mapping[str, Callable[..., dict[str, Tensor]]] = {
     "ga": plain_ga,
     "graddiff": plain_graddiff,
     "kl_min": plain_kl_min,
+    "ngdiff": plain_ngdiff,
     "npo": plain_npo,
     "rmu": plain_rmu,
     "simnpo": plain_simnpo,

@@ -100,7 +100,7 @@ def train(
     chosen: Any = objective
     if isinstance(objective, str):
         method = {"lora": "npo"}.get(objective, objective)
-        arguments = {"layer": 1} if method == "rmu" else {}
+        arguments = {"rmu": {"layer": 1}, "ngdiff": {"every": 2}}.get(method, {})
         chosen = NextToken() if method == "next_token" else Unlearning(make_method(method, arguments))
     plan = Plan({"forget": sequences(FORGET, "f"), "retain": sequences(RETAIN, "r")}, BATCH, EPOCHS, 0)
     options = LoopSettings(**{"lr": 1e-3, "precision": "fp32", "micro_batch_size": 2, **settings})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,7 @@ def run(tiny: Callable[[], Any], plan: Plan) -> Callable[..., tuple[dict[str, Te
         ("graddiff", "layers:1", {"checkpoint_seconds": 0.0}),
         ("npo", "all", {}),
         ("kl_min", "lora:4", {}),
+        ("ngdiff", "all", {"precision": "bf16"}),
     ],
 )
 def test_resumed_is_uninterrupted(
@@ -150,3 +152,65 @@ def test_only_a_torn_checkpoint_starts_anew(run: Callable[..., Any], tmp_path: P
     assert plain(anew_history) == plain(history)
     assert all(torch.equal(anew[name], weights[name]) for name in weights)
     assert not (tmp_path / "step-00000003").exists()
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 2])
+@pytest.mark.parametrize("method", ["npo", "ngdiff"])
+def test_cut_off_at_the_end_of_an_epoch(
+    tiny: Callable[[], Any], plan: Plan, tmp_path: Path, epoch: int, method: str
+) -> None:
+    def go(folder: Path | None, stop: int | None) -> tuple[dict[str, Tensor], list[Row], list[int]]:
+        model, called = tiny().model, list[int]()
+
+        def on_epoch(done: int, check: Callable[[], None]) -> bool:
+            check()
+            called.append(done)
+            if done == stop:
+                raise KeyboardInterrupt
+            return False
+
+        arguments = {"every": 2} if method == "ngdiff" else {}
+        history = train_loop(
+            model,
+            2,
+            Unlearning(make_method(method, arguments)),
+            plan,
+            LoopSettings(lr=1e-2, precision="fp32", micro_batch_size=2),
+            checkpoints=folder,
+            reference=Reference(model),
+            on_epoch=on_epoch,
+        )
+        return trained(model), history, called
+
+    weights, history, called = go(None, None)
+    assert called == [0, 1, 2]
+    if method == "ngdiff":  # the rate moved, so that a resumed run has to know it
+        assert len({row["lr"] for row in history}) > 1
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path, epoch)
+    resumed_weights, resumed_history, called = go(tmp_path, None)
+    assert called == list(range(epoch, 3))
+    assert plain(resumed_history) == plain(history)
+    assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
+
+
+def test_an_epoch_may_be_the_last(tiny: Callable[[], Any], plan: Plan) -> None:
+    model, settings = tiny().model, LoopSettings(lr=1e-2, precision="fp32")
+    history = train_loop(model, 2, NextToken(), plan, settings, on_epoch=lambda done, check: done == 1)
+    assert len(history) == plan.steps_an_epoch
+
+
+def test_a_signal_in_an_evaluation_is_heeded_at_once(tiny: Callable[[], Any], plan: Plan, tmp_path: Path) -> None:
+    after: list[int] = []
+
+    def on_epoch(done: int, check: Callable[[], None]) -> bool:
+        if done == 1:
+            signal.raise_signal(signal.SIGINT)
+            after.append(done)
+        return False
+
+    settings = LoopSettings(lr=1e-2, precision="fp32")
+    with pytest.raises(KeyboardInterrupt):
+        train_loop(tiny().model, 2, NextToken(), plan, settings, checkpoints=tmp_path, on_epoch=on_epoch)
+    assert not after
+    assert [folder.name for folder in tmp_path.iterdir()] == [f"step-{plan.steps_an_epoch:08d}"]

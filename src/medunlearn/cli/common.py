@@ -100,6 +100,13 @@ def sayer(quiet: bool, as_json: bool) -> Callable[[str], None]:
     return say
 
 
+def said_of_epochs(epochs: Mapping[str, Any]) -> str:
+    """Which epoch's model a run has, and which one was best."""
+    ended = f"ended early after epoch {epochs['done']}" if epochs["stopped_early"] else f"{epochs['done']} epochs"
+    best = "no epoch has a number" if epochs["best"] is None else f"the best was epoch {epochs['best']}"
+    return f"{ended}; {best}; the model is epoch {epochs['chosen']}'s ({epochs['select']}); see epochs.parquet"
+
+
 def say_if_padded(say: Callable[[str], None], results: Mapping[str, Any]) -> None:
     """Say that a model could not be fed the cheap way, which its owner may want to know."""
     if results.get("batches", "").startswith("padded"):

@@ -43,6 +43,9 @@ def command(
     against: Annotated[
         list[Path] | None, typer.Option("--against", help="Runs to compare with, e.g. target and retrained.")
     ] = None,
+    epoch: Annotated[
+        int | None, typer.Option("--epoch", help="The run's model after so many epochs (see evaluate_every).")
+    ] = None,
     overrides: Overrides = None,
     out: Annotated[Path | None, typer.Option("--out", help="Also write the table here, as CSV.")] = None,
     seed: Seed = None,
@@ -65,7 +68,7 @@ def command(
     given = {"split": split, **({} if seed is None else {"seed": seed})}
     bench = Benchmark.load(benchmark)
     evaluation = evaluate(
-        Run.open(run),
+        Run.open(run) if epoch is None else Run.open(run).epoch(epoch),
         bench,
         check(EvaluateSettings, {**given, **values}),
         against=[Run.open(other) for other in runs],

@@ -15,6 +15,7 @@ from medunlearn.cli.common import (
     Seed,
     ending,
     print_json,
+    said_of_epochs,
     say_if_padded,
     sayer,
     settings_help,
@@ -63,4 +64,6 @@ def command(
         return
     results = run.info["results"]
     say(f"{out}: {results['steps']} steps of {method} on {results['split']['name']}")
+    if "epochs" in results:
+        say(said_of_epochs(results["epochs"]))
     say_if_padded(say, results)

@@ -60,6 +60,7 @@ class ResponseStore:
 
     Args:
         folder: where they are kept; made when the first batch is added.
+        share: number of this process among how many that write into one folder at a time.
         settings: what they depend on (model fingerprint, template, decoding). A folder that was written under
             other settings is refused.
 
@@ -67,13 +68,16 @@ class ResponseStore:
         InputError: the folder holds responses of other settings.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, Any], *, share: tuple[int, int] = (0, 1)) -> None:
         self.folder = folder
+        self._rank, self._world = share
         self.settings = dict(settings)
         written = (folder / "settings.json").exists() or self._parts()
         if written and self.settings_of(folder) != self.settings:
             raise InputError(f"{folder} holds responses made with other settings. Choose another folder.")
-        self._next = 1 + max((int(part.stem.split("-")[1]) for part in self._parts()), default=-1)
+        last = max((int(part.stem.split("-")[1]) for part in self._parts()), default=-1)
+        # Each process has numbers of its own, so that none writes over another's part.
+        self._next = last + 1 + (self._rank - last - 1) % self._world
 
     @staticmethod
     def settings_of(folder: Path) -> dict[str, Any]:
@@ -94,12 +98,12 @@ class ResponseStore:
         Raises:
             StorageError: the disk refused; what was stored before stays.
         """
-        if self._next == 0:
+        if not (self.folder / "settings.json").exists():
             storage.write_json(self.folder / "settings.json", self.settings)
         storage.write_table(
             self.folder / f"part-{self._next:05d}.parquet", [asdict(response) for response in responses], RESPONSES
         )
-        self._next += 1
+        self._next += self._world
 
     def read(self) -> dict[tuple[str, str, int], Response]:
         """Everything stored, by question, variant and sample.

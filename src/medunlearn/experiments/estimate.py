@@ -24,7 +24,7 @@ from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.training.keeping import Keeping
 from medunlearn.training.memory import recomputing
-from medunlearn.training.objectives import Objective
+from medunlearn.training.objectives import Objective, Unlearning, rating, weighing
 from medunlearn.training.optimizers import QUANTIZED
 from medunlearn.training.plan import Plan, micro_batches
 from medunlearn.training.trainable import trained
@@ -81,7 +81,13 @@ class Estimator:
         work = Work(memory=memory, kept=stage.keeping.bytes if stage.keeping else 0)
         if not counted:
             return work
-        done = stage.counted(shapes)
+        looked = [
+            self.shapes(micro)
+            for number, step in zip(steps, cut, strict=True)
+            for micro in step
+            if stage.looks(number)
+        ]
+        done = stage.counted(shapes) + stage.probing(looked)
         # What is kept was computed before the first step.
         return replace(work + (stage.once() if start == 0 else Work()) + done, steps=len(steps))
 
@@ -108,7 +114,7 @@ class _Stage:
         self.objective = copy.deepcopy(objective)
         self.keeping: Keeping | None = None
         self.reference: Reference | None = None
-        self.deciding = 0
+        self.deciding, self.terms = 0, 1
         if budget is not None:
             self._decide(budget)
 
@@ -158,6 +164,24 @@ class _Stage:
             found = costs(self.hollow, prepare, list(self.plan.sides))
         return _summed(found, shapes)
 
+    def looks(self, number: int) -> bool:
+        """Whether the method looks for a learning rate at a step."""
+        method = rating(self.objective)
+        return method is not None and method.looks(number)
+
+    def probing(self, shapes: Sequence[Mapping[str, Shape]]) -> Work:
+        """FLOPs of the micro-batches with which a method looks for its learning rate: ahead and behind."""
+        if not shapes:
+            return Work()
+
+        def prepare(given: Micro) -> Callable[[], None]:
+            kept = self.kept(given)
+            return lambda: self.probe(given, kept)
+
+        self.model.train()
+        found = costs(self.hollow, prepare, list(self.plan.sides))
+        return Work(flops=_summed(found, [*shapes, *shapes]).flops)
+
     def memory(self, micro: Micro) -> Memory:
         """While a micro-batch is worked on that is not the first of its step, if there are several."""
         model, reference = self.model, self.reference
@@ -175,7 +199,8 @@ class _Stage:
         most = max(taken.peak_bytes + (gradients if self.several else 0), gradients)
         return Memory(
             weights=nbytes(model),
-            gradients=gradients,
+            # A method that weighs its terms' gradients holds each of them.
+            gradients=gradients * (self.terms if weighing(self.objective) else 1),
             moments=self.moments(),
             reference=reference.held_bytes() if reference else 0,
             activations=most - gradients,
@@ -184,6 +209,8 @@ class _Stage:
     def moments(self) -> int:
         """Bytes of AdamW's moments on the device."""
         tensors = trained(self.model).values()
+        if self.settings.optimizer == "sgd":
+            return 0
         if self.settings.offload == "optimizer" and self.hollow.device.type != "cpu":
             return 0
         if self.settings.optimizer in QUANTIZED:
@@ -207,16 +234,25 @@ class _Stage:
 
     def step(self, micro: Micro, kept: Kept) -> None:
         """Loss and gradients of a micro-batch."""
+        terms: Mapping[str, Tensor] = self.objective.terms(self.views(micro, kept))
+        self.terms = len(terms)
+        torch.autograd.backward(torch.stack(list(terms.values())).sum())
+
+    @torch.no_grad()
+    def probe(self, micro: Micro, kept: Kept) -> None:
+        """What a method looks at for its learning rate, of a micro-batch."""
+        assert isinstance(self.objective, Unlearning)
+        self.objective.probe(self.views(micro, kept))
+
+    def views(self, micro: Micro, kept: Kept) -> dict[str, ModelView]:
         if self.reference:
             self.reference.kept = kept
-        views = {
+        return {
             side: ModelView(
                 self.model, make_batch(self.model, chosen, PAD, self.hollow.device), Totals(1, 1), self.reference
             )
             for side, chosen in micro.items()
         }
-        terms: Mapping[str, Tensor] = self.objective.terms(views)
-        torch.autograd.backward(torch.stack(list(terms.values())).sum())
 
 
 def _summed(known: Mapping[str, PassCost], shapes: Iterable[Mapping[str, Shape]]) -> Work:

@@ -16,7 +16,7 @@ from medunlearn.data.records import SIDES, Question
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.data.storage import write_atomically
-from medunlearn.errors import ConfigError
+from medunlearn.errors import ConfigError, InputError
 from medunlearn.experiments import keywords as disease_keywords
 from medunlearn.experiments.evaluated import (
     FOLDER,
@@ -36,8 +36,7 @@ from medunlearn.metrics import Item, Keywords, Tools, get_metric
 from medunlearn.metrics.scoring import score
 from medunlearn.metrics.summary import summarize
 from medunlearn.models.encoders import EntailmentModel, SentenceEncoder
-from medunlearn.models.folders import fingerprint
-from medunlearn.models.load import load_model, load_tokenizer
+from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
 from medunlearn.models.sequences import Rendering
 from medunlearn.progress import progress
 
@@ -63,9 +62,18 @@ def evaluate(
 
 
 def evaluate_one(
-    run: Run, benchmark: Benchmark, settings: EvaluateSettings, *, device: str = "auto", quiet: bool = False
+    run: Run,
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    *,
+    device: str = "auto",
+    quiet: bool = False,
+    live: LanguageModel | None = None,
 ) -> Evaluated:
     """Score one run's model; a complete evaluation is returned as it is.
+
+    Args:
+        live: the run's model where it is in memory already, in evaluation mode; otherwise it is loaded.
 
     Raises:
         InputError: an unknown split, metric or model.
@@ -87,8 +95,8 @@ def evaluate_one(
             with recording.stage("keywords"):
                 keywords = disease_keywords.for_evaluation(benchmark, settings, metrics, run.folder, quiet=quiet)
             with recording.stage("ask"):
-                store, responses = _ask(run, benchmark, settings, rendering, questions, device, quiet)
-                options = _rate(run, benchmark, settings, rendering, questions, metrics, device, quiet)
+                store, responses = _ask(run, benchmark, settings, rendering, questions, device, quiet, live)
+                options = _rate(run, benchmark, settings, rendering, questions, metrics, device, quiet, live)
             with recording.stage("score"):
                 items = _items(benchmark, split, questions, responses, options, keywords)
                 _score(folder, benchmark, split, settings, metrics, questions, items, device)
@@ -118,7 +126,7 @@ def _inputs(run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> dict[
     metrics = metric_names(benchmark, settings)
     return {
         "benchmark": benchmark.fingerprint,
-        "model": fingerprint(run.model),
+        "model": run.fingerprint,
         "metrics": list(metrics),
         "rendering": [rendering.template, rendering.context],
         **disease_keywords.inputs(benchmark, settings, metrics),
@@ -181,14 +189,21 @@ def _ask(
     questions: Sequence[Question],
     device: str,
     quiet: bool,
+    live: LanguageModel | None,
 ) -> tuple[Path, dict[str, Response]]:
     """The run's store of responses, and the responses; the model is loaded only if some are missing."""
-    limit = settings.max_new_tokens or longest_answer(load_tokenizer(run.model), benchmark)
+    if live is None and "epoch" in run.info["results"] and not run.model.is_dir():
+        raise InputError(
+            f"{run.folder} holds no weights, so that nothing more can be asked. A run keeps those of its epochs "
+            "with keep_epochs=true."
+        )
+    tokenizer = live.tokenizer if live else load_tokenizer(run.model)
+    limit = settings.max_new_tokens or longest_answer(tokenizer, benchmark)
     store = store_of(run, benchmark, settings, rendering, limit)
     known = store.read()
     if all((question.question_id, rendering.context, 0) in known for question in questions):
         return store.folder, {q.question_id: known[q.question_id, rendering.context, 0] for q in questions}
-    language_model = load_model(run.model, device=device, weights=settings.weights)
+    language_model = live or load_model(run.model, device=device, weights=settings.weights)
     with progress(f"{run.label}: responses", len(questions), quiet=quiet) as advance:
         return store.folder, respond(
             language_model,
@@ -211,6 +226,7 @@ def _rate(
     metrics: Sequence[str],
     device: str,
     quiet: bool,
+    live: LanguageModel | None,
 ) -> dict[str, LogProbs]:
     """How likely the model finds each option of the questions that have some, where a metric asks for that."""
     wanted = any("alternative_log_probs" in get_metric(name).needs for name in metrics)
@@ -219,7 +235,7 @@ def _rate(
         return {}
     store = open_store(
         run.folder / "responses",
-        model_fingerprint=fingerprint(run.model),
+        model_fingerprint=run.fingerprint,
         benchmark_fingerprint=benchmark.fingerprint,
         weights=settings.weights,
         rendering=rendering,
@@ -229,7 +245,7 @@ def _rate(
     known = known_options(store, asked, rendering.context)
     if len(known) == len(asked):
         return known
-    language_model = load_model(run.model, device=device, weights=settings.weights)
+    language_model = live or load_model(run.model, device=device, weights=settings.weights)
     with progress(f"{run.label}: alternative answers", len(asked), quiet=quiet) as advance:
         return rate_options(
             language_model,
@@ -243,16 +259,22 @@ def _rate(
 
 
 def store_of(
-    run: Run, benchmark: Benchmark, settings: EvaluateSettings, rendering: Rendering, limit: int
+    run: Run,
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    rendering: Rendering,
+    limit: int,
+    share: tuple[int, int] = (0, 1),
 ) -> ResponseStore:
     """The responses of a run's model that were asked for in this way."""
     return open_store(
         run.folder / "responses",
-        model_fingerprint=fingerprint(run.model),
+        model_fingerprint=run.fingerprint,
         benchmark_fingerprint=benchmark.fingerprint,
         weights=settings.weights,
         rendering=rendering,
         max_new_tokens=limit,
+        share=share,
     )
 
 

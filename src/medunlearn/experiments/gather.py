@@ -11,6 +11,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError
+from medunlearn.experiments.epochs import TABLE
 from medunlearn.experiments.evaluated import Evaluated, compared, distinct
 from medunlearn.experiments.gather_attacks import gather_membership
 from medunlearn.experiments.judged import Judged
@@ -85,6 +86,7 @@ def gather(
         caveats=tuple(caveats_of(results["benchmark"], models)),
         show_text=may_show,
         membership=gather_membership(models, replicates, seed),
+        epochs=_epochs(models),
         groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
         judged=_judged(models, judged),
     )
@@ -100,6 +102,16 @@ def _judged(models: Sequence[Evaluated], panels: Sequence[Judged]) -> tuple[Judg
         JudgedContent(f"{whose}{panel_title(one.panel)}", panel_about(one.panel), tuple(one.sections()))
         for whose, one in found
     )
+
+
+def _epochs(models: Sequence[Evaluated]) -> pd.DataFrame:
+    """The tables of epochs of the unlearning runs that have one for this split."""
+    found = [
+        pd.read_parquet(path).assign(model=model.run.label)
+        for model in models
+        if role_of(model) == "unlearned" and (path := model.run.folder / TABLE).exists()
+    ]
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
 def _comparisons(models: Sequence[Evaluated], replicates: int, seed: int) -> pd.DataFrame:

@@ -31,6 +31,7 @@ from medunlearn.experiments.presets import train_settings, unlearn_settings
 from medunlearn.experiments.runs import Recording, Run
 from medunlearn.experiments.train import train
 from medunlearn.experiments.unlearn import unlearn
+from medunlearn.experiments.watching import epoch_settings
 from medunlearn.methods import make_method
 from medunlearn.reports.content import ReportContent
 from medunlearn.reports.write import write_report
@@ -119,7 +120,10 @@ def _method(
 ) -> UnlearnSettings:
     tiny = target is not None and target.model == "tiny"
     values = {"seed": settings.seed, **section, "method": name, "split": settings.split}
+    if values.get("evaluate_every"):
+        values = {**values, "evaluate": {**settings.evaluate, **(values.get("evaluate") or {})}}
     checked = unlearn_settings(values, tiny=tiny)
+    epoch_settings(checked, checked.split)
     make_method(name, checked.arguments)
     return checked
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from medunlearn.config import (
     Context,
+    EpochFields,
     EvaluateSettings,
     LongNotes,
     LoopFields,
@@ -19,7 +20,7 @@ from medunlearn.config import (
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.data.storage import read_json
-from medunlearn.experiments.amounts import Work
+from medunlearn.experiments.amounts import Memory, Work
 from medunlearn.experiments.asking import asking
 from medunlearn.experiments.blueprint import Blueprint
 from medunlearn.experiments.estimate import Estimator
@@ -27,6 +28,7 @@ from medunlearn.experiments.evaluate import asked, evaluation_folder, longest_an
 from medunlearn.experiments.material import chosen, phase_plan, rendering_for, sequences, training_data
 from medunlearn.experiments.runs import FILE, Run
 from medunlearn.experiments.unlearn import choose_parts, loss_method, training_sides
+from medunlearn.experiments.watching import epoch_settings, evaluations
 from medunlearn.methods.protocol import default_trainable
 from medunlearn.models.delta import LARGEST_SHARE
 from medunlearn.models.hollow import Hollow, nbytes
@@ -105,6 +107,7 @@ class Planner:
                 plan = phase_plan(settings, phase, epochs, self._sequences(*material, rendering))
                 more, note = self._phase(folder, phase, plan, settings, settings.trainable, weights, NextToken())
                 work, notes = work + more, notes + note
+        work += self._watching(settings, None, work.memory)
         model = self.estimator(settings.trainable, weights, settings.precision).hollow.model
         return _stage(name, work, notes, nbytes(model), checkpoint_bytes(model, settings))
 
@@ -135,6 +138,7 @@ class Planner:
             Unlearning(method),
             budget=int(settings.keep_gb * 1e9),
         )
+        work += self._watching(settings, settings.split, work.memory)
         model = self.estimator(trainable, settings.weights, settings.precision).hollow.model
         changed = _changed_bytes(model)
         whole = nbytes(model)
@@ -163,6 +167,18 @@ class Planner:
         work = self._asking[key]
         note = [f"{total - len(items)} of {total} answers are there"] if len(items) < total else []
         return _stage(title, work, note, BYTES_AN_ANSWER * len(items))
+
+    def _watching(self, settings: EpochFields, split: str | None, training: Memory | None) -> Work:
+        """The evaluations of a run's epochs; they stand beside the optimizer's moments and the reference.
+
+        Those of a run that was cut off are counted again, and one that may end early is taken to go on.
+        """
+        evaluation = epoch_settings(settings, split)
+        if evaluation is None or training is None:
+            return Work()
+        work = self.evaluating("", evaluation, None).work
+        memory = work.memory and replace(work.memory, moments=training.moments, reference=training.reference)
+        return sum([replace(work, memory=memory)] * evaluations(settings), Work())
 
     def estimator(
         self, trainable: str, weights: str, precision: str, choose: Callable[[Any], Any] | None = None

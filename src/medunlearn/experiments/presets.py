@@ -19,7 +19,7 @@ def train_settings(values: Mapping[str, Any]) -> TrainSettings:
     Raises:
         ConfigError: every mistake.
     """
-    given = dict(values)
+    given = with_evaluation(values)
     problems: list[str] = []
     chosen = _preset_of(given, tiny=values.get("model") == "tiny", problems=problems)
     try:
@@ -53,6 +53,7 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool) -> UnlearnSetting
         ConfigError: every mistake, a key of a method that does not exist among them.
     """
     method = str(values.get("method", ""))
+    values = with_evaluation(values)
     problems = list(_strangers(values, method))
     general = {key: value for key, value in values.items() if "." not in key}
     own = _below(values, method)
@@ -76,6 +77,15 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool) -> UnlearnSetting
     if problems:
         raise ConfigError([*problems, *_wrong_arguments(method, arguments)])
     return checked
+
+
+def with_evaluation(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, with the keys ``evaluate.KEY`` in ``evaluate``."""
+    below = _below(values, "evaluate")
+    if not below:
+        return dict(values)
+    rest = {key: value for key, value in values.items() if not key.startswith("evaluate.")}
+    return {**rest, "evaluate": {**(rest.get("evaluate") or {}), **below}}
 
 
 def _wrong_arguments(method: str, arguments: Mapping[str, Any]) -> list[str]:

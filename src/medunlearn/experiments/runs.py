@@ -21,9 +21,11 @@ from medunlearn.config import Settings
 from medunlearn.data.storage import read_json, sha256_of_json, write_json
 from medunlearn.errors import InputError
 from medunlearn.experiments.machine import PeakMemory, code, hardware, packages
+from medunlearn.models.folders import fingerprint
 
 FILE = "run.json"
 HISTORY = "history.parquet"
+EPOCHS = "epochs"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,25 @@ class Run:
     def model(self) -> Path:
         """The folder of its model."""
         return self.folder / "model"
+
+    @property
+    def fingerprint(self) -> str:
+        """Of its model: equal fingerprints, equal models. An epoch's is known without its weights."""
+        recorded = self.info.get("results", {}).get("fingerprint")
+        return str(recorded) if recorded else fingerprint(self.model)
+
+    def epoch(self, number: int) -> Run:
+        """The state after some epochs, of a run that was evaluated as it went on.
+
+        Raises:
+            InputError: it was not evaluated then.
+        """
+        folder = self.folder / EPOCHS / f"{number:02d}"
+        if not (folder / FILE).exists():
+            known = sorted(int(path.parent.name) for path in (self.folder / EPOCHS).glob(f"*/{FILE}"))
+            which = ", ".join(map(str, known)) if known else "after none of its epochs: set evaluate_every"
+            raise InputError(f"{self.folder} was not evaluated after epoch {number}; it was after {which}.")
+        return Run.open(folder)
 
     @property
     def label(self) -> str:

@@ -18,11 +18,12 @@ from medunlearn.experiments.material import (
 )
 from medunlearn.experiments.outcome import finish, open_recording, report_steps, summary
 from medunlearn.experiments.runs import Run
+from medunlearn.experiments.watching import epoch_evaluation, epoch_settings, finish_epochs
 from medunlearn.models.load import LanguageModel, load_model, pick_device
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.models.tiny import build_tiny
 from medunlearn.progress import progress
-from medunlearn.training.loop import History, train_loop
+from medunlearn.training.loop import History, OnEpoch, train_loop
 from medunlearn.training.objectives import NextToken
 from medunlearn.training.plan import Plan
 from medunlearn.training.processes import Processes, join
@@ -41,6 +42,9 @@ def train(
         NonFiniteLossError: the loss diverged; the last good checkpoint is kept.
     """
     loop = loop_settings(settings, settings.seed)
+    evaluation = epoch_settings(settings, None)
+    if evaluation:
+        benchmark.split(evaluation.split)
     label = "target" if settings.without is None else "retrained"
     if settings.without is not None:
         benchmark.split(settings.without)
@@ -51,6 +55,7 @@ def train(
     if recording.done:
         return Run.open(out)
     rendering = rendering_for(settings)
+    recording.info["lineage"] = [settings.model]
     with recording.running():
         with recording.stage("load"):
             language_model, phases = processes.together(
@@ -58,6 +63,16 @@ def train(
             )
         if settings.sharding != "none":
             shard(language_model.model, processes, settings.precision)
+        evaluated = epoch_evaluation(
+            recording,
+            language_model,
+            rendering,
+            benchmark,
+            settings,
+            processes,
+            reload=lambda: _model(benchmark, settings, processes.device(device)),
+            quiet=quiet,
+        )
         history: History = []
         for phase, (epochs, items) in phases.items():
             if epochs == 0:
@@ -66,10 +81,21 @@ def train(
                 plan = phase_plan(settings, phase, epochs, items)
                 history += [
                     {"phase": phase, **row}
-                    for row in _phase(language_model, plan, loop, out, phase, f"{label}: {phase}", quiet, processes)
+                    for row in _phase(
+                        language_model,
+                        plan,
+                        loop,
+                        out,
+                        phase,
+                        f"{label}: {phase}",
+                        quiet,
+                        processes,
+                        evaluated if phase == "finetune" else None,
+                    )
                 ]
-        recording.info["lineage"] = [settings.model]
         recording.info["results"] = summary(history, language_model, rendering)
+        if evaluated and "finetune" in recording.info["stages"]:
+            finish_epochs(evaluated, "finetune")
         if settings.sharding != "none":
             make_whole(language_model.model)
         recording.info["results"]["saved"] = processes.on_main(lambda: finish(language_model, history, out))
@@ -80,8 +106,7 @@ def _load(
     benchmark: Benchmark, settings: TrainSettings, rendering: Rendering, device: str
 ) -> tuple[LanguageModel, dict[str, tuple[int, list[TokenSequence]]]]:
     """The model to train, and what each phase shows it: epochs and sequences."""
-    language_model = _base(benchmark, settings, device)
-    language_model.model = choose_trainable(language_model.model, settings.trainable, seed=settings.seed)
+    language_model = _model(benchmark, settings, device)
     records, questions = training_data(benchmark, settings.without)
     by_id = {record.record_id: record for record in benchmark.records}
     finetune = sequences(*chosen(records, questions, settings.train_on), by_id, language_model, rendering)
@@ -89,6 +114,12 @@ def _load(
         "pretrain": (settings.pretrain_epochs, sequences(records, [], by_id, language_model, rendering)),
         "finetune": (settings.epochs, finetune),
     }
+
+
+def _model(benchmark: Benchmark, settings: TrainSettings, device: str) -> LanguageModel:
+    language_model = _base(benchmark, settings, device)
+    language_model.model = choose_trainable(language_model.model, settings.trainable, seed=settings.seed)
+    return language_model
 
 
 def _phase(
@@ -100,6 +131,7 @@ def _phase(
     title: str,
     quiet: bool,
     processes: Processes,
+    on_epoch: OnEpoch | None,
 ) -> History:
     with progress(title, plan.steps, quiet=quiet or not processes.main) as advance:
         return train_loop(
@@ -112,6 +144,7 @@ def _phase(
             keep_final=phase == "pretrain",
             processes=processes,
             on_step=report_steps(advance),
+            on_epoch=on_epoch,
         )
 
 

@@ -10,7 +10,8 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError
 from medunlearn.experiments.material import chosen, loop_settings, rendering_of, sequences, training_data
 from medunlearn.experiments.outcome import finish, open_recording, report_steps, summary
-from medunlearn.experiments.runs import Run
+from medunlearn.experiments.runs import Recording, Run
+from medunlearn.experiments.watching import epoch_evaluation, epoch_settings, finish_epochs
 from medunlearn.methods import make_method
 from medunlearn.methods.protocol import LossMethod, default_trainable
 from medunlearn.models.folders import fingerprint
@@ -44,7 +45,9 @@ def unlearn(
         NonFiniteLossError: a loss term diverged; the last good checkpoint is kept.
     """
     method = loss_method(settings)
-    split, loop = benchmark.split(settings.split), loop_settings(settings, settings.seed)
+    epoch_settings(settings, settings.split)
+    benchmark.split(settings.split)
+    loop_settings(settings, settings.seed)
     inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model)}
     processes = join()
     check_sharding(settings.sharding, processes)
@@ -52,53 +55,79 @@ def unlearn(
     recording = open_recording(processes, out, "unlearn", label, settings, inputs)
     if recording.done:
         return Run.open(out)
+    recording.info["lineage"] = [*target.info["lineage"], str(target.folder)]
+    with recording.running():
+        _forget(recording, target, benchmark, settings, method, processes, device, quiet)
+    return processes.on_main(lambda: Run(out, recording.info))
+
+
+def _forget(
+    recording: Recording,
+    target: Run,
+    benchmark: Benchmark,
+    settings: UnlearnSettings,
+    method: LossMethod,
+    processes: Processes,
+    device: str,
+    quiet: bool,
+) -> None:
+    """The run itself: load, keep what repeats, train, save."""
+    out, split, loop = recording.folder, benchmark.split(settings.split), loop_settings(settings, settings.seed)
     rendering = rendering_of(target, settings.template, settings.context, settings.max_length, settings.long_notes)
     trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
-    with recording.running():
-        with recording.stage("load"):
-            language_model, plan = processes.together(
-                lambda: _load(target, benchmark, settings, rendering, trainable, processes.device(device))
-            )
-        model, pad = language_model.model, language_model.tokenizer.pad_token_id
-        objective = Unlearning(method)
-        silent = quiet or not processes.main
-        with recording.stage("keep"):
-            budget = int(settings.keep_gb * 1e9)
-            keeping = processes.together(
-                lambda: Keeping(model, pad, objective, plan, loop.micro_batch_size, budget)
-            )
-            keeping.asked.check_reaches(model)
-            folder, label = out / "checkpoints" / "kept", f"{recording.label}: what repeats, once"
-            with progress(label, keeping.sequences, quiet=silent) as advance:
-                kept = keeping.run(folder, loop.precision, processes=processes, advance=advance)
-            reference = _reference(model, settings, processes, kept, keeping.complete)
-        with recording.stage("unlearn"), progress(recording.label, plan.steps, quiet=silent) as advance:
-            history = train_loop(
-                model,
-                pad,
-                objective,
-                plan,
-                loop,
-                checkpoints=out / "checkpoints" / "unlearn",
-                reference=reference,
-                processes=processes,
-                on_step=report_steps(advance),
-            )
-        recording.info["lineage"] = [*target.info["lineage"], str(target.folder)]
-        recording.info["results"] = {
-            **summary(history, language_model, rendering),
-            "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
-            "trainable": trainable,
-            "reference": reference.kind,
-            "reference_bytes": reference.held_bytes(),
-            "kept_bytes": keeping.bytes,
-        }
-        if settings.sharding != "none":
-            make_whole(language_model.model)
-        recording.info["results"]["saved"] = processes.on_main(
-            lambda: finish(language_model, history, out, base=target.model)
+    with recording.stage("load"):
+        language_model, plan = processes.together(
+            lambda: _load(target, benchmark, settings, rendering, trainable, processes.device(device))
         )
-    return processes.on_main(lambda: Run(out, recording.info))
+    model, pad = language_model.model, language_model.tokenizer.pad_token_id
+    objective, silent = Unlearning(method), quiet or not processes.main
+    with recording.stage("keep"):
+        budget = int(settings.keep_gb * 1e9)
+        keeping = processes.together(lambda: Keeping(model, pad, objective, plan, loop.micro_batch_size, budget))
+        keeping.asked.check_reaches(model)
+        folder, label = out / "checkpoints" / "kept", f"{recording.label}: what repeats, once"
+        with progress(label, keeping.sequences, quiet=silent) as advance:
+            kept = keeping.run(folder, loop.precision, processes=processes, advance=advance)
+        reference = _reference(model, settings, processes, kept, keeping.complete)
+    epochs = epoch_evaluation(
+        recording,
+        language_model,
+        rendering,
+        benchmark,
+        settings,
+        processes,
+        target=target,
+        reload=lambda: _model(target, settings, trainable, processes.device(device)),
+        quiet=quiet,
+    )
+    with recording.stage("unlearn"), progress(recording.label, plan.steps, quiet=silent) as advance:
+        history = train_loop(
+            model,
+            pad,
+            objective,
+            plan,
+            loop,
+            checkpoints=out / "checkpoints" / "unlearn",
+            reference=reference,
+            processes=processes,
+            on_step=report_steps(advance),
+            on_epoch=epochs,
+        )
+    recording.info["results"] = {
+        **summary(history, language_model, rendering),
+        "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
+        "trainable": trainable,
+        "reference": reference.kind,
+        "reference_bytes": reference.held_bytes(),
+        "kept_bytes": keeping.bytes,
+    }
+    if epochs:
+        finish_epochs(epochs, "unlearn")
+    if settings.sharding != "none":
+        make_whole(language_model.model)
+    recording.info["results"]["saved"] = processes.on_main(
+        lambda: finish(language_model, history, out, base=target.model)
+    )
 
 
 def _reference(
@@ -114,10 +143,15 @@ def _reference(
 def _load(
     target: Run, benchmark: Benchmark, settings: UnlearnSettings, rendering: Rendering, trainable: str, device: str
 ) -> tuple[LanguageModel, Plan]:
-    language_model = load_model(target.model, device=device, weights=settings.weights)
-    language_model.model = choose_parts(language_model.model, trainable, settings)
+    language_model = _model(target, settings, trainable, device)
     sides = training_sides(benchmark, settings, language_model, rendering)
     return language_model, Plan(sides, settings.batch_size, settings.epochs, settings.seed)
+
+
+def _model(target: Run, settings: UnlearnSettings, trainable: str, device: str) -> LanguageModel:
+    language_model = load_model(target.model, device=device, weights=settings.weights)
+    language_model.model = choose_parts(language_model.model, trainable, settings)
+    return language_model
 
 
 def choose_parts(model: Any, trainable: str, settings: UnlearnSettings) -> Any:

@@ -11,6 +11,7 @@ METHODS: dict[str, str] = {
     "ga": "medunlearn.methods.ga:GradientAscent",
     "graddiff": "medunlearn.methods.graddiff:GradDiff",
     "kl_min": "medunlearn.methods.kl_min:KLMin",
+    "ngdiff": "medunlearn.methods.ngdiff:NGDiff",
     "npo": "medunlearn.methods.npo:NPO",
     "rmu": "medunlearn.methods.rmu:RMU",
     "simnpo": "medunlearn.methods.simnpo:SimNPO",

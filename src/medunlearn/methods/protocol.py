@@ -21,6 +21,7 @@ not. For a record that is trained as plain text every token but the first is an 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -82,6 +83,54 @@ class LossMethod(Protocol):
 
     def loss(self, forget: View, retain: View) -> Terms:
         """Named terms; their sum is minimised. Every term is logged under its name."""
+        ...
+
+
+@runtime_checkable
+class WeighingMethod(LossMethod, Protocol):
+    """A loss method that puts the gradients of its terms together itself, instead of taking their sum.
+
+    The engine keeps the gradient of each term of the whole step apart, which costs the memory of one more set of
+    gradients a term. What is put together has the length that the method gave it: ``clip`` is not applied.
+    """
+
+    def weigh(self, products: Mapping[tuple[str, str], float]) -> Mapping[str, float]:
+        """The weight of each term's gradient in the sum that is descended; a term left out has none.
+
+        Args:
+            products: inner product of the gradients of each two terms; of one with itself, its squared length.
+        """
+        ...
+
+
+@runtime_checkable
+class RatingMethod(LossMethod, Protocol):
+    """A loss method that finds its own learning rate, once the optimizer's step is known and before it counts.
+
+    The rate that it finds holds until it looks again; the settings' rate is the first, and their schedule is not
+    used. With ``automatic`` False rates are as the settings say.
+    """
+
+    automatic: bool
+
+    def looks(self, step: int) -> bool:
+        """Whether it looks for a rate at step ``step`` (0 is the first)."""
+        ...
+
+    def probe(self, forget: View, retain: View) -> Terms:
+        """The terms that decide over the rate: some of those of ``loss``, under the same names."""
+        ...
+
+    def rate(
+        self, rate: float, behind: Mapping[str, float], here: Mapping[str, float], ahead: Mapping[str, float]
+    ) -> float:
+        """The rate to step with.
+
+        Args:
+            rate: the rate so far.
+            behind, here, ahead: the probed terms of this step's sequences: where the step at that rate would lead
+                if taken backwards, where the weights are, where the step leads; they may be infinite or NaN.
+        """
         ...
 
 

@@ -109,6 +109,8 @@ class ReportContent:
             level, node, measure, side, fold, model, value, low, high, n_scored, n_unscored; may be empty.
         judged: panels of judges, of the benchmark and of the models' responses.
         membership: what membership attacks found; may be empty.
+        epochs: the summaries of unlearning runs that were evaluated as they went on: model, epoch (0 is the
+            target), level, node (empty for the whole split), measure, and a summary's columns; may be empty.
     """
 
     title: str
@@ -124,6 +126,7 @@ class ReportContent:
     groups: pd.DataFrame = field(default_factory=pd.DataFrame)
     judged: tuple[JudgedContent, ...] = ()
     membership: Membership = field(default_factory=Membership)
+    epochs: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def shown_examples(self) -> tuple[Example, ...]:
         """The examples that may be shown, forget before retain; none unless ``show_text``."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from medunlearn.reports.content import Example, ReportContent
+from medunlearn.reports.epochs import epoch_table
 from medunlearn.reports.headline import main_plane, standings, verdict
 from medunlearn.reports.judged import judged_tables
 from medunlearn.reports.membership import (
@@ -48,6 +49,7 @@ def to_markdown(content: ReportContent) -> str:
         *section("Read this first", bullets(content.caveats) if content.caveats else ""),
         *section("Utility and forgetting", pipe_table(headline_table(ranked, where)), RANKING_NOTE, *HOW_TO_READ),
         *section(_grouping(content), _maybe_table(group_table(content))),
+        *section("By epoch", _maybe_table(epoch_table(content))),
         *section("Membership inference", *_membership(content)),
         *section("By fold and kind", _breakdown(results)),
         *section("Every metric", *_metrics(results)),

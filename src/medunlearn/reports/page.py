@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from medunlearn.reports import curves, figures, membership, prose
 from medunlearn.reports.content import ReportContent
+from medunlearn.reports.epochs import epoch_figures, epoch_table
 from medunlearn.reports.headline import Plane, Standing, drawable, main_plane, panel_planes, standings, verdict
 from medunlearn.reports.judged import judged_tables
 from medunlearn.reports.readings import Results
@@ -103,6 +104,8 @@ def _figures(content: ReportContent, results: Results, where: Plane) -> dict[str
         "panels": figures.panels(results, planes),
         # A row a fold, where its kinds fit side by side.
         "panel_columns": min(3, len({one.kind for one in planes}) or 1),
+        "epochs": epoch_figures(content),
+        "epoch_table": epoch_table(content),
         "curves": curves.training_curves(content.models),
     }
 

@@ -38,6 +38,7 @@ def payload(content: ReportContent) -> dict[str, Any]:
         "groups": rows_of(content.groups),
         "judged": [asdict(panel) for panel in content.judged],
         "membership": _membership(content.membership),
+        "epochs": rows_of(content.epochs),
         "show_text": content.show_text,
         "examples": [vars(example) for example in content.shown_examples()],
     }

@@ -35,3 +35,9 @@ JUDGED = (
     "A panel's verdict is what more than half of its judges say; a judge without a verdict still counts as one. "
     "Judges are models, and agreeing with each other does not make them right: read that beside people's labels."
 )
+
+EPOCHS = (
+    "Every method after each epoch of unlearning; epoch 0 is the target model. A band is the 95% interval. The "
+    "dashed line is the target model, the dotted one the retrained model. Forgetting is to come down to what the "
+    "retrained model shows, which never saw the forget set."
+)

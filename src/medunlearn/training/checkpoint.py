@@ -54,10 +54,26 @@ def save_checkpoint(
 
 
 def _write(target: Path, model: Any, optimizer: torch.optim.Optimizer, share: str) -> None:
-    tensors = {name: tensor.detach().contiguous() for name, tensor in own_parts(trained(model)).items()}
-    write_atomically(target / f"model{share}.safetensors", lambda path: save_file(tensors, path))
+    _write_weights(target, model, share)
     state = moments(optimizer)
     write_atomically(target / f"optimizer{share}.safetensors", lambda path: save_file(state, path))
+
+
+def _write_weights(folder: Path, model: Any, share: str) -> None:
+    tensors = {name: tensor.detach().contiguous() for name, tensor in own_parts(trained(model)).items()}
+    write_atomically(folder / f"model{share}.safetensors", lambda path: save_file(tensors, path))
+
+
+@torch.no_grad()
+def _read_weights(folder: Path, model: Any, share: str) -> None:
+    tensors = load_file(folder / f"model{share}.safetensors")
+    for name, tensor in own_parts(trained(model)).items():
+        tensor.copy_(tensors[name])
+
+
+def _share(model: Any, processes: Processes) -> str:
+    """What this process's files are called besides; nothing where the main process writes for all."""
+    return f"-{processes.rank}" if any(is_sharded(tensor) for tensor in trained(model).values()) else ""
 
 
 def _finish(folder: Path, target: Path, state: Resumed) -> None:
@@ -65,6 +81,22 @@ def _finish(folder: Path, target: Path, state: Resumed) -> None:
     for other in folder.glob("step-*"):
         if other != target:
             shutil.rmtree(other, ignore_errors=True)
+
+
+def save_weights(folder: Path, model: Any, processes: Processes = ALONE) -> None:
+    """Write the trained tensors alone. Every process calls it; of a sharded model each writes its own share.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    share = _share(model, processes)
+    with_others = processes.together if share else processes.on_main
+    with_others(lambda: _write_weights(folder, model, share))
+
+
+def load_weights(folder: Path, model: Any, processes: Processes = ALONE) -> None:
+    """Put what :func:`save_weights` wrote back into the model."""
+    processes.together(lambda: _read_weights(folder, model, _share(model, processes)))
 
 
 def load_checkpoint(
@@ -87,9 +119,6 @@ def load_checkpoint(
             f"{shards}. Give the command with as many processes as before, or another --out."
         )
     share = f"-{processes.rank}" if shards > 1 else ""
-    tensors = load_file(whole[-1] / f"model{share}.safetensors")
-    with torch.no_grad():
-        for name, tensor in own_parts(parts).items():
-            tensor.copy_(tensors[name])
+    _read_weights(whole[-1], model, share)
     restore(optimizer, load_file(whole[-1] / f"optimizer{share}.safetensors"))
     return state

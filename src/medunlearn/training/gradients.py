@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from medunlearn.errors import NonFiniteLossError
+from medunlearn.methods.protocol import Terms
 from medunlearn.models.feeding import make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import stable_seed
-from medunlearn.training.objectives import Objective
+from medunlearn.training.objectives import Objective, Unlearning, weighing
 from medunlearn.training.plan import Plan, micro_batches, share
 from medunlearn.training.processes import Processes
 from medunlearn.training.settings import LoopSettings, Precision
 from medunlearn.training.sharding import hand_over_gradients, is_sharded
 from medunlearn.training.trainable import trained
 from medunlearn.training.views import ModelView, Totals
+from medunlearn.training.weighing import Apart, inner_products, put, weighted
 
 Micro = dict[str, list[TokenSequence]]
 
@@ -54,52 +56,91 @@ class _Share:
 
     Attributes:
         terms: summed over its micro-batches; up to the first that is not finite.
-        reached: places of the parameters that got a gradient.
+        reached: term -> places of the parameters that got a gradient; terms whose gradients are not kept apart
+            are one, ``""``.
     """
 
     terms: dict[str, float]
-    reached: list[int]
+    reached: dict[str, list[int]] = field(default_factory=dict)
 
 
-def gradients(
-    training: Training, sequences: Mapping[str, Sequence[TokenSequence]], number: int
-) -> dict[str, float]:
+@dataclass(frozen=True)
+class Gradients:
+    """What is known of a step once its gradients are in the parameters; the same in every process.
+
+    Attributes:
+        terms: of the loss.
+        lengths: of each term's gradient, where the method weighs them itself.
+    """
+
+    terms: dict[str, float]
+    lengths: dict[str, float] = field(default_factory=dict)
+
+
+def gradients(training: Training, sequences: Mapping[str, Sequence[TokenSequence]], number: int) -> Gradients:
     """Gradients of a step, left in the parameters, and its terms; both summed over all processes."""
-    tensors, processes = list(trained(training.model).values()), training.processes
+    tensors, method = list(trained(training.model).values()), weighing(training.objective)
+    apart = Apart(tensors)
+
+    def backward(terms: Terms, weight: float) -> None:
+        named = terms if method else {"": torch.stack(list(terms.values())).sum()}
+        apart.backward({name: value * weight for name, value in named.items()})
 
     def work() -> _Share:
-        terms = _accumulate(training, sequences, number)
-        reached = [place for place, tensor in enumerate(tensors) if tensor.grad is not None]
-        return _Share(terms, reached)
+        terms = _summed(training, sequences, number, training.objective.terms, backward)
+        return _Share(terms, apart.reached())
 
-    if training.sharded:
-        # Passes communicate: one that fails here ends this process, and the others see it go.
-        done = work()
-        shares = processes.each(lambda: done)
-    else:
-        shares = processes.each(work)
+    shares = _of_all(training, work)
+    terms = _added(shares)
+    _check_finite(terms, number)
+    found = {}
+    for name in terms if method else [""]:
+        reached = sorted({place for part in shares for place in part.reached.get(name, ())})
+        found[name] = _over_all(training, tensors, apart.take(name), reached)
+    if method is None:
+        put(training.parts, found[""])
+        return Gradients(terms)
+    products = inner_products(found, trained(training.model), training.processes)
+    put(training.parts, weighted(found, method.weigh(products)))
+    return Gradients(terms, {name: math.sqrt(products[name, name]) for name in terms})
+
+
+def probed(training: Training, sequences: Mapping[str, Sequence[TokenSequence]], number: int) -> dict[str, float]:
+    """The terms of a step that a method probes, with the weights as they are; summed over all processes."""
+    objective = training.objective
+    assert isinstance(objective, Unlearning)
+
+    @torch.no_grad()
+    def work() -> _Share:
+        return _Share(_summed(training, sequences, number, objective.probe))
+
+    return _added(_of_all(training, work))
+
+
+def _of_all(training: Training, work: Callable[[], _Share]) -> list[_Share]:
+    if not training.sharded:
+        return training.processes.each(work)
+    # Passes communicate: one that fails here ends this process, and the others see it go.
+    done = work()
+    return training.processes.each(lambda: done)
+
+
+def _added(shares: Sequence[_Share]) -> dict[str, float]:
     summed: dict[str, float] = {}
     for part in shares:
         for name, value in part.terms.items():
             summed[name] = summed.get(name, 0.0) + value
-    _check_finite(summed, number)
-    reached = [tensors[place] for place in sorted({place for part in shares for place in part.reached})]
-    processes.sum_(_gradient(tensor) for tensor in reached if not is_sharded(tensor))
-    hand_over_gradients(trained(training.model), training.parts, processes.world)
     return summed
 
 
-def _gradient(tensor: Tensor) -> Tensor:
-    """The gradient of a parameter; 0 where only other processes' shares reach it."""
-    if tensor.grad is None:
-        tensor.grad = torch.zeros_like(tensor)
-    return tensor.grad
-
-
-def _accumulate(
-    training: Training, sequences: Mapping[str, Sequence[TokenSequence]], number: int
+def _summed(
+    training: Training,
+    sequences: Mapping[str, Sequence[TokenSequence]],
+    number: int,
+    forward: Callable[[Mapping[str, ModelView]], Terms],
+    backward: Callable[[Terms, float], None] = lambda terms, weight: None,
 ) -> dict[str, float]:
-    """Gradients and terms of this process's share of a step, summed over its micro-batches."""
+    """Terms of this process's share of a step, summed over its micro-batches, up to the first not finite."""
     model, settings, processes = training.model, training.settings, training.processes
     device = next(model.parameters()).device
     totals = {side: Totals.of(chosen) for side, chosen in sequences.items()}
@@ -115,14 +156,33 @@ def _accumulate(
                     )
                     for side, chosen in micro.items()
                 }
-                terms = training.objective.terms(views)
-                loss = torch.stack(list(terms.values())).sum()
+                terms = forward(views)
             for name, value in terms.items():
                 summed[name] = summed.get(name, 0.0) + weight * float(value.detach())
             if not training.sharded and not all(math.isfinite(value) for value in summed.values()):
                 break
-            torch.autograd.backward(loss * weight)
+            backward(terms, weight)
     return summed
+
+
+def _over_all(
+    training: Training, tensors: Sequence[Tensor], own: Mapping[int, Tensor], reached: Sequence[int]
+) -> dict[str, Tensor]:
+    """A term's gradient, summed over all processes, by the names of what this process holds."""
+    for place in reached:
+        # 0 where only other processes' shares reach a parameter.
+        tensors[place].grad = own[place] if place in own else torch.zeros_like(tensors[place])
+    training.processes.sum_(_gradient(tensors[place]) for place in reached if not is_sharded(tensors[place]))
+    hand_over_gradients(trained(training.model), training.parts, training.processes.world)
+    found = {name: part.grad for name, part in training.parts.items() if part.grad is not None}
+    for part in training.parts.values():
+        part.grad = None
+    return found
+
+
+def _gradient(tensor: Tensor) -> Tensor:
+    assert tensor.grad is not None
+    return tensor.grad
 
 
 def _own(pieces: list[Micro], training: Training) -> list[tuple[int, Micro, float]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 
 
@@ -21,7 +23,7 @@ class Interruption:
     _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
     def __init__(self) -> None:
-        self._seen = self.torn = False
+        self._seen = self.torn = self._at_once = False
         self._before: dict[signal.Signals, signal._HANDLER] = {}
 
     def __enter__(self) -> Interruption:
@@ -36,10 +38,21 @@ class Interruption:
             signal.signal(which, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._seen:
+        if self._seen and not self._at_once:
             self.torn = True
+        if self._seen or self._at_once:
             raise KeyboardInterrupt
         self._seen = True
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Inside, where nothing is torn, a signal is raised when it comes."""
+        self.check()
+        self._at_once = True
+        try:
+            yield
+        finally:
+            self._at_once = False
 
     def check(self) -> None:
         """Raises:

@@ -14,18 +14,20 @@ from torch import Tensor
 from medunlearn.errors import InputError, NonFiniteLossError, ProcessError
 from medunlearn.models.reference import Reference
 from medunlearn.training.checkpoint import Resumed, load_checkpoint, save_checkpoint
-from medunlearn.training.gradients import Training, clip, gradients
+from medunlearn.training.gradients import Gradients, Training, clip, gradients
 from medunlearn.training.interrupt import Interruption
 from medunlearn.training.memory import recomputing
 from medunlearn.training.objectives import Objective
 from medunlearn.training.optimizers import make_optimizer
 from medunlearn.training.plan import Plan
 from medunlearn.training.processes import ALONE, Processes
-from medunlearn.training.settings import LoopSettings, learning_rate
+from medunlearn.training.rate import step_by
+from medunlearn.training.settings import LoopSettings
 from medunlearn.training.sharding import is_sharded, own_parts
 from medunlearn.training.trainable import check_moved, checksums, trained
 
 History = list[dict[str, Any]]
+OnEpoch = Callable[[int, Callable[[], None]], bool]
 
 
 def train_loop(
@@ -40,6 +42,7 @@ def train_loop(
     reference: Reference | None = None,
     processes: Processes = ALONE,
     on_step: Callable[[dict[str, Any]], None] = lambda row: None,
+    on_epoch: OnEpoch | None = None,
 ) -> History:
     """Train the model's trainable parameters in place.
 
@@ -54,6 +57,10 @@ def train_loop(
         reference: the model before training, for objectives that ask for it; made before this call.
         processes: that this one works with; every one of them makes this call, with a model of equal weights.
         on_step: called in the main process with each new row of the history.
+        on_epoch: called in every process with the number of epochs done: before the first step with 0, then after
+            each epoch, once a checkpoint is written; a run that was cut off there calls it again. It leaves the
+            weights as they are, and ends the run there where it returns True, in all processes alike. Long work in
+            it calls now and then what it is given besides, which raises KeyboardInterrupt where the run is to stop.
 
     Returns:
         One row a step: step, epoch, lr, every loss term, loss, gradient norm, tokens, seconds.
@@ -88,17 +95,32 @@ def train_loop(
         interruption.check()
         return time.monotonic() - saved_at > settings.checkpoint_seconds
 
+    def end_epoch() -> bool:
+        """Whether the run ends here."""
+        if on_epoch is None or step % plan.steps_an_epoch:
+            return False
+        optimizer.zero_grad(set_to_none=True)
+        done = step // plan.steps_an_epoch
+        if processes.world > 1:
+            # One that broke off by itself would leave the others waiting for it.
+            return on_epoch(done, interruption.check)
+        with interruption.at_once():
+            return on_epoch(done, interruption.check)
+
     model.train()
     saved_at, kept = time.monotonic(), step
     with Interruption() as interruption, recomputing(model, settings.gradient_checkpointing):
         try:
             processes.each(lambda: end_step(history))
-            while step < plan.steps:
-                history.append(_step(training, step))
+            ended = end_epoch()
+            while step < plan.steps and not ended:
+                history.append(_step(training, step, history[-1]["lr"] if history else None))
                 step += 1
-                if processes.each(lambda: end_step(history[-1:]))[0]:
+                due = processes.each(lambda: end_step(history[-1:]))[0]
+                if due or (on_epoch and step % plan.steps_an_epoch == 0):
                     save()
                     saved_at, kept = time.monotonic(), step
+                ended = end_epoch()
         except (KeyboardInterrupt, NonFiniteLossError):
             # A step changes weights only at its very end: what stands here is the state after `step` steps.
             if step > kept and not interruption.torn:
@@ -114,31 +136,36 @@ def train_loop(
     return history
 
 
-def _step(training: Training, number: int) -> dict[str, Any]:
+def _step(training: Training, number: int, last_rate: float | None) -> dict[str, Any]:
     started = time.perf_counter()
     settings, plan, optimizer = training.settings, training.plan, training.optimizer
     sequences = plan.step(number)
     optimizer.zero_grad(set_to_none=True)
-    terms = gradients(training, sequences, number)
-    norm = clip(training, settings.clip or math.inf)
+    found = gradients(training, sequences, number)
+    # A method that weighs the gradients itself has given their sum the length it is to have.
+    norm = clip(training, math.inf if found.lengths else settings.clip or math.inf)
     if not torch.isfinite(norm):
         raise NonFiniteLossError(
-            f"The gradient is not finite at step {number} although the loss is ({_shown(terms)}). The model is "
-            "kept as it was before this step. Lower lr, or use precision=fp32."
+            f"The gradient is not finite at step {number} although the loss is ({_shown(found.terms)}). The model "
+            "is kept as it was before this step. Lower lr, or use precision=fp32."
         )
-    rate = learning_rate(number, plan.steps, settings)
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-    optimizer.step()
+    rate = step_by(training, sequences, number, found.terms, last_rate)
     return {
         "step": number + 1,
         "epoch": plan.epoch(number + 1),
         "lr": rate,
-        "loss": sum(terms.values()),
-        **{f"loss/{name}": value for name, value in terms.items()},
+        **_losses(found),
         "gradient_norm": float(norm),
         "tokens": sum(len(sequence.ids) for side in sequences.values() for sequence in side),
         "seconds": time.perf_counter() - started,
+    }
+
+
+def _losses(found: Gradients) -> dict[str, float]:
+    return {
+        "loss": sum(found.terms.values()),
+        **{f"loss/{name}": value for name, value in found.terms.items()},
+        **{f"gradient_norm/{name}": length for name, length in found.lengths.items()},
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from medunlearn.methods.protocol import LossMethod, Terms
+from medunlearn.methods.protocol import LossMethod, RatingMethod, Terms, WeighingMethod
 from medunlearn.training.views import ModelView
 
 
@@ -30,3 +30,20 @@ class Unlearning:
 
     def terms(self, views: Mapping[str, ModelView]) -> Terms:
         return self.method.loss(views["forget"], views["retain"])
+
+    def probe(self, views: Mapping[str, ModelView]) -> Terms:
+        """What a method that finds its own rate looks at."""
+        assert isinstance(self.method, RatingMethod)
+        return self.method.probe(views["forget"], views["retain"])
+
+
+def weighing(objective: Objective) -> WeighingMethod | None:
+    """The method behind an objective, if it weighs its terms' gradients itself."""
+    method = objective.method if isinstance(objective, Unlearning) else None
+    return method if isinstance(method, WeighingMethod) else None
+
+
+def rating(objective: Objective) -> RatingMethod | None:
+    """The method behind an objective, if it finds its own learning rate."""
+    method = objective.method if isinstance(objective, Unlearning) else None
+    return method if isinstance(method, RatingMethod) and method.automatic else None

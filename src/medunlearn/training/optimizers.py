@@ -1,4 +1,4 @@
-"""AdamW in its forms: whole moments, moments in 8 bits, moments that page, moments kept on the host.
+"""AdamW in its forms: whole moments, moments in 8 bits, moments that page, moments kept on the host; plain SGD.
 
 Every form's state is saved and put back bit for bit (:mod:`medunlearn.training.checkpoint`).
 """
@@ -41,7 +41,7 @@ def check_optimizer(settings: LoopSettings) -> None:
 
 
 def make_optimizer(tensors: Iterable[Tensor], settings: LoopSettings) -> torch.optim.Optimizer:
-    """AdamW over these parameters as the settings want it.
+    """The optimizer of these parameters that the settings want.
 
     Raises:
         ConfigError: see :func:`check_optimizer`.
@@ -49,6 +49,8 @@ def make_optimizer(tensors: Iterable[Tensor], settings: LoopSettings) -> torch.o
     check_optimizer(settings)
     chosen = list(tensors)
     lr, decay = settings.lr, settings.weight_decay
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(chosen, lr=lr, weight_decay=decay)
     if settings.optimizer in QUANTIZED:
         import bitsandbytes
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 Precision = Literal["bf16", "fp32"]
 Schedule = Literal["cosine", "constant"]
-OptimizerName = Literal["adamw", "adamw_8bit", "paged_adamw_8bit"]
+OptimizerName = Literal["adamw", "adamw_8bit", "paged_adamw_8bit", "sgd"]
 Offload = Literal["none", "optimizer"]
 
 
@@ -27,7 +27,8 @@ class LoopSettings:
         precision: ``bf16`` runs matrix products in bfloat16 by autocast and keeps weights as they are.
         checkpoint_seconds: at least so long between two checkpoints.
         optimizer: AdamW with whole moments, with moments in 8 bits (a quarter of the memory), or with such moments
-            that move to the host when the GPU is full; the latter two by bitsandbytes.
+            that move to the host when the GPU is full; the latter two by bitsandbytes. ``sgd`` steps along the
+            gradient itself, without moments.
         offload: ``optimizer`` keeps AdamW's moments in the host's memory and steps there; on a CPU nothing changes.
         gradient_checkpointing: layers keep their inputs alone and run again in the backward pass.
         seed: of dropout, where the model has any.

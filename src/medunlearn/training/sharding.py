@@ -87,6 +87,16 @@ def hand_over_gradients(tensors: Mapping[str, Tensor], parts: Mapping[str, Tenso
             tensor.grad = None
 
 
+def gathered(model: nn.Module, processes: Processes) -> dict[str, Tensor]:
+    """Every parameter put together, on the host; the main process's alone. Every process calls it."""
+    found = {}
+    for name, tensor in model.named_parameters():
+        whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        if processes.main:
+            found[name] = whole.detach().cpu()
+    return found
+
+
 def make_whole(model: nn.Module) -> None:
     """Put plain parameters in the place of sharded ones. The model can be saved then, not trained.
 

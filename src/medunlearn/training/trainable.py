@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -84,6 +85,25 @@ def _with_lora(model: Any, choice: str, seed: int) -> Any:
         warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
         torch.manual_seed(stable_seed("lora", seed))
         return get_peft_model(model, config)
+
+
+@contextmanager
+def merged(model: Any) -> Iterator[None]:
+    """Inside, a LoRA adapter is part of the weights, as it is once it is saved; afterwards no bit has changed."""
+    if not hasattr(model, "merge_adapter"):
+        yield
+        return
+    weights = [module.base_layer.weight for module in model.modules() if hasattr(module, "lora_A")]
+    before = [weight.detach().clone() for weight in weights]
+    model.merge_adapter()
+    try:
+        yield
+    finally:
+        model.unmerge_adapter()
+        # Taking the adapter off again rounds.
+        with torch.no_grad():
+            for weight, value in zip(weights, before, strict=True):
+                weight.copy_(value)
 
 
 def trained(model: Any) -> dict[str, Tensor]:

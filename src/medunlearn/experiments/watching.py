@@ -1,0 +1,112 @@
+"""What a run's settings ask of its epochs, checked before anything runs; what ``run.json`` is told at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from medunlearn.config import EpochFields, EvaluateSettings, check
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import ConfigError, UnknownNameError
+from medunlearn.experiments.epochs import EpochEvaluation
+from medunlearn.experiments.runs import Recording, Run
+from medunlearn.metrics import get_metric
+from medunlearn.models.load import LanguageModel
+from medunlearn.models.sequences import Rendering
+from medunlearn.training.processes import Processes
+
+
+def epoch_settings(settings: EpochFields, split: str | None) -> EvaluateSettings | None:
+    """Settings of the evaluations of a run's epochs; None where it has none.
+
+    Args:
+        split: the run's own; None where ``evaluate`` names one, or it is the one that was left out.
+
+    Raises:
+        ConfigError: every mistake, what has no effect without evaluations among them.
+    """
+    if not settings.evaluate_every:
+        idle = [
+            name
+            for name, nothing in (("evaluate", {}), ("keep_epochs", False), ("select", "last"), ("stop_early", 0))
+            if getattr(settings, name, nothing) != nothing
+        ]
+        if idle:
+            raise ConfigError([f"{name} is about evaluated epochs: set evaluate_every=1 too." for name in idle])
+        return None
+    given, weights = settings.evaluate, settings.weights
+    problems = []
+    if split is not None and given.get("split", split) != split:
+        problems.append(f"evaluate.split={given['split']!r}: the epochs are evaluated on the run's own, {split!r}.")
+    if given.get("weights", weights) != weights:
+        problems.append(f"evaluate.weights={given['weights']!r}: the model in training has {weights} weights.")
+    usual = split or getattr(settings, "without", None)
+    own = {"seed": getattr(settings, "seed", 0), "weights": weights, **({"split": usual} if usual else {})}
+    try:
+        checked = check(EvaluateSettings, {**own, **given})
+        for name in checked.metrics:
+            get_metric(name)
+    except ConfigError as error:
+        problems += [f"evaluate: {problem}" for problem in error.problems]
+    except UnknownNameError as error:
+        problems.append(f"evaluate: {error}")
+    if problems:
+        raise ConfigError(problems)
+    return checked
+
+
+def epoch_evaluation(
+    recording: Recording,
+    live: LanguageModel,
+    rendering: Rendering,
+    benchmark: Benchmark,
+    settings: EpochFields,
+    processes: Processes,
+    *,
+    target: Run | None = None,
+    reload: Callable[[], LanguageModel] | None = None,
+    quiet: bool = False,
+) -> EpochEvaluation | None:
+    """What a run's settings ask for; None where they ask for nothing.
+
+    Raises:
+        ConfigError: see :func:`epoch_settings`.
+    """
+    evaluation = epoch_settings(settings, getattr(settings, "split", None))
+    if evaluation is None:
+        return None
+    return EpochEvaluation(
+        recording,
+        live,
+        rendering,
+        benchmark,
+        evaluation,
+        settings.evaluate_every,
+        settings.epochs,
+        processes,
+        target=target,
+        base=target.model if target else None,
+        reload=reload,
+        select=getattr(settings, "select", "last"),
+        patience=getattr(settings, "stop_early", 0),
+        keep=settings.keep_epochs,
+        quiet=quiet,
+    )
+
+
+def finish_epochs(epochs: EpochEvaluation, stage: str) -> None:
+    """Select the epoch, and tell ``run.json``; the time of evaluations is taken out of the stage's."""
+    info = epochs.recording.info
+    info["results"]["epochs"] = epochs.finish()
+    trained = info["stages"][stage]
+    trained["seconds"] = round(trained["seconds"] - epochs.seconds, 2)
+    info["stages"]["epochs"] = {
+        "seconds": round(epochs.seconds, 2),
+        "peak_memory_bytes": trained["peak_memory_bytes"],
+    }
+
+
+def evaluations(settings: EpochFields) -> int:
+    """How many evaluations a run of all its epochs makes, the target's among them."""
+    if not settings.evaluate_every:
+        return 0
+    return 1 + -(-settings.epochs // settings.evaluate_every)

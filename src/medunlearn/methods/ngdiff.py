@@ -1,0 +1,62 @@
+"""Normalized gradient difference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from medunlearn.methods.protocol import Terms, View
+
+
+@dataclass(frozen=True)
+class NGDiff:
+    """Ascent on the forget set and descent on the retain set, their gradients brought to one length.
+
+    The direction descended is ``g_R / |g_R| - g_F / |g_F|``: whichever loss has the larger gradient, neither side
+    overrules the other, and the direction never raises the retain loss or lowers the forget loss to first order.
+
+    The learning rate is found on the way: every few steps the retain loss is measured one step ahead of the weights
+    and one step behind them, a parabola is laid through these two values and the one in the middle, and the rate
+    becomes the one at the parabola's lowest point. Where the parabola has none ahead, the rate stays. The step is
+    the optimizer's (AdamW's unless ``optimizer=sgd``, with which it is the direction itself).
+
+    Source: Bu, Jin et al. 2024, arXiv 2410.22086 (the direction; AutoLR, every 10 steps), after Bu and Xu 2024,
+    arXiv 2407.02772 (GeN: the parabola along an optimizer's step). That a rate changes by ``trust`` at most at one
+    fit is ours: a parabola says little far outside the points it was laid through.
+
+    Attributes:
+        automatic: find the rate; ``lr`` is the first one then. Otherwise rates are as the settings say.
+        every: steps between two fits; the first is at the first step.
+        trust: largest factor by which one fit changes the rate, up or down.
+    """
+
+    title: ClassVar[str] = "NGDiff"
+
+    automatic: bool = True
+    every: int = 10
+    trust: float = 10.0
+
+    def loss(self, forget: View, retain: View) -> Terms:
+        return {"forget": -forget.nll(), "retain": retain.nll()}
+
+    def weigh(self, products: Mapping[tuple[str, str], float]) -> Mapping[str, float]:
+        """One over each gradient's length; a gradient of 0 has no direction and stays 0."""
+        lengths = {name: math.sqrt(products[name, name]) for name in ("forget", "retain")}
+        return {name: 1.0 / length if length else 0.0 for name, length in lengths.items()}
+
+    def looks(self, step: int) -> bool:
+        return self.automatic and step % max(self.every, 1) == 0
+
+    def probe(self, forget: View, retain: View) -> Terms:
+        return {"retain": retain.nll()}
+
+    def rate(
+        self, rate: float, behind: Mapping[str, float], here: Mapping[str, float], ahead: Mapping[str, float]
+    ) -> float:
+        slope = (ahead["retain"] - behind["retain"]) / 2
+        curvature = ahead["retain"] - 2 * here["retain"] + behind["retain"]
+        if not (math.isfinite(curvature) and slope < 0 < curvature):
+            return rate
+        return rate * min(max(-slope / curvature, 1 / self.trust), self.trust)

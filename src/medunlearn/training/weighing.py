@@ -1,0 +1,97 @@
+"""Gradients of a step's terms kept apart, and put together by the weights that a method gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations_with_replacement
+
+import torch
+from torch import Tensor
+
+from medunlearn.training.processes import Processes
+from medunlearn.training.sharding import is_sharded
+
+Gradient = Mapping[str, Tensor]
+"""Parameter name -> gradient of what this process holds of it; without those that nothing reaches."""
+
+
+class Apart:
+    """The gradients of several terms of the same parameters, accumulated over micro-batches.
+
+    Each term's own stand in the parameters while it runs backward, so that one term alone costs no more memory than
+    without this class.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self.tensors = tensors
+        self._found: dict[str, dict[int, Tensor]] = {}
+
+    def backward(self, terms: Mapping[str, Tensor]) -> None:
+        """Add the gradient of each term of a micro-batch."""
+        names = list(terms)
+        for name in names:
+            found = self._found.setdefault(name, {})
+            if not terms[name].requires_grad:
+                continue
+            for place, tensor in enumerate(self.tensors):
+                tensor.grad = found.get(place)
+            # Terms may share passes, whose graph the last one lets go.
+            torch.autograd.backward(terms[name], retain_graph=name != names[-1])
+            self._found[name] = {
+                place: tensor.grad for place, tensor in enumerate(self.tensors) if tensor.grad is not None
+            }
+        for tensor in self.tensors:
+            tensor.grad = None
+
+    def reached(self) -> dict[str, list[int]]:
+        """Term -> places of the parameters that it has a gradient for."""
+        return {name: sorted(found) for name, found in self._found.items()}
+
+    def take(self, name: str) -> dict[int, Tensor]:
+        """A term's gradients by place; they are let go here."""
+        return self._found.pop(name, {})
+
+
+def inner_products(
+    gradients: Mapping[str, Gradient], tensors: Mapping[str, Tensor], processes: Processes
+) -> dict[tuple[str, str], float]:
+    """Inner product of the gradients of each two terms, both ways round, over all parameters.
+
+    Args:
+        gradients: by term.
+        tensors: the parameters by name; of a sharded one a process has a share of the gradient.
+    """
+    first = next(iter(tensors.values()))
+    shares, whole = (dict[tuple[str, str], Tensor]() for _ in range(2))
+    for pair in combinations_with_replacement(gradients, 2):
+        # Shares of a parameter make up a product together; what is whole is the same in every process.
+        shares[pair], whole[pair] = (torch.zeros((), dtype=torch.float64, device=first.device) for _ in range(2))
+        one, other = gradients[pair[0]], gradients[pair[1]]
+        for name in tensors:
+            if name not in one or name not in other:
+                continue
+            # In the model's order: that of a set is another in each process, and sums round by it.
+            to = shares if is_sharded(tensors[name]) else whole
+            to[pair] += (one[name].float() * other[name].float()).sum(dtype=torch.float64)
+    if any(is_sharded(tensor) for tensor in tensors.values()):
+        processes.sum_(shares.values())
+    found = {pair: float(shares[pair] + whole[pair]) for pair in shares}
+    return found | {(b, a): value for (a, b), value in found.items()}
+
+
+def weighted(gradients: Mapping[str, Gradient], weights: Mapping[str, float]) -> dict[str, Tensor]:
+    """The weighted sum of gradients, written into the first that reaches each parameter."""
+    found: dict[str, Tensor] = {}
+    for term, weight in weights.items():
+        for name, gradient in gradients[term].items():
+            if name in found:
+                found[name].add_(gradient, alpha=weight)
+            else:
+                found[name] = gradient.mul_(weight)
+    return found
+
+
+def put(parts: Mapping[str, Tensor], gradient: Gradient) -> None:
+    """Leave a gradient in the parameters, for the optimizer."""
+    for name, part in parts.items():
+        part.grad = gradient.get(name)

@@ -1,0 +1,86 @@
+"""The commands of docs/epochs.md run as they stand but for the size of the training."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from medunlearn.benchmarks.lume import LUME_UNLEARN
+from medunlearn.cli.main import app
+from medunlearn.config import EpochFields, UnlearnSettings
+from medunlearn.experiments.pipeline import plan
+from medunlearn.experiments.runs import Run
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "epochs.md"
+ASKED = ["evaluate.max_new_tokens=4", "evaluate.subjects=2", "evaluate.replicates=20"]
+SMALL = {
+    "train": ["epochs=1", "tiny_width=32", "tiny_layers=2"],
+    "unlearn": ["epochs=2", "precision=fp32", *ASKED],
+    "evaluate": ["max_new_tokens=4", "subjects=1", "replicates=20"],
+}
+
+
+def run(line: str, *more: str) -> None:
+    words = shlex.split(line)
+    added = [*next((more for verb, more in SMALL.items() if verb in words), []), *more]
+    if words[0] == "torchrun":
+        command = [sys.executable, "-m", "torch.distributed.run", *words[1:], *added]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+        assert done.returncode == 0, done.stderr
+    else:
+        result = CliRunner().invoke(app, [*words[1:], *added])
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+
+
+def numbers(folder: str) -> pd.DataFrame:
+    return pd.read_parquet(f"{folder}/epochs.parquet")
+
+
+def test_commands_run_and_several_processes_find_what_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = PAGE.read_text(encoding="utf-8")
+    lines = [line for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    assert len(lines) == 5
+    for line in lines:
+        run(line)
+    two = Run.open("runs/npo")
+    assert two.info["hardware"]["processes"] == 2
+    assert len(list((two.epoch(1).folder / "responses").glob("*/part-*.parquet"))) > 1
+    one_process = lines[-1].partition("-m ")[2].replace("runs/npo", "runs/one")
+    run(one_process)
+    sharded = lines[-1].replace("runs/npo", "runs/sharded")
+    run(sharded, "sharding=fsdp2", "epochs=1", "trainable=lora:2")
+    run(one_process.replace("runs/one", "runs/whole"), "epochs=1", "trainable=lora:2")
+    for ours, theirs in (("runs/npo", "runs/one"), ("runs/sharded", "runs/whole")):
+        pd.testing.assert_frame_equal(numbers(ours), numbers(theirs), rtol=1e-3)
+        assert Run.open(ours).info["results"]["epochs"]["done"] == numbers(ours)["epoch"].max()
+
+
+def test_every_setting_that_the_page_names_is_one() -> None:
+    named = set(re.findall(r"`(\w+)=", PAGE.read_text(encoding="utf-8")))
+    assert named <= set(UnlearnSettings.model_fields)
+    assert set(EpochFields.__annotations__) - {"evaluate"} <= named
+
+
+def test_the_example_is_the_papers_experiment() -> None:
+    values = yaml.safe_load((ROOT / "examples" / "lume.yaml").read_text())
+    assert values["unlearn"] == LUME_UNLEARN
+    experiment = plan(values)
+    assert [one.method for one in experiment.methods] == LUME_UNLEARN["methods"]
+    assert all(
+        (one.epochs, one.lr, one.batch_size, one.evaluate) == (10, 1e-5, 32, {"folds": ["train"]})
+        for one in experiment.methods
+    )
