@@ -227,7 +227,10 @@ class LoopFields(Settings):
     warmup_ratio: float = Field(0.03, ge=0, lt=1, description="share of steps with a rising learning rate")
     weight_decay: float = Field(0.0, ge=0, description="weight decay of AdamW")
     clip: float = Field(1.0, ge=0, description="largest gradient norm; 0 for none")
-    precision: Literal["bf16", "fp32"] = Field("bf16", description="matrix products by autocast, or all in fp32")
+    precision: Literal["auto", "bf16", "fp32"] = Field(
+        "auto",
+        description="matrix products in bf16 by autocast, or fp32; auto: bf16 where the device is fast in it",
+    )
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
     max_length: int = Field(2048, ge=8, description="longest sequence in tokens; records are cut to this")
     checkpoint_seconds: float = Field(60.0, ge=0, description="least time between two checkpoints")

@@ -20,6 +20,7 @@ from medunlearn.models.cost import PassCost, Shape, batch_shape, costs
 from medunlearn.models.feeding import make_batch
 from medunlearn.models.hollow import Hollow, nbytes
 from medunlearn.models.kept import Kept
+from medunlearn.models.precision import Precision
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.training.keeping import Keeping
@@ -46,7 +47,7 @@ class Estimator:
     """
 
     hollow: Hollow
-    precision: str = "fp32"
+    precision: Precision = "fp32"
 
     def training(
         self,

@@ -15,6 +15,7 @@ from medunlearn.data.storage import write_atomically
 from medunlearn.experiments.runs import HISTORY, Recording
 from medunlearn.models.feeding import described
 from medunlearn.models.load import LanguageModel
+from medunlearn.models.precision import Precision, settled
 from medunlearn.models.sequences import Rendering
 from medunlearn.training.loop import History
 from medunlearn.training.processes import Processes
@@ -40,7 +41,9 @@ def report_steps(advance: Callable[..., None]) -> Callable[[dict[str, Any]], Non
     return lambda row: advance(1, note=f"loss {row['loss']:.3f}")
 
 
-def summary(history: History, language_model: LanguageModel, rendering: Rendering) -> dict[str, Any]:
+def summary(
+    history: History, language_model: LanguageModel, rendering: Rendering, precision: Precision
+) -> dict[str, Any]:
     """Facts about a finished training for ``run.json``."""
     tensors = language_model.model.parameters()
     last = history[-1] if history else {}
@@ -49,6 +52,7 @@ def summary(history: History, language_model: LanguageModel, rendering: Renderin
         "steps": len(history),
         "tokens": sum(row["tokens"] for row in history),
         "final_loss": last.get("loss"),
+        "precision": settled(precision, language_model.device),
         "batches": described(language_model.model),
         "parameters": sum(tensor.numel() for tensor in tensors),
         "trained_parameters": sum(tensor.numel() for tensor in trained(language_model.model).values()),

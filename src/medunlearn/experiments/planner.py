@@ -33,6 +33,7 @@ from medunlearn.methods.protocol import default_trainable
 from medunlearn.models.delta import LARGEST_SHARE
 from medunlearn.models.hollow import Hollow, nbytes
 from medunlearn.models.load import pick_device
+from medunlearn.models.precision import Precision
 from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence
 from medunlearn.training.checkpoint import STATE
 from medunlearn.training.objectives import NextToken, Objective, Unlearning
@@ -181,7 +182,7 @@ class Planner:
         return sum([replace(work, memory=memory)] * evaluations(settings), Work())
 
     def estimator(
-        self, trainable: str, weights: str, precision: str, choose: Callable[[Any], Any] | None = None
+        self, trainable: str, weights: str, precision: Precision, choose: Callable[[Any], Any] | None = None
     ) -> Estimator:
         """The model that the settings name, ready to be rehearsed; made once.
 

@@ -93,7 +93,7 @@ def train(
                         evaluated if phase == "finetune" else None,
                     )
                 ]
-        recording.info["results"] = summary(history, language_model, rendering)
+        recording.info["results"] = summary(history, language_model, rendering, loop.precision)
         if evaluated and "finetune" in recording.info["stages"]:
             finish_epochs(evaluated, "finetune")
         if settings.sharding != "none":

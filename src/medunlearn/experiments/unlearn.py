@@ -114,7 +114,7 @@ def _forget(
             on_epoch=epochs,
         )
     recording.info["results"] = {
-        **summary(history, language_model, rendering),
+        **summary(history, language_model, rendering, loop.precision),
         "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
         "trainable": trainable,
         "reference": reference.kind,

@@ -23,6 +23,7 @@ from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sd
 from medunlearn.models.batches import Batch
 from medunlearn.models.branches import Layout
 from medunlearn.models.feeding import assume
+from medunlearn.models.precision import Precision, autocast
 
 
 def _attention(query: Any, key: Any, value: Any, *rest: Any, out_shape: Any = None, **named: Any) -> int:
@@ -112,19 +113,18 @@ class Hollow:
         self,
         work: Callable[[], None],
         *,
-        precision: str = "fp32",
+        precision: Precision = "fp32",
         beside: Iterable[Tensor] = (),
     ) -> Rehearsed:
         """Go through the motions of some work on this model.
 
         Args:
             work: is called once; a pass of the model with or without gradients.
-            precision: ``bf16`` rehearses under autocast, as the loop trains.
+            precision: under autocast as the loop trains.
             beside: tensors that stand in memory already, besides the model and its gradients.
         """
         counts = Counts([*self._standing(), *beside])
-        autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16")
-        with self.open(), counts, autocast:
+        with self.open(), counts, autocast(self.device, precision):
             work()
         torch.clear_autocast_cache()
         return Rehearsed(counts.flops, counts.peak)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,13 +13,14 @@ from torch import Tensor
 from medunlearn.errors import NonFiniteLossError
 from medunlearn.methods.protocol import Terms
 from medunlearn.models.feeding import make_batch
+from medunlearn.models.precision import autocast
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import stable_seed
 from medunlearn.training.objectives import Objective, Unlearning, weighing
 from medunlearn.training.plan import Plan, micro_batches, share
 from medunlearn.training.processes import Processes
-from medunlearn.training.settings import LoopSettings, Precision
+from medunlearn.training.settings import LoopSettings
 from medunlearn.training.sharding import hand_over_gradients, is_sharded
 from medunlearn.training.trainable import trained
 from medunlearn.training.views import ModelView, Totals
@@ -195,13 +195,6 @@ def _own(pieces: list[Micro], training: Training) -> list[tuple[int, Micro, floa
     if training.sharded:
         own += [(0, pieces[0], 0.0)] * (-(-len(pieces) // world) - len(own))
     return own
-
-
-def autocast(device: torch.device, precision: Precision) -> Any:
-    """Matrix products in the precision of a run."""
-    if precision == "fp32":
-        return nullcontext()
-    return torch.autocast(device.type, torch.bfloat16)
 
 
 def clip(training: Training, most: float) -> Tensor:

@@ -20,14 +20,13 @@ from torch import Tensor
 from medunlearn.models.decoder import Trunk
 from medunlearn.models.feeding import decoder_of, make_batch
 from medunlearn.models.kept import Kept, name_of
+from medunlearn.models.precision import Precision, autocast
 from medunlearn.models.seen import Seen
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.training.asking import UNKEPT, watch
-from medunlearn.training.gradients import autocast
 from medunlearn.training.objectives import Objective
 from medunlearn.training.plan import Plan, micro_batches
 from medunlearn.training.processes import ALONE, Processes
-from medunlearn.training.settings import Precision
 from medunlearn.training.views import FINAL, HIDDEN, LOG_PROBS, TRUNK
 
 

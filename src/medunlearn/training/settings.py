@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-Precision = Literal["bf16", "fp32"]
+from medunlearn.models.precision import Precision
+
 Schedule = Literal["cosine", "constant"]
 OptimizerName = Literal["adamw", "adamw_8bit", "paged_adamw_8bit", "sgd"]
 Offload = Literal["none", "optimizer"]
@@ -24,7 +25,8 @@ class LoopSettings:
         weight_decay: of AdamW.
         clip: largest norm of the gradient; 0 for none.
         micro_batch_size: sequences a side in one pass; a step's gradient is accumulated over its passes.
-        precision: ``bf16`` runs matrix products in bfloat16 by autocast and keeps weights as they are.
+        precision: ``bf16`` runs matrix products in bfloat16 by autocast and keeps weights as they are; ``auto``
+            does where the device is fast in it.
         checkpoint_seconds: at least so long between two checkpoints.
         optimizer: AdamW with whole moments, with moments in 8 bits (a quarter of the memory), or with such moments
             that move to the host when the GPU is full; the latter two by bitsandbytes. ``sgd`` steps along the
@@ -40,7 +42,7 @@ class LoopSettings:
     weight_decay: float = 0.0
     clip: float = 1.0
     micro_batch_size: int = 8
-    precision: Precision = "bf16"
+    precision: Precision = "auto"
     checkpoint_seconds: float = 60.0
     optimizer: OptimizerName = "adamw"
     offload: Offload = "none"

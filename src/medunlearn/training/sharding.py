@@ -21,9 +21,9 @@ from torch.distributed.tensor import DTensor
 from medunlearn.errors import ConfigError
 from medunlearn.models.decoder import decoder_layers
 from medunlearn.models.feeding import decoder_of
+from medunlearn.models.precision import Precision, settled
 from medunlearn.models.reference import Reference
 from medunlearn.training.processes import Processes
-from medunlearn.training.settings import Precision
 
 
 def check_sharding(asked: str, processes: Processes) -> None:
@@ -49,9 +49,10 @@ def shard(model: Any, processes: Processes, precision: Precision) -> None:
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     decoder_of(model)  # tries the model on a few tokens, which later not every process might come to do
-    device = next(model.parameters()).device.type
-    mesh = init_device_mesh(device, (processes.world,))
-    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if precision == "bf16" else MixedPrecisionPolicy()
+    device = next(model.parameters()).device
+    mesh = init_device_mesh(device.type, (processes.world,))
+    halved = settled(precision, device) == "bf16"
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if halved else MixedPrecisionPolicy()
     layers = decoder_layers(model)
     for layer in layers:
         fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
