@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from medunlearn.config import TINY, TINY_UNLEARN
+from medunlearn.experiments.named_presets import PRESETS
 
 Medunlearn = Callable[..., Any]
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -121,23 +122,41 @@ def test_a_plug_in(
     assert "report.html" in said.text
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.yaml") if "sweep" not in path.name))
+ELSEWHERE = {
+    "amnesia-llama3-8b.yaml": "test_amnesia_page.py",
+    "lume.yaml": "test_epochs_page.py",
+    "lume-new.yaml": "experiments/test_docs_of_benchmarks.py",
+    "sweep-small.yaml": "cli/test_sweep.py",
+    "sweep-amnesia-400.yaml": "experiments/sweep/test_plan.py",
+}
+HERE = {
+    "hospital.yaml": ("benchmark.invented=20",),
+    "lume-small.yaml": ("benchmark.released=LUME", "benchmark.documents_per_task=4"),
+}
+
+
+def test_every_example_has_a_test() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.yaml")} == {*HERE, *ELSEWHERE}
+    for name, test in ELSEWHERE.items():
+        assert name in (Path(__file__).parents[1] / test).read_text(), name
+
+
+@pytest.mark.parametrize("name", HERE)
 def test_the_examples(medunlearn: Medunlearn, lume_files: Path, tmp_path: Path, name: str) -> None:
-    own = {
-        "hospital.yaml": ("benchmark.invented=20",),
-        "lume-small.yaml": (f"benchmark.released={lume_files}", "benchmark.documents_per_task=4"),
-    }
-    assert name in own, f"say here how to make {name} small"
-    medunlearn("run", EXAMPLES / name, *SMALL, *own[name], "--out", tmp_path / "out")
+    own = [word.replace("LUME", str(lume_files)) for word in HERE[name]]
+    medunlearn("run", EXAMPLES / name, *SMALL, *own, "--out", tmp_path / "out")
     payload = json.loads((tmp_path / "out" / "report" / "report.json").read_text())
     assert {model["role"] for model in payload["models"]} == {"target", "retrained", "unlearned"}
 
 
 def test_demo(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = {"epochs": 1, "precision": "fp32"}
-    where = "medunlearn.experiments.presets"
-    monkeypatch.setattr(f"{where}.TINY", {**TINY, **short, "tiny_width": 32, "tiny_layers": 2})
-    monkeypatch.setattr(f"{where}.TINY_UNLEARN", {**TINY_UNLEARN, **short})
+    tiny = PRESETS["tiny"]
+    small = replace(
+        tiny, train={**tiny.train, **short, "tiny_width": 32, "tiny_layers": 2}, unlearn={**tiny.unlearn, **short}
+    )
+    monkeypatch.setattr("medunlearn.experiments.named_presets.PRESETS", {**PRESETS, "tiny": small})
+    monkeypatch.setattr("medunlearn.experiments.presets.PRESETS", {**PRESETS, "tiny": small})
     opened: list[str] = []
     monkeypatch.setattr("typer.launch", opened.append)
     words = ("demo", "--out", tmp_path / "demo", "--patients", 20)

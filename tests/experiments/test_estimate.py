@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -54,7 +55,7 @@ def objective(name: str) -> Unlearning:
 def estimator(tiny_base: Any) -> Callable[[str], Estimator]:
     def make(trainable: str) -> Estimator:
         with on_meta():
-            model = type(tiny_base.model)(tiny_base.model.config)
+            model = type(tiny_base.model)(copy.deepcopy(tiny_base.model.config))
         return Estimator(Hollow(choose_trainable(model, trainable), torch.device("cpu")))
 
     return make

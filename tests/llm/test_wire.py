@@ -87,18 +87,14 @@ def test_localhost_asks_no_resolver(connect: Make, label: Make, monkeypatch: pyt
     assert "localhost" not in asked
 
 
-def test_localhost_is_also_looked_for_on_ipv6(connect: Make, label: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    import asyncio
-
+def test_localhost_is_also_looked_for_on_ipv6(connect: Make, label: Make) -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("there is no IPv6 loopback here")
-    serve = asyncio.start_server
-    monkeypatch.setattr(asyncio, "start_server", lambda call, host, port: serve(call, "::1", port))
-    with PretendServer() as there:
+    with PretendServer(host="::1") as there:
         for host in ("localhost", "[::1]"):
-            _, client = connect(base_url=there.base_url.replace("127.0.0.1", host))
+            _, client = connect(base_url=there.base_url.replace("[::1]", host))
             assert client.ask(label()).status == "answered"
 
 

@@ -84,6 +84,7 @@ class PretendServer:
         delay: seconds before each answer.
         keep: remember bodies and headers (``seen``).
         port: 0 for any free one.
+        host: the loopback address, ``127.0.0.1`` or ``::1``.
 
     Attributes:
         seen: (body, headers) of requests, in their order.
@@ -98,8 +99,10 @@ class PretendServer:
         delay: float = 0.0,
         keep: bool = True,
         port: int = 0,
+        host: str = "127.0.0.1",
     ) -> None:
         self._behave, self._answer, self._delay, self._keep, self._port = behave, answer, delay, keep, port
+        self._host = host
         self.seen: list[tuple[dict[str, Any], dict[str, str]]] = []
         self.count = self.most_at_once = self._open = 0
         self._times: Counter[bytes] = Counter()
@@ -108,12 +111,14 @@ class PretendServer:
 
     def __enter__(self) -> PretendServer:
         try:
-            self._socket = socket.create_server(("127.0.0.1", self._port))
+            family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+            self._socket = socket.create_server((self._host, self._port), family=family)
         except (OSError, OverflowError) as error:
             raise InputError(f"Nothing can be served on port {self._port}: {error}. Choose another one.") from None
         self._port = self._socket.getsockname()[1]
         self._thread.start()
-        self._ready.wait()
+        if not self._ready.wait(10):
+            raise RuntimeError("the pretend server did not start")
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -122,7 +127,8 @@ class PretendServer:
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._port}/v1"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}/v1"
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

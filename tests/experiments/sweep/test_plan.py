@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from medunlearn.config import read_yaml
 from medunlearn.errors import ConfigError
 from medunlearn.experiments.pipeline import plan as experiment
 from medunlearn.experiments.sweep.cells import make_cells, shown
@@ -189,3 +190,26 @@ def test_a_plan_writes_nothing(sweep_values: Values, tmp_path: Path) -> None:
     assert found.seconds_left()[1] == sum(cell.kind != "choose" for cell in found.cells)
     assert len(found.table()) == len(found.cells)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_example_of_400_patients_is_what_the_paper_compares() -> None:
+    """AMNESIA, Section 4.2: four methods on random and on disease-level patients, with the retrained models."""
+    values = read_yaml(Path(__file__).parents[3] / "examples" / "sweep-amnesia-400.yaml")
+    sweep = plan(values)
+    assert values["benchmark"]["invented"] == 400
+    assert Counter(cell.kind for cell in sweep.cells) == {
+        "target": 1,
+        "retrained": 3,
+        "search": 16,
+        "choose": 4,
+        "unlearn": 24,
+        "evaluate": 6 + 3 + 24,
+    }
+    unlearned = [sweep.unlearning(cell, 1e-3) for cell in sweep.cells if cell.kind == "unlearn"]
+    assert {one.method: one.trainable for one in unlearned} == {
+        "rmu": "default",
+        "graddiff": "layers:1",
+        "kl_min": "layers:1",
+        "simnpo": "layers:1",
+    }
+    assert {one.epochs for one in unlearned} == {3}
