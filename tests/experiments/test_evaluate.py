@@ -15,9 +15,10 @@ from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import ResponseStore
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
-from medunlearn.experiments.evaluate import asked, evaluate, evaluate_one
+from medunlearn.experiments.evaluate import evaluate, evaluate_one
 from medunlearn.experiments.evaluated import Evaluated
 from medunlearn.experiments.gather import gather
+from medunlearn.experiments.questioning import asked
 from medunlearn.experiments.runs import Run
 
 
@@ -84,7 +85,9 @@ def test_other_scores_ask_nothing_new(
 ) -> None:
     evaluate_one(target, hospital, settings(subjects=None), quiet=True)
     monkeypatch.setattr(ResponseStore, "add", lambda *args: pytest.fail("a question was asked"))
-    monkeypatch.setattr("medunlearn.experiments.evaluate.load_model", lambda *args, **more: pytest.fail("loaded"))
+    monkeypatch.setattr(
+        "medunlearn.experiments.questioning.load_model", lambda *args, **more: pytest.fail("loaded")
+    )
     evaluate_one(target, hospital, settings(**changes), quiet=True)
 
 

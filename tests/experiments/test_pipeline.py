@@ -128,7 +128,7 @@ def test_a_change_of_one_method_leaves_the_others(values: Values) -> None:
 def test_a_change_of_scoring_asks_nobody(values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
     go(values, retrain=False)
     monkeypatch.setattr("medunlearn.training.loop._step", lambda *args, **more: pytest.fail("trained"))
-    monkeypatch.setattr("medunlearn.experiments.evaluate.load_model", lambda *args, **more: pytest.fail("asked"))
+    monkeypatch.setattr("medunlearn.experiments.questioning.load_model", lambda *args, **more: pytest.fail("asked"))
     go(values, retrain=False, evaluate={"metrics": ["exact_match"]})
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.experiments.sweep_results import gather_sweep
+from medunlearn.experiments.swept.results import gather_sweep
 from medunlearn.reports.sweep import SweepContent
 from medunlearn.reports.sweep.bars import bar_rows
 from medunlearn.reports.sweep.content import MEAN_OF_KINDS, OTHER, SAME

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.experiments.sweep_results import gather_sweep
+from medunlearn.experiments.swept.results import gather_sweep
 from medunlearn.reports.sweep import Finding, Step, SweepContent, findings, findings_text
 
 NAMES = (

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
-from medunlearn.experiments.sweep_folder import gather_folder
+from medunlearn.experiments.swept.folder import gather_folder
 from medunlearn.reports.sweep import findings
 
 DOCS = Path(__file__).parents[2] / "docs" / "findings.md"

@@ -14,7 +14,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
 from medunlearn.experiments.evaluated import Evaluated
 from medunlearn.experiments.runs import Run
-from medunlearn.experiments.sweep_results import gather_sweep
+from medunlearn.experiments.swept.results import gather_sweep
 from medunlearn.metrics.summary import summarize
 from medunlearn.reports.sweep import SweepContent
 from medunlearn.reports.sweep.content import MEAN_OF_KINDS, OTHER, SAME

@@ -64,7 +64,7 @@ def _report_sweep(
     runs: list[Path], out: Path, benchmark: Path | None, title: str | None, seed: int, *, quiet: bool, as_json: bool
 ) -> None:
     from medunlearn.data.benchmark import Benchmark
-    from medunlearn.experiments.sweep_folder import gather_folder
+    from medunlearn.experiments.swept.folder import gather_folder
     from medunlearn.reports.sweep import findings, findings_text, write_sweep_report
 
     if len(runs) > 1:

@@ -31,9 +31,10 @@ from torch import Tensor
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of_json, write_atomically, write_json
-from medunlearn.experiments.evaluate import asked, evaluate_one, longest_answer, store_of
+from medunlearn.experiments.evaluate import evaluate_one
 from medunlearn.experiments.evaluated import Evaluated
 from medunlearn.experiments.material import rendering_of
+from medunlearn.experiments.questioning import asked, longest_answer, store_of
 from medunlearn.experiments.runs import EPOCHS, FILE, Recording, Run
 from medunlearn.experiments.selection import Standing, best_of, is_over, rule, standings
 from medunlearn.generation.respond import respond

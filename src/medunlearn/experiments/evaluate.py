@@ -12,11 +12,10 @@ import pandas as pd
 from medunlearn.benchmarks import GROUPINGS, Grouping, default_metrics_of, identifier_asked
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.records import SIDES, Question
-from medunlearn.data.responses import Response, ResponseStore
-from medunlearn.data.splits import Split, shuffled
+from medunlearn.data.records import Question
+from medunlearn.data.responses import Response
+from medunlearn.data.splits import Split
 from medunlearn.data.storage import write_atomically
-from medunlearn.errors import ConfigError, InputError
 from medunlearn.experiments import keywords as disease_keywords
 from medunlearn.experiments.evaluated import (
     FOLDER,
@@ -29,16 +28,14 @@ from medunlearn.experiments.evaluated import (
     distinct,
 )
 from medunlearn.experiments.material import rendering_of
+from medunlearn.experiments.questioning import ask, asked, rate
 from medunlearn.experiments.runs import FILE, Recording, Run
-from medunlearn.generation.options import LogProbs, known_options, rate_options
-from medunlearn.generation.respond import open_store, respond
+from medunlearn.generation.options import LogProbs
 from medunlearn.metrics import Item, Keywords, Tools, get_metric
 from medunlearn.metrics.scoring import score
 from medunlearn.metrics.summary import summarize
 from medunlearn.models.encoders import EntailmentModel, SentenceEncoder
-from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
-from medunlearn.models.sequences import Rendering
-from medunlearn.progress import progress
+from medunlearn.models.load import LanguageModel
 
 
 def evaluate(
@@ -95,8 +92,8 @@ def evaluate_one(
             with recording.stage("keywords"):
                 keywords = disease_keywords.for_evaluation(benchmark, settings, metrics, run.folder, quiet=quiet)
             with recording.stage("ask"):
-                store, responses = _ask(run, benchmark, settings, rendering, questions, device, quiet, live)
-                options = _rate(run, benchmark, settings, rendering, questions, metrics, device, quiet, live)
+                store, responses = ask(run, benchmark, settings, rendering, questions, device, quiet, live)
+                options = rate(run, benchmark, settings, rendering, questions, metrics, device, quiet, live)
             with recording.stage("score"):
                 items = _items(benchmark, split, questions, responses, options, keywords)
                 _score(folder, benchmark, split, settings, metrics, questions, items, device)
@@ -145,25 +142,6 @@ def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str,
     return names
 
 
-def asked(benchmark: Benchmark, split: Split, settings: EvaluateSettings) -> list[Question]:
-    """The questions to ask: of the folds named, about all subjects or a seeded number of them a side.
-
-    Raises:
-        ConfigError: there are none.
-    """
-    questions: list[Question] = []
-    for side in SIDES:
-        found = benchmark.questions_of(split, side, settings.folds)
-        if settings.subjects is not None:
-            subjects = {benchmark.subject(question.record_id) for question in found}
-            kept = set(shuffled(subjects, "evaluate", side, settings.seed)[: settings.subjects])
-            found = [question for question in found if benchmark.subject(question.record_id) in kept]
-        questions += found
-    if not questions:
-        raise ConfigError([f"folds={list(settings.folds)}: the benchmark has no question of these folds."])
-    return questions
-
-
 def about(benchmark: Benchmark, split: Split, questions: Sequence[Question]) -> pd.DataFrame:
     """One row a question: question_id, subject, side, fold, kind."""
     sides = benchmark.sides(split)
@@ -179,112 +157,6 @@ def about(benchmark: Benchmark, split: Split, questions: Sequence[Question]) -> 
             for question in questions
         ]
     )
-
-
-def _ask(
-    run: Run,
-    benchmark: Benchmark,
-    settings: EvaluateSettings,
-    rendering: Rendering,
-    questions: Sequence[Question],
-    device: str,
-    quiet: bool,
-    live: LanguageModel | None,
-) -> tuple[Path, dict[str, Response]]:
-    """The run's store of responses, and the responses; the model is loaded only if some are missing."""
-    if live is None and "epoch" in run.info["results"] and not run.model.is_dir():
-        raise InputError(
-            f"{run.folder} holds no weights, so that nothing more can be asked. A run keeps those of its epochs "
-            "with keep_epochs=true."
-        )
-    tokenizer = live.tokenizer if live else load_tokenizer(run.model)
-    limit = settings.max_new_tokens or longest_answer(tokenizer, benchmark)
-    store = store_of(run, benchmark, settings, rendering, limit)
-    known = store.read()
-    if all((question.question_id, rendering.context, 0) in known for question in questions):
-        return store.folder, {q.question_id: known[q.question_id, rendering.context, 0] for q in questions}
-    language_model = live or load_model(run.model, device=device, weights=settings.weights)
-    with progress(f"{run.label}: responses", len(questions), quiet=quiet) as advance:
-        return store.folder, respond(
-            language_model,
-            questions,
-            benchmark.record,
-            store,
-            rendering,
-            max_new_tokens=limit,
-            batch_size=settings.batch_size,
-            advance=advance,
-        )
-
-
-def _rate(
-    run: Run,
-    benchmark: Benchmark,
-    settings: EvaluateSettings,
-    rendering: Rendering,
-    questions: Sequence[Question],
-    metrics: Sequence[str],
-    device: str,
-    quiet: bool,
-    live: LanguageModel | None,
-) -> dict[str, LogProbs]:
-    """How likely the model finds each option of the questions that have some, where a metric asks for that."""
-    wanted = any("alternative_log_probs" in get_metric(name).needs for name in metrics)
-    asked = [question for question in questions if question.options] if wanted else []
-    if not asked:
-        return {}
-    store = open_store(
-        run.folder / "responses",
-        model_fingerprint=run.fingerprint,
-        benchmark_fingerprint=benchmark.fingerprint,
-        weights=settings.weights,
-        rendering=rendering,
-        # No response is decoded; so the options have a store of their own.
-        max_new_tokens=0,
-    )
-    known = known_options(store, asked, rendering.context)
-    if len(known) == len(asked):
-        return known
-    language_model = live or load_model(run.model, device=device, weights=settings.weights)
-    with progress(f"{run.label}: alternative answers", len(asked), quiet=quiet) as advance:
-        return rate_options(
-            language_model,
-            asked,
-            benchmark.record,
-            store,
-            rendering,
-            batch_size=settings.batch_size,
-            advance=advance,
-        )
-
-
-def store_of(
-    run: Run,
-    benchmark: Benchmark,
-    settings: EvaluateSettings,
-    rendering: Rendering,
-    limit: int,
-    share: tuple[int, int] = (0, 1),
-) -> ResponseStore:
-    """The responses of a run's model that were asked for in this way."""
-    return open_store(
-        run.folder / "responses",
-        model_fingerprint=run.fingerprint,
-        benchmark_fingerprint=benchmark.fingerprint,
-        weights=settings.weights,
-        rendering=rendering,
-        max_new_tokens=limit,
-        share=share,
-    )
-
-
-def longest_answer(tokenizer: Any, benchmark: Benchmark) -> int:
-    """The longest reference answer of the whole benchmark in the model's tokens, and a quarter.
-
-    Of the whole benchmark, so that a response never depends on which questions are asked beside it.
-    """
-    longest = max(len(ids) for ids in tokenizer([f" {q.answer}" for q in benchmark.questions])["input_ids"])
-    return longest + longest // 4 + 1
 
 
 def _score(

@@ -24,8 +24,9 @@ from medunlearn.experiments.amounts import Memory, Work
 from medunlearn.experiments.asking import asking
 from medunlearn.experiments.blueprint import Blueprint
 from medunlearn.experiments.estimate import Estimator
-from medunlearn.experiments.evaluate import asked, evaluation_folder, longest_answer, store_of
+from medunlearn.experiments.evaluate import evaluation_folder
 from medunlearn.experiments.material import chosen, phase_plan, rendering_for, sequences, training_data
+from medunlearn.experiments.questioning import asked, longest_answer, store_of
 from medunlearn.experiments.runs import FILE, Run
 from medunlearn.experiments.unlearn import choose_parts, loss_method, training_sides
 from medunlearn.experiments.watching import epoch_settings, evaluations

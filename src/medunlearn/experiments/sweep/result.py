@@ -64,7 +64,7 @@ class Swept:
 def with_report(swept: Swept, sweep: Sweep, benchmark: Benchmark) -> Swept:
     """The same with the report of what there is, which says what is missing; none where no model was evaluated."""
     # Tables and figures are only wanted here, at the end of a sweep.
-    from medunlearn.experiments.sweep_results import gather_sweep
+    from medunlearn.experiments.swept.results import gather_sweep
     from medunlearn.reports.sweep import write_sweep_report
 
     if not swept.evaluated:

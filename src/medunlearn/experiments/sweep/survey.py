@@ -13,10 +13,10 @@ import pandas as pd
 from medunlearn.config import EvaluateSettings, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import MedunlearnError
-from medunlearn.experiments.evaluate import asked
 from medunlearn.experiments.evaluated import SUMMARY
 from medunlearn.experiments.material import identity, training_data
 from medunlearn.experiments.pipeline import benchmark_folder
+from medunlearn.experiments.questioning import asked
 from medunlearn.experiments.sweep.cells import KINDS, Cell, Made
 from medunlearn.experiments.sweep.plan import Sweep
 from medunlearn.experiments.sweep.search import Tried, choose, tried

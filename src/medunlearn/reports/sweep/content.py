@@ -95,7 +95,7 @@ class SweepContent:
         numbers: context, split, role, method, group (``all``, ``same disease``, ``other disease``), side, fold,
             kind, metric, value, low, high, n_scored, n_unscored, n_subjects, parts, n_seeds, by_seed.
         contrasts: contrast, context, split, method, fold, kind, metric, value, low, high, n_subjects, n_seeds,
-            reason (:mod:`medunlearn.experiments.sweep_contrasts` says which there are).
+            reason (:mod:`medunlearn.experiments.swept.contrasts` says which there are).
         metrics: a metric's name -> (title, meaning with range and direction).
         caveats: sentences for the top of the page.
         missing: what could not be run, and why.

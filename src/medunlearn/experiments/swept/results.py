@@ -11,9 +11,9 @@ import pandas as pd
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.experiments.evaluated import Evaluated
 from medunlearn.experiments.gather import caveats_of, metric_meanings
-from medunlearn.experiments.sweep_cells import COLLAPSED, Cell, Cells
-from medunlearn.experiments.sweep_contrasts import TRAIN, contrasts, mean_of_kinds
-from medunlearn.experiments.sweep_draws import (
+from medunlearn.experiments.swept.cells import COLLAPSED, Cell, Cells
+from medunlearn.experiments.swept.contrasts import TRAIN, contrasts, mean_of_kinds
+from medunlearn.experiments.swept.draws import (
     FORGETTING,
     UTILITY,
     Draws,
@@ -56,7 +56,7 @@ def gather_sweep(
         search: method, lr, utility, forgetting, score, chosen.
 
     Raises:
-        InputError: see :class:`~medunlearn.experiments.sweep_cells.Cells`.
+        InputError: see :class:`~medunlearn.experiments.swept.cells.Cells`.
     """
     cells = Cells(models, benchmark)
     draws = Draws(cells, replicates, seed)

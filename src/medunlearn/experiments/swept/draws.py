@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from medunlearn.experiments.sweep_cells import COLLAPSED, Cell, Cells
+from medunlearn.experiments.swept.cells import COLLAPSED, Cell, Cells
 from medunlearn.metrics.aggregates import COMPOSITES, DEGRADATION, Composite
 from medunlearn.metrics.tables import Array
 from medunlearn.reports.sweep.cases import FEWEST_SUBJECTS

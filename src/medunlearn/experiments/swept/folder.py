@@ -13,7 +13,7 @@ from medunlearn.data.storage import read_json
 from medunlearn.errors import InputError
 from medunlearn.experiments.evaluated import Evaluated
 from medunlearn.experiments.runs import Run
-from medunlearn.experiments.sweep_results import gather_sweep
+from medunlearn.experiments.swept.results import gather_sweep
 from medunlearn.reports.sweep.content import SweepContent
 from medunlearn.statistics.bootstrap import REPLICATES
 

@@ -29,7 +29,7 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.experiments.sweep_draws import FORGETTING, UTILITY, Draws, Stratum, Term
+from medunlearn.experiments.swept.draws import FORGETTING, UTILITY, Draws, Stratum, Term
 from medunlearn.metrics.aggregates import DEGRADATION
 from medunlearn.metrics.tables import ALL_KINDS
 from medunlearn.reports.sweep.content import (

@@ -1,0 +1,56 @@
+"""The settings of every command: typed, flat, with the help text beside the field.
+
+Unknown keys are refused with the nearest right one, and all mistakes are reported at once. What a user may
+leave out takes its default from the AMNESIA paper (Table 6) or, for the tiny model, from ``TINY``.
+"""
+
+from __future__ import annotations
+
+from medunlearn.config.base import Context, LongNotes, Percent, Settings, Template, What
+from medunlearn.config.benchmarks import (
+    AmnesiaNotesSettings,
+    AmnesiaSettings,
+    LumeNewSettings,
+    LumeSettings,
+    MuseSettings,
+    SplitFields,
+    TofuSettings,
+)
+from medunlearn.config.evaluation import AttackSettings, EvaluateSettings
+from medunlearn.config.experiments import ExperimentSettings, SearchSettings, SweepSettings
+from medunlearn.config.reading import check, fields_of, merge, parse_overrides, read_yaml
+from medunlearn.config.tiny import TINY, TINY_METHODS, TINY_UNLEARN
+from medunlearn.config.training import EpochFields, LoopFields, TrainSettings, UnlearnSettings
+
+__all__ = [
+    "TINY",
+    "TINY_METHODS",
+    "TINY_UNLEARN",
+    "AmnesiaNotesSettings",
+    "AmnesiaSettings",
+    "AttackSettings",
+    "Context",
+    "EpochFields",
+    "EvaluateSettings",
+    "ExperimentSettings",
+    "LongNotes",
+    "LoopFields",
+    "LumeNewSettings",
+    "LumeSettings",
+    "MuseSettings",
+    "Percent",
+    "SearchSettings",
+    "Settings",
+    "SplitFields",
+    "SweepSettings",
+    "Template",
+    "TofuSettings",
+    "TrainSettings",
+    "UnlearnSettings",
+    "What",
+    "check",
+    "fields_of",
+    "merge",
+    "parse_overrides",
+    "read_yaml",
+]

@@ -1,0 +1,193 @@
+"""Settings of `build`: one class a builder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from medunlearn.config.base import Percent, Settings, listed
+
+
+class SplitFields(Settings):
+    """What all AMNESIA benchmarks are split by."""
+
+    diseases: tuple[str, ...] = Field(
+        (), description="diseases that get splits of their own, with commas; none: the three largest"
+    )
+    percents: tuple[Percent, ...] = Field(
+        (5, 10, 15, 20, 25), description="shares of the patients that splits forget"
+    )
+
+    @field_validator("diseases", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        """One name, or several with commas, is as good as a list."""
+        return listed(value)
+
+    @field_validator("percents", mode="before")
+    @classmethod
+    def _numbers(cls, value: Any) -> Any:
+        """One number is as good as a list of one."""
+        if value in ([], ()):
+            raise ValueError("name one at least")
+        return [value] if isinstance(value, int) else listed(value)
+
+    @field_validator("diseases", "percents")
+    @classmethod
+    def _once(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("name each of them once")
+        return value
+
+
+class AmnesiaSettings(SplitFields):
+    """An AMNESIA benchmark from an invented hospital."""
+
+    builder: Literal["amnesia"] = "amnesia"
+    invented: int = Field(ge=2, description="patients to invent")
+    institutions: int = Field(4, ge=1, description="institutions that they are spread over")
+    studies: int = Field(0, ge=0, description="dated chest studies a patient, each with four report sections")
+    note_length: Literal["short", "medium", "long"] = Field("short", description="length of a note")
+    nonmember_patients: int = Field(
+        0, ge=0, description="patients invented besides, that no model is trained on and nothing is asked about"
+    )
+    seed: int = Field(0, description="seed of hospital and splits")
+
+
+class AmnesiaNotesSettings(SplitFields):
+    """An AMNESIA benchmark from a person's own notes, labelled and asked about by a language model."""
+
+    builder: Literal["amnesia"] = "amnesia"
+    notes: Path = Field(
+        description="CSV, TSV, JSONL, JSON or Parquet, one note a row, or a folder of such files, or "
+        "hub:org/name[/FILE][@REVISION]; PMC-Patients is recognised"
+    )
+    llm: dict[str, Any] = Field(
+        description="the server: llm.base_url, llm.model, llm.concurrency, ... (docs/llm.md)"
+    )
+    id: str | None = Field(None, description="column of the note's id; none: id, or the row's number")
+    text: str | None = Field(None, description="column of the note; none: text")
+    title: str | None = Field(None, description="column of the title that a disease is told by; none: title")
+    subject: str | None = Field(None, description="column of the patient; none: subject, or every note another one")
+    disease: str | None = Field(None, description="column of a disease of your own; none: disease, or the model's")
+    identifiers: str | None = Field(
+        None, description="column of known identifiers; none: identifiers, or none known"
+    )
+    sample: Annotated[int, Field(ge=2)] | Literal["all"] | None = Field(
+        None, description="seeded sample of this many notes, or all; none: 8820 of PMC-Patients, all of other files"
+    )
+    other: Literal["drop", "keep"] = Field("drop", description="patients whose title fits none of the 11 diseases")
+    data_use: Literal["open", "credentialed"] | None = Field(
+        None, description="credentialed: notes stay on this machine; none: open for PMC-Patients alone"
+    )
+    allow_remote_llm: bool = Field(False, description="permit a server off this machine for notes that should stay")
+    skip_bad_rows: bool = Field(False, description="leave out rows that cannot be read and list them")
+    leave_out_failed: bool = Field(False, description="build without the notes that server or network failed on")
+    again: bool = Field(False, description="ask again what a model answered unusably or refused before")
+    temperature: float | None = Field(0.0, ge=0, description="sampling temperature; null sends none")
+    answer_tokens: int | None = Field(None, ge=1, description="longest answer; none: as each prompt says")
+    store: Path | None = Field(None, description="folder of the model's responses; none: llm/ in the benchmark's")
+    llm_seed: int | None = Field(0, description="seed sent to the model; null sends none")
+    seed: int = Field(0, description="seed of sample, holdout and splits; another one asks nothing again")
+
+    @field_validator("sample", mode="before")
+    @classmethod
+    def _number_or_all(cls, value: Any) -> Any:
+        if isinstance(value, str) and value != "all" and not value.isdecimal():
+            raise ValueError("give a number, or all")
+        return int(value) if isinstance(value, str) and value != "all" else value
+
+
+class LumeSettings(Settings):
+    """A LUME benchmark from the released files."""
+
+    builder: Literal["lume"] = "lume"
+    released: Path = Field(description="folder with forget.jsonl and retain.jsonl")
+    documents_per_task: int | None = Field(
+        None, ge=2, description="seeded subset: documents a task, half from each side; all when left out"
+    )
+    nonmembers: Path | None = Field(
+        None, description="a file of the same form with documents that no model is to be trained on"
+    )
+    nonmember_documents: int | None = Field(
+        None,
+        ge=1,
+        description="public biographies of the retain side, seeded, that no model is to be trained on; not with "
+        "nonmembers; none: all are trained on, as the released models were",
+    )
+    skip_bad_rows: bool = Field(False, description="leave out malformed rows and count them, instead of refusing")
+    seed: int = Field(0, description="seed of the subset")
+
+
+class LumeNewSettings(Settings):
+    """A LUME benchmark built anew: invented stories and biographies, and public ones from articles of your own."""
+
+    builder: Literal["lume"] = "lume"
+    new: Literal[True] = Field(True, description="build anew instead of reading released files")
+    stories: int = Field(393, ge=2, description="short stories; the paper's number")
+    personal_biographies: int = Field(405, ge=2, description="biographies with identifiers; the paper's number")
+    public_biographies: int = Field(589, ge=2, description="biographies of an encyclopedia; the paper's number")
+    nonmembers: int = Field(
+        100, ge=0, description="further public biographies that no model is to be trained on (fold holdout)"
+    )
+    articles: Path | None = Field(
+        None, description="CSV, TSV, JSONL, JSON or Parquet of articles, cut to 100-200 words; none: invented lives"
+    )
+    title: str = Field("title", description="column of an article's title")
+    text: str = Field("text", description="column of an article's text")
+    completion: Literal["sentence", "word"] = Field(
+        "sentence", description="completions begin at a sentence, or at any word as in the released files"
+    )
+    alike: float = Field(
+        0.5, gt=0, description="overlap of word triples from which a document is left out as a near-duplicate"
+    )
+    email_domain: str = Field(
+        "me.com", pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$", description="domain of the invented e-mail addresses"
+    )
+    reviewed: tuple[Path, ...] = Field(
+        (), description="labelled review sheets (labels.csv); a document that somebody labelled No is left out"
+    )
+    llm: dict[str, Any] = Field(
+        default_factory=dict, description="the server that writes: llm.base_url, llm.model, ...; none: a grammar"
+    )
+    verifiers: Path | None = Field(
+        None, description="YAML of models that try each question a language model wrote (docs/judging.md: judges:)"
+    )
+    allow_remote_llm: bool = Field(False, description="permit a server off this machine; invented data need it not")
+    leave_out_failed: bool = Field(False, description="build without what server or network failed on")
+    again: bool = Field(False, description="ask again what a model answered unusably or refused before")
+    temperature: float | Literal["prompt"] | None = Field(
+        "prompt", description="sampling temperature; prompt: as each prompt says; null sends none"
+    )
+    answer_tokens: int | None = Field(None, ge=1, description="longest answer; none: as each prompt says")
+    store: Path | None = Field(None, description="folder of the model's responses; none: llm/ in the benchmark's")
+    llm_seed: int | None = Field(0, description="seed sent to the model; null sends none")
+    seed: int = Field(0, description="seed of everything drawn: names, texts, sides, cuts, questions")
+
+    @field_validator("reviewed", mode="before")
+    @classmethod
+    def _paths(cls, value: Any) -> Any:
+        """One file, or several with commas, is as good as a list."""
+        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+class TofuSettings(Settings):
+    """A TOFU benchmark from its published files."""
+
+    builder: Literal["tofu"] = "tofu"
+    released: str = Field(description="folder of the released files, or hub: locuslab/TOFU")
+    revision: str | None = Field(None, description="of the hub's data set; none: its newest")
+    questions_an_author: int = Field(20, ge=1, description="rows of the file `full` that are about one author")
+    seed: int = Field(0, description="kept in the manifest; nothing is drawn")
+
+
+class MuseSettings(Settings):
+    """A MUSE benchmark from its published files."""
+
+    builder: Literal["muse"] = "muse"
+    released: str = Field(description="folder of the released files, or hub: muse-bench/MUSE-News or -Books")
+    corpus: Literal["news", "books"] = Field("news", description="which of the two corpora it is")
+    revision: str | None = Field(None, description="of the hub's data set; none: its newest")
+    seed: int = Field(0, description="kept in the manifest; nothing is drawn")

@@ -1,0 +1,69 @@
+"""Settings of `run` and `sweep`: what their files hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from medunlearn.config.base import Context, Settings
+
+
+class ExperimentSettings(Settings):
+    """One experiment: build, train, retrain, unlearn with each method, evaluate, report."""
+
+    name: str = Field(description="title of the report")
+    out: Path = Field(description="folder of all its stages")
+    benchmark: dict[str, Any] = Field(description="settings of `build`, with builder: amnesia or lume; or folder:")
+    split: str = Field(description="what is forgotten")
+    train: dict[str, Any] = Field(description="settings of `train`")
+    retrain: bool = Field(True, description="train the retrained model too")
+    unlearn: dict[str, Any] = Field(
+        description="settings of `unlearn`, with methods: [...]; METHOD.KEY sets a key for one method"
+    )
+    evaluate: dict[str, Any] = Field(default_factory=dict, description="settings of `evaluate`")
+    show_text: bool = Field(False, description="show records' text in the report")
+    seed: int = Field(0, description="seed of every stage that has none of its own")
+
+
+class SearchSettings(Settings):
+    """A learning rate for each method of a sweep, out of the same few."""
+
+    split: str = Field(description="split that rates are tried on; best one that is not reported")
+    lr: tuple[float, ...] = Field(min_length=1, description="rates that every method is tried at")
+
+
+class SweepSettings(Settings):
+    """Many experiments in one: methods x splits x seeds."""
+
+    name: str = Field(description="title of the report")
+    out: Path = Field(description="folder of all cells")
+    benchmark: dict[str, Any] = Field(description="settings of `build`, with builder: amnesia or lume; or folder:")
+    splits: tuple[str, ...] = Field(min_length=1, description="what is forgotten, each by models of its own")
+    train: dict[str, Any] = Field(description="settings of `train`")
+    retrain: bool | tuple[str, ...] = Field(
+        True, description="retrained models: true for every split, false for none, or the splits that get one"
+    )
+    unlearn: dict[str, Any] = Field(
+        description="settings of `unlearn`, with methods: [...]; METHOD.KEY sets a key for one method; "
+        "search: {split: ..., lr: [...]} finds each method's learning rate"
+    )
+    evaluate: dict[str, Any] = Field(default_factory=dict, description="settings of `evaluate`")
+    contexts: tuple[Context, ...] = Field((), description="context modes to ask in; none: the model's own")
+    seeds: tuple[int, ...] = Field((), description="each trains models of its own and unlearns with it; none: 0")
+    seed: int | None = Field(None, description="one seed instead of seeds")
+
+    @field_validator("splits", "contexts", "seeds", mode="before")
+    @classmethod
+    def _one(cls, value: Any) -> Any:
+        """One is as good as a list of one; no commas, which separate the nodes of a request."""
+        return [value] if isinstance(value, str | int) else value
+
+    @field_validator("retrain", mode="before")
+    @classmethod
+    def _some_splits(cls, value: Any) -> Any:
+        found = [value] if isinstance(value, str) else value
+        if isinstance(found, bool) or (isinstance(found, list | tuple) and all(isinstance(v, str) for v in found)):
+            return found
+        raise ValueError("give true, false, or a list of splits")

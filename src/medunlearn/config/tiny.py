@@ -1,0 +1,36 @@
+"""What fits the tiny model, where the papers' settings do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# What memorizes a hospital of 100 patients on two cores (benchmarks_perf/tiny_memorizes.py measures it).
+TINY: Mapping[str, Any] = {
+    "epochs": 18,
+    "pretrain_epochs": 0,
+    "lr": 3e-3,
+    "batch_size": 8,
+    "micro_batch_size": 8,
+    "warmup_ratio": 0.05,
+    "max_length": 512,
+    "template": "plain",
+    "context": "closed_book",
+}
+
+# For a tiny target. The learning rates are the best of a small search, the same for every method
+# (benchmarks_perf/tiny_rates.py, on a hospital with another seed than the demo's). RMU's defaults are for hidden
+# states thousands wide and for layer 7; the tiny model has neither.
+TINY_UNLEARN: Mapping[str, Any] = {
+    "epochs": 3,
+    "batch_size": 8,
+    "micro_batch_size": 8,
+    "max_length": 512,
+    "lr": 1e-3,
+}
+TINY_METHODS: Mapping[str, Mapping[str, Any]] = {
+    "ga": {"lr": 6e-4},
+    "npo": {"lr": 6e-4},
+    "simnpo": {"lr": 3e-3},
+    "rmu": {"lr": 1e-2, "arguments": {"layer": 1, "coefficient": 20.0}},
+}

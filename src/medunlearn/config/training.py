@@ -1,0 +1,99 @@
+"""Settings of `train` and `unlearn`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from medunlearn.config.base import Context, LongNotes, Settings, Template, What
+
+
+class LoopFields(Settings):
+    """What all training shares."""
+
+    epochs: int = Field(3, ge=0, description="passes over the training set (unlearning: over the forget set)")
+    lr: float = Field(2e-5, gt=0, description="peak learning rate of AdamW")
+    batch_size: int = Field(64, ge=1, description="sequences a side in an optimizer step")
+    micro_batch_size: int = Field(8, ge=1, description="sequences a side in one pass; changes memory, no number")
+    schedule: Literal["cosine", "constant"] = Field("cosine", description="learning rate after the warm-up")
+    warmup_ratio: float = Field(0.03, ge=0, lt=1, description="share of steps with a rising learning rate")
+    weight_decay: float = Field(0.0, ge=0, description="weight decay of AdamW")
+    clip: float = Field(1.0, ge=0, description="largest gradient norm; 0 for none")
+    precision: Literal["auto", "bf16", "fp32"] = Field(
+        "auto",
+        description="matrix products in bf16 by autocast, or fp32; auto: bf16 where the device is fast in it",
+    )
+    weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
+    max_length: int = Field(2048, ge=8, description="longest sequence in tokens; records are cut to this")
+    checkpoint_seconds: float = Field(60.0, ge=0, description="least time between two checkpoints")
+    optimizer: Literal["adamw", "adamw_8bit", "paged_adamw_8bit", "sgd"] = Field(
+        "adamw", description="AdamW; its moments in 8 bits, or in 8 bits and paged (both: bitsandbytes); plain SGD"
+    )
+    offload: Literal["none", "optimizer"] = Field(
+        "none", description="optimizer: AdamW's moments in the host's memory; changes memory, no number"
+    )
+    sharding: Literal["none", "fsdp2"] = Field(
+        "none", description="fsdp2: divide the decoder layers among the processes of torchrun"
+    )
+    gradient_checkpointing: bool = Field(
+        False, description="compute activations again in the backward pass; changes memory, no number"
+    )
+
+
+class EpochFields(LoopFields):
+    """Evaluation while a run goes on."""
+
+    evaluate_every: int = Field(
+        0, ge=0, description="epochs from one evaluation to the next, the first before the first epoch; 0: none"
+    )
+    evaluate: dict[str, Any] = Field(
+        default_factory=dict, description="settings of `evaluate` for these: evaluate.folds=train, ..."
+    )
+    keep_epochs: bool = Field(False, description="keep the model of each evaluated epoch")
+
+
+class TrainSettings(EpochFields):
+    """Train the target model, or with ``without`` the retrained model."""
+
+    model: str = Field(description="folder, hub id (org/name), or tiny")
+    without: str | None = Field(None, description="split whose forget set is left out: the retrained model")
+    pretrain_epochs: int = Field(1, ge=0, description="passes over the records alone, before fine-tuning")
+    pack_records: bool = Field(
+        False, description="pretraining counts rows of max_length tokens, filled with records, as its sequences"
+    )
+    train_on: What = Field("both", description="what fine-tuning sees: records, questions (train fold), both")
+    template: Template = Field("clinical", description="prompt template")
+    context: Context = Field("note", description="note: the record is in the prompt; closed_book: it is not")
+    long_notes: LongNotes = Field(
+        "refuse", description="a note that takes more than 7/8 of max_length in a prompt: refuse, or cut its end"
+    )
+    trainable: str = Field("all", description="all, lora[:RANK], layers:7, layers:5-7, or pattern:REGEX")
+    trust_remote_code: bool = Field(False, description="run code that comes with a hub model")
+    seed: int = Field(0, description="seed of order, dropout and the tiny model's weights")
+    tiny_width: int = Field(192, ge=16, multiple_of=8, description="tiny model: width of the hidden states")
+    tiny_layers: int = Field(4, ge=1, description="tiny model: decoder layers")
+    tiny_vocabulary: int = Field(2048, ge=300, description="tiny model: tokens in the vocabulary at most")
+
+
+class UnlearnSettings(EpochFields):
+    """Make a trained model forget one split's forget set."""
+
+    method: str = Field(description="a name from `medunlearn list methods`, or module:Class")
+    split: str = Field(description="split of the benchmark, or an ad-hoc request level=node,node")
+    arguments: dict[str, Any] = Field(default_factory=dict, description="the method's own settings")
+    trainable: str = Field("default", description="default: what the method asks for; else as in train")
+    train_on: What = Field("both", description="what the forget and retain sets hold: records, questions, both")
+    template: Template | None = Field(None, description="prompt template; left out: the target model's")
+    context: Context | None = Field(None, description="context mode; left out: the target model's")
+    long_notes: LongNotes | None = Field(None, description="as in train; left out: the target model's")
+    select: Literal["last", "best"] = Field(
+        "last", description="the epoch whose model is the run's; best: of utility and forgetting together"
+    )
+    stop_early: int = Field(
+        0, ge=0, description="end after so many epochs without a better one by the rule of select=best; 0: never"
+    )
+    keep_gb: float = Field(
+        4.0, ge=0, description="GB on disk for what is the same in every epoch and is computed once; 0: nothing"
+    )
+    seed: int = Field(0, description="seed of order and dropout")

@@ -1,0 +1,1 @@
+"""What comes of a sweep: from its evaluated models to the content of its report (``reports/sweep/`` shows it)."""
