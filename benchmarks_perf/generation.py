@@ -1,9 +1,9 @@
 """Answers to several questions on one note: the note run once, against one padded batch of full prompts.
 
-The padded batch is timed twice: with transformers' growing cache, as ``generate`` has it, and with the cache with
-room that we decode with. All ways are timed in one process, in turns, on a random Llama that never says EOS; the
-best of a few turns counts for each. The tokens they say are compared. ``--grow`` does it for notes of 128 to 4096
-tokens and for 1 to 16 questions.
+The padded batch is timed three times: by transformers' ``generate``, as peers do it; by our loop with the growing
+cache that ``generate`` has; and with the cache with room that we decode with. All ways are timed in one process, in
+turns, on a random Llama that never says EOS; the best of a few turns counts for each. The tokens they say are
+compared. ``--grow`` does it for notes of 128 to 4096 tokens and for 1 to 16 questions, by our loop alone.
 
     python benchmarks_perf/generation.py --note 500 --questions 8
     python benchmarks_perf/generation.py --grow --turns 2
@@ -25,7 +25,12 @@ from medunlearn.generation.decode import Decoded, decode_greedily
 from medunlearn.models.load import LanguageModel
 
 VOCABULARY, NEVER = 4096, -1
-GROWING, ROOMY, SHARED = "full prompts, growing cache", "full prompts, cache with room", "shared note"
+GENERATE, GROWING, ROOMY, SHARED = (
+    "transformers' generate",
+    "full prompts, growing cache",
+    "full prompts, cache with room",
+    "shared note",
+)
 NOTES, QUESTIONS = (128, 256, 512, 1024, 2048, 4096), (1, 2, 4, 8, 16)
 
 
@@ -54,6 +59,17 @@ def timed(
     return time.perf_counter() - start, [decoded for _, decoded in sorted(batch, key=lambda pair: pair[0])]
 
 
+def by_generate(model: LanguageModel, prompts: list[list[int]], new: int) -> tuple[float, list[Decoded]]:
+    """Seconds and answers of one batch by ``generate``; prompts of one length need no padding."""
+    start, ids = time.perf_counter(), torch.tensor(prompts)
+    with torch.inference_mode():
+        found = model.model.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=new, do_sample=False, pad_token_id=0
+        )
+    answers = [Decoded(tuple(row), finished=False) for row in found[:, ids.shape[1] :].tolist()]
+    return time.perf_counter() - start, answers
+
+
 def growing(model: Any, room: int) -> DynamicCache:
     return DynamicCache(config=model.config)
 
@@ -73,7 +89,11 @@ def compare(
             shared = [note] * questions if way == SHARED else []
             cache = growing if way == GROWING else sharing.roomy_cache
             with patch.object(sharing, "roomy_cache", cache):
-                seconds, answers = timed(model, prompts, shared, chosen.new)
+                seconds, answers = (
+                    by_generate(model, prompts, chosen.new)
+                    if way == GENERATE
+                    else timed(model, prompts, shared, chosen.new)
+                )
             best[way] = min(seconds, best.get(way, seconds))
             said.append(answers)
     return best, all(answers == said[0] for answers in said)
@@ -104,7 +124,7 @@ def main() -> None:
     if chosen.grow:
         grow(model, chosen)
         return
-    best, same = compare(model, (GROWING, ROOMY, SHARED), chosen.note, chosen.questions, chosen)
+    best, same = compare(model, (GENERATE, GROWING, ROOMY, SHARED), chosen.note, chosen.questions, chosen)
     for way, seconds in best.items():
         print(f"{way:30} {seconds:7.3f} s   {seconds / best[SHARED]:5.2f} x the shared note's")
     print(f"same answers: {same}")
