@@ -200,7 +200,7 @@ def test_the_example_of_400_patients_is_what_the_paper_compares() -> None:
     assert Counter(cell.kind for cell in sweep.cells) == {
         "target": 1,
         "retrained": 3,
-        "search": 16,
+        "search": 20,
         "choose": 4,
         "unlearn": 24,
         "evaluate": 6 + 3 + 24,
