@@ -48,7 +48,10 @@ def test_the_commands_of_the_page(swept: Any) -> None:
     assert re.search(r"search +0 +2", planned.stdout)
     lines = [line for line in done.stderr.splitlines() if line.startswith("> ")]
     assert any(re.fullmatch(r"> graddiff random_25: \d+\.\d s", line) for line in lines)
-    assert any(re.fullmatch(r"> choose graddiff: 0\.000?\d", line) for line in lines)
+    assert any(
+        re.fullmatch(r"> choose graddiff: 0\.000?\d \(the (largest|smallest) rate tried: .*\)", line)
+        for line in lines
+    )
     assert re.search(r"evaluate +done +3", done.stdout)
     assert "report" in done.stdout
     assert json.loads((out / "sweep.json").read_text())["status"] == "complete"

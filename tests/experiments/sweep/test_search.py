@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from medunlearn.errors import MedunlearnError
-from medunlearn.experiments.sweep.search import Tried, choose, search_table, tried
+from medunlearn.experiments.sweep.search import Tried, at_edge, choose, search_table, tried
 
 COLUMNS = ("side", "fold", "kind", "metric", "value", "parts")
 
@@ -76,3 +76,16 @@ def test_the_table() -> None:
     assert [*table.columns][:6] == ["method", "lr", "utility", "forgetting", "score", "chosen"]
     assert table["score"].isna().tolist() == [True, False]
     assert search_table([]).empty
+
+
+@pytest.mark.parametrize(
+    ("rates", "chosen", "said"),
+    [
+        ((1e-3, 1e-2, 1e-1), 1e-1, "the largest rate tried: try larger ones"),
+        ((1e-3, 1e-2, 1e-1), 1e-3, "the smallest rate tried: try smaller ones"),
+        ((1e-3, 1e-2, 1e-1), 1e-2, ""),
+        ((1e-3,), 1e-3, ""),
+    ],
+)
+def test_a_rate_at_the_edge_is_said_to_be_there(rates: tuple[float, ...], chosen: float, said: str) -> None:
+    assert at_edge([Tried("npo", lr) for lr in rates], chosen) == said

@@ -28,7 +28,7 @@ from medunlearn.experiments.sweep.cells import Cell, Made
 from medunlearn.experiments.sweep.plan import Sweep
 from medunlearn.experiments.sweep.record import SweepRecord, cell_facts
 from medunlearn.experiments.sweep.result import Swept, with_report
-from medunlearn.experiments.sweep.search import Tried, choose, search_table
+from medunlearn.experiments.sweep.search import Tried, at_edge, choose, search_table
 from medunlearn.experiments.sweep.survey import costs, survey, tries
 from medunlearn.experiments.sweep.work import job_of, perform
 from medunlearn.experiments.sweep.workers import Call, Ended, Place, Pool
@@ -182,10 +182,14 @@ def _settle(state: _State, ended: Ended, record: SweepRecord, advance: Advance, 
         state.made[name] = ended.value
         board.settle(name, "done")
         lr = ended.value.lr
-        say(f"{name}: {ended.seconds:.1f} s" if lr is None else f"{name}: {lr:g}")
+        if lr is None:
+            say(f"{name}: {ended.seconds:.1f} s")
     cell = board.cells[name]
     if cell.kind == "choose":
         state.note_choice(cell)
+        if not ended.failure:
+            edge = at_edge([row for row in state.rows if row.method == cell.method], ended.value.lr)
+            say(f"{name}: {ended.value.lr:g}" + (f" ({edge})" if edge else ""))
     advance(1 + len(lost))
     record.write(board, state.made, state.rows)
 

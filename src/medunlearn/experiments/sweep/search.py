@@ -77,6 +77,18 @@ def choose(rows: Sequence[Tried]) -> float:
     return min(scored, key=lambda row: (-(row.score or 0.0), row.lr)).lr
 
 
+def at_edge(rows: Sequence[Tried], lr: float) -> str:
+    """What to say of a rate that no tried one lies beyond; "" of any other, and of an only one."""
+    rates = {row.lr for row in rows}
+    if len(rates) > 1 and lr in (min(rates), max(rates)):
+        return (
+            "the largest rate tried: try larger ones"
+            if lr == max(rates)
+            else "the smallest rate tried: try smaller ones"
+        )
+    return ""
+
+
 def search_table(rows: Sequence[Tried]) -> pd.DataFrame:
     """One row a method and rate: method, lr, utility, forgetting, score, chosen, and the names and reasons."""
     table = pd.DataFrame([asdict(row) for row in rows], columns=[*Tried.__dataclass_fields__])
