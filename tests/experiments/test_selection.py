@@ -12,12 +12,12 @@ from medunlearn.experiments.selection import Standing, best_of, is_over, rule, s
 
 
 def row(epoch: int, side: str, value: float | None, **more: Any) -> dict[str, Any]:
-    usual = {"node": "", "measure": "", "fold": "train", "kind": "all", "metric": "", "parts": ""}
+    usual = {"level": "", "node": "", "measure": "", "fold": "train", "kind": "all", "metric": "", "parts": ""}
     return {**usual, "epoch": epoch, "side": side, "value": value, **more}
 
 
 def node(epoch: int, side: str, value: float | None, name: str = "Task_1", measure: str = "knowledge") -> Any:
-    return row(epoch, side, value, node=name, measure=measure, metric="exact_match", kind="knowledge")
+    return row(epoch, side, value, level="task", node=name, measure=measure, metric="exact_match", kind="knowledge")
 
 
 def composite(epoch: int, side: str, value: float | None, metric: str, parts: str, **more: Any) -> Any:
@@ -36,6 +36,8 @@ def test_by_task() -> None:
         node(1, "forget", 0.4),
         node(1, "retain", 0.5, measure="regurgitation"),
         node(1, "forget", 0.1, name="Task_2"),
+        row(1, "retain", 0.01, level="identifier", node="ssn", measure="knowledge", kind="knowledge"),
+        row(1, "forget", 0.99, level="identifier", node="ssn", measure="knowledge", kind="knowledge"),
         composite(1, "retain", 0.99, "MU", "rouge_l,em,cs,te,es"),
     )
     (found,) = standings(rows, "train")

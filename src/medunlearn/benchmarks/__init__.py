@@ -25,6 +25,10 @@ DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+IDENTIFIER = "identifier"
+"""Level of rows that show once more, by type of identifier, what other rows of a grouping hold already."""
+
+
 @dataclass(frozen=True, slots=True)
 class Grouping:
     """How a benchmark's paper breaks its numbers down.

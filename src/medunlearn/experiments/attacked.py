@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
@@ -18,8 +18,6 @@ SUMMARY = "membership_summary.parquet"
 CURVES = "membership_curves.parquet"
 
 OVER_FORGOTTEN, LEAKS, NOT_TOLD_APART = "over-forgotten", "still leaks", "not told apart"
-
-Role = Literal["target", "retrained", "unlearned"]
 
 
 @dataclass(frozen=True)
@@ -37,16 +35,8 @@ class Attacked:
     @staticmethod
     def find(run: Run, split: str) -> Attacked | None:
         """The complete attack on a split in a run's folder that was asked for last; None where there is none."""
-        paths = sorted((run.folder / FOLDER).glob("*/run.json"), key=lambda path: path.stat().st_mtime)
-        found = [Run.open(path.parent) for path in paths if '"status": "complete"' in path.read_text("utf-8")]
-        matching = [one for one in found if one.info["config"]["split"] == split]
+        matching = [one for one in run.complete_below(FOLDER) if one.info["config"]["split"] == split]
         return Attacked(run, matching[-1]) if matching else None
-
-    @property
-    def role(self) -> Role:
-        if self.run.info["verb"] == "unlearn":
-            return "unlearned"
-        return "retrained" if self.run.info["config"].get("without") else "target"
 
     @cached_property
     def scores(self) -> pd.DataFrame:
@@ -80,7 +70,7 @@ class Attacks:
         """
         tables = [
             compare(one.scores, other.scores, replicates=self.replicates, seed=self.seed).assign(
-                model=one.run.label, against=other.run.label, against_role=other.role
+                model=one.run.label, against=other.run.label, against_role=other.run.role
             )
             for one, other in self._pairs()
         ]
@@ -89,7 +79,8 @@ class Attacks:
     def _pairs(self) -> Iterator[tuple[Attacked, Attacked]]:
         for place, one in enumerate(self.models):
             for other in self.models:
-                if other is not one and (place == 0 or (other.role == "retrained" and one.role != "retrained")):
+                is_reference = other.run.role == "retrained" and one.run.role != "retrained"
+                if other is not one and (place == 0 or is_reference):
                     yield one, other
 
     def table(self) -> pd.DataFrame:
@@ -100,7 +91,7 @@ class Attacks:
         difference leaves 0 out), ``still leaks`` where it lies above, else ``not told apart``. Without a retrained
         model it is read against 0.5.
         """
-        tables = [one.summary.assign(model=one.run.label, role=one.role) for one in self.models]
+        tables = [one.summary.assign(model=one.run.label, role=one.run.role) for one in self.models]
         table = pd.concat(tables, ignore_index=True)
         readings = pd.Series([self._reading(row) for row in table.to_dict("records")], dtype="string")
         return table.assign(reading=readings)

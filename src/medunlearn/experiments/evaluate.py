@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.benchmarks import GROUPINGS, Grouping, default_metrics_of, identifier_asked
+from medunlearn.benchmarks import GROUPINGS, IDENTIFIER, Grouping, default_metrics_of, identifier_asked
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question
@@ -198,7 +198,7 @@ def _grouped(
     tables = []
     for level, known, of, measures in (
         (grouping.level, benchmark.hierarchy.nodes(grouping.level), nodes, grouping.measures),
-        ("identifier", _in_order(fields.values()), fields, grouping.of_identifiers),
+        (IDENTIFIER, _in_order(fields.values()), fields, grouping.of_identifiers),
     ):
         for node in known if measures else ():
             inside = meta[meta["question_id"].map(of) == node]

@@ -38,11 +38,7 @@ class Evaluated:
         Raises:
             InputError: there is none, or splits differ and none is named.
         """
-        found = [
-            Run.open(path.parent)
-            for path in sorted((run.folder / FOLDER).glob("*/run.json"), key=lambda path: path.stat().st_mtime)
-            if '"status": "complete"' in path.read_text(encoding="utf-8")
-        ]
+        found = run.complete_below(FOLDER)
         splits = sorted({one.info["config"]["split"] for one in found})
         if split is None and len(splits) > 1:
             raise InputError(

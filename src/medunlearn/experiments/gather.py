@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
@@ -109,26 +109,19 @@ def _epochs(models: Sequence[Evaluated]) -> pd.DataFrame:
     found = [
         pd.read_parquet(path).assign(model=model.run.label)
         for model in models
-        if role_of(model) == "unlearned" and (path := model.run.folder / TABLE).exists()
+        if model.run.role == "unlearned" and (path := model.run.folder / TABLE).exists()
     ]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
 def _comparisons(models: Sequence[Evaluated], replicates: int, seed: int) -> pd.DataFrame:
     """Each model against the target and the retrained model."""
-    anchors = [model for model in models if role_of(model) != "unlearned"]
+    anchors = [model for model in models if model.run.role != "unlearned"]
     tables = [
         compared(model, [anchor for anchor in anchors if anchor is not model], replicates, seed) for model in models
     ]
     tables = [table for table in tables if len(table)]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-
-
-def role_of(model: Evaluated) -> Literal["target", "retrained", "unlearned"]:
-    """What a model is to the others."""
-    if model.run.info["verb"] == "unlearn":
-        return "unlearned"
-    return "retrained" if model.run.info["config"]["without"] else "target"
 
 
 def check_made_for_this(model: Evaluated) -> None:
@@ -137,7 +130,7 @@ def check_made_for_this(model: Evaluated) -> None:
     Raises:
         InputError: a retrained or unlearned model of another split or benchmark than it was evaluated on.
     """
-    role, config, asked = role_of(model), model.run.info["config"], model.record.info
+    role, config, asked = model.run.role, model.run.info["config"], model.record.info
     if role == "target":
         return
     made_for = config["without"] if role == "retrained" else config["split"]
@@ -166,7 +159,7 @@ def _model(evaluated: Evaluated, may_show: bool) -> ModelResult:
     info["config"] = {key: hidden.get(key, value) for key, value in info["config"].items()}
     return ModelResult(
         label=evaluated.run.label,
-        role=role_of(evaluated),
+        role=evaluated.run.role,
         method=info["config"].get("method"),
         summary=evaluated.summary,
         history=evaluated.run.history(),
@@ -236,7 +229,7 @@ def caveats_of(facts: Mapping[str, Any], models: Sequence[Evaluated]) -> list[st
             "The model is tiny and was trained here from random weights until it had memorized its training set. "
             "How methods rank on it need not be how they rank on a large model."
         )
-    if not any(role_of(model) == "retrained" for model in models):
+    if not any(model.run.role == "retrained" for model in models):
         caveats.append(
             "There is no retrained model, so forgetting is read against nothing: a high forgetting number may "
             "mean that answers were destroyed, not forgotten."

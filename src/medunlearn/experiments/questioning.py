@@ -89,8 +89,8 @@ def rate(
 ) -> dict[str, LogProbs]:
     """How likely the model finds each option of the questions that have some, where a metric asks for that."""
     wanted = any("alternative_log_probs" in get_metric(name).needs for name in metrics)
-    asked = [question for question in questions if question.options] if wanted else []
-    if not asked:
+    choices = [question for question in questions if question.options] if wanted else []
+    if not choices:
         return {}
     store = open_store(
         run.folder / "responses",
@@ -101,14 +101,14 @@ def rate(
         # No response is decoded; so the options have a store of their own.
         max_new_tokens=0,
     )
-    known = known_options(store, asked, rendering.context)
-    if len(known) == len(asked):
+    known = known_options(store, choices, rendering.context)
+    if len(known) == len(choices):
         return known
     language_model = live or load_model(run.model, device=device, weights=settings.weights)
-    with progress(f"{run.label}: alternative answers", len(asked), quiet=quiet) as advance:
+    with progress(f"{run.label}: alternative answers", len(choices), quiet=quiet) as advance:
         return rate_options(
             language_model,
-            asked,
+            choices,
             benchmark.record,
             store,
             rendering,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -24,6 +24,7 @@ from medunlearn.experiments.machine import PeakMemory, code, hardware, packages
 from medunlearn.models.folders import fingerprint
 
 FILE = "run.json"
+Role = Literal["target", "retrained", "unlearned"]
 HISTORY = "history.parquet"
 EPOCHS = "epochs"
 
@@ -86,6 +87,18 @@ class Run:
     def label(self) -> str:
         """What tables and plots call it."""
         return str(self.info["label"])
+
+    @property
+    def role(self) -> Role:
+        """What its model is to others: ``unlearned``, ``retrained`` (something was left out), or ``target``."""
+        if self.info["verb"] == "unlearn":
+            return "unlearned"
+        return "retrained" if self.info["config"].get("without") else "target"
+
+    def complete_below(self, folder: str) -> list[Run]:
+        """The complete runs in one of its folders, the one that was asked for last at the end."""
+        paths = sorted((self.folder / folder).glob(f"*/{FILE}"), key=lambda path: path.stat().st_mtime)
+        return [Run.open(path.parent) for path in paths if _read(path.parent).get("status") == "complete"]
 
     def history(self) -> pd.DataFrame:
         """The curve of training, one row an optimizer step; empty for a run that trained nothing."""

@@ -4,7 +4,8 @@ An epoch's number is a harmonic mean, so that neither utility alone nor forgetti
 parts are, on the fold that was named first among those asked:
 
 - where the benchmark's paper breaks its measures down by node (LUME: regurgitation and knowledge of each task):
-  each of them on retain as it is, and on forget as 1 minus it;
+  each of them on retain as it is, and on forget as 1 minus it; knowledge by type of identifier, which is a task's
+  knowledge once more, is none;
 - otherwise the composites of all kinds together: MU on retain and AFE on forget, or what they are called where
   parts of theirs are missing.
 
@@ -20,6 +21,7 @@ from typing import Any
 
 import pandas as pd
 
+from medunlearn.benchmarks import IDENTIFIER
 from medunlearn.metrics.aggregates import COMPOSITES, harmonic_mean
 from medunlearn.metrics.tables import ALL_KINDS
 
@@ -49,7 +51,7 @@ def standings(epochs: pd.DataFrame, fold: str) -> list[Standing]:
         epochs: the table of epochs (:mod:`medunlearn.experiments.epochs`).
         fold: whose rows count.
     """
-    rows = epochs[(epochs["epoch"] > 0) & (epochs["fold"] == fold)]
+    rows = epochs[(epochs["epoch"] > 0) & (epochs["fold"] == fold) & (epochs["level"] != IDENTIFIER)]
     found = {epoch: _parts(rows[rows["epoch"] == epoch]) for epoch in rows["epoch"].unique().tolist()}
     every = set().union(*found.values()) if found else set()
     whole = {side for name in every for side in ("forget", "retain") if name.endswith(f" on {side}")}

@@ -33,12 +33,18 @@ def tofu_measures(evaluation: Evaluation, benchmark: Benchmark) -> pd.DataFrame:
 
     Source: TOFU (Maini et al. 2024, arXiv 2401.06121), Section 2.2.
     """
-    retrained = next((one for one in evaluation.models if one.run.info["config"].get("without")), None)
+    retrained = next((one for one in evaluation.models if _is_reference(one)), None)
     rows: list[dict[str, Any]] = []
     for model in evaluation.models:
         rows += _utility(model, benchmark)
         rows.append(_forget_quality(model, retrained))
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _is_reference(model: Evaluated) -> bool:
+    """A model retrained without another split's authors is no reference for this one's."""
+    config = model.run.info["config"]
+    return model.run.role == "retrained" and config["without"] == model.record.info["config"]["split"]
 
 
 def _utility(model: Evaluated, benchmark: Benchmark) -> list[dict[str, Any]]:
@@ -74,19 +80,23 @@ def _composite(model: Evaluated, means: Sequence[float]) -> dict[str, Any]:
 def _forget_quality(model: Evaluated, retrained: Evaluated | None) -> dict[str, Any]:
     measure = "forget quality"
     if retrained is None:
-        return _row(model, measure, None, 0, "no retrained model: name one with --against")
+        return _row(model, measure, None, 0, "no retrained model of this split: name one with --against")
     if model is retrained:
         return _row(model, measure, None, 0, "the reference")
-    own, reference = _ratios(model), _ratios(retrained)
+    (own, lost), (reference, lost_there) = _ratios(model), _ratios(retrained)
     if not own or not reference:
         return _row(model, measure, None, 0, "no question of the forget set has a truth ratio")
-    return _row(model, measure, kolmogorov_smirnov(own, reference).p, len(own), "")
+    note = f"without truth ratio, left out: {lost} here, {lost_there} of the retrained model's"
+    p = kolmogorov_smirnov(own, reference).p
+    return _row(model, measure, p, len(own), note if lost + lost_there else "")
 
 
-def _ratios(model: Evaluated) -> list[float]:
+def _ratios(model: Evaluated) -> tuple[list[float], int]:
+    """Truth ratios on forget, and how many questions have none."""
     values = _values(model)
     asked = model.questions[(model.questions["side"] == "forget") & (model.questions["fold"] == "train")]
-    return [values[name, "truth_ratio"] for name in asked["question_id"] if (name, "truth_ratio") in values]
+    found = [values[name, "truth_ratio"] for name in asked["question_id"] if (name, "truth_ratio") in values]
+    return found, len(asked) - len(found)
 
 
 def _values(model: Evaluated) -> dict[tuple[str, str], float]:

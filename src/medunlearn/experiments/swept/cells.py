@@ -16,7 +16,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES
 from medunlearn.errors import InputError
 from medunlearn.experiments.evaluated import Evaluated
-from medunlearn.experiments.gather import check_made_for_this, role_of, shown_split
+from medunlearn.experiments.gather import check_made_for_this, shown_split
 from medunlearn.metrics.aggregates import DEGRADATION_PART, degraded
 from medunlearn.metrics.tables import ALL_KINDS, Array, matrix, metric_names
 from medunlearn.reports.sweep.content import OTHER, RANDOM, SAME, UNLEARNED, Step
@@ -105,7 +105,7 @@ class Cells:
         if model.record.info["inputs"]["benchmark"] != self.benchmark.fingerprint:
             raise InputError(f"{model.run.folder} was evaluated on another benchmark than the sweep's.")
         check_made_for_this(model)
-        role, config = role_of(model), model.run.info["config"]
+        role, config = model.run.role, model.run.info["config"]
         who = (role, model.run.label if role == UNLEARNED else "")
         split, seed = str(model.record.info["config"]["split"]), int(config["seed"])
         seeds = self._by[model.context, split].setdefault(who, {})
