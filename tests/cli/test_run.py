@@ -131,7 +131,10 @@ ELSEWHERE = {
 }
 HERE = {
     "hospital.yaml": ("benchmark.invented=20",),
-    "lume-small.yaml": ("benchmark.released=LUME", "benchmark.documents_per_task=4"),
+    "lume-small.yaml": (
+        *("benchmark.released=LUME", "benchmark.documents_per_task=4"),
+        "benchmark.nonmember_documents=null",
+    ),
 }
 
 

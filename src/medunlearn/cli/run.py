@@ -70,6 +70,7 @@ def command(
 def print_finished(finished: Finished, *, quiet: bool, as_json: bool) -> None:
     """Each model's place: utility, forgetting, and the distance to the retrained model."""
     from medunlearn.reports.headline import main_plane, standings
+    from medunlearn.reports.lume import findings_text
     from medunlearn.reports.readings import Results
     from medunlearn.reports.tables import headline_table
 
@@ -82,6 +83,8 @@ def print_finished(finished: Finished, *, quiet: bool, as_json: bool) -> None:
         kept = [place for place, column in enumerate(table.columns) if column.text in SHOWN]
         columns = [str(table.columns[place]) for place in kept]
         print_table(finished.content.title, columns, [[row[place] for place in kept] for row in table.rows])
+        if said := findings_text(finished.content):
+            print_line(said)
 
 
 def print_forecast(found: Forecast, *, quiet: bool, as_json: bool) -> None:

@@ -15,6 +15,8 @@ from medunlearn.experiments.epochs import TABLE
 from medunlearn.experiments.evaluated import Evaluated, compared, distinct
 from medunlearn.experiments.gather_attacks import gather_membership
 from medunlearn.experiments.judged import Judged
+from medunlearn.experiments.lume.contrasts import contrasts
+from medunlearn.experiments.published import published_measures
 from medunlearn.llm.judging.words import panel_about, panel_title
 from medunlearn.metrics import METRICS, get_metric
 from medunlearn.metrics.aggregates import COMPOSITES
@@ -37,7 +39,7 @@ def gather(
     """Everything a report shows, from models evaluated on one split of one benchmark.
 
     Args:
-        benchmark: needed to show examples; without it a report has none.
+        benchmark: needed to show examples, LUME's findings and TOFU's measures; without it a report has none.
         judged: panels that judged the benchmark's labels or questions; those that judged the models' responses are
             found by themselves.
         show_text: show questions, answers and responses of real records. An invented benchmark's are always
@@ -73,6 +75,7 @@ def gather(
     for model in models:
         check_made_for_this(model)
     models = distinct(models)
+    membership = gather_membership(models, replicates, seed)
     may_show = show_text or results["benchmark"]["invented"]
     return ReportContent(
         title=title,
@@ -85,8 +88,10 @@ def gather(
         metrics=metric_meanings(),
         caveats=tuple(caveats_of(results["benchmark"], models)),
         show_text=may_show,
-        membership=gather_membership(models, replicates, seed),
+        membership=membership,
         epochs=_epochs(models),
+        contrasts=contrasts(models, benchmark, replicates, seed),
+        published=published_measures(models, benchmark, membership),
         groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
         judged=_judged(models, judged),
     )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from medunlearn.benchmarks.lume import LUME_UNLEARN
 from medunlearn.config import TINY, TINY_METHODS, TINY_UNLEARN
 from medunlearn.errors import UnknownNameError
 
@@ -87,6 +88,28 @@ def _amnesia(about: str, machine: Values, processes: int = 1) -> Preset:
     )
 
 
+# LUME's Section 3 gives epochs, rate and batch of unlearning; how the models were fine-tuned it does not tell.
+LUME_TRAIN: Values = {
+    "lr": 1e-5,
+    "batch_size": 32,
+    "epochs": 10,
+    "train_on": "both",
+    "template": "plain",
+    "context": "closed_book",
+}
+LUME_PAPER: Values = {key: value for key, value in LUME_UNLEARN.items() if key != "methods"}
+
+# What memorizes 30 released documents on two cores; the rates are found by benchmarks_perf/lume_rates.py.
+LUME_TINY_TRAIN: Values = {
+    **TINY,
+    "tiny_width": 128,
+    "tiny_layers": 3,
+    "epochs": 30,
+    "train_on": "both",
+}
+LUME_TINY_UNLEARN: Values = {**TINY_UNLEARN, "epochs": 10, "train_on": "both", "evaluate_every": 1}
+LUME_TINY_METHODS: Mapping[str, Values] = {}
+
 PRESETS: Mapping[str, Preset] = {
     "amnesia-8b": _amnesia(
         "AMNESIA's recipe (Table 6, Appendix D, Section 4.2) for LLaMA-3-8B on 8 devices under torchrun; not run "
@@ -102,6 +125,25 @@ PRESETS: Mapping[str, Preset] = {
     "amnesia-100m": _amnesia(
         "AMNESIA's recipe for a model of about a hundred million parameters on one small device; nothing is tuned.",
         SMALL_DEVICE,
+    ),
+    "lume-7b": Preset(
+        "LUME's Section 3 for OLMo-7B-0724-Instruct-hf: GA, GD, KL, NPO and NGDiff, 10 epochs, rate 1e-5, batch "
+        "32; not run here at that size.",
+        {**LUME_TRAIN, **EIGHT_DEVICES},
+        {**LUME_PAPER, **EIGHT_DEVICES},
+        processes=8,
+    ),
+    "lume-1b": Preset(
+        "The same for OLMo-1B-0724-hf on one device; the paper releases that model and shows no numbers of it.",
+        {**LUME_TRAIN, **ONE_DEVICE},
+        {**LUME_PAPER, **ONE_DEVICE},
+    ),
+    "lume-tiny": Preset(
+        "LUME's experiment with a tiny model on 30 of the released documents, in minutes on two cores "
+        "(benchmarks_perf/lume_rates.py).",
+        LUME_TINY_TRAIN,
+        LUME_TINY_UNLEARN,
+        LUME_TINY_METHODS,
     ),
     "tiny": Preset(
         "What memorizes an invented hospital of 100 patients on two cores (benchmarks_perf/tiny_memorizes.py, "

@@ -90,6 +90,21 @@ class Membership:
 
 
 @dataclass(frozen=True)
+class PublishedMeasures:
+    """What a benchmark's own paper reads of its models, as TOFU and MUSE do.
+
+    Attributes:
+        name: of the benchmark, as its paper calls it.
+        about: sentences on ranges and directions, and on what is missing here.
+        table: model, measure, value, low, high, n, note; a value that is null is shown as unscored with its note.
+    """
+
+    name: str
+    about: tuple[str, ...]
+    table: pd.DataFrame
+
+
+@dataclass(frozen=True)
 class ReportContent:
     """Everything that a report shows.
 
@@ -111,6 +126,9 @@ class ReportContent:
         membership: what membership attacks found; may be empty.
         epochs: the summaries of unlearning runs that were evaluated as they went on: model, epoch (0 is the
             target), level, node (empty for the whole split), measure, and a summary's columns; may be empty.
+        contrasts: on LUME, differences between epochs and between methods
+            (:mod:`medunlearn.experiments.lume.contrasts`); may be empty.
+        published: TOFU's or MUSE's measures, which are made of several metrics or models at once; may be empty.
     """
 
     title: str
@@ -127,6 +145,8 @@ class ReportContent:
     judged: tuple[JudgedContent, ...] = ()
     membership: Membership = field(default_factory=Membership)
     epochs: pd.DataFrame = field(default_factory=pd.DataFrame)
+    contrasts: pd.DataFrame = field(default_factory=pd.DataFrame)
+    published: PublishedMeasures | None = None
 
     def shown_examples(self) -> tuple[Example, ...]:
         """The examples that may be shown, forget before retain; none unless ``show_text``."""

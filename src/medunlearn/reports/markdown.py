@@ -9,6 +9,8 @@ from medunlearn.reports.content import Example, ReportContent
 from medunlearn.reports.epochs import epoch_table
 from medunlearn.reports.headline import main_plane, standings, verdict
 from medunlearn.reports.judged import judged_tables
+from medunlearn.reports.lume import findings
+from medunlearn.reports.lume.tables import cases_table
 from medunlearn.reports.membership import (
     NOTES,
     difference_table,
@@ -16,7 +18,8 @@ from medunlearn.reports.membership import (
     membership_tables,
     semeval_table,
 )
-from medunlearn.reports.prose import HOW_TO_READ, JUDGED, RANKING_NOTE, TEXT_WITHHELD
+from medunlearn.reports.prose import HOW_TO_READ, JUDGED, LUME_FINDINGS, RANKING_NOTE, TEXT_WITHHELD
+from medunlearn.reports.published import published_table
 from medunlearn.reports.readings import Results
 from medunlearn.reports.tables import (
     Cell,
@@ -50,6 +53,8 @@ def to_markdown(content: ReportContent) -> str:
         *section("Utility and forgetting", pipe_table(headline_table(ranked, where)), RANKING_NOTE, *HOW_TO_READ),
         *section(_grouping(content), _maybe_table(group_table(content))),
         *section("By epoch", _maybe_table(epoch_table(content))),
+        *section("LUME's findings", *_findings(content)),
+        *section(*_published(content)),
         *section("Membership inference", *_membership(content)),
         *section("By fold and kind", _breakdown(results)),
         *section("Every metric", *_metrics(results)),
@@ -80,6 +85,21 @@ def _membership(content: ReportContent) -> list[str]:
     tables = [f"### {one_line(title)}\n\n{pipe_table(table)}" for title, table in membership_tables(content)]
     more = [_maybe_table(difference_table(content)), bullets(membership_reasons(content))]
     return [*(NOTES if tables else ()), *tables, *(more if tables else ()), _maybe_table(semeval_table(content))]
+
+
+def _findings(content: ReportContent) -> list[str]:
+    found = []
+    for one in findings(content):
+        cases = pipe_table(cases_table(one)) if one.cases else ""
+        found += [f"### {one.verdict}: {one_line(one.claim)}", one.summary, cases, f"Rule: {one.rule}"]
+    return [LUME_FINDINGS, *found] if found else []
+
+
+def _published(content: ReportContent) -> list[str]:
+    """Title, then sentences and the table; nothing behind the title where there are none."""
+    if content.published is None:
+        return [""]
+    return [content.published.name, *content.published.about, _maybe_table(published_table(content))]
 
 
 def _breakdown(results: Results) -> str:

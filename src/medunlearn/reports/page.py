@@ -15,6 +15,9 @@ from medunlearn.reports.content import ReportContent
 from medunlearn.reports.epochs import epoch_figures, epoch_table
 from medunlearn.reports.headline import Plane, Standing, drawable, main_plane, panel_planes, standings, verdict
 from medunlearn.reports.judged import judged_tables
+from medunlearn.reports.lume import findings
+from medunlearn.reports.lume.tables import cases_table
+from medunlearn.reports.published import published_table
 from medunlearn.reports.readings import Results
 from medunlearn.reports.tables import (
     MetricRow,
@@ -81,6 +84,8 @@ def _context(content: ReportContent) -> dict[str, Any]:
         "breakdown": breakdown_table(results),
         "groups": group_table(content),
         "legend": _legend(content),
+        "lume_findings": [(one, cases_table(one)) for one in findings(content)],
+        "published": published_table(content),
         "judged": [(one, judged_tables(one)) for one in content.judged],
         "membership": _membership(content),
         "rows": rows,
@@ -91,7 +96,7 @@ def _context(content: ReportContent) -> dict[str, Any]:
         "benchmark_facts": benchmark_facts(content),
         **_runs(content),
         **_figures(content, results, where),
-        "style": asset("report.css"),
+        "style": asset("report.css") + asset("findings.css"),
         "scripts": scripts,
         "script_hashes": " ".join(f"'{script_hash(script)}'" for script in scripts),
     }

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from medunlearn.reports.content import Membership, ModelResult, ReportContent
+from medunlearn.reports.content import Membership, ModelResult, PublishedMeasures, ReportContent
 from medunlearn.reports.headline import Plane, Standing, main_plane, standings, verdict
+from medunlearn.reports.lume import Finding, findings
 from medunlearn.reports.readings import Results, rows_of
 
 FORMAT = 1
@@ -39,6 +40,8 @@ def payload(content: ReportContent) -> dict[str, Any]:
         "judged": [asdict(panel) for panel in content.judged],
         "membership": _membership(content.membership),
         "epochs": rows_of(content.epochs),
+        "findings": [_finding(one) for one in findings(content)],
+        "published": _published(content.published),
         "show_text": content.show_text,
         "examples": [vars(example) for example in content.shown_examples()],
     }
@@ -64,6 +67,14 @@ def _membership(found: Membership) -> dict[str, Any]:
     points = found.curves.drop(columns="threshold", errors="ignore")
     tables = {"table": found.table, "comparisons": found.comparisons, "curves": points}
     return {**{name: rows_of(table) for name, table in tables.items()}, "semeval": found.semeval}
+
+
+def _finding(found: Finding) -> dict[str, Any]:
+    return {**asdict(found), "verdict": found.verdict, "counts": found.counts}
+
+
+def _published(found: PublishedMeasures | None) -> dict[str, Any] | None:
+    return None if found is None else {"name": found.name, "about": found.about, "table": rows_of(found.table)}
 
 
 def _model(model: ModelResult) -> dict[str, Any]:

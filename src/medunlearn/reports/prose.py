@@ -36,6 +36,12 @@ JUDGED = (
     "Judges are models, and agreeing with each other does not make them right: read that beside people's labels."
 )
 
+LUME_FINDINGS = (
+    "What LUME's Section 3 found, as rules on the numbers of these runs. A case is decided only where an interval "
+    "over documents leaves the threshold out, and stays open otherwise. No interval is corrected for the number of "
+    "cases."
+)
+
 EPOCHS = (
     "Every method after each epoch of unlearning; epoch 0 is the target model. A band is the 95% interval. The "
     "dashed line is the target model, the dotted one the retrained model. Forgetting is to come down to what the "

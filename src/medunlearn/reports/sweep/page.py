@@ -51,7 +51,7 @@ def _context(content: SweepContent) -> dict[str, Any]:
         "published": published_tables(),
         "splits": splits_table(content),
         "search": search_table(content),
-        "style": asset("report.css") + asset("sweep.css"),
+        "style": asset("report.css") + asset("findings.css") + asset("sweep.css"),
         "scripts": scripts,
         "script_hashes": " ".join(f"'{script_hash(script)}'" for script in scripts),
     }

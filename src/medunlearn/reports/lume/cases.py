@@ -1,0 +1,122 @@
+"""A finding and its cases: what is claimed, how it is decided, and by which numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from medunlearn.reports.words import ABSENT, interval, signed
+
+Verdict = Literal["holds", "against", "open"]
+HOLDS: Verdict = "holds"
+AGAINST: Verdict = "against"
+OPEN: Verdict = "open"
+
+FEWEST_SUBJECTS = 5
+"""A number of fewer documents settles nothing: their bootstrap has few distinct draws."""
+
+LEAST_SETTLED = 0.5
+"""Share of the cases that must be for a finding before it holds as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A number minus its threshold, with its interval.
+
+    Attributes:
+        name: what is compared with what, in words.
+        value: None where it was not measured; ``reason`` then says why.
+        low, high: 95% interval over documents; None where there is none.
+        n_subjects: documents behind it.
+    """
+
+    name: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n_subjects: int = 0
+    reason: str = ""
+
+    @property
+    def above(self) -> bool | None:
+        """True where the interval is above 0, False where it is below; None where it holds 0 or settles nothing."""
+        if self.low is None or self.high is None or self.n_subjects < FEWEST_SUBJECTS:
+            return None
+        return None if self.low <= 0.0 <= self.high else self.low > 0.0
+
+    @property
+    def below(self) -> bool | None:
+        """True where the interval is below 0."""
+        return None if self.above is None else not self.above
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"{self.name} {ABSENT} ({self.reason or 'not measured'})"
+        few = f" ({self.n_subjects} documents)" if self.n_subjects < FEWEST_SUBJECTS else ""
+        return f"{self.name} {signed(self.value)} {interval(self.low, self.high)}".rstrip() + few
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run, on one task where the finding is about tasks.
+
+    Attributes:
+        run: label of the run.
+        task: the task, or empty.
+        says: what the numbers show, in a few words.
+    """
+
+    run: str
+    task: str
+    verdict: Verdict
+    says: str
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A claim of the paper, and what these runs say about it.
+
+    Attributes:
+        name: short, for programs.
+        claim: in words.
+        rule: how a case is decided.
+    """
+
+    name: str
+    claim: str
+    rule: str
+    cases: tuple[Case, ...]
+
+    @property
+    def counts(self) -> dict[Verdict, int]:
+        found: dict[Verdict, int] = {HOLDS: 0, AGAINST: 0, OPEN: 0}
+        for case in self.cases:
+            found[case.verdict] += 1
+        return found
+
+    @property
+    def verdict(self) -> Verdict:
+        """Against with one case against it; holds where at least half of the cases are for it; open otherwise."""
+        counts = self.counts
+        if counts[AGAINST]:
+            return AGAINST
+        return HOLDS if counts[HOLDS] and counts[HOLDS] >= LEAST_SETTLED * len(self.cases) else OPEN
+
+    @property
+    def summary(self) -> str:
+        """``Holds in 4 of 9 cases, 3 against it, 2 open.``"""
+        if not self.cases:
+            return "These runs have no case for it."
+        counts, total = self.counts, len(self.cases)
+        noun = "case" if total == 1 else "cases"
+        return f"Holds in {counts[HOLDS]} of {total} {noun}, {counts[AGAINST]} against it, {counts[OPEN]} open."
+
+
+def decide(signs: Iterable[bool | None]) -> Verdict:
+    """Holds where every sign is for it; against where one is against it; open otherwise, and of no sign at all."""
+    known = list(signs)
+    if any(sign is False for sign in known):
+        return AGAINST
+    return HOLDS if known and all(sign is True for sign in known) else OPEN
