@@ -71,6 +71,15 @@ def test_tofu_is_evaluated_by_its_own_measures(medunlearn: Medunlearn, tofu: Pat
     assert 0.0 <= values["target", "forget quality"]["value"] <= 1.0
     assert values["retrained", "forget quality"]["note"] == "the reference"
     assert "forget quality" in medunlearn(*asked).stdout
+    report = ("report", target, retrained, "--split", "forget01", "--out", tofu.parent / "report")
+    medunlearn(*report, "--benchmark", tofu)
+    shown = json.loads((tofu.parent / "report" / "report.json").read_text())["published"]
+    own = {(row["model"], row["measure"]): row["value"] for row in shown["table"]}
+    assert {key: own[key] for key in values} == {key: row["value"] for key, row in values.items()}
+    page = (tofu.parent / "report" / "report.html").read_text()
+    assert all(text in page for text in ('id="published"', "forget quality", "truth ratio on forget"))
+    medunlearn(*report)
+    assert "need the benchmark" in (tofu.parent / "report" / "report.md").read_text()
 
 
 def test_tofu_with_parts_missing_is_not_called_model_utility(medunlearn: Medunlearn, tofu: Path) -> None:
@@ -127,6 +136,10 @@ def test_muse_groups_are_verbatim_and_knowledge_memorization(medunlearn: Medunle
     rows = {(row["node"], row["measure"], row["n_scored"]) for row in groups.to_dict("records")}
     assert rows == {("forget", "VerbMem", 3), ("forget", "KnowMem", 3), ("retain", "KnowMem", 3)}
     assert set(groups["metric"]) == {"rouge_l_f"}
+    medunlearn("report", tmp_path / "r", "--out", tmp_path / "report")
+    said = (tmp_path / "report" / "report.md").read_text()
+    assert "## MUSE" in said
+    assert "KnowMem on retain" in said
 
 
 @pytest.fixture(scope="module")

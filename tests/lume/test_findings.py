@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -10,6 +11,9 @@ import pytest
 
 from medunlearn.reports.content import ModelResult, ReportContent
 from medunlearn.reports.lume import Finding, findings, findings_text
+from medunlearn.reports.markdown import to_markdown
+from medunlearn.reports.page import to_html
+from medunlearn.reports.payload import payload
 
 METHODS = {"GA": "ga", "GD": "graddiff", "KL": "kl_min", "NPO": "npo"}
 Row = dict[str, Any]
@@ -46,8 +50,8 @@ def report(
     )
     return ReportContent(
         title="LUME",
-        benchmark={"builder": "lume"},
-        split={},
+        benchmark={"name": "LUME", "builder": "lume", "data_use": "open"},
+        split={"name": "released", "level": "document", "forget": 10, "retain": 10},
         context="closed_book",
         models=models,
         comparisons=pd.DataFrame(),
@@ -76,7 +80,7 @@ def test_there_are_none_elsewhere() -> None:
     content = report(START)
     assert len(findings(content)) == 8
     assert findings(report([])) == ()
-    other = ReportContent(**{**vars(content), "benchmark": {"builder": "amnesia"}})
+    other = replace(content, benchmark={**content.benchmark, "builder": "amnesia"})
     assert findings(other) == ()
     assert findings_text(other) == ""
 
@@ -206,3 +210,21 @@ def test_the_text_has_every_number() -> None:
     assert "HOLDS: GA, GD and KL fall to zero on both sides." in said
     assert "  GA, story: holds; falls to zero on both sides; zero of GA −0.070 [−0.090, −0.050]" in said
     assert "Rule: " in said
+
+
+def test_they_are_in_all_three_files() -> None:
+    """A hostile name of a task is escaped; a report of another benchmark has no section for them."""
+    content = report(START, [contrast("zero", "GA", -0.09, -0.05, node="<b>story</b>")])
+    page, text, data = to_html(content), to_markdown(content), payload(content)
+    assert 'id="findings"' in page
+    assert page.count('<span class="badge') == len(findings(content))
+    assert "&lt;b&gt;story" in page
+    assert "### holds: GA, GD and KL fall to zero on both sides." in text
+    assert "<b>story" not in page + text
+    zero = next(one for one in data["findings"] if one["name"] == "zero")
+    assert (zero["verdict"], zero["counts"]) == ("holds", {"holds": 1, "against": 0, "open": 0})
+    assert zero["cases"][0]["evidence"][0]["low"] == -0.09
+    other = replace(content, benchmark={**content.benchmark, "builder": "amnesia"})
+    assert 'id="findings"' not in to_html(other)
+    assert "LUME's findings" not in to_markdown(other)
+    assert payload(other)["findings"] == []
