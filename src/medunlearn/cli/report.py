@@ -26,7 +26,10 @@ def command(
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder of the report.")],
     benchmark: Annotated[
-        Path | None, typer.Option("--benchmark", help="The benchmark, to show examples of answers.")
+        Path | None,
+        typer.Option(
+            "--benchmark", help="The benchmark: for examples of answers, LUME's findings, TOFU's measures."
+        ),
     ] = None,
     split: Annotated[str | None, typer.Option("--split", help="Which evaluation, if there are several.")] = None,
     title: Annotated[str | None, typer.Option("--title", help="Title of the report.")] = None,
@@ -43,6 +46,7 @@ def command(
     from medunlearn.experiments.gather import gather
     from medunlearn.experiments.judged import judged_among
     from medunlearn.experiments.runs import Run
+    from medunlearn.reports import lume
     from medunlearn.reports.write import write_report
 
     _check_out(out)
@@ -53,11 +57,15 @@ def command(
     models = [Evaluated.find(run, split) for run in trained]
     loaded = Benchmark.load(benchmark) if benchmark else None
     title = title or "Unlearning report"
-    page = write_report(gather(title, models, loaded, judged=judged, show_text=show_text, seed=seed), out)
+    content = gather(title, models, loaded, judged=judged, show_text=show_text, seed=seed)
+    page = write_report(content, out)
     if json:
-        print_json({"report": str(page)})
-    else:
-        sayer(quiet, json)(f"report: {page}")
+        found = [{"finding": one.name, "verdict": one.verdict} for one in lume.findings(content)]
+        print_json({"report": str(page), **({"findings": found} if found else {})})
+        return
+    if not quiet and (said := lume.findings_text(content)):
+        print(said)
+    sayer(quiet, json)(f"report: {page}")
 
 
 def _report_sweep(

@@ -70,12 +70,14 @@ def command(
 def print_finished(finished: Finished, *, quiet: bool, as_json: bool) -> None:
     """Each model's place: utility, forgetting, and the distance to the retrained model."""
     from medunlearn.reports.headline import main_plane, standings
-    from medunlearn.reports.lume import findings_text
+    from medunlearn.reports.lume import findings, findings_text
     from medunlearn.reports.readings import Results
     from medunlearn.reports.tables import headline_table
 
     if as_json:
-        print_json({"report": str(finished.report), **read_json(finished.report.with_suffix(".json"))["headline"]})
+        headline = read_json(finished.report.with_suffix(".json"))["headline"]
+        found = [{"finding": one.name, "verdict": one.verdict} for one in findings(finished.content)]
+        print_json({"report": str(finished.report), **headline, **({"findings": found} if found else {})})
     elif not quiet:
         results = Results(finished.content)
         where = main_plane(results)
