@@ -132,7 +132,7 @@ def _within(one: _Scores, replicates: int, seed: int) -> Iterator[dict[str, Any]
     behind = means[means.index > 0]
     if behind.empty:
         return
-    columns = list(one.values.columns)
+    columns: list[Any] = list(one.values.columns)
     low, last = columns.index(behind.idxmin()), columns.index(behind.index.max())
     resampled = resample_means(one.values.to_numpy(), one.subjects, replicates=replicates, seed=seed)
 
