@@ -44,7 +44,8 @@ class AuditOptionsSettings(OptionsFields):
     prompts: tuple[str, ...] = Field((), description="names of prompts; none: all that the model can be asked")
     prompts_file: Path | None = Field(None, description="YAML of prompts of your own; none: ours")
     forms: tuple[Literal["text", "letter"], ...] = Field(
-        ("text", "letter"), description="accuracy by the options' texts, length-normalised, or by their letters"
+        ("text", "letter"),
+        description="accuracy by the options' texts, length-normalised, or by their letters; none leaves it out",
     )
     template: Template | None = Field(
         None, description="how instructions are shown to a local model; none: as it was trained, or plain"
@@ -66,3 +67,8 @@ class AuditOptionsSettings(OptionsFields):
     def _words(cls, value: Any) -> Any:
         """One name, or several with commas, is as good as a list."""
         return listed(value)
+
+    @field_validator("forms", mode="before")
+    @classmethod
+    def _none(cls, value: Any) -> Any:
+        return () if value in ("none", ["none"]) else value

@@ -90,6 +90,10 @@ class OptionsAudit:
         removed options that were right (``_gold``) and wrong (``_wrong``), ``accuracy_text`` and
         ``accuracy_letter``. The prompt ``any`` counts what at least one of the prompts brought out.
         """
+        return self._table.copy()
+
+    @cached_property
+    def _table(self) -> pd.DataFrame:
         return summarize(
             self.label,
             (self.options, self.choices),

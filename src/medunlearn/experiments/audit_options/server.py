@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.data.records import Question
 from medunlearn.data.sources.options import MultipleChoice
 from medunlearn.errors import ConfigError, MedunlearnError
+from medunlearn.experiments.audit_options.local import choice_question
 from medunlearn.experiments.audit_options.respondents import Key, Rated, Said
-from medunlearn.llm import Client, Message, Outcome, Request, ServerSettings, Store, decide
+from medunlearn.llm import Client, LogProbs, Message, Outcome, Request, ServerSettings, Store, decide
 from medunlearn.memorization.options.prompts import OptionPrompt, chosen_prompts, read_prompts
 from medunlearn.memorization.options.removing import Removal
 from medunlearn.models.prompts import render
 
-NOT_RATED = "a server was asked, and not for the options' probabilities"
+NOT_RATED = "api=chat gives no probabilities of options"
+NOT_PARTED = "the server's tokens do not part where an option begins"
 LEAST_TOKENS = 32
 
 
@@ -81,12 +84,11 @@ class ServerModel:
             )
             for place, (one, prompt) in enumerate(keys)
         ]
-        with Store(folder / "llm") as store, Client(self.server, self.decision, store=store) as client:
-            outcomes = list(client.stream(requests, what=f"{self.label}: removed options", quiet=quiet))
-            halted = client.halted
-        _refuse_lost(outcomes, halted)
-        said = {int(one.id): _said(one) for one in outcomes}
-        return {(one.question.question_id, prompt.name): said[place] for place, (one, prompt) in enumerate(keys)}
+        outcomes = self._asked(requests, f"{self.label}: removed options", folder, quiet)
+        return {
+            (one.question.question_id, prompt.name): _said(outcome)
+            for (one, prompt), outcome in zip(keys, outcomes, strict=True)
+        }
 
     def rate(
         self,
@@ -97,7 +99,61 @@ class ServerModel:
         *,
         quiet: bool,
     ) -> dict[str, Rated]:
-        return {one.question_id: Rated(None, NOT_RATED) for one in questions}
+        """Log-probabilities of the options as the server echoes them; only ``completions`` can do that.
+
+        ``text``: mean over the option's tokens; ``letter``: their sum. The token that ends an answer is in neither,
+        since a text does not hold it.
+
+        Raises:
+            MedunlearnError: server or network failed on some, or the server gives no log-probabilities.
+        """
+        if settings.api == "chat":
+            return {one.question_id: Rated(None, NOT_RATED) for one in questions}
+        asked = [choice_question(one, form) for one in questions]
+        shown = {one.question_id: _plain(one) for one in asked}
+        keys = [(one.question_id, f" {option}") for one in asked for option in one.options]
+        requests = [
+            Request(
+                id=str(place),
+                prompt=shown[name] + option,
+                max_tokens=0,
+                log_probs=0,
+                echo=True,
+                prompt_version=f"options by {form}",
+                identifiers=(),
+            )
+            for place, (name, option) in enumerate(keys)
+        ]
+        outcomes = self._asked(requests, f"{self.label}: options by {form}", folder, quiet)
+        found: dict[str, list[float | None]] = {}
+        for (name, option), outcome in zip(keys, outcomes, strict=True):
+            found.setdefault(name, []).append(_echoed(outcome.log_probs, len(shown[name]), len(option), form))
+        return {name: _rated(values) for name, values in found.items()}
+
+    def _asked(self, requests: Sequence[Request], what: str, folder: Path, quiet: bool) -> list[Outcome]:
+        """Outcomes in the order of the requests, whose ids are their places."""
+        with Store(folder / "llm") as store, Client(self.server, self.decision, store=store) as client:
+            outcomes = list(client.stream(requests, what=what, quiet=quiet))
+            halted = client.halted
+        _refuse_lost(outcomes, halted)
+        return sorted(outcomes, key=lambda one: int(one.id))
+
+
+def _echoed(given: LogProbs | None, start: int, length: int, form: str) -> float | None:
+    """Of the tokens of an option in the echoed text; None where no token begins where the option does."""
+    if given is None or start not in given.offsets:
+        return None
+    values = [
+        value
+        for value, offset in zip(given.values, given.offsets, strict=True)
+        if start <= offset < start + length and value is not None
+    ]
+    return fsum(values) / (len(values) if form == "text" else 1)
+
+
+def _rated(values: Sequence[float | None]) -> Rated:
+    known = tuple(value for value in values if value is not None)
+    return Rated(known) if len(known) == len(values) else Rated(None, NOT_PARTED)
 
 
 def _shown(prompt: OptionPrompt, removal: Removal, api: str) -> tuple[Message, ...] | str:
@@ -106,13 +162,11 @@ def _shown(prompt: OptionPrompt, removal: Removal, api: str) -> tuple[Message, .
         return (Message("user", text),)
     if prompt.form == "text":
         return text
-    plain = render(
-        Question("", "", "train", "knowledge", "question", text, removal.text),
-        "",
-        template="plain",
-        context="closed_book",
-    )
-    return plain.own
+    return _plain(Question("", "", "train", "knowledge", "question", text, removal.text))
+
+
+def _plain(question: Question) -> str:
+    return render(question, "", template="plain", context="closed_book").own
 
 
 def _longest(removals: Sequence[Removal]) -> int:

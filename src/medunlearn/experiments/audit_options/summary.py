@@ -30,15 +30,15 @@ def summarize(
     seed: int,
 ) -> pd.DataFrame:
     """One row a prompt, measure and group; see :meth:`~.audit.OptionsAudit.table`."""
-    own = observations(*tables).sort_index()
+    own, due = (table.sort_index() for table in observations(*tables))
     questions = own.index.to_list()
     cells: list[Cell] = [(column, group) for column in _columns(own) for group in _groups(groups)]
-    values = _matrix(own, cells, groups)
+    values, expected = _matrix(own, cells, groups), _matrix(due.astype("float64"), cells, groups)
     found = resample_means(values, questions, replicates=replicates, seed=seed)
-    rows = []
+    unscored = ((expected == 1.0) & np.isnan(values)).sum(axis=0).tolist()
+    rows: list[dict[str, Any]] = []
     for place, ((prompt, measure), group) in enumerate(cells):
         one = found.estimate([place])
-        inside = [name for name in questions if group in (ALL, groups.get(name))]
         rows.append(
             {
                 "model": label,
@@ -49,12 +49,12 @@ def summarize(
                 "low": one.low,
                 "high": one.high,
                 "n": one.n,
-                "n_unscored": _unscored(tables, prompt, measure, inside),
+                "n_unscored": unscored[place],
             }
         )
     contrasts = _contrasts(label, found, cells)
     if baseline is not None:
-        other = _matrix(observations(*baseline).reindex(index=own.index, columns=own.columns), cells, groups)
+        other = _matrix(observations(*baseline)[0].reindex(index=own.index, columns=own.columns), cells, groups)
         pairs = resample_pairs(values, other, questions, replicates=replicates, seed=seed)
         for place, row in enumerate(rows):
             gap = pairs.difference([place])
@@ -68,26 +68,30 @@ def summarize(
     return pd.DataFrame([*rows, *contrasts])
 
 
-def observations(options: pd.DataFrame, choices: pd.DataFrame) -> pd.DataFrame:
-    """A row a question, a column a (prompt, measure), 1, 0, or NaN where nothing was scored."""
-    found: dict[tuple[str, str], pd.Series[float]] = {}
-    names = list(dict.fromkeys(options["prompt"]))
-    for measure in ("exact", "relaxed"):
-        wide = {name: _column(options[options["prompt"] == name], measure) for name in names}
-        if len(names) > 1:
-            wide[ANY] = _any(pd.DataFrame(wide))
-        for name, values in wide.items():
-            found[name, measure] = values
+def observations(options: pd.DataFrame, choices: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What was found, and what should have been: a row a question, a column a (prompt, measure).
+
+    Returns:
+        1, 0, or NaN where nothing was scored; and whether the question belongs to the measure at all.
+    """
     gold = options.drop_duplicates("question_id").set_index("question_id")
-    was_gold = gold["removed"].eq(gold["gold"])
+    every = pd.Series(True, index=gold.index)
     known = gold["gold"].notna()
-    for (name, measure), values in list(found.items()):
-        of = {"gold": was_gold & known, "wrong": ~was_gold & known}
-        for which, rows in of.items():
-            found[name, f"{measure}_{which}"] = values.where(rows.reindex(values.index).fillna(False).astype(bool))
-    for form in dict.fromkeys(choices["form"]):
-        found["", f"accuracy_{form}"] = _column(choices[choices["form"] == form], "correct")
-    return pd.DataFrame(found)
+    was_gold = gold["removed"].eq(gold["gold"]).fillna(False).astype(bool) & known
+    found: dict[Column, pd.Series[float]] = {}
+    due: dict[Column, pd.Series[bool]] = {}
+    for measure in ("exact", "relaxed"):
+        wide = {name: _column(rows, measure) for name, rows in options.groupby("prompt", sort=False)}
+        if len(wide) > 1:
+            wide[ANY] = _any(pd.DataFrame(wide))
+        for part, inside in (("", every), ("_gold", was_gold), ("_wrong", known & ~was_gold)):
+            for name, values in wide.items():
+                column = (str(name), f"{measure}{part}")
+                found[column], due[column] = values.where(inside.reindex(values.index)), inside
+    for form, rows in choices.groupby("form", sort=False):
+        column = ("", f"accuracy_{form}")
+        found[column], due[column] = _column(rows, "correct"), every
+    return pd.DataFrame(found), pd.DataFrame(due)
 
 
 def _column(table: pd.DataFrame, measure: str) -> pd.Series[float]:
@@ -116,23 +120,6 @@ def _matrix(own: pd.DataFrame, cells: Sequence[Cell], groups: Mapping[str, str])
         for column, group in cells
     ]
     return np.stack(columns, axis=1)
-
-
-def _unscored(tables: Tables, prompt: str, measure: str, inside: list[str]) -> int:
-    """Questions of a group without a value; for ``_gold`` and ``_wrong`` among those of that kind alone."""
-    options, choices = tables
-    if measure.startswith("accuracy_"):
-        rows = choices[choices["form"] == measure.removeprefix("accuracy_")]
-        return int(rows.loc[rows["question_id"].isin(inside), "correct"].isna().sum())
-    name, _, part = measure.partition("_")
-    rows = options[options["question_id"].isin(inside)]
-    if part:
-        was_gold = rows["removed"].eq(rows["gold"])
-        rows = rows[rows["gold"].notna() & (was_gold if part == "gold" else ~was_gold)]
-    if prompt != ANY:
-        return int(rows.loc[rows["prompt"] == prompt, name].isna().sum())
-    wide = rows.pivot(index="question_id", columns="prompt", values=name).astype("Float64").astype("float64")
-    return int(_any(wide).isna().sum()) if len(wide) else 0
 
 
 def _contrasts(label: str, found: Resampled, cells: Sequence[Cell]) -> list[dict[str, Any]]:
