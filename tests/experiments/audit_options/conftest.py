@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +64,39 @@ def before_and_after(choices: Benchmark, tmp_path_factory: pytest.TempPathFactor
         settings = train_settings({**small, "epochs": epochs, "lr": 4e-3, "batch_size": 8})
         runs.append(train(choices, settings, folder / name, quiet=True))
     return runs[0], runs[1]
+
+
+@pytest.fixture
+def make_pair_models() -> Callable[[Path], None]:
+    """Writes an encoder and a sequence-to-sequence model with random weights to ``encoder/`` and ``bart/``."""
+
+    def make(folder: Path) -> None:
+        from tokenizers import Tokenizer, models, pre_tokenizers, processors
+        from transformers import (
+            BartConfig,
+            BartForConditionalGeneration,
+            BertConfig,
+            BertModel,
+            PreTrainedTokenizerFast,
+        )
+
+        words = ["<pad>", "<unk>", "<s>", "</s>", "the", "patient", "received", "aspirin", "was", "given", "."]
+        tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, "<unk>"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<s> $A </s>", special_tokens=[("<s>", 2), ("</s>", 3)]
+        )
+        marks = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+        wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, cls_token="<s>", sep_token="</s>", **marks)
+        small = {"vocab_size": len(words), "max_position_embeddings": 32}
+        bert = BertConfig(**small, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
+        layers = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+        heads = {"encoder_attention_heads": 1, "decoder_attention_heads": 1, "pad_token_id": 0, "bos_token_id": 2}
+        bart = BartConfig(
+            **small, **layers, **heads, d_model=8, eos_token_id=3, decoder_start_token_id=3, forced_eos_token_id=3
+        )
+        for name, model in (("encoder", BertModel(bert)), ("bart", BartForConditionalGeneration(bart))):
+            model.save_pretrained(folder / name)
+            wrapped.save_pretrained(folder / name)
+
+    return make
