@@ -51,7 +51,7 @@ class AuditOptionsSettings(OptionsFields):
         None, description="how instructions are shown to a local model; none: as it was trained, or plain"
     )
     max_new_tokens: int | None = Field(
-        None, ge=1, description="longest response; none: the file's longest option and a quarter"
+        None, ge=1, description="longest response; none: the longest option asked about and a quarter"
     )
     batch_size: int = Field(64, ge=1, description="prompts decoded together")
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")

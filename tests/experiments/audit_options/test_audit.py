@@ -66,6 +66,7 @@ def test_members_are_regenerated_and_non_members_are_not(audit: OptionsAudit) ->
     contrast = row(audit, "in_place", "exact", "member - non-member")
     assert contrast["value"] == pytest.approx(members["value"] - others["value"])
     assert contrast["low"] > 0
+    assert contrast["n_unscored"] == 0
     assert (members["n"], others["n"], contrast["n"]) == (16, 16, 32)
 
 

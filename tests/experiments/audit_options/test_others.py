@@ -156,3 +156,19 @@ class TestStored:
             audit_options(None, question_file, out=tmp_path / "c", responses=stored, quiet=True)
         with pytest.raises(SourceError, match="There is no file"):
             audit_options(None, question_file, out=tmp_path / "d", responses=tmp_path / "none.csv", quiet=True)
+
+
+def test_it_adds_its_table_to_an_audit_folder(question_file: Path, tmp_path: Path) -> None:
+    from medunlearn.config.options import AuditOptionsSettings
+    from medunlearn.experiments.audit_options.audit import add_options
+    from medunlearn.experiments.audit_options.stored import StoredResponses
+
+    (tmp_path / "audit").mkdir()
+    (tmp_path / "audit" / "run.json").write_text("{}")
+    (tmp_path / "said.jsonl").write_text('{"question_id": "i00", "response": "x"}\n')
+    who, settings = StoredResponses(tmp_path / "said.jsonl"), AuditOptionsSettings()
+    found = add_options(tmp_path / "audit", who, question_file, settings, quiet=True)
+    assert len(found) == 32
+    assert add_options(tmp_path / "audit", who, question_file, settings, quiet=True).equals(found)
+    assert (tmp_path / "audit" / "options.parquet").exists()
+    assert (tmp_path / "audit" / "run.json").read_text() == "{}"

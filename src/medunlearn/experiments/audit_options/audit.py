@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
@@ -206,6 +207,20 @@ def run_options(
     return OptionsAudit(out, respondent.label, settings)
 
 
+def add_options(
+    folder: Path, respondent: Respondent, file: Path, settings: AuditOptionsSettings, *, quiet: bool = False
+) -> pd.DataFrame:
+    """Add ``options.parquet`` to an audit's folder; the part's own run, with the rest, is in ``options/`` below it.
+
+    Raises:
+        ConfigError: a prompt that there is not, or that this model does not take.
+        SourceError: rows that cannot be read.
+    """
+    found = run_options(respondent, file, settings, folder / "options", quiet=quiet).options
+    storage.write_atomically(folder / OPTIONS, found.to_parquet)
+    return found
+
+
 def option_rows(
     respondent: Respondent,
     questions: Sequence[MultipleChoice],
@@ -256,6 +271,8 @@ def choice_rows(
 
 
 def _choice_row(question: MultipleChoice, form: Literal["text", "letter"], rated: Rated) -> dict[str, Any]:
+    if rated.log_probs is not None and not all(map(isfinite, rated.log_probs)):
+        rated = Rated(None, "the model gave a log-probability that is no number")
     chosen = None if rated.log_probs is None else letter(rated.log_probs.index(max(rated.log_probs)))
     scored = chosen is not None and question.gold is not None
     return {

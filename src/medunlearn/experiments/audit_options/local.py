@@ -12,6 +12,7 @@ from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import ResponseStore
 from medunlearn.data.sources.options import MultipleChoice, letter
+from medunlearn.data.storage import sha256_of_json
 from medunlearn.experiments.audit_options.respondents import TOO_LONG, Key, Rated, Said
 from medunlearn.experiments.material import identity, model_folder
 from medunlearn.experiments.runs import FILE, Run
@@ -134,7 +135,9 @@ class LocalModel:
         return open_store(
             folder,
             model_fingerprint=identity(self._source),
-            benchmark_fingerprint="",
+            benchmark_fingerprint=sha256_of_json(
+                [[q.question_id, q.question, q.answer, *q.options] for q in asked]
+            ),
             weights=settings.weights,
             rendering=rendering,
             max_new_tokens=limit,

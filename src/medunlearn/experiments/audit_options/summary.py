@@ -52,7 +52,7 @@ def summarize(
                 "n_unscored": unscored[place],
             }
         )
-    contrasts = _contrasts(label, found, cells)
+    contrasts = _contrasts(label, found, cells, unscored)
     if baseline is not None:
         other = _matrix(observations(*baseline)[0].reindex(index=own.index, columns=own.columns), cells, groups)
         pairs = resample_pairs(values, other, questions, replicates=replicates, seed=seed)
@@ -122,7 +122,9 @@ def _matrix(own: pd.DataFrame, cells: Sequence[Cell], groups: Mapping[str, str])
     return np.stack(columns, axis=1)
 
 
-def _contrasts(label: str, found: Resampled, cells: Sequence[Cell]) -> list[dict[str, Any]]:
+def _contrasts(
+    label: str, found: Resampled, cells: Sequence[Cell], unscored: Sequence[int]
+) -> list[dict[str, Any]]:
     """Members minus non-members, which are other questions, so that nothing is paired."""
     place = {cell: number for number, cell in enumerate(cells)}
     rows = []
@@ -130,7 +132,7 @@ def _contrasts(label: str, found: Resampled, cells: Sequence[Cell]) -> list[dict
         if group != MEMBER or (column, NONMEMBER) not in place:
             continue
         both = [place[column, MEMBER], place[column, NONMEMBER]]
-        one = found.estimate(both, lambda means: means[..., 0] - means[..., 1])
+        gap = found.estimate(both, lambda means: means[..., 0] - means[..., 1])
         n = int(found.observed[:, both].sum())
         rows.append(
             {
@@ -138,10 +140,11 @@ def _contrasts(label: str, found: Resampled, cells: Sequence[Cell]) -> list[dict
                 "prompt": column[0],
                 "measure": column[1],
                 "group": CONTRAST,
-                "value": one.value,
-                "low": one.low,
-                "high": one.high,
+                "value": gap.value,
+                "low": gap.low,
+                "high": gap.high,
                 "n": n,
+                "n_unscored": sum(unscored[one] for one in both),
             }
         )
     return rows
