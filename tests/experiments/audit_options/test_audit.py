@@ -11,6 +11,7 @@ import pytest
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.experiments.audit_options import OptionsAudit, audit_options
+from medunlearn.experiments.audit_options.audit import choice_rows
 from medunlearn.experiments.runs import Run
 
 PROMPTS = ("continue", "in_place", "another")
@@ -150,7 +151,6 @@ def test_it_is_not_done_twice_and_another_is_refused(
 def test_what_was_asked_is_kept_when_it_is_cut_off(
     before_and_after: tuple[Run, Run], question_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = audit_options.__globals__["option_rows"].__globals__["choice_rows"]
     settings: dict[str, Any] = {"prompts": "in_place", "questions": 8, "forms": "text", "quiet": True}
 
     def stop(*_: Any, **__: Any) -> None:
@@ -159,7 +159,7 @@ def test_what_was_asked_is_kept_when_it_is_cut_off(
     monkeypatch.setattr("medunlearn.experiments.audit_options.audit.choice_rows", stop)
     with pytest.raises(KeyboardInterrupt):
         audit_options(before_and_after[1], question_file, out=tmp_path / "cut", **settings)
-    monkeypatch.setattr("medunlearn.experiments.audit_options.audit.choice_rows", real)
+    monkeypatch.setattr("medunlearn.experiments.audit_options.audit.choice_rows", choice_rows)
     monkeypatch.setattr("medunlearn.generation.respond.decode_greedily", stop)
     monkeypatch.setattr("medunlearn.generation.respond._rounds", lambda sequences, size: iter([]))
     done = audit_options(before_and_after[1], question_file, out=tmp_path / "cut", **settings)
