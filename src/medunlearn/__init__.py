@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         unlearn,
     )
     from medunlearn.data.benchmark import Benchmark
+    from medunlearn.experiments.audit_options import audit_options
     from medunlearn.experiments.keywords import keywords
     from medunlearn.experiments.runs import Run
     from medunlearn.experiments.semeval import semeval
@@ -37,6 +38,7 @@ _WHERE = {
     "agree": "medunlearn.api",
     "annotate": "medunlearn.api",
     "attack": "medunlearn.api",
+    "audit_options": "medunlearn.experiments.audit_options",
     "evaluate": "medunlearn.api",
     "export": "medunlearn.api",
     "inspect": "medunlearn.api",
@@ -59,6 +61,7 @@ __all__ = [
     "agree",
     "annotate",
     "attack",
+    "audit_options",
     "build",
     "evaluate",
     "export",

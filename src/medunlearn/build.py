@@ -1,4 +1,4 @@
-"""``mu.build.amnesia(...)``, ``lume``, ``tofu``, ``muse``: a benchmark in memory, or in a folder with ``out``."""
+"""``mu.build.amnesia(...)``, ``lume``, ``tofu``, ``muse``, ``options``: a benchmark, or with ``out`` its folder."""
 
 from __future__ import annotations
 
@@ -81,6 +81,20 @@ def tofu(*, released: Path | str = "hub", out: Path | str | None = None, **setti
 def muse(*, released: Path | str = "hub", out: Path | str | None = None, **settings: Any) -> Benchmark:
     """MUSE from its published files; see :func:`tofu`. ``corpus="books"`` for the books."""
     return _kept(build("muse", {"released": str(released), **settings}), out)
+
+
+def options(file: Path | str, *, out: Path | str | None = None, **settings: Any) -> Benchmark:
+    """Multiple-choice questions of a file (MedQA, MedMCQA, or one in their form).
+
+    Args:
+        file: one question a row (:mod:`medunlearn.data.sources.options`).
+        out: folder to keep it in; None keeps it in memory.
+        settings: as `medunlearn build options --help` lists them.
+
+    Raises:
+        SourceError: rows that cannot be read.
+    """
+    return _kept(build("options", {"file": Path(file), **settings}), out)
 
 
 def _kept(benchmark: Benchmark, out: Path | str | None) -> Benchmark:

@@ -39,7 +39,7 @@ def test_a_builder_of_ours_has_checked_settings() -> None:
     assert len(caught.value.problems) == 3
     with pytest.raises(UnknownNameError, match="Did you mean 'amnesia'"):
         build("amnesa", {"invented": 3})
-    assert set(SETTINGS) == {"amnesia", "lume", "muse", "tofu"}
+    assert set(SETTINGS) == {"amnesia", "lume", "muse", "options", "tofu"}
 
 
 def test_a_builder_of_somebody_else_gets_the_values_as_they_are(path: str) -> None:

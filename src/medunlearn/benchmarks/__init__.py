@@ -11,6 +11,7 @@ BENCHMARKS: Mapping[str, str] = {
     "amnesia": "medunlearn.benchmarks.amnesia:build",
     "lume": "medunlearn.benchmarks.lume:build",
     "muse": "medunlearn.benchmarks.muse:build",
+    "options": "medunlearn.benchmarks.options:build",
     "tofu": "medunlearn.benchmarks.tofu:build",
 }
 
@@ -18,6 +19,7 @@ DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
     "amnesia": ("rouge_l", "em", "te", "cs", "es", "token_f1", "answer_probability", "ls"),
     "lume": ("rouge_l", "exact_match", "em", "te", "token_f1", "answer_probability"),
     "muse": ("rouge_l_f", "rouge_l", "em", "te", "answer_probability"),
+    "options": ("choice_probability", "exact_match", "rouge_l", "answer_probability", "em", "te"),
     "tofu": (
         *("rouge_l", "answer_probability", "truth_ratio", "truth_ratio_utility"),
         *("choice_probability", "em", "te"),

@@ -20,6 +20,7 @@ from medunlearn.config import (
     merge,
     parse_overrides,
 )
+from medunlearn.config.options import OptionsSettings
 from medunlearn.errors import ConfigError
 
 app = typer.Typer(help="Build a benchmark folder.", no_args_is_help=True, rich_markup_mode="markdown")
@@ -273,3 +274,21 @@ def muse(
 ) -> None:
     """MUSE: news articles or a book, with verbatim prompts and questions, and documents that no model saw."""
     _build("muse", {"released": released, "seed": seed, **parse_overrides(overrides or [])}, out, quiet, json)
+
+
+@app.command(
+    "options",
+    epilog="Example: `medunlearn build options questions.jsonl --out bench/ nonmembers=100`\n\n"
+    + settings_help(OptionsSettings),
+)
+@ending
+def options(
+    file: Annotated[Path, typer.Argument(help="CSV, TSV, JSONL, JSON or Parquet, one question a row.")],
+    out: Out,
+    overrides: Overrides = None,
+    seed: Seed = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Multiple-choice questions of MedQA's or MedMCQA's form, with questions that no model sees."""
+    _build("options", {"file": file, "seed": seed, **parse_overrides(overrides or [])}, out, quiet, json)

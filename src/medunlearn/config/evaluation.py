@@ -28,6 +28,8 @@ class EvaluateSettings(Settings):
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
     encoder: str | None = Field(None, description="sentence encoder for CS: folder or hub id")
     nli: str | None = Field(None, description="entailment model for ES: folder or hub id")
+    bert: str | None = Field(None, description="encoder for BERTScore: folder or hub id")
+    bart: str | None = Field(None, description="sequence-to-sequence model for BARTScore: folder or hub id")
     extractor: str = Field("offline", description="finds the keywords of LS: offline, scispacy, or module:Class")
     keywords: Path | None = Field(
         None, description="keywords of LS as `medunlearn keywords --out` writes them; none: found when needed"

@@ -18,6 +18,7 @@ from medunlearn.config import (
     TofuSettings,
     check,
 )
+from medunlearn.config.options import OptionsSettings
 from medunlearn.data.benchmark import MANIFEST, TABLES, Benchmark
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.lookup import resolve
@@ -26,6 +27,7 @@ SETTINGS: Mapping[str, type[Settings]] = {
     "amnesia": AmnesiaSettings,
     "lume": LumeSettings,
     "muse": MuseSettings,
+    "options": OptionsSettings,
     "tofu": TofuSettings,
 }
 # What a builder puts beside the tables (experiments/notes.py) is ours, too.

@@ -34,6 +34,8 @@ from medunlearn.generation.options import LogProbs
 from medunlearn.metrics import Item, Keywords, Tools, get_metric
 from medunlearn.metrics.scoring import score
 from medunlearn.metrics.summary import summarize
+from medunlearn.models.bart_score import BartScorer
+from medunlearn.models.bert_score import BertScorer
 from medunlearn.models.encoders import EntailmentModel, SentenceEncoder
 from medunlearn.models.load import LanguageModel
 
@@ -173,6 +175,8 @@ def _score(
     tools = Tools(
         encoder=SentenceEncoder(settings.encoder, device) if settings.encoder else None,
         nli=EntailmentModel(settings.nli, device) if settings.nli else None,
+        bert=BertScorer(settings.bert, device=device) if settings.bert else None,
+        bart=BartScorer(settings.bart, device=device) if settings.bart else None,
     )
     scores = score(items, [get_metric(metric) for metric in metrics], tools)
     meta = about(benchmark, split, questions)

@@ -16,6 +16,8 @@ Need = Literal[
     "alternative_log_probs",
     "encoder",
     "nli",
+    "bert",
+    "bart",
     "judgement",
     "keywords",
 ]
@@ -98,12 +100,37 @@ class Entailment(Protocol):
         ...
 
 
+class TokenMatches(Protocol):
+    """What BERTScore gives for a pair."""
+
+    @property
+    def f1(self) -> float: ...
+
+
+class TokenMatcher(Protocol):
+    """BERTScore under some encoder."""
+
+    def score(self, responses: Sequence[str], references: Sequence[str]) -> Sequence[TokenMatches | None]:
+        """One a pair; None where a text has no token that counts."""
+        ...
+
+
+class PairLikelihood(Protocol):
+    """BARTScore under some sequence-to-sequence model."""
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> Sequence[float | None]:
+        """Mean log-probability of a token of each target given its source; None where a text is blank."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
     """Models that some metrics need; None where the user has none."""
 
     encoder: Encoder | None = None
     nli: Entailment | None = None
+    bert: TokenMatcher | None = None
+    bart: PairLikelihood | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,12 @@ _MISSING: dict[Need, str] = {
     "alternative_log_probs": "the question has no alternative answers, or they were not rated",
     "encoder": "no sentence encoder was given: pass encoder=... in Tools",
     "nli": "no entailment model was given: pass nli=... in Tools",
+    "bert": "no encoder of BERTScore was given: pass bert=... in Tools",
+    "bart": "no sequence-to-sequence model was given: pass bart=... in Tools",
     "judgement": "no judge has rated the response: `medunlearn judge` asks one",
     "keywords": "no keywords were extracted for the question",
 }
-_TOOLS = {"encoder", "nli"}
+_TOOLS = {"encoder", "nli", "bert", "bart"}
 # Items that are scored here first, to learn how long the others will take.
 _TRIAL = 1024
 # A process starts in about half a second; it is to have several times as much to do.

@@ -31,7 +31,7 @@ class SentenceEncoder:
     """
 
     def __init__(self, source: str, device: str = "auto") -> None:
-        self.tokenizer, self.model = _load(source, AutoModel, device)
+        self.tokenizer, self.model = load_pretrained(source, AutoModel, device)
 
     def encode(self, texts: Sequence[str]) -> list[list[float]]:
         """Unit-length vectors, [len(texts), width]; texts longer than the encoder takes are cut."""
@@ -59,7 +59,7 @@ class EntailmentModel:
     """
 
     def __init__(self, source: str, device: str = "auto") -> None:
-        self.tokenizer, self.model = _load(source, AutoModelForSequenceClassification, device)
+        self.tokenizer, self.model = load_pretrained(source, AutoModelForSequenceClassification, device)
         labels = {int(index): str(label).lower() for index, label in self.model.config.id2label.items()}
         found = [index for index, label in labels.items() if label.startswith("entail")]
         if len(found) != 1:
@@ -80,13 +80,23 @@ class EntailmentModel:
         return said
 
 
-def _load(source: str, cls: Any, device: str) -> tuple[Any, Any]:
+def load_pretrained(source: str, cls: Any, device: str, what: str = "Encoder") -> tuple[Any, Any]:
+    """Tokenizer and model, in evaluation mode on the device.
+
+    Args:
+        source: folder or hub id.
+        cls: one of transformers' ``AutoModel`` classes.
+        what: the model, as an error calls it.
+
+    Raises:
+        ModelError: it cannot be loaded, or lacks weights.
+    """
     transformers_logging.disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         model, loaded = cls.from_pretrained(source, use_safetensors=True, output_loading_info=True)
     except LOADING_ERRORS as error:
-        raise ModelError(f"Encoder {source} cannot be loaded: {str(error).strip().splitlines()[0]}") from error
+        raise ModelError(f"{what} {source} cannot be loaded: {str(error).strip().splitlines()[0]}") from error
     # Sentence vectors are means of states: the pooler, which many encoders come without, is not used for them.
     pooler_used = cls is not AutoModel
     refuse_missing(source, [name for name in loaded["missing_keys"] if pooler_used or "pooler" not in name])

@@ -1,0 +1,74 @@
+"""Settings of multiple-choice questions: `build options`, and the options part of an audit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from medunlearn.config.base import Percent, Settings, Template, listed
+
+
+class OptionsFields(Settings):
+    """How a file of multiple-choice questions is read."""
+
+    count_from: Literal[0, 1] | None = Field(
+        None, description="what answers that are whole numbers count from; none: as the file tells"
+    )
+    skip_bad_rows: bool = Field(False, description="leave out rows that cannot be read and list them")
+    questions: int | None = Field(None, ge=2, description="seeded sample of this many questions; none: all")
+
+
+class OptionsSettings(OptionsFields):
+    """A benchmark from a file of multiple-choice questions (MedQA, MedMCQA, or one in their form)."""
+
+    builder: Literal["options"] = "options"
+    file: Path = Field(description="CSV, TSV, JSONL, JSON or Parquet, one question a row")
+    nonmembers: int = Field(0, ge=0, description="questions, drawn by the seed, that no model is trained on")
+    percents: tuple[Percent, ...] = Field((5, 10, 25), description="shares of the questions that splits forget")
+    data_use: Literal["open", "credentialed"] = Field("open", description="credentialed: it stays on this machine")
+    licence: str = Field("", description="of the file, for the benchmark's card")
+    seed: int = Field(0, description="seed of sample, non-members and splits")
+
+    @field_validator("percents", mode="before")
+    @classmethod
+    def _numbers(cls, value: Any) -> Any:
+        """One number is as good as a list of one."""
+        return [value] if isinstance(value, int) else listed(value)
+
+
+class AuditOptionsSettings(OptionsFields):
+    """Remove one answer option of each question and ask a model for it; rate the options."""
+
+    prompts: tuple[str, ...] = Field((), description="names of prompts; none: all that the model can be asked")
+    prompts_file: Path | None = Field(None, description="YAML of prompts of your own; none: ours")
+    forms: tuple[Literal["text", "letter"], ...] = Field(
+        ("text", "letter"),
+        description="accuracy by the options' texts, length-normalised, or by their letters; none leaves it out",
+    )
+    template: Template | None = Field(
+        None, description="how instructions are shown to a local model; none: as it was trained, or plain"
+    )
+    max_new_tokens: int | None = Field(
+        None, ge=1, description="longest response; none: the longest option asked about and a quarter"
+    )
+    batch_size: int = Field(64, ge=1, description="prompts decoded together")
+    weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
+    api: Literal["chat", "completions"] = Field("chat", description="what a server is asked by")
+    data_use: Literal["open", "credentialed"] = Field(
+        "credentialed", description="open: the questions are published and may go to a server off this machine"
+    )
+    replicates: int = Field(1000, ge=2, description="bootstrap replicates over questions")
+    seed: int = Field(0, description="seed of the sample, the removed options and the bootstrap")
+
+    @field_validator("prompts", "forms", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        """One name, or several with commas, is as good as a list."""
+        return listed(value)
+
+    @field_validator("forms", mode="before")
+    @classmethod
+    def _none(cls, value: Any) -> Any:
+        return () if value in ("none", ["none"]) else value

@@ -1,0 +1,194 @@
+"""BERTScore: each token finds the most alike token of the other text.
+
+Source: Zhang et al. 2020, "BERTScore: Evaluating Text Generation with BERT" (arXiv 1904.09675), Section 3. Baseline
+rescaling (Section 3, last paragraph) is left out: it moves every number by the same rule and changes no order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoModel
+
+from medunlearn.errors import ConfigError
+from medunlearn.models.batching import Batching
+from medunlearn.models.encoders import load_pretrained
+from medunlearn.models.precision import Precision, autocast
+from medunlearn.models.text_pairs import Pair, distinct_pairs, with_states
+
+BEST_LAYERS: Mapping[str, int] = {
+    "bert-base-uncased": 9,
+    "bert-large-uncased": 18,
+    "bert-base-multilingual-cased": 9,
+    "roberta-base": 10,
+    "roberta-large": 17,
+    "roberta-large-mnli": 19,
+    "distilbert-base-uncased": 5,
+    "distilroberta-base": 5,
+    "scibert_scivocab_uncased": 8,
+    "scibert_scivocab_cased": 9,
+    "deberta-xlarge-mnli": 40,
+}
+"""Layers that the authors found to agree best with people (their Appendix B and released table)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BertScore:
+    """How well two texts' tokens find each other; each in -1 to 1 (in practice 0.3-1), higher = more alike.
+
+    Attributes:
+        precision: mean over the response's tokens of the greatest cosine with a token of the reference.
+        recall: the same the other way round.
+        f1: their harmonic mean, which papers report.
+    """
+
+    precision: float
+    recall: float
+    f1: float
+
+
+class BertScorer:
+    """BERTScore under one encoder.
+
+    The tokens that the tokenizer puts around a text (CLS, SEP) may be found by others but do not count themselves,
+    as in the ``bert-score`` package. White space around a text is left out, as there.
+
+    Args:
+        source: folder or hub id of an encoder.
+        layer: hidden layer whose states are compared, counted from 1; None for the authors' (:data:`BEST_LAYERS`),
+            or for a model that they did not look at the last.
+        precision: of matrix products; fp32 gives the same digits on every machine.
+
+    Raises:
+        ModelError: it cannot be loaded.
+        ConfigError: it has no such layer.
+    """
+
+    def __init__(
+        self, source: str, *, layer: int | None = None, device: str = "auto", precision: Precision = "fp32"
+    ) -> None:
+        self.tokenizer, self.model = load_pretrained(source, AutoModel, device)
+        layers: int = self.model.config.num_hidden_layers
+        self.layer = layer or min(BEST_LAYERS.get(source.rstrip("/").split("/")[-1], layers), layers)
+        if not 1 <= self.layer <= layers:
+            raise ConfigError([f"layer={layer}: {source} has the layers 1 to {layers}"])
+        self._precision = precision
+        self._cut = _drop_layers_behind(self.model, self.layer)
+        self._around = {self.tokenizer.cls_token_id, self.tokenizer.sep_token_id}
+        longest = getattr(self.model.config, "max_position_embeddings", 512)
+        self._longest = min(longest, self.tokenizer.model_max_length, 512)
+
+    def score(
+        self,
+        responses: Sequence[str],
+        references: Sequence[str],
+        *,
+        idf: bool = False,
+        batch_size: int = 64,
+        advance: Callable[[int], None] = lambda done: None,
+    ) -> list[BertScore | None]:
+        """A score a pair, in order; None where a text has no token that counts.
+
+        Args:
+            responses, references: one reference a response; what is longer than the encoder takes is cut.
+            idf: weigh each token by its inverse document frequency among the references (Section 3, equation 7),
+                so that rare words count for more; a score then depends on which references are scored together.
+            batch_size: texts in one pass at most, fewer where memory runs out; changes no number.
+            advance: called with the number of pairs done since the last call.
+
+        Raises:
+            InputError: not as many references as responses.
+        """
+        counts = distinct_pairs(responses, references)
+        ids = self._tokens({text for pair in counts for text in pair})
+        weigh = self._weights([ids[text] for text in references] if idf else None)
+        weights = {text: weigh(tokens) for text, tokens in ids.items()}
+        scored = [pair for pair in counts if all(float(weights[text].sum()) > 0 for text in pair)]
+        advance(sum(counts.values()) - sum(counts[pair] for pair in scored))
+        scored.sort(key=lambda pair: (len(ids[pair[1]]), pair[1], len(ids[pair[0]]), pair[0]), reverse=True)
+        found: dict[Pair, BertScore] = {}
+        for chunk, states in with_states(
+            scored, lambda pair: pair, lambda some: self._states(some, ids, batch_size)
+        ):
+            for done in Batching(batch_size).over(chunk, lambda some: _match(some, states, weights)):  # noqa: B023
+                found |= done
+                advance(sum(counts[pair] for pair in done))
+        return [found.get(pair) for pair in zip(responses, references, strict=True)]
+
+    def _tokens(self, texts: Iterable[str]) -> dict[str, list[int]]:
+        some = sorted(texts)
+        if not some:
+            return {}
+        bare = [text.strip() for text in some]
+        given = self.tokenizer(bare, truncation=True, max_length=self._longest, return_attention_mask=False)
+        return dict(zip(some, given["input_ids"], strict=True))
+
+    def _weights(self, references: Sequence[Sequence[int]] | None) -> Callable[[Sequence[int]], Tensor]:
+        """From a text's tokens to what each of them counts, [tokens]."""
+        if references is None:
+            return lambda ids: torch.tensor([float(token not in self._around) for token in ids])
+        seen = Counter(token for ids in references for token in set(ids))
+        rare = {token: log((len(references) + 1) / (times + 1)) for token, times in seen.items()}
+        unseen = log(len(references) + 1)
+        return lambda ids: torch.tensor([rare.get(token, unseen) for token in ids])
+
+    def _states(self, texts: Sequence[str], ids: Mapping[str, list[int]], batch_size: int) -> dict[str, Tensor]:
+        """Unit-length states of each text's tokens, [tokens, width]."""
+        order = sorted(texts, key=lambda text: len(ids[text]), reverse=True)
+        found: dict[str, Tensor] = {}
+        for done in Batching(batch_size).over(order, lambda some: self._encode(some, ids)):
+            found |= done
+        return found
+
+    @torch.inference_mode()
+    def _encode(self, texts: Sequence[str], ids: Mapping[str, list[int]]) -> dict[str, Tensor]:
+        device = self.model.device
+        tokens = [torch.tensor(ids[text], device=device) for text in texts]
+        mask = pad_sequence([torch.ones_like(one) for one in tokens], batch_first=True)
+        padded = pad_sequence(tokens, batch_first=True, padding_value=self.tokenizer.pad_token_id or 0)
+        with autocast(device, self._precision):
+            given = self.model(input_ids=padded, attention_mask=mask, output_hidden_states=not self._cut)
+        states = given.last_hidden_state if self._cut else given.hidden_states[self.layer]
+        unit = torch.nn.functional.normalize(states.float(), dim=-1)
+        return {text: unit[row, : len(ids[text])].clone() for row, text in enumerate(texts)}
+
+
+def _drop_layers_behind(model: Any, layer: int) -> bool:
+    """Whether the layers behind could be dropped, so that they are not run; else all are, and one is looked at."""
+    stack: Any = getattr(model, "encoder", None) or getattr(model, "transformer", None)
+    layers = getattr(stack, "layer", None)
+    if not isinstance(layers, torch.nn.ModuleList):
+        return False
+    stack.layer = layers[:layer]
+    return True
+
+
+@torch.inference_mode()
+def _match(
+    pairs: Sequence[Pair], states: Mapping[str, Tensor], weights: Mapping[str, Tensor]
+) -> dict[Pair, BertScore]:
+    """Precision, recall and F of a batch, from unit-length states and what each token counts."""
+    ours, theirs = (pad_sequence([states[pair[side]] for pair in pairs], batch_first=True) for side in (0, 1))
+    real = [
+        torch.arange(padded.shape[1], device=padded.device)
+        < torch.tensor([len(states[pair[side]]) for pair in pairs], device=padded.device)[:, None]
+        for side, padded in enumerate((ours, theirs))
+    ]
+    cosines = torch.bmm(ours, theirs.transpose(1, 2))
+    cosines = cosines.masked_fill(~(real[0][:, :, None] & real[1][:, None, :]), -torch.inf)
+    means = []
+    for side in (0, 1):
+        best = cosines.amax(dim=2 - side).masked_fill(~real[side], 0.0).double().cpu()
+        counts = pad_sequence([weights[pair[side]] for pair in pairs], batch_first=True).double()
+        means.append(((best * counts).sum(1) / counts.sum(1)).tolist())
+    return {
+        pair: BertScore(p, r, 2 * p * r / (p + r) if p + r else 0.0)
+        for pair, p, r in zip(pairs, *means, strict=True)
+    }

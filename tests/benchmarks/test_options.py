@@ -1,0 +1,67 @@
+"""Multiple-choice questions as a benchmark: what is trained on, what is held out, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from medunlearn.config import check
+from medunlearn.config.options import OptionsSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import ConfigError
+from medunlearn.experiments.build import build
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    rows = [
+        {
+            "id": f"n{number:02d}",
+            "question": f"Which is {number}?",
+            "options": ["low", "high", f"{number} mg"],
+            "answer": "ABC"[number % 3] if number else None,
+            "subject": f"s{number % 2}",
+        }
+        for number in range(20)
+    ]
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_records_questions_and_splits(file: Path, tmp_path: Path) -> None:
+    found = build("options", {"file": file, "nonmembers": 6, "percents": [25, 50]})
+    held_out = {record.record_id for record in found.records if record.fold == "holdout"}
+    assert (len(found.records), len(held_out)) == (20, 6)
+    assert not held_out & {question.record_id for question in found.questions}
+    assert found.levels == ("subject", "question")
+    assert found.record["n04"].text == "Which is 4?\nA. low\nB. high\nC. 4 mg\nAnswer: B. high"
+    assert found.record["n00"].text == "Which is 0?\nA. low\nB. high\nC. 0 mg"
+    asked = found.questions[0]
+    shown, _, right = found.record[asked.record_id].text.partition("\nAnswer: ")
+    assert (asked.question, asked.answer) == (shown, right[3:])
+    assert asked.options[asked.answer_index or 0] == asked.answer
+    assert "n00" not in {one.question_id for one in found.questions}
+    assert sorted(found.splits) == ["random_25", "random_50"]
+    assert {*found.splits["random_25"].forget} < {*found.splits["random_50"].forget}
+    assert not held_out & {*found.splits["random_50"].forget}
+    found.save(tmp_path / "bench")
+    assert Benchmark.load(tmp_path / "bench").fingerprint == found.fingerprint
+
+
+def test_a_sample_is_the_same_as_an_audits(file: Path) -> None:
+    from medunlearn.data.sources.options import read_options, sampled
+
+    found = build("options", {"file": file, "questions": 9, "seed": 5})
+    assert [one.record_id for one in found.records] == [
+        one.question_id for one in sampled(read_options(file).questions, 9, 5)
+    ]
+
+
+def test_too_few_are_left(file: Path) -> None:
+    with pytest.raises(ConfigError, match="nonmembers=19: of 20 questions, two must be left"):
+        build("options", {"file": file, "nonmembers": 19})
+    with pytest.raises(ConfigError, match="file is missing"):
+        check(OptionsSettings, {})
