@@ -31,6 +31,7 @@ from medunlearn.cli import (
     sweep,
     train,
     unlearn,
+    utility,
 )
 from medunlearn.cli.processes import refuse_alone
 
@@ -43,6 +44,7 @@ VERBS = (
     "unlearn",
     "evaluate",
     "attack",
+    "utility",
     "judge",
     "annotate",
     "agree",
@@ -92,6 +94,7 @@ app.command("train", epilog=train.EPILOG)(train.command)
 app.command("unlearn", epilog=unlearn.EPILOG)(unlearn.command)
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.command)
 app.command("attack", epilog=attack.EPILOG)(attack.command)
+app.command("utility", epilog=utility.EPILOG)(utility.command)
 app.command("judge", epilog=judge.EPILOG)(judge.judge)
 app.command("annotate", epilog=judge.ANNOTATE_EPILOG)(judge.annotate)
 app.command("agree", epilog=judge.AGREE_EPILOG)(judge.agree)

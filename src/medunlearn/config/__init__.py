@@ -21,6 +21,7 @@ from medunlearn.config.experiments import ExperimentSettings, SearchSettings, Sw
 from medunlearn.config.reading import check, fields_of, merge, parse_overrides, read_yaml
 from medunlearn.config.tiny import TINY, TINY_METHODS, TINY_UNLEARN
 from medunlearn.config.training import EpochFields, LoopFields, TrainSettings, UnlearnSettings
+from medunlearn.config.utility import UtilitySettings
 
 __all__ = [
     "TINY",
@@ -47,6 +48,7 @@ __all__ = [
     "TofuSettings",
     "TrainSettings",
     "UnlearnSettings",
+    "UtilitySettings",
     "What",
     "check",
     "fields_of",
