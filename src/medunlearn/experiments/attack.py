@@ -23,8 +23,10 @@ from medunlearn.experiments.membership import (
     longest,
     reference_likelihoods,
 )
+from medunlearn.experiments.outcome import open_recording
 from medunlearn.experiments.runs import FILE, Recording, Run
-from medunlearn.models.folders import fingerprint
+from medunlearn.models.load import LanguageModel
+from medunlearn.training.processes import Processes
 
 
 def attack(
@@ -54,7 +56,7 @@ def attack(
         return reference_likelihoods(str(settings.reference), who, longest, settings, device, quiet)
 
     models = [
-        _attack_one(one, benchmark, who, settings, likelihoods, device=device, quiet=quiet)
+        attack_one(one, benchmark, who, settings, likelihoods, device=device, quiet=quiet)
         for one in (run, *against)
     ]
     told_apart = [replace(model, run=one) for model, one in zip(models, named, strict=True)]
@@ -97,26 +99,35 @@ def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
     return settings
 
 
-def _attack_one(
+def attack_one(
     run: Run,
     benchmark: Benchmark,
     who: Sequence[Candidate],
     settings: AttackSettings,
     likelihoods: Callable[[int | None], Sequence[float]],
     *,
-    device: str,
-    quiet: bool,
+    device: str = "auto",
+    quiet: bool = False,
+    live: LanguageModel | None = None,
+    processes: Processes | None = None,
 ) -> Attacked:
-    """Attack one run's model; a complete attack is returned as it is."""
+    """Attack one run's model; a complete attack is returned as it is.
+
+    Args:
+        likelihoods: of the documents under the reference model, by the length that they are cut to.
+        live: the run's model where it is in memory already, in evaluation mode; otherwise it is loaded.
+        processes: that hold the same live model and share the work; each calls this alike.
+    """
     split, names = benchmark.split(settings.split), expand(settings.attacks)
     inputs = {
         "benchmark": benchmark.fingerprint,
-        "model": fingerprint(run.model),
+        "model": run.fingerprint,
         "attacks": list(names),
         "reference": None if settings.reference is None else identity(settings.reference),
     }
     folder = _folder(run, settings, inputs)
-    recording = Recording(folder, "attack", run.label, settings, inputs)
+    together = processes or Processes()
+    recording = open_recording(together, folder, "attack", run.label, settings, inputs)
     if recording.done:
         # A report takes the attack that was asked for last.
         with suppress(OSError):
@@ -129,8 +140,19 @@ def _attack_one(
             "benchmark": benchmark.facts(),
             "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
         }
-        attack_membership(run, who, attacks, settings, recording, reference, device=device, quiet=quiet)
-    return Attacked(run, Run.open(folder))
+        attack_membership(
+            run,
+            who,
+            attacks,
+            settings,
+            recording,
+            reference,
+            device=device,
+            quiet=quiet,
+            live=live,
+            processes=together,
+        )
+    return together.on_main(lambda: Attacked(run, Run.open(folder)))
 
 
 def _folder(run: Run, settings: AttackSettings, inputs: Mapping[str, Any]) -> Path:

@@ -15,6 +15,7 @@ from medunlearn.experiments.epochs import TABLE
 from medunlearn.experiments.evaluated import Evaluated, compared, distinct
 from medunlearn.experiments.gather_attacks import gather_membership
 from medunlearn.experiments.judged import Judged
+from medunlearn.experiments.utility.found import gather_utility
 from medunlearn.llm.judging.words import panel_about, panel_title
 from medunlearn.metrics import METRICS, get_metric
 from medunlearn.metrics.aggregates import COMPOSITES
@@ -87,6 +88,7 @@ def gather(
         show_text=may_show,
         membership=gather_membership(models, replicates, seed),
         epochs=_epochs(models),
+        utility=gather_utility([model.run for model in models]),
         groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
         judged=_judged(models, judged),
     )

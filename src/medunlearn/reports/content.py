@@ -80,6 +80,7 @@ class Membership:
         curves: model, group, attack, fpr, tpr.
         titles: an attack's name -> its title.
         semeval: a model's label -> the parts of the SemEval-2025 Task 4 score and the score, in their order.
+        privacy: MUSE's privacy leakage: model, against, group, attack, value, low, high; else empty.
     """
 
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -87,6 +88,7 @@ class Membership:
     curves: pd.DataFrame = field(default_factory=pd.DataFrame)
     titles: Mapping[str, str] = field(default_factory=dict)
     semeval: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    privacy: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,9 @@ class ReportContent:
         membership: what membership attacks found; may be empty.
         epochs: the summaries of unlearning runs that were evaluated as they went on: model, epoch (0 is the
             target), level, node (empty for the whole split), measure, and a summary's columns; may be empty.
+        utility: what tasks of lm-evaluation-harness found, one row a model, task and metric that counts, and
+            ``utility`` for them together: model, name, metric, value, low, high, stderr, n_scored, shots; may be
+            empty.
     """
 
     title: str
@@ -127,6 +132,7 @@ class ReportContent:
     judged: tuple[JudgedContent, ...] = ()
     membership: Membership = field(default_factory=Membership)
     epochs: pd.DataFrame = field(default_factory=pd.DataFrame)
+    utility: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def shown_examples(self) -> tuple[Example, ...]:
         """The examples that may be shown, forget before retain; none unless ``show_text``."""

@@ -14,6 +14,7 @@ from medunlearn.reports.membership import (
     difference_table,
     membership_reasons,
     membership_tables,
+    privacy_table,
     semeval_table,
 )
 from medunlearn.reports.prose import HOW_TO_READ, JUDGED, RANKING_NOTE, TEXT_WITHHELD
@@ -33,6 +34,8 @@ from medunlearn.reports.tables import (
     run_facts,
     shared_facts,
 )
+from medunlearn.reports.utility import NOTE as UTILITY_NOTE
+from medunlearn.reports.utility import utility_table
 from medunlearn.reports.words import interval, kind_text, signed_with_interval, value_text
 
 
@@ -50,6 +53,7 @@ def to_markdown(content: ReportContent) -> str:
         *section("Utility and forgetting", pipe_table(headline_table(ranked, where)), RANKING_NOTE, *HOW_TO_READ),
         *section(_grouping(content), _maybe_table(group_table(content))),
         *section("By epoch", _maybe_table(epoch_table(content))),
+        *section("Utility on general tasks", *_utility(content)),
         *section("Membership inference", *_membership(content)),
         *section("By fold and kind", _breakdown(results)),
         *section("Every metric", *_metrics(results)),
@@ -76,9 +80,18 @@ def bullets(lines: Iterable[str]) -> str:
     return "\n".join(f"- {one_line(line)}" for line in lines)
 
 
+def _utility(content: ReportContent) -> list[str]:
+    table = utility_table(content)
+    return [] if table is None else [UTILITY_NOTE, pipe_table(table)]
+
+
 def _membership(content: ReportContent) -> list[str]:
     tables = [f"### {one_line(title)}\n\n{pipe_table(table)}" for title, table in membership_tables(content)]
-    more = [_maybe_table(difference_table(content)), bullets(membership_reasons(content))]
+    more = [
+        _maybe_table(difference_table(content)),
+        _maybe_table(privacy_table(content)),
+        bullets(membership_reasons(content)),
+    ]
     return [*(NOTES if tables else ()), *tables, *(more if tables else ()), _maybe_table(semeval_table(content))]
 
 

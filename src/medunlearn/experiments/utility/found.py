@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import pandas as pd
 
@@ -13,6 +14,8 @@ from medunlearn.experiments.runs import Run
 FOLDER = "utility"
 ITEMS = "utility_items.parquet"
 SUMMARY = "utility_summary.parquet"
+UTILITY = "utility"
+"""Name of the row that stands for all tasks that were named: the plain mean of their numbers that count."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,18 @@ class Utility:
         return None if pd.isna(value) else float(value)
 
     @property
+    def reason(self) -> str:
+        """Why there is no value; empty where there is one."""
+        return "" if self.value is not None else str(self.summary.iloc[-1]["reason"])
+
+    @property
+    def asked(self) -> tuple[Any, ...]:
+        """What numbers must have in common to stand beside each other."""
+        config, harness = self.record.info["config"], self.record.info["inputs"]
+        keys = ("tasks", "fewshot", "limit", "metric", "chat", "seed")
+        return (harness["lm-eval"], harness.get("include"), *(config[key] for key in keys))
+
+    @property
     def about(self) -> str:
         """What was asked, in words: the tasks, examples, items."""
         config = self.record.info["config"]
@@ -67,6 +82,18 @@ class Utilities:
     def table(self) -> pd.DataFrame:
         """One row a model, task or group, and metric, and ``utility`` for all tasks that were named."""
         return utilities(self.models)
+
+
+def gather_utility(runs: Sequence[Run]) -> pd.DataFrame:
+    """For a report: the rows that count, and ``utility``, of each run that was measured; those asked alike.
+
+    Models that were asked something else than the first of them, or less of it, are left out: their numbers do not
+    stand beside each other.
+    """
+    found = [replace(one, run=run) for run in runs if (one := Utility.find(run)) is not None]
+    alike = [one for one in found if one.asked == found[0].asked]
+    table = utilities(alike)
+    return table[table["counts"] | (table["name"] == UTILITY)].reset_index(drop=True) if len(table) else table
 
 
 def utilities(models: Sequence[Utility]) -> pd.DataFrame:

@@ -183,8 +183,8 @@ def _loaded(manager: Any, settings: UtilitySettings) -> Any:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise InputError(
             f"The tasks {', '.join(settings.tasks)} cannot be loaded: {type(error).__name__}: {lines[0][:300]} "
-            "Their data come from a hub and are kept: get them once on a machine with a network (HF_HOME says where "
-            "they lie), or name a task with local data (include=FOLDER)."
+            "Their data come from a hub and are kept: get them once on a machine with a network (HF_HOME says "
+            "where they lie), or name a task with local data (include=FOLDER)."
         ) from error
     return loaded
 

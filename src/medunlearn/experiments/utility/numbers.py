@@ -9,11 +9,9 @@ import numpy as np
 import pandas as pd
 
 from medunlearn.config import UtilitySettings
+from medunlearn.experiments.utility.found import UTILITY
 from medunlearn.experiments.utility.harness import Item, Result
 from medunlearn.statistics.bootstrap import Estimate, resample_means
-
-UTILITY = "utility"
-"""Name of the row that stands for all tasks that were named: the plain mean of their numbers that count."""
 
 _SAME = 1e-9
 
