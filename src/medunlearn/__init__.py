@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         attack,
         evaluate,
         export,
+        export_tasks,
         inspect,
         judge,
         load,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         sweep,
         train,
         unlearn,
+        utility,
     )
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.experiments.keywords import keywords
@@ -39,6 +41,7 @@ _WHERE = {
     "attack": "medunlearn.api",
     "evaluate": "medunlearn.api",
     "export": "medunlearn.api",
+    "export_tasks": "medunlearn.api",
     "inspect": "medunlearn.api",
     "judge": "medunlearn.api",
     "keywords": "medunlearn.experiments.keywords",
@@ -50,6 +53,7 @@ _WHERE = {
     "semeval": "medunlearn.experiments.semeval",
     "train": "medunlearn.api",
     "unlearn": "medunlearn.api",
+    "utility": "medunlearn.api",
 }
 
 __all__ = [
@@ -62,6 +66,7 @@ __all__ = [
     "build",
     "evaluate",
     "export",
+    "export_tasks",
     "inspect",
     "judge",
     "keywords",
@@ -73,6 +78,7 @@ __all__ = [
     "sweep",
     "train",
     "unlearn",
+    "utility",
 ]
 
 

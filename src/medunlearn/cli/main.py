@@ -22,6 +22,7 @@ from medunlearn.cli import (
     demo,
     evaluate,
     export,
+    export_tasks,
     inspect,
     judge,
     keywords,
@@ -53,6 +54,7 @@ VERBS = (
     "sweep",
     "report",
     "export",
+    "export-tasks",
     "list",
 )
 
@@ -103,6 +105,7 @@ app.command("run", epilog=run.EPILOG)(run.command)
 app.command("sweep", epilog=sweep.EPILOG)(sweep.command)
 app.command("report", epilog=report.EPILOG)(report.command)
 app.command("export", epilog=export.EPILOG)(export.command)
+app.command("export-tasks", epilog=export_tasks.EPILOG)(export_tasks.command)
 app.command("list", epilog=listing.EPILOG)(listing.command)
 
 

@@ -1,4 +1,4 @@
-"""Settings of `utility`: which tasks of lm-evaluation-harness, and how."""
+"""Settings of `utility` and `export-tasks`: lm-evaluation-harness."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from medunlearn.config.base import Settings, listed
+from medunlearn.config.base import Context, Settings, listed
 
 
 class UtilitySettings(Settings):
@@ -29,6 +29,38 @@ class UtilitySettings(Settings):
     seed: int = Field(0, description="seed of examples in prompts and of the bootstrap")
 
     @field_validator("tasks", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        """One name, or several with commas, is as good as a list."""
+        return listed(value)
+
+
+class TaskExportSettings(Settings):
+    """A benchmark's questions as tasks of lm-evaluation-harness."""
+
+    split: str = Field(description="split of the benchmark; a task is of one side of it")
+    folds: tuple[Literal["train", "holdout", "rephrase", "utility"], ...] = Field(
+        ("train", "holdout"), description="folds to ask"
+    )
+    metrics: tuple[str, ...] = Field(
+        (), description="metrics that need the response alone; none: those of the benchmark's"
+    )
+    template: Literal["plain", "clinical"] | None = Field(
+        None, description="prompt template; left out: that of like, or plain"
+    )
+    context: Context | None = Field(None, description="context mode; left out: that of like, or closed_book")
+    like: Path | None = Field(
+        None, description="a run whose template, context and tokenizer are taken, so that numbers are evaluate's"
+    )
+    subjects: int | None = Field(None, ge=1, description="ask about this many subjects a side (seeded); none: all")
+    max_new_tokens: int | None = Field(
+        None,
+        ge=1,
+        description="longest response; none: as evaluate with like, else twice the longest answer's words",
+    )
+    seed: int = Field(0, description="seed of the subset")
+
+    @field_validator("metrics", "folds", mode="before")
     @classmethod
     def _words(cls, value: Any) -> Any:
         """One name, or several with commas, is as good as a list."""

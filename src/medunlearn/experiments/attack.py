@@ -119,13 +119,7 @@ def attack_one(
         processes: that hold the same live model and share the work; each calls this alike.
     """
     split, names = benchmark.split(settings.split), expand(settings.attacks)
-    inputs = {
-        "benchmark": benchmark.fingerprint,
-        "model": run.fingerprint,
-        "attacks": list(names),
-        "reference": None if settings.reference is None else identity(settings.reference),
-    }
-    folder = _folder(run, settings, inputs)
+    inputs, folder = _inputs(run, benchmark, settings), attack_folder(run, benchmark, settings)
     together = processes or Processes()
     recording = open_recording(together, folder, "attack", run.label, settings, inputs)
     if recording.done:
@@ -155,10 +149,20 @@ def attack_one(
     return together.on_main(lambda: Attacked(run, Run.open(folder)))
 
 
-def _folder(run: Run, settings: AttackSettings, inputs: Mapping[str, Any]) -> Path:
+def attack_folder(run: Run, benchmark: Benchmark, settings: AttackSettings) -> Path:
     """Each set of settings has a folder of its own."""
     name = "".join(letter if letter.isalnum() else "_" for letter in settings.split)[:40]
-    return run.folder / FOLDER / f"{name}-{Recording.key_of('attack', settings, inputs)[:8]}"
+    key = Recording.key_of("attack", settings, _inputs(run, benchmark, settings))
+    return run.folder / FOLDER / f"{name}-{key[:8]}"
+
+
+def _inputs(run: Run, benchmark: Benchmark, settings: AttackSettings) -> dict[str, Any]:
+    return {
+        "benchmark": benchmark.fingerprint,
+        "model": run.fingerprint,
+        "attacks": list(expand(settings.attacks)),
+        "reference": None if settings.reference is None else identity(settings.reference),
+    }
 
 
 def _check_belongs(run: Run, benchmark: Benchmark, split: str) -> None:
