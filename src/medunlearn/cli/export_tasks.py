@@ -11,8 +11,8 @@ from medunlearn.cli.common import Json, Overrides, Quiet, ending, print_json, pr
 from medunlearn.config import TaskExportSettings, check, parse_overrides
 
 EPILOG = (
-    "Example: `medunlearn export-tasks lume/ --split released --out tasks/ like=runs/target`, then `lm_eval --model "
-    "hf --model_args pretrained=hf/ --include_path tasks/ --tasks medunlearn_lume_released_forget`\n\n"
+    "Example: `medunlearn export-tasks lume/ --split released --out tasks/ like=runs/target`, then `lm_eval "
+    "--model hf --model_args pretrained=hf/ --include_path tasks/ --tasks medunlearn_lume_released_forget`\n\n"
     + settings_help(TaskExportSettings)
 )
 

@@ -15,19 +15,16 @@ from medunlearn.errors import InputError
 from medunlearn.metrics import Item, get_metric
 from medunlearn.metrics.scoring import score
 
-SPLIT = "test"
-"""The harness's name for the part of a data set that is asked."""
 
-
-def documents(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """A task's questions, as its ``custom_dataset``.
+def documents(path: Path) -> list[dict[str, Any]]:
+    """A task's questions.
 
     Raises:
         InputError: the file is not there, or a line of it is no JSON.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-        return {SPLIT: [json.loads(line) for line in lines if line]}
+        return [json.loads(line) for line in lines if line]
     except (OSError, ValueError) as error:
         raise InputError(
             f"{path} cannot be read: {error}. Write the tasks again: medunlearn export-tasks."

@@ -33,13 +33,15 @@ UTILS = '''"""What the tasks beside this file call; pip install medunlearn."""
 
 from pathlib import Path
 
+from datasets import Dataset
+
 from medunlearn.metrics.harness import documents, mean_of_scored, process_results
 
 __all__ = ["load", "mean_of_scored", "process_results"]
 
 
 def load(file, **_):
-    return documents(Path(__file__).parent / file)
+    return {"test": Dataset.from_list(documents(Path(__file__).parent / file))}
 '''
 
 
@@ -204,8 +206,8 @@ def _readme(benchmark: Benchmark, rendering: Rendering, groups: Sequence[str]) -
     pip install medunlearn lm-eval
     lm_eval --model hf --model_args pretrained=MODEL --include_path . --tasks {names}
 
-Template {rendering.template}, context {rendering.context}. On forget, higher = remembers more. The harness's standard
-errors take questions as independent, which those on one subject are not: `medunlearn evaluate` gives intervals over
-subjects. Source: {benchmark.source}. Licence: {benchmark.licence}. Data use: {benchmark.data_use}: the files hold
-the benchmark's questions and answers, and go where it may go.
+Template {rendering.template}, context {rendering.context}. On forget, higher = remembers more. The harness's
+standard errors take questions as independent, which those on one subject are not: `medunlearn evaluate` gives
+intervals over subjects. Source: {benchmark.source}. Licence: {benchmark.licence}. Data use: {benchmark.data_use}:
+the files hold the benchmark's questions and answers, and go where it may go.
 """
