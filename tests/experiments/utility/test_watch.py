@@ -1,4 +1,4 @@
-"""Membership and utility after every epoch: the same numbers as `attack` and `utility`, and nothing else changes."""
+"""Membership and utility after every epoch: what `attack` and `utility` find, and nothing else changes."""
 
 from __future__ import annotations
 
