@@ -72,7 +72,7 @@ def test_commands_run_and_several_processes_find_what_one_does(
 def test_every_setting_that_the_page_names_is_one() -> None:
     named = set(re.findall(r"`(\w+)=", PAGE.read_text(encoding="utf-8")))
     assert named <= set(UnlearnSettings.model_fields)
-    assert set(EpochFields.__annotations__) - {"evaluate"} <= named
+    assert set(EpochFields.__annotations__) - {"evaluate", "attack", "utility"} <= named
 
 
 def test_the_example_is_the_papers_experiment() -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         attack,
         evaluate,
         export,
+        export_tasks,
         inspect,
         judge,
         load,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         sweep,
         train,
         unlearn,
+        utility,
     )
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.experiments.audit_options import audit_options
@@ -41,6 +43,7 @@ _WHERE = {
     "audit_options": "medunlearn.experiments.audit_options",
     "evaluate": "medunlearn.api",
     "export": "medunlearn.api",
+    "export_tasks": "medunlearn.api",
     "inspect": "medunlearn.api",
     "judge": "medunlearn.api",
     "keywords": "medunlearn.experiments.keywords",
@@ -52,6 +55,7 @@ _WHERE = {
     "semeval": "medunlearn.experiments.semeval",
     "train": "medunlearn.api",
     "unlearn": "medunlearn.api",
+    "utility": "medunlearn.api",
 }
 
 __all__ = [
@@ -65,6 +69,7 @@ __all__ = [
     "build",
     "evaluate",
     "export",
+    "export_tasks",
     "inspect",
     "judge",
     "keywords",
@@ -76,6 +81,7 @@ __all__ = [
     "sweep",
     "train",
     "unlearn",
+    "utility",
 ]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medunlearn.config import EvaluateSettings, check, merge, read_yaml
+from medunlearn.config import EvaluateSettings, TaskExportSettings, UtilitySettings, check, merge, read_yaml
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.experiments.attack import attack as _attack
 from medunlearn.experiments.attack import attack_settings
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from medunlearn.experiments.forecast import Forecast
     from medunlearn.experiments.pipeline import Finished
     from medunlearn.experiments.sweep.result import Swept
+    from medunlearn.experiments.utility.found import Utilities
+    from medunlearn.experiments.utility.tasks import ExportedTasks
 
 RUNS = Path("runs")
 
@@ -154,6 +156,45 @@ def attack(
     """
     checked = attack_settings({"split": split, "attacks": attacks, **settings})
     return _attack(run, benchmark, checked, against=against, device=device, quiet=quiet)
+
+
+def utility(
+    run: Run,
+    *,
+    tasks: str | Sequence[str],
+    against: Sequence[Run] = (),
+    device: str = "auto",
+    quiet: bool = False,
+    **settings: Any,
+) -> Utilities:
+    """Measure what a model is still good for with tasks of lm-evaluation-harness; ``.table()`` is a DataFrame.
+
+    Args:
+        tasks: the harness's (``mmlu``), or those of your own in the folder ``include``.
+        against: runs to compare with, e.g. the target and the retrained model.
+        settings: as `medunlearn utility --help` lists them.
+
+    Raises:
+        InputError: the harness is not installed; a task that there is not, or whose data cannot be had.
+    """
+    from medunlearn.experiments.utility.measure import utility as measure
+
+    checked = check(UtilitySettings, {"tasks": tasks, **settings})
+    return measure(run, checked, against=against, device=device, quiet=quiet)
+
+
+def export_tasks(benchmark: Benchmark, out: Path | str, *, split: str, **settings: Any) -> ExportedTasks:
+    """Write a benchmark as tasks of lm-evaluation-harness, scored by our metrics.
+
+    Args:
+        settings: as `medunlearn export-tasks --help` lists them.
+
+    Raises:
+        InputError: an unknown split or metric; a folder that is not empty.
+    """
+    from medunlearn.experiments.utility.tasks import export_tasks as export
+
+    return export(benchmark, check(TaskExportSettings, {"split": split, **settings}), Path(out))
 
 
 def judge(

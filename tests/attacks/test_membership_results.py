@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from medunlearn.attacks import make_attack
-from medunlearn.attacks.membership.results import compare, curves, score_candidates, summarize
+from medunlearn.attacks.membership.results import compare, curves, privacy_leaks, score_candidates, summarize
 from medunlearn.attacks.membership.sample import Candidate, candidates
 from medunlearn.attacks.protocol import Passage
 from medunlearn.benchmarks.amnesia import build
@@ -21,6 +21,7 @@ from medunlearn.data.splits import Split
 from medunlearn.errors import InputError
 from medunlearn.experiments.attacked import Attacked, Attacks, reading
 from medunlearn.experiments.runs import Run
+from medunlearn.metrics.privacy_leak import privacy_leak
 from medunlearn.metrics.protocol import Score
 
 
@@ -153,6 +154,19 @@ def test_a_comparison_is_of_the_same_documents() -> None:
     )
     assert found["reading"] == "above"
     assert compare(scores, others.iloc[5:], replicates=100, seed=0).iloc[0]["n_pairs"] == 235
+
+
+def test_privacy_leakage_is_the_difference_over_the_retrained_models_area() -> None:
+    ours, reference = drawn(1.5), drawn(0.2)
+    areas = [summarize(one, replicates=200, seed=0).iloc[0]["value"] for one in (ours, reference)]
+    found = privacy_leaks(ours, reference, replicates=200, seed=0).iloc[0]
+    assert found["value"] == pytest.approx(privacy_leak(*areas))
+    assert found["low"] < found["value"] < found["high"]
+    assert privacy_leaks(reference, reference, replicates=200, seed=0).iloc[0]["high"] == 0.0
+    # Every member of the retrained model's ranks last: nothing can be said relative to an area of 0.
+    last = table_of([0.0, 0.0, 1.0, 1.0], [True, True, False, False])
+    first = table_of([1.0, 1.0, 0.0, 0.0], [True, True, False, False])
+    assert pd.isna(privacy_leaks(first, last, replicates=20, seed=0).iloc[0]["value"])
 
 
 def test_patients_are_told_from_patients() -> None:

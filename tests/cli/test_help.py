@@ -19,6 +19,7 @@ VERBS = (
     "unlearn",
     "evaluate",
     "attack",
+    "utility",
     "judge",
     "annotate",
     "agree",
@@ -27,6 +28,7 @@ VERBS = (
     "sweep",
     "report",
     "export",
+    "export-tasks",
     "list",
 )
 METHODS = ("ga", "graddiff", "kl_min", "ngdiff", "npo", "rmu", "simnpo")

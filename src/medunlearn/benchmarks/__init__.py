@@ -39,11 +39,13 @@ class Grouping:
         level: one group of numbers a node of this level.
         measures: kind of question -> (metric, what the paper calls it on that kind).
         of_identifiers: the same, shown again for each type of identifier that questions ask for.
+        kinds: nodes of the level are kinds of documents, and a membership attack compares documents of one kind.
     """
 
     level: str
     measures: Mapping[str, tuple[str, str]]
     of_identifiers: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    kinds: bool = True
 
 
 GROUPINGS: Mapping[str, Grouping] = {
@@ -53,8 +55,10 @@ GROUPINGS: Mapping[str, Grouping] = {
         {"completion": ("rouge_l", "regurgitation"), "knowledge": ("exact_match", "knowledge")},
         {"knowledge": ("exact_match", "knowledge")},
     ),
-    # MUSE, Section 3: on forget for forgetting, knowledge on retain for utility.
-    "muse": Grouping("set", {"completion": ("rouge_l_f", "VerbMem"), "knowledge": ("rouge_l_f", "KnowMem")}),
+    # MUSE, Section 3: on forget for forgetting, knowledge on retain for utility. Sets hold documents of one kind.
+    "muse": Grouping(
+        "set", {"completion": ("rouge_l_f", "VerbMem"), "knowledge": ("rouge_l_f", "KnowMem")}, kinds=False
+    ),
 }
 
 

@@ -70,9 +70,10 @@ def command(
     values = parse_overrides([word for word in words if "=" in word or not against])
     given: dict[str, Any] = {"split": split, "attacks": attack, "seed": seed}
     settings = attack_settings({**{key: value for key, value in given.items() if value is not None}, **values})
+    bench = Benchmark.load(benchmark)
     attacks = run_attack(
         Run.open(run),
-        Benchmark.load(benchmark),
+        bench,
         settings,
         against=[Run.open(other) for other in runs],
         device=device,
@@ -82,10 +83,16 @@ def command(
         write_text(out, attacks.table().to_csv(index=False))
     if json:
         print_json(
-            {"table": attacks.table().to_dict("records"), "comparisons": attacks.comparisons.to_dict("records")}
+            {
+                "table": attacks.table().to_dict("records"),
+                "comparisons": attacks.comparisons.to_dict("records"),
+                "privacy_leak": attacks.privacy_leaks.to_dict("records"),
+            }
         )
     elif not quiet:
         _print(attacks)
+        if bench.builder == "muse":
+            _print_privacy(attacks)
 
 
 def _print(attacks: Attacks) -> None:
@@ -116,6 +123,19 @@ def _print(attacks: Attacks) -> None:
         names, measures = (", ".join(dict.fromkeys(part[column].astype(str))) for column in ("attack", "measure"))
         print_line(f"Unscored, {measures} of {names}: {reason}.")
     print_line("An area of 0.5 is guessing; the retrained model's is what forgetting should reach.")
+
+
+def _print_privacy(attacks: Attacks) -> None:
+    """MUSE's fourth measure, which needs a retrained model."""
+    rows = [
+        (row["model"], row["against"], row["attack"], with_interval(row))
+        for row in attacks.privacy_leaks.to_dict("records")
+    ]
+    if not rows:
+        print_line("Privacy leakage (PrivLeak) is read against a retrained model: name one with --against.")
+        return
+    print_table("Privacy leakage (PrivLeak)", ("model", "against", "attack", "privacy leakage"), rows)
+    print_line("Privacy leakage: 0 = leaks as little as the retrained model, above = still gives members away.")
 
 
 def _title(measure: str) -> str:

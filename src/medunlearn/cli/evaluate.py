@@ -46,6 +46,12 @@ def command(
     epoch: Annotated[
         int | None, typer.Option("--epoch", help="The run's model after so many epochs (see evaluate_every).")
     ] = None,
+    semeval: Annotated[
+        bool,
+        typer.Option(
+            "--semeval", help="On LUME: the SemEval-2025 Task 4 score too, with its parts (see `attack`)."
+        ),
+    ] = False,
     overrides: Overrides = None,
     out: Annotated[Path | None, typer.Option("--out", help="Also write the table here, as CSV.")] = None,
     seed: Seed = None,
@@ -67,6 +73,8 @@ def command(
     values = parse_overrides([word for word in words if "=" in word or not against])
     given = {"split": split, **({} if seed is None else {"seed": seed})}
     bench = Benchmark.load(benchmark)
+    if semeval and bench.builder != "lume":
+        raise InputError(f"--semeval is a score on LUME, and {benchmark} was made by `build {bench.builder}`.")
     evaluation = evaluate(
         Run.open(run) if epoch is None else Run.open(run).epoch(epoch),
         bench,
@@ -78,6 +86,10 @@ def command(
     if out is not None:
         write_text(out, evaluation.table().to_csv(index=False))
     measures = _measures(evaluation, bench)
+    if semeval:
+        from medunlearn.experiments.semeval import semeval_rows
+
+        measures |= {"semeval": semeval_rows(evaluation.models)}
     if json:
         print_json(
             {

@@ -22,6 +22,7 @@ from medunlearn.cli import (
     demo,
     evaluate,
     export,
+    export_tasks,
     inspect,
     judge,
     keywords,
@@ -31,6 +32,7 @@ from medunlearn.cli import (
     sweep,
     train,
     unlearn,
+    utility,
 )
 from medunlearn.cli.processes import refuse_alone
 
@@ -43,6 +45,7 @@ VERBS = (
     "unlearn",
     "evaluate",
     "attack",
+    "utility",
     "judge",
     "annotate",
     "agree",
@@ -51,6 +54,7 @@ VERBS = (
     "sweep",
     "report",
     "export",
+    "export-tasks",
     "list",
 )
 
@@ -92,6 +96,7 @@ app.command("train", epilog=train.EPILOG)(train.command)
 app.command("unlearn", epilog=unlearn.EPILOG)(unlearn.command)
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.command)
 app.command("attack", epilog=attack.EPILOG)(attack.command)
+app.command("utility", epilog=utility.EPILOG)(utility.command)
 app.command("judge", epilog=judge.EPILOG)(judge.judge)
 app.command("annotate", epilog=judge.ANNOTATE_EPILOG)(judge.annotate)
 app.command("agree", epilog=judge.AGREE_EPILOG)(judge.agree)
@@ -100,6 +105,7 @@ app.command("run", epilog=run.EPILOG)(run.command)
 app.command("sweep", epilog=sweep.EPILOG)(sweep.command)
 app.command("report", epilog=report.EPILOG)(report.command)
 app.command("export", epilog=export.EPILOG)(export.command)
+app.command("export-tasks", epilog=export_tasks.EPILOG)(export_tasks.command)
 app.command("list", epilog=listing.EPILOG)(listing.command)
 
 

@@ -21,6 +21,7 @@ from medunlearn.config.experiments import ExperimentSettings, SearchSettings, Sw
 from medunlearn.config.reading import check, fields_of, merge, parse_overrides, read_yaml
 from medunlearn.config.tiny import TINY, TINY_METHODS, TINY_UNLEARN
 from medunlearn.config.training import EpochFields, LoopFields, TrainSettings, UnlearnSettings
+from medunlearn.config.utility import TaskExportSettings, UtilitySettings
 
 __all__ = [
     "TINY",
@@ -43,10 +44,12 @@ __all__ = [
     "Settings",
     "SplitFields",
     "SweepSettings",
+    "TaskExportSettings",
     "Template",
     "TofuSettings",
     "TrainSettings",
     "UnlearnSettings",
+    "UtilitySettings",
     "What",
     "check",
     "fields_of",

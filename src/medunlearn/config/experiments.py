@@ -23,6 +23,12 @@ class ExperimentSettings(Settings):
         description="settings of `unlearn`, with methods: [...]; METHOD.KEY sets a key for one method"
     )
     evaluate: dict[str, Any] = Field(default_factory=dict, description="settings of `evaluate`")
+    attack: dict[str, Any] = Field(
+        default_factory=dict, description="settings of `attack`, on every model; none: no model is attacked"
+    )
+    utility: dict[str, Any] = Field(
+        default_factory=dict, description="settings of `utility`, on every model; none: it is not measured"
+    )
     show_text: bool = Field(False, description="show records' text in the report")
     seed: int = Field(0, description="seed of every stage that has none of its own")
 

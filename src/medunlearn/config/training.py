@@ -50,6 +50,13 @@ class EpochFields(LoopFields):
     evaluate: dict[str, Any] = Field(
         default_factory=dict, description="settings of `evaluate` for these: evaluate.folds=train, ..."
     )
+    attack: dict[str, Any] = Field(
+        default_factory=dict,
+        description="settings of `attack` after each of these: attack.attacks=loss, ...; none: no",
+    )
+    utility: dict[str, Any] = Field(
+        default_factory=dict, description="settings of `utility` after each of these: utility.tasks=mmlu; none: no"
+    )
     keep_epochs: bool = Field(False, description="keep the model of each evaluated epoch")
 
 

@@ -23,8 +23,10 @@ from medunlearn.experiments.membership import (
     longest,
     reference_likelihoods,
 )
+from medunlearn.experiments.outcome import open_recording
 from medunlearn.experiments.runs import FILE, Recording, Run
-from medunlearn.models.folders import fingerprint
+from medunlearn.models.load import LanguageModel
+from medunlearn.training.processes import Processes
 
 
 def attack(
@@ -54,7 +56,7 @@ def attack(
         return reference_likelihoods(str(settings.reference), who, longest, settings, device, quiet)
 
     models = [
-        _attack_one(one, benchmark, who, settings, likelihoods, device=device, quiet=quiet)
+        attack_one(one, benchmark, who, settings, likelihoods, device=device, quiet=quiet)
         for one in (run, *against)
     ]
     told_apart = [replace(model, run=one) for model, one in zip(models, named, strict=True)]
@@ -97,26 +99,29 @@ def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
     return settings
 
 
-def _attack_one(
+def attack_one(
     run: Run,
     benchmark: Benchmark,
     who: Sequence[Candidate],
     settings: AttackSettings,
     likelihoods: Callable[[int | None], Sequence[float]],
     *,
-    device: str,
-    quiet: bool,
+    device: str = "auto",
+    quiet: bool = False,
+    live: LanguageModel | None = None,
+    processes: Processes | None = None,
 ) -> Attacked:
-    """Attack one run's model; a complete attack is returned as it is."""
+    """Attack one run's model; a complete attack is returned as it is.
+
+    Args:
+        likelihoods: of the documents under the reference model, by the length that they are cut to.
+        live: the run's model where it is in memory already, in evaluation mode; otherwise it is loaded.
+        processes: that hold the same live model and share the work; each calls this alike.
+    """
     split, names = benchmark.split(settings.split), expand(settings.attacks)
-    inputs = {
-        "benchmark": benchmark.fingerprint,
-        "model": fingerprint(run.model),
-        "attacks": list(names),
-        "reference": None if settings.reference is None else identity(settings.reference),
-    }
-    folder = _folder(run, settings, inputs)
-    recording = Recording(folder, "attack", run.label, settings, inputs)
+    inputs, folder = _inputs(run, benchmark, settings), attack_folder(run, benchmark, settings)
+    together = processes or Processes()
+    recording = open_recording(together, folder, "attack", run.label, settings, inputs)
     if recording.done:
         # A report takes the attack that was asked for last.
         with suppress(OSError):
@@ -129,14 +134,35 @@ def _attack_one(
             "benchmark": benchmark.facts(),
             "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
         }
-        attack_membership(run, who, attacks, settings, recording, reference, device=device, quiet=quiet)
-    return Attacked(run, Run.open(folder))
+        attack_membership(
+            run,
+            who,
+            attacks,
+            settings,
+            recording,
+            reference,
+            device=device,
+            quiet=quiet,
+            live=live,
+            processes=together,
+        )
+    return together.on_main(lambda: Attacked(run, Run.open(folder)))
 
 
-def _folder(run: Run, settings: AttackSettings, inputs: Mapping[str, Any]) -> Path:
+def attack_folder(run: Run, benchmark: Benchmark, settings: AttackSettings) -> Path:
     """Each set of settings has a folder of its own."""
     name = "".join(letter if letter.isalnum() else "_" for letter in settings.split)[:40]
-    return run.folder / FOLDER / f"{name}-{Recording.key_of('attack', settings, inputs)[:8]}"
+    key = Recording.key_of("attack", settings, _inputs(run, benchmark, settings))
+    return run.folder / FOLDER / f"{name}-{key[:8]}"
+
+
+def _inputs(run: Run, benchmark: Benchmark, settings: AttackSettings) -> dict[str, Any]:
+    return {
+        "benchmark": benchmark.fingerprint,
+        "model": run.fingerprint,
+        "attacks": list(expand(settings.attacks)),
+        "reference": None if settings.reference is None else identity(settings.reference),
+    }
 
 
 def _check_belongs(run: Run, benchmark: Benchmark, split: str) -> None:

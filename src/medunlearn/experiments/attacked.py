@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.attacks.membership.results import ABOVE, AUC, BELOW, compare
+from medunlearn.attacks.membership.results import ABOVE, AUC, BELOW, compare, privacy_leaks
 from medunlearn.experiments.runs import Run
 
 FOLDER = "attacks"
@@ -73,6 +73,20 @@ class Attacks:
                 model=one.run.label, against=other.run.label, against_role=other.run.role
             )
             for one, other in self._pairs()
+        ]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+    @cached_property
+    def privacy_leaks(self) -> pd.DataFrame:
+        """MUSE's privacy leakage of each model against each retrained one: model, against, and what
+        :func:`medunlearn.attacks.membership.results.privacy_leaks` gives; empty without a retrained model."""
+        tables = [
+            privacy_leaks(one.scores, other.scores, replicates=self.replicates, seed=self.seed).assign(
+                model=one.run.label, against=other.run.label
+            )
+            for other in self.models
+            for one in self.models
+            if other.run.role == "retrained" and one.run.role != "retrained"
         ]
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 

@@ -9,7 +9,8 @@ What comes of it, in the run's folder:
   ``keep_epochs`` the model;
 - ``epochs.parquet``: the summaries of all evaluated epochs, the target's as epoch 0. Columns: epoch; level, node
   (empty where the row is of the whole split), measure (what the number is called), and those of
-  :func:`medunlearn.metrics.summary.summarize`.
+  :func:`medunlearn.metrics.summary.summarize`. Membership and utility (:mod:`medunlearn.experiments.watch.rows`)
+  are rows of it too, without a side, fold and kind.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from medunlearn.experiments.material import rendering_of
 from medunlearn.experiments.questioning import asked, longest_answer, store_of
 from medunlearn.experiments.runs import EPOCHS, FILE, Recording, Run
 from medunlearn.experiments.selection import Standing, best_of, is_over, rule, standings
+from medunlearn.experiments.watch.rows import Watch
 from medunlearn.generation.respond import respond
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering
@@ -59,6 +61,7 @@ class EpochEvaluation:
         recording: of the run.
         live: the model in training, the same object throughout.
         settings: of the evaluations.
+        watch: what is measured besides.
         every, last: epochs from one to the next; the last epoch is always evaluated.
         target: run whose model this one starts from; epoch 0 is its evaluation. None: epoch 0 is one of this run.
         base: folder that the model was loaded from; kept epochs are deltas of it. None: full folders.
@@ -77,6 +80,7 @@ class EpochEvaluation:
     every: int
     last: int
     processes: Processes
+    watch: Watch
     target: Run | None = None
     base: Path | None = None
     reload: Callable[[], LanguageModel] | None = None
@@ -190,13 +194,21 @@ class EpochEvaluation:
             if live is not None and share[1] > 1:
                 ask = partial(ask_a_share, run, self.benchmark, self.settings, live, share, check, quiet=quiet)
                 self.processes.each(ask)
-            return self.processes.on_main(lambda: self._score(run, epoch, live))
+            if share[1] > 1 and live is not None:
+                more = self.watch.rows(run, live, self.processes, check)
+            else:
+                more = self.processes.on_main(
+                    lambda: self.watch.rows(run, live, check=check) if live else pd.DataFrame()
+                )
+            return self.processes.on_main(lambda: self._score(run, epoch, live, more))
 
-    def _score(self, run: Run, epoch: int, live: LanguageModel | None) -> list[Standing]:
+    def _score(self, run: Run, epoch: int, live: LanguageModel | None, more: pd.DataFrame) -> list[Standing]:
         # Where the encoders of CS and ES go, as in `evaluate`: to the model's device.
         device = str(self.live.device)
         evaluated = evaluate_one(run, self.benchmark, self.settings, device=device, quiet=self.quiet, live=live)
         table = rows_of(evaluated, epoch)
+        if len(more):
+            table = pd.concat([table, more.assign(epoch=epoch)[table.columns]], ignore_index=True)
         path = self.out / TABLE
         if path.exists():
             before = pd.read_parquet(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.errors import MedunlearnError
 from medunlearn.experiments import keywords
 from medunlearn.experiments.amounts import Memory, Work
+from medunlearn.experiments.attack import attack_folder
 from medunlearn.experiments.blueprint import blueprint, of_folder_or_hub
 from medunlearn.experiments.build import build, from_section
 from medunlearn.experiments.evaluate import metric_names
@@ -22,6 +23,8 @@ from medunlearn.experiments.pipeline import Experiment, benchmark_folder, traine
 from medunlearn.experiments.planner import Planner, Stage, complete
 from medunlearn.experiments.room import Room, advice, room_on, shown_bytes
 from medunlearn.experiments.runs import Run
+from medunlearn.experiments.utility.measure import utility_folder
+from medunlearn.experiments.watch.sections import check_watched
 from medunlearn.training.processes import join
 
 
@@ -129,9 +132,26 @@ def forecast(experiment: Experiment, *, device: str = "auto", counted: bool = Tr
     for name, where in folders.items():
         title = f"evaluate {name}"
         stages.append(_tried(title, lambda: planner.evaluating(title, experiment.evaluate, where)))  # noqa: B023
+    stages += _beside(experiment, benchmark, folders)
     stages.append(Stage("report", "to do"))
     doubts = (drawn.doubt,) if drawn.doubt else ()
     return _judged(Forecast(settings.name, tuple(stages), room_on(device, settings.out), doubts, ()))
+
+
+def _beside(experiment: Experiment, benchmark: Benchmark, folders: Mapping[str, Path | None]) -> Iterator[Stage]:
+    """Attacks and utility of every model; what they take is not estimated."""
+    check_watched(benchmark, experiment.attack, experiment.utility)
+    where: list[tuple[str, Callable[[Run], Path]]] = []
+    if (attack := experiment.attack) is not None:
+        where.append(("attack", lambda run: attack_folder(run, benchmark, attack)))
+    if (utility := experiment.utility) is not None:
+        where.append(("utility", lambda run: utility_folder(run, utility)))
+    for verb, folder_of in where:
+        for name, folder in folders.items():
+            done = folder is not None and complete(folder) and complete(folder_of(Run.open(folder)))
+            yield (
+                Stage(f"{verb} {name}", "done") if done else Stage(f"{verb} {name}", "to do", "cost not estimated")
+            )
 
 
 def _judged(found: Forecast) -> Forecast:

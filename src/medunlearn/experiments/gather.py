@@ -17,6 +17,7 @@ from medunlearn.experiments.gather_attacks import gather_membership
 from medunlearn.experiments.judged import Judged
 from medunlearn.experiments.lume.contrasts import contrasts
 from medunlearn.experiments.published import published_measures
+from medunlearn.experiments.utility.found import gather_utility
 from medunlearn.llm.judging.words import panel_about, panel_title
 from medunlearn.metrics import METRICS, get_metric
 from medunlearn.metrics.aggregates import COMPOSITES
@@ -92,6 +93,7 @@ def gather(
         epochs=_epochs(models),
         contrasts=contrasts(models, benchmark, replicates, seed),
         published=published_measures(models, benchmark, membership),
+        utility=gather_utility([model.run for model in models]),
         groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
         judged=_judged(models, judged),
     )

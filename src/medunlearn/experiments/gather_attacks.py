@@ -24,7 +24,7 @@ def gather_membership(models: Sequence[Evaluated], replicates: int, seed: int) -
     """
     found = [(model, attacked_as(model)) for model in models]
     attacked = [replace(attack, run=model.run) for model, attack in found if attack is not None]
-    lume = bool(models) and models[0].record.info["results"]["benchmark"]["builder"] == BUILDER
+    lume = _builder(models) == BUILDER
     scores = {model.run.label: score_of(model, attack, None) for model, attack in found} if lume else {}
     semeval = {label: score.rows() for label, score in scores.items() if _says_something(score)}
     if not attacked:
@@ -38,7 +38,12 @@ def gather_membership(models: Sequence[Evaluated], replicates: int, seed: int) -
         curves=pd.concat(curves, ignore_index=True) if curves else pd.DataFrame(),
         titles={name: attack_class(name).title for name in attacks.table()["attack"].unique() if name in known},
         semeval=semeval,
+        privacy=attacks.privacy_leaks if _builder(models) == "muse" else pd.DataFrame(),
     )
+
+
+def _builder(models: Sequence[Evaluated]) -> str:
+    return str(models[0].record.info["results"]["benchmark"]["builder"]) if models else ""
 
 
 def attacked_as(model: Evaluated) -> Attacked | None:

@@ -27,6 +27,7 @@ from medunlearn.experiments.runs import Recording, Run
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.progress import progress
+from medunlearn.training.processes import Processes
 
 TOKENS, GRADIENTS = "membership_tokens.parquet", "membership_gradients.parquet"
 
@@ -35,14 +36,24 @@ Likelihoods = Callable[[], Sequence[float]]
 
 
 class _Subject:
-    """The model under attack and its documents as tokens, loaded when first needed."""
+    """The model under attack and this process's share of its documents as tokens, loaded when first needed."""
 
-    def __init__(self, run: Run, who: Sequence[Candidate], settings: AttackSettings, device: str) -> None:
-        self.run, self.who, self.settings, self.device = run, who, settings, device
+    def __init__(
+        self,
+        run: Run,
+        who: Sequence[Candidate],
+        settings: AttackSettings,
+        device: str,
+        live: LanguageModel | None,
+        processes: Processes,
+    ) -> None:
+        first, last = (len(who) * rank // processes.world for rank in (processes.rank, processes.rank + 1))
+        self.run, self.who, self.settings, self.device = run, who[first:last], settings, device
+        self.live, self.processes = live, processes
 
     @cached_property
     def model(self) -> LanguageModel:
-        return load_model(self.run.model, device=self.device, weights=self.settings.weights)
+        return self.live or load_model(self.run.model, device=self.device, weights=self.settings.weights)
 
     @cached_property
     def documents(self) -> list[list[TokenSequence]]:
@@ -59,35 +70,52 @@ def attack_membership(
     *,
     device: str = "auto",
     quiet: bool = False,
+    live: LanguageModel | None = None,
+    processes: Processes | None = None,
 ) -> None:
     """Run membership attacks on a run's model and write their tables to the recording's folder.
 
     Args:
         reference: None where no reference model was named; the attacks that need one are then unscored.
+        live: the run's model where it is in memory already, in evaluation mode; otherwise it is loaded.
+        processes: that hold the same live model and share the documents; each calls this alike.
 
     Raises:
         InputError: a model that cannot be loaded.
         MedunlearnError: memory runs out with a single document.
     """
-    subject, folder = _Subject(run, who, settings, device), recording.folder
+    together, folder = processes or Processes(), recording.folder
+    subject = _Subject(run, who, settings, device, live, together)
+    quiet = quiet or not together.main
     needs = {need for attack in attacks.values() for need in attack.needs}
     with recording.stage("pass"):
-        tokens = _kept(folder / TOKENS, lambda: _moments(subject, quiet))
+        tokens = _kept(folder / TOKENS, lambda: _moments(subject, quiet), together)
     totals = None
     if "reference" in needs and reference is not None:
         with recording.stage("reference"):
-            totals = reference()
+            totals = together.on_main(reference)
     norms = None
     if "gradient_norm" in needs:
         with recording.stage("gradients"):
-            norms = _kept(folder / GRADIENTS, lambda: _gradients(subject, quiet))["gradient_norm"].tolist()
+            table = _kept(folder / GRADIENTS, lambda: _gradients(subject, quiet), together)
+            norms = table["gradient_norm"].tolist()
     with recording.stage("score"):
-        scores = score_candidates(who, list(_passages(who, tokens, totals, norms)), attacks)
-        summary = summarize(scores, replicates=settings.replicates, seed=settings.seed)
-        for name, table in {SCORES: scores, SUMMARY: summary, CURVES: curves(scores)}.items():
-            write_atomically(folder / name, table.to_parquet)
+        together.on_main(lambda: _score(folder, who, _passages(who, tokens, totals, norms), attacks, settings))
     members = sum(one.member for one in who)
     recording.info["results"] |= {"members": members, "nonmembers": len(who) - members}
+
+
+def _score(
+    folder: Path,
+    who: Sequence[Candidate],
+    passages: Sequence[Passage],
+    attacks: Mapping[str, MembershipAttack],
+    settings: AttackSettings,
+) -> None:
+    scores = score_candidates(who, passages, attacks)
+    summary = summarize(scores, replicates=settings.replicates, seed=settings.seed)
+    for name, table in {SCORES: scores, SUMMARY: summary, CURVES: curves(scores)}.items():
+        write_atomically(folder / name, table.to_parquet)
 
 
 def reference_likelihoods(
@@ -136,12 +164,16 @@ def check_was_trained_on_records(run: Run) -> None:
         )
 
 
-def _kept(path: Path, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """A stage's table: read where an earlier start of the same run wrote it, else made and written."""
-    if not path.exists():
-        table = make()
-        write_atomically(path, table.to_parquet)
-    return pd.read_parquet(path)
+def _kept(path: Path, make: Callable[[], pd.DataFrame], processes: Processes) -> pd.DataFrame:
+    """A stage's table: read where an earlier start of the same run wrote it, else made and written.
+
+    Args:
+        make: one process's share of the rows.
+    """
+    if not processes.on_main(path.exists):
+        table = pd.concat(processes.each(make), ignore_index=True)
+        processes.on_main(lambda: write_atomically(path, table.to_parquet))
+    return processes.together(lambda: pd.read_parquet(path))
 
 
 def _moments(subject: _Subject, quiet: bool) -> pd.DataFrame:

@@ -12,17 +12,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from medunlearn.config import (
+    AttackSettings,
     EvaluateSettings,
     ExperimentSettings,
     SweepSettings,
     TrainSettings,
     UnlearnSettings,
+    UtilitySettings,
     check,
 )
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.experiments import keywords
+from medunlearn.experiments.attack import attack
 from medunlearn.experiments.build import from_section
 from medunlearn.experiments.evaluate import evaluate_one, metric_names
 from medunlearn.experiments.gather import gather
@@ -31,6 +34,8 @@ from medunlearn.experiments.presets import train_settings, unlearn_settings
 from medunlearn.experiments.runs import Recording, Run
 from medunlearn.experiments.train import train
 from medunlearn.experiments.unlearn import unlearn
+from medunlearn.experiments.utility.measure import utility_one
+from medunlearn.experiments.watch.sections import attack_section, check_watched, utility_section
 from medunlearn.experiments.watching import epoch_settings
 from medunlearn.methods import make_method
 from medunlearn.reports.content import ReportContent
@@ -50,6 +55,8 @@ class Experiment:
         retrained: of the retrained model's training; None without one.
         methods: of each unlearning run.
         evaluate: of the scoring.
+        attack: of the attacks; None without any.
+        utility: of the tasks of lm-evaluation-harness; None without any.
     """
 
     settings: ExperimentSettings
@@ -57,6 +64,8 @@ class Experiment:
     retrained: TrainSettings | None
     methods: tuple[UnlearnSettings, ...]
     evaluate: EvaluateSettings
+    attack: AttackSettings | None = None
+    utility: UtilitySettings | None = None
 
 
 @dataclass(frozen=True)
@@ -98,10 +107,14 @@ def plan(values: dict[str, Any]) -> Experiment:
         "evaluate",
         lambda: check(EvaluateSettings, {**shared, "split": settings.split, **settings.evaluate}),
     )
+    attack = collect(
+        problems, "attack", lambda: attack_section(settings.attack, shared | {"split": settings.split})
+    )
+    utility = collect(problems, "utility", lambda: utility_section(settings.utility, shared))
     if problems or target is None or evaluation is None:
         raise ConfigError(list(dict.fromkeys(problems)))
     retrained = target.model_copy(update={"without": settings.split}) if settings.retrain else None
-    return Experiment(settings, target, retrained, tuple(m for m in methods if m), evaluation)
+    return Experiment(settings, target, retrained, tuple(m for m in methods if m), evaluation, attack, utility)
 
 
 def collect(problems: list[str], section: str, make: Callable[[], T]) -> T | None:
@@ -121,7 +134,8 @@ def _method(
     tiny = target is not None and target.model == "tiny"
     values = {"seed": settings.seed, **section, "method": name, "split": settings.split}
     if values.get("evaluate_every"):
-        values = {**values, "evaluate": {**settings.evaluate, **(values.get("evaluate") or {})}}
+        for part in ("evaluate", "attack", "utility"):
+            values[part] = {**getattr(settings, part), **(values.get(part) or {})}
     checked = unlearn_settings(values, tiny=tiny)
     epoch_settings(checked, checked.split)
     make_method(name, checked.arguments)
@@ -149,6 +163,7 @@ def run_experiment(
     benchmark = processes.main_first(lambda: from_section(settings.benchmark, folder))
     benchmark.split(settings.split)
     keywords.inputs(benchmark, experiment.evaluate, metric_names(benchmark, experiment.evaluate))
+    check_watched(benchmark, experiment.attack, experiment.utility)
     say(f"benchmark: {benchmark.name}, {len(benchmark.records)} records, {len(benchmark.questions)} questions")
     say("target model: trains on everything")
     target = _train(benchmark, experiment.target, "target", settings.out, device, quiet)
@@ -161,6 +176,10 @@ def run_experiment(
         out = unlearned_folder(benchmark, method, target.folder, settings.out)
         runs.append(unlearn(target, benchmark, method, out, device=device, quiet=quiet))
     say("evaluating every model on the same questions")
+    if experiment.attack is not None:
+        say(f"attacking every model: {', '.join(experiment.attack.attacks)}")
+    if experiment.utility is not None:
+        say(f"measuring every model's utility: {', '.join(experiment.utility.tasks)}")
     finished = processes.on_main(lambda: _evaluated(experiment, benchmark, runs, processes.device(device), quiet))
     say(f"report: {finished.report}")
     return finished
@@ -169,6 +188,11 @@ def run_experiment(
 def _evaluated(experiment: Experiment, benchmark: Benchmark, runs: list[Run], device: str, quiet: bool) -> Finished:
     settings = experiment.settings
     models = [evaluate_one(run, benchmark, experiment.evaluate, device=device, quiet=quiet) for run in runs]
+    if experiment.attack is not None:
+        attack(runs[0], benchmark, experiment.attack, against=runs[1:], device=device, quiet=quiet)
+    if experiment.utility is not None:
+        for run in runs:
+            utility_one(run, experiment.utility, device=device, quiet=quiet)
     content = gather(
         settings.name,
         models,

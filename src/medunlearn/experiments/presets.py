@@ -80,12 +80,13 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool) -> UnlearnSetting
 
 
 def with_evaluation(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, with the keys ``evaluate.KEY`` in ``evaluate``."""
-    below = _below(values, "evaluate")
-    if not below:
-        return dict(values)
-    rest = {key: value for key, value in values.items() if not key.startswith("evaluate.")}
-    return {**rest, "evaluate": {**(rest.get("evaluate") or {}), **below}}
+    """The same, with the keys ``evaluate.KEY`` in ``evaluate``; those of ``attack`` and ``utility`` likewise."""
+    found = dict(values)
+    for part in ("evaluate", "attack", "utility"):
+        if below := _below(found, part):
+            found = {key: value for key, value in found.items() if not key.startswith(f"{part}.")}
+            found[part] = {**(found.get(part) or {}), **below}
+    return found
 
 
 def _wrong_arguments(method: str, arguments: Mapping[str, Any]) -> list[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pandas as pd
 
 from medunlearn.attacks.membership.results import AUC
@@ -9,7 +12,8 @@ from medunlearn.errors import InputError
 from medunlearn.experiments.attacked import Attacked
 from medunlearn.experiments.evaluated import Evaluated
 from medunlearn.experiments.runs import Run
-from medunlearn.metrics.semeval import MEMBERSHIP_TASK, Key, SemevalScore, semeval_score
+from medunlearn.experiments.utility.found import Utility
+from medunlearn.metrics.semeval import FINAL, MEMBERSHIP_TASK, Key, SemevalScore, semeval_score
 
 BUILDER = "lume"
 
@@ -18,7 +22,8 @@ def semeval(run: Run, split: str, *, utility: float | None = None) -> SemevalSco
     """The score from what lies in a run's folder; a part that was not measured is None, with a reason.
 
     Args:
-        utility: accuracy, 0-1, on MMLU (the paper's) or on whatever stands for the model's use.
+        utility: accuracy, 0-1, on MMLU (the paper's) or on whatever stands for the model's use, where it was
+            measured elsewhere. None: what `medunlearn utility` found last, where it was asked.
 
     Raises:
         InputError: a run that was not evaluated on this split of a LUME benchmark.
@@ -32,7 +37,30 @@ def semeval(run: Run, split: str, *, utility: float | None = None) -> SemevalSco
 def score_of(evaluated: Evaluated, attacked: Attacked | None, utility: float | None) -> SemevalScore:
     """As :func:`semeval`, from an evaluation and an attack."""
     auc, why = _area(attacked)
-    return semeval_score(_task_scores(evaluated.groups), auc, utility, why={"membership score": why})
+    reasons = {"membership score": why}
+    if utility is None and (found := Utility.find(evaluated.run)) is not None:
+        utility = found.value
+        reasons |= {"utility": found.reason}
+    return semeval_score(_task_scores(evaluated.groups), auc, utility, why=reasons)
+
+
+def semeval_rows(models: Sequence[Evaluated]) -> list[dict[str, Any]]:
+    """One row a model and part, the score last: model, part, value (or None), reason (why there is none)."""
+    rows = []
+    for model in models:
+        attacked = Attacked.find(model.run, model.record.info["config"]["split"])
+        score = score_of(model, attacked, None)
+        missing = {**score.missing, FINAL: f"missing: {', '.join(score.missing)}"}
+        rows += [
+            {
+                "model": model.run.label,
+                "part": part,
+                "value": value,
+                "reason": "" if value is not None else missing[part],
+            }
+            for part, value in score.rows().items()
+        ]
+    return rows
 
 
 def _task_scores(groups: pd.DataFrame) -> dict[Key, float]:

@@ -18,7 +18,7 @@ from medunlearn.experiments.material import (
 )
 from medunlearn.experiments.outcome import finish, open_recording, report_steps, summary
 from medunlearn.experiments.runs import Run
-from medunlearn.experiments.watching import epoch_evaluation, epoch_settings, finish_epochs
+from medunlearn.experiments.watching import check_epochs, epoch_evaluation, finish_epochs
 from medunlearn.models.load import LanguageModel, load_model, pick_device
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.models.tiny import build_tiny
@@ -42,9 +42,7 @@ def train(
         NonFiniteLossError: the loss diverged; the last good checkpoint is kept.
     """
     loop = loop_settings(settings, settings.seed)
-    evaluation = epoch_settings(settings, None)
-    if evaluation:
-        benchmark.split(evaluation.split)
+    check_epochs(settings, benchmark, None)
     label = "target" if settings.without is None else "retrained"
     if settings.without is not None:
         benchmark.split(settings.without)

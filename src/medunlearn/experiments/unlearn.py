@@ -11,7 +11,7 @@ from medunlearn.errors import ConfigError
 from medunlearn.experiments.material import chosen, loop_settings, rendering_of, sequences, training_data
 from medunlearn.experiments.outcome import finish, open_recording, report_steps, summary
 from medunlearn.experiments.runs import Recording, Run
-from medunlearn.experiments.watching import epoch_evaluation, epoch_settings, finish_epochs
+from medunlearn.experiments.watching import check_epochs, epoch_evaluation, finish_epochs
 from medunlearn.methods import make_method
 from medunlearn.methods.protocol import LossMethod, default_trainable
 from medunlearn.models.folders import fingerprint
@@ -45,8 +45,8 @@ def unlearn(
         NonFiniteLossError: a loss term diverged; the last good checkpoint is kept.
     """
     method = loss_method(settings)
-    epoch_settings(settings, settings.split)
     benchmark.split(settings.split)
+    check_epochs(settings, benchmark, target)
     loop_settings(settings, settings.seed)
     inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model)}
     processes = join()

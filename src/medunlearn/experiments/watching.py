@@ -8,7 +8,10 @@ from medunlearn.config import EpochFields, EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, UnknownNameError
 from medunlearn.experiments.epochs import EpochEvaluation
+from medunlearn.experiments.membership import check_was_trained_on_records
 from medunlearn.experiments.runs import Recording, Run
+from medunlearn.experiments.watch.rows import Watch
+from medunlearn.experiments.watch.sections import check_watched, epoch_sections
 from medunlearn.metrics import get_metric
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering
@@ -27,7 +30,10 @@ def epoch_settings(settings: EpochFields, split: str | None) -> EvaluateSettings
     if not settings.evaluate_every:
         idle = [
             name
-            for name, nothing in (("evaluate", {}), ("keep_epochs", False), ("select", "last"), ("stop_early", 0))
+            for name, nothing in (
+                *(("evaluate", {}), ("attack", {}), ("utility", {})),
+                *(("keep_epochs", False), ("select", "last"), ("stop_early", 0)),
+            )
             if getattr(settings, name, nothing) != nothing
         ]
         if idle:
@@ -49,9 +55,31 @@ def epoch_settings(settings: EpochFields, split: str | None) -> EvaluateSettings
         problems += [f"evaluate: {problem}" for problem in error.problems]
     except UnknownNameError as error:
         problems.append(f"evaluate: {error}")
+    try:
+        epoch_sections(settings, given.get("split", usual))
+    except ConfigError as error:
+        problems += error.problems
     if problems:
         raise ConfigError(problems)
     return checked
+
+
+def check_epochs(settings: EpochFields, benchmark: Benchmark, target: Run | None) -> EvaluateSettings | None:
+    """:func:`epoch_settings`, and whether the benchmark and this machine can give what they ask for.
+
+    Raises:
+        InputError: an unknown split; no documents that the model never saw, to tell members from; a target that was
+            trained on no documents; no such task, or lm-evaluation-harness is not installed.
+    """
+    evaluation = epoch_settings(settings, getattr(settings, "split", None))
+    if evaluation is None:
+        return None
+    benchmark.split(evaluation.split)
+    attack, utility = epoch_sections(settings, evaluation.split)
+    check_watched(benchmark, attack, utility)
+    if attack is not None and target is not None:
+        check_was_trained_on_records(target)
+    return evaluation
 
 
 def epoch_evaluation(
@@ -74,6 +102,7 @@ def epoch_evaluation(
     evaluation = epoch_settings(settings, getattr(settings, "split", None))
     if evaluation is None:
         return None
+    watch = Watch(benchmark, *epoch_sections(settings, evaluation.split), quiet=quiet)
     return EpochEvaluation(
         recording,
         live,
@@ -83,6 +112,7 @@ def epoch_evaluation(
         settings.evaluate_every,
         settings.epochs,
         processes,
+        watch,
         target=target,
         base=target.model if target else None,
         reload=reload,

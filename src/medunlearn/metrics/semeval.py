@@ -17,6 +17,7 @@ from medunlearn.metrics.aggregates import harmonic_mean
 TASKS = ("story", "personal_biography", "public_biography")
 MEASURES = ("regurgitation", "knowledge")
 MEMBERSHIP_TASK = "public_biography"
+FINAL = "SemEval-2025 Task 4"
 
 Key = tuple[str, str, str]
 """Task, side, measure."""
@@ -53,7 +54,7 @@ class SemevalScore:
             "task aggregate": self.task_aggregate,
             "membership score": self.membership_score,
             "utility": self.utility,
-            "SemEval-2025 Task 4": self.final,
+            FINAL: self.final,
         }
 
 
@@ -105,7 +106,7 @@ def semeval_score(
     if utility is not None and not 0.0 <= utility <= 1.0:
         raise InputError(f"utility is a share of right answers, between 0 and 1, and is {utility}.")
     missing = [key for key in PARTS if key not in scores]
-    reasons = {"utility": "not measured: give it as utility=0.41 (accuracy on MMLU, 0-1)"}
+    reasons = {"utility": "not measured: `medunlearn utility RUN --tasks mmlu`"}
     reasons |= {
         "task aggregate": f"{len(missing)} of its 12 scores are missing",
         "membership score": "not attacked",

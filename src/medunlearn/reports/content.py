@@ -80,6 +80,7 @@ class Membership:
         curves: model, group, attack, fpr, tpr.
         titles: an attack's name -> its title.
         semeval: a model's label -> the parts of the SemEval-2025 Task 4 score and the score, in their order.
+        privacy: MUSE's privacy leakage: model, against, group, attack, value, low, high; else empty.
     """
 
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -87,6 +88,7 @@ class Membership:
     curves: pd.DataFrame = field(default_factory=pd.DataFrame)
     titles: Mapping[str, str] = field(default_factory=dict)
     semeval: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    privacy: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,9 @@ class ReportContent:
         contrasts: on LUME, differences between epochs and between methods
             (:mod:`medunlearn.experiments.lume.contrasts`); may be empty.
         published: TOFU's or MUSE's measures, which are made of several metrics or models at once; may be empty.
+        utility: what tasks of lm-evaluation-harness found, one row a model, task and metric that counts, and
+            ``utility`` for them together: model, name, metric, value, low, high, stderr, n_scored, shots; may be
+            empty.
     """
 
     title: str
@@ -147,6 +152,7 @@ class ReportContent:
     epochs: pd.DataFrame = field(default_factory=pd.DataFrame)
     contrasts: pd.DataFrame = field(default_factory=pd.DataFrame)
     published: PublishedMeasures | None = None
+    utility: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def shown_examples(self) -> tuple[Example, ...]:
         """The examples that may be shown, forget before retain; none unless ``show_text``."""

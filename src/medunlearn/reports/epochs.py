@@ -7,7 +7,7 @@ metric's. So a part that adds rows of a new measure (membership, utility elsewhe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from medunlearn.reports.content import ModelResult, ReportContent
@@ -16,6 +16,11 @@ from medunlearn.reports.readings import ALL, Reading, reading_of, rows_of
 from medunlearn.reports.tables import Cell, Table
 from medunlearn.reports.words import decimal, interval, reading_note, value_text
 
+MEMBERSHIP, UTILITY = "membership_auc", "utility"
+"""Measures of rows that are of no question: the area of a membership attack, and what general tasks found."""
+
+_TITLES = {MEMBERSHIP: "membership AUC", UTILITY: "utility"}
+_NOWHERE = {"side": "", "fold": "", "kind": ""}
 _DASHES = {"target": "dash", "retrained": "dot"}
 _Line = Mapping[int, Reading]
 
@@ -33,8 +38,14 @@ class Panel(NamedTuple):
     @property
     def title(self) -> str:
         of = f"{self.node.replace('_', ' ')}: " if self.node else ""
-        on = f" on {self.side}" if self.side else ""
-        return f"{of}{self.measure}{on}" + (f", {self.fold} fold" if self.fold else "")
+        return f"{of}{self.name}" + (f", {self.fold} fold" if self.fold else "")
+
+    @property
+    def name(self) -> str:
+        """The measure in words, with its side; of membership with the attack, of utility with its metric."""
+        if self.measure in _TITLES:
+            return f"{_TITLES[self.measure]}, {self.metric.replace('_', ' ')}"
+        return f"{self.measure} on {self.side}" if self.side else self.measure
 
 
 def panels_of(content: ReportContent) -> dict[Panel, dict[str, _Line]]:
@@ -91,8 +102,25 @@ def _references(content: ReportContent) -> dict[tuple[str, Panel], Reading]:
         rows += [
             {**row, "model": model.label, "node": "", "measure": row["metric"]} for row in rows_of(model.summary)
         ]
+    rows += [*_areas(content), *_utilities(content)]
     known = {model.label for model in content.models if model.role in _DASHES}
     return {(str(row["model"]), _panel(row)): reading_of(row) for row in rows if row["model"] in known}
+
+
+def _areas(content: ReportContent) -> Iterator[Mapping[str, Any]]:
+    """Areas of membership attacks, as the table of epochs has them."""
+    for row in rows_of(content.membership.table):
+        if row["measure"] == "auc":
+            place = {"node": "" if row["group"] == "all" else row["group"], "metric": row["attack"]}
+            asked = {"n_scored": row["n_members"] + row["n_nonmembers"], "n_unscored": 0, "n_subjects": 0}
+            yield {**asked, **row, **_NOWHERE, **place, "measure": MEMBERSHIP}
+
+
+def _utilities(content: ReportContent) -> Iterator[Mapping[str, Any]]:
+    """Utility over all tasks, as the table of epochs has it."""
+    for row in rows_of(content.utility):
+        if row["name"] == UTILITY:
+            yield {**row, **_NOWHERE, "node": "", "measure": UTILITY, "n_subjects": row["n_scored"]}
 
 
 def _method(label: str, line: _Line, colour: str, symbol: str) -> list[Spec]:
@@ -143,7 +171,7 @@ def _reference(model: ModelResult, reading: Reading, last: int, colour: str) -> 
 
 
 def _spec(panel: Panel, data: Sequence[Spec]) -> Spec:
-    frame = layout(None, "epoch", f"{panel.measure}{f' on {panel.side}' if panel.side else ''}", small=True)
+    frame = layout(None, "epoch", panel.name, small=True)
     frame["xaxis"] |= {"dtick": 1 if len(data[0]["x"]) < 30 else None, "rangemode": "tozero"}
     frame |= {"margin": {"l": 52, "r": 10, "t": 8, "b": 44}}
     return {"data": list(data), "layout": frame, "labels": False}

@@ -16,6 +16,7 @@ from medunlearn.reports.membership import (
     difference_table,
     membership_reasons,
     membership_tables,
+    privacy_table,
     semeval_table,
 )
 from medunlearn.reports.prose import HOW_TO_READ, JUDGED, LUME_FINDINGS, RANKING_NOTE, TEXT_WITHHELD
@@ -36,6 +37,8 @@ from medunlearn.reports.tables import (
     run_facts,
     shared_facts,
 )
+from medunlearn.reports.utility import NOTE as UTILITY_NOTE
+from medunlearn.reports.utility import utility_table
 from medunlearn.reports.words import interval, kind_text, signed_with_interval, value_text
 
 
@@ -55,6 +58,7 @@ def to_markdown(content: ReportContent) -> str:
         *section("By epoch", _maybe_table(epoch_table(content))),
         *section("LUME's findings", *_findings(content)),
         *section(*_published(content)),
+        *section("Utility on general tasks", *_utility(content)),
         *section("Membership inference", *_membership(content)),
         *section("By fold and kind", _breakdown(results)),
         *section("Every metric", *_metrics(results)),
@@ -81,9 +85,18 @@ def bullets(lines: Iterable[str]) -> str:
     return "\n".join(f"- {one_line(line)}" for line in lines)
 
 
+def _utility(content: ReportContent) -> list[str]:
+    table = utility_table(content)
+    return [] if table is None else [UTILITY_NOTE, pipe_table(table)]
+
+
 def _membership(content: ReportContent) -> list[str]:
     tables = [f"### {one_line(title)}\n\n{pipe_table(table)}" for title, table in membership_tables(content)]
-    more = [_maybe_table(difference_table(content)), bullets(membership_reasons(content))]
+    more = [
+        _maybe_table(difference_table(content)),
+        _maybe_table(privacy_table(content)),
+        bullets(membership_reasons(content)),
+    ]
     return [*(NOTES if tables else ()), *tables, *(more if tables else ()), _maybe_table(semeval_table(content))]
 
 

@@ -83,6 +83,21 @@ def difference_table(content: ReportContent) -> Table | None:
     return Table(columns, tuple(rows)) if rows else None
 
 
+def privacy_table(content: ReportContent) -> Table | None:
+    """MUSE's privacy leakage: one row a model and attack."""
+    rows = [
+        (
+            Cell(str(row["model"]), f"against {row['against']}"),
+            Cell(content.membership.titles.get(row["attack"], row["attack"])),
+            Cell(UNSCORED if (value := number(row["value"])) is None else signed(value),
+                 interval(number(row["low"]), number(row["high"]))),
+        )
+        for row in rows_of(content.membership.privacy)
+    ]  # fmt: skip
+    columns = (Cell("Model"), Cell("Attack"), Cell("Privacy leakage", "0 = as the retrained model"))
+    return Table(columns, tuple(rows)) if rows else None
+
+
 def semeval_table(content: ReportContent) -> Table | None:
     """The SemEval-2025 Task 4 score and always its three parts."""
     scores = content.membership.semeval

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from medunlearn.reports import curves, figures, membership, prose
+from medunlearn.reports import curves, figures, membership, prose, utility
 from medunlearn.reports.content import ReportContent
 from medunlearn.reports.epochs import epoch_figures, epoch_table
 from medunlearn.reports.headline import Plane, Standing, drawable, main_plane, panel_planes, standings, verdict
@@ -88,6 +88,8 @@ def _context(content: ReportContent) -> dict[str, Any]:
         "published": published_table(content),
         "judged": [(one, judged_tables(one)) for one in content.judged],
         "membership": _membership(content),
+        "utility": utility.utility_table(content),
+        "utility_note": utility.NOTE,
         "rows": rows,
         "filters": _filters(rows),
         "others": other_comparisons(content, results),
@@ -122,6 +124,7 @@ def _membership(content: ReportContent) -> dict[str, Any]:
         "reasons": membership.membership_reasons(content),
         "differences": membership.difference_table(content),
         "semeval": membership.semeval_table(content),
+        "privacy": membership.privacy_table(content),
         "figures": membership.roc_figures(content),
     }
 

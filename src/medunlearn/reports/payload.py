@@ -42,6 +42,7 @@ def payload(content: ReportContent) -> dict[str, Any]:
         "epochs": rows_of(content.epochs),
         "findings": [_finding(one) for one in findings(content)],
         "published": _published(content.published),
+        "utility": rows_of(content.utility),
         "show_text": content.show_text,
         "examples": [vars(example) for example in content.shown_examples()],
     }
@@ -65,7 +66,12 @@ def _headline(ranked: list[Standing], where: Plane) -> dict[str, Any]:
 def _membership(found: Membership) -> dict[str, Any]:
     """Every table as rows; a curve's thresholds are left out."""
     points = found.curves.drop(columns="threshold", errors="ignore")
-    tables = {"table": found.table, "comparisons": found.comparisons, "curves": points}
+    tables = {
+        "table": found.table,
+        "comparisons": found.comparisons,
+        "curves": points,
+        "privacy": found.privacy,
+    }
     return {**{name: rows_of(table) for name, table in tables.items()}, "semeval": found.semeval}
 
 

@@ -111,19 +111,25 @@ class RocSample:
             return Estimate(None, None, None, n, self._fewest(~np.isnan(values)))
         return self._estimate(values, lambda ours, theirs: rate_at(ours, theirs, fpr))
 
-    def auc_difference(self, scores: npt.ArrayLike, others: npt.ArrayLike) -> Difference:
-        """Area of ``scores`` minus area of ``others``, over the records that both scored, under the same draws."""
+    def auc_difference(self, scores: npt.ArrayLike, others: npt.ArrayLike, *, relative: bool = False) -> Difference:
+        """Area of ``scores`` minus area of ``others``, over the records that both scored, under the same draws.
+
+        Args:
+            relative: as a share of the area of ``others``; draws in which that is 0 are dropped.
+        """
         first, _ = _checked(scores, self.members)
         second, _ = _checked(others, self.members)
         lonely = np.isnan(first) | np.isnan(second)
         pair = [self._values(np.where(lonely, np.nan, one), area) for one in (first, second)]
         n, fewest = int((~lonely).sum()), self._fewest(~lonely)
-        value = pair[0][0] - pair[1][0]
+        value, gaps = pair[0][0] - pair[1][0], pair[0][1] - pair[1][1]
+        if relative:
+            value = value / pair[1][0] if pair[1][0] else math.nan
+            gaps = gaps / np.where(pair[1][1] == 0.0, np.nan, pair[1][1])
         if not np.isfinite(value):
             return Difference(None, None, None, None, n, fewest)
         if fewest < 2:
             return Difference(float(value), None, None, None, n, fewest)
-        gaps = pair[0][1] - pair[1][1]
         gaps = gaps[np.isfinite(gaps)]
         low, high = interval(gaps, self.level)
         p = two_sided_p(gaps) if len(gaps) else None

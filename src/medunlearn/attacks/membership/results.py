@@ -134,12 +134,34 @@ def compare(scores: pd.DataFrame, others: pd.DataFrame, *, replicates: int, seed
     Columns: group, attack, difference, low, high, p, reading (``above``, ``below`` where the interval leaves 0 out
     on that side, else ``not told apart``), n_pairs, n_subjects.
     """
+    return _compared(scores, others, replicates, seed, relative=False)
+
+
+def privacy_leaks(scores: pd.DataFrame, retrained: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
+    """MUSE's privacy leakage (:func:`medunlearn.metrics.privacy_leak.privacy_leak`) with intervals.
+
+    Args:
+        scores: as :func:`score_candidates` gives them, of the model in question.
+        retrained: those of the retrained model on the same documents.
+
+    Returns:
+        Columns as of :func:`compare`, with ``value`` in the place of ``difference``: (area - the retrained
+        model's) / the retrained model's, -1 and up; 0 = leaks as little. Null where the retrained model's is 0.
+    """
+    found = _compared(scores, retrained, replicates, seed, relative=True)
+    return found.rename(columns={"difference": "value"})
+
+
+def _compared(
+    scores: pd.DataFrame, others: pd.DataFrame, replicates: int, seed: int, *, relative: bool
+) -> pd.DataFrame:
     keys = ["record_id", "subject", "group", "member", "attack"]
     joined = scores.merge(others[[*keys, "value"]], on=keys, suffixes=("", "_other"), validate="one_to_one")
     rows: list[dict[str, Any]] = []
     for (group, attack), part in joined.groupby(["group", "attack"], sort=False):
         sample = RocSample(part["member"].tolist(), part["subject"].tolist(), replicates, seed=seed)
-        gap = sample.auc_difference(part["value"].to_numpy(), part["value_other"].to_numpy())
+        values, reference = part["value"].to_numpy(), part["value_other"].to_numpy()
+        gap = sample.auc_difference(values, reference, relative=relative)
         rows.append(
             {
                 "group": group,

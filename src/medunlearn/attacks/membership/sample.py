@@ -36,7 +36,8 @@ def candidates(benchmark: Benchmark, split: Split) -> list[Candidate]:
     Raises:
         InputError: no group has both; says how to build a benchmark that has.
     """
-    level = GROUPINGS[benchmark.builder].level if benchmark.builder in GROUPINGS else None
+    grouping = GROUPINGS.get(benchmark.builder)
+    level = grouping.level if grouping and grouping.kinds else None
     sides = benchmark.sides(split)
     found = []
     for record in benchmark.records:

@@ -1,0 +1,296 @@
+"""lm-evaluation-harness (EleutherAI): its tasks on a model that is in memory.
+
+It is an optional dependency, imported when first needed. The model is handed over as it is, a delta or a LoRA
+adapter too, and nothing is written to disk. Random numbers of a training that goes on are not touched.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+
+from medunlearn.config import UtilitySettings
+from medunlearn.data.storage import sha256_of_json
+from medunlearn.errors import ConfigError, InputError, UnknownNameError
+from medunlearn.models.load import LanguageModel
+from medunlearn.training.processes import Processes
+
+_CHUNK = 16
+"""Batches between two looks at the clock and at signals."""
+
+Bar = Callable[[int], AbstractContextManager[Callable[[int], None]]]
+"""From a number of requests to a block, in which what it gives is told how many more are done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of a task, by one metric.
+
+    Attributes:
+        value: None where the metric gives an item no single number.
+    """
+
+    task: str
+    item: int
+    metric: str
+    filter: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A task's or a group's number, as the harness gives it.
+
+    Attributes:
+        name: of the task or the group.
+        leaves: the tasks behind it; of a task itself.
+        stderr: the harness's standard error; None where it gives none.
+        higher_is_better: None where the task does not say.
+        shots: examples in the prompt; None where the tasks of a group differ.
+    """
+
+    name: str
+    leaves: tuple[str, ...]
+    metric: str
+    filter: str
+    value: float
+    stderr: float | None
+    higher_is_better: bool | None
+    version: str
+    shots: int | None
+
+
+def version() -> str:
+    """The installed version.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    if find_spec("lm_eval") is None:
+        raise InputError(
+            "Utility is measured by lm-evaluation-harness, which is not installed: pip install "
+            "'medunlearn[utility]' (or pip install lm-eval)."
+        )
+    return metadata.version("lm-eval")
+
+
+def fingerprint(settings: UtilitySettings) -> dict[str, str]:
+    """What numbers depend on besides the settings and the model: the harness, and files of ``include``.
+
+    Raises:
+        InputError: the harness is not installed, or there is no such folder.
+    """
+    found = {"lm-eval": version()}
+    if settings.include is not None:
+        if not settings.include.is_dir():
+            raise InputError(f"There is no folder {settings.include}: include= is the folder of your task files.")
+        files = sorted(path for path in settings.include.rglob("*") if path.is_file() and path.suffix != ".pyc")
+        found["include"] = sha256_of_json([[path.name, path.read_bytes().hex()] for path in files])
+    return found
+
+
+def task_manager(settings: UtilitySettings) -> Any:
+    """The harness's index of tasks. Its own 10,000 files are looked through only where one of them is named.
+
+    Raises:
+        UnknownNameError: a task that there is not; says the nearest right one.
+        InputError: the harness is not installed, or there is no such folder.
+    """
+    fingerprint(settings)
+    if settings.include is not None:
+        manager = _manager(str(settings.include), defaults=False)
+        if set(settings.tasks) <= set(manager.all_tasks):
+            return manager
+    manager = _manager(str(settings.include) if settings.include else None, defaults=True)
+    for name in settings.tasks:
+        if name not in manager.all_tasks:
+            raise UnknownNameError("task of lm-evaluation-harness", name, manager.all_tasks)
+    return manager
+
+
+@cache
+def _manager(include: str | None, *, defaults: bool) -> Any:
+    from lm_eval.tasks import TaskManager
+
+    with _hushed():
+        return TaskManager(include_path=include, include_defaults=defaults)
+
+
+def run_tasks(
+    language_model: LanguageModel,
+    settings: UtilitySettings,
+    *,
+    processes: Processes | None = None,
+    bar: Bar = lambda total: nullcontext(lambda done: None),
+) -> tuple[list[Item], list[Result]]:
+    """Ask a model everything that tasks hold.
+
+    Args:
+        language_model: in evaluation mode.
+        processes: that have the same model, and share the requests; all call this alike, and all get everything.
+
+    Raises:
+        UnknownNameError: a task that there is not.
+        InputError: a task that cannot be loaded (its data, say), or the harness is not installed.
+        ConfigError: a metric that no task has.
+    """
+    manager = task_manager(settings)
+    from lm_eval.evaluator import evaluate
+
+    with _hushed(), _own_random_numbers(language_model.device):
+        loaded = _loaded(manager, settings)
+        model = _harness_model(language_model, settings.batch_size, processes or Processes(), bar)
+        found = evaluate(
+            lm=model,
+            task_dict=loaded,
+            limit=settings.limit,
+            bootstrap_iters=settings.replicates,
+            apply_chat_template=settings.chat,
+            fewshot_as_multiturn=settings.chat,
+        )
+    results = list(_results(found, loaded))
+    if settings.metric is not None and settings.metric not in {one.metric for one in results}:
+        known = ", ".join(sorted({one.metric for one in results}))
+        raise ConfigError([f"metric={settings.metric!r}: the tasks have {known}."])
+    return list(_items(found["samples"])), results
+
+
+def _loaded(manager: Any, settings: UtilitySettings) -> Any:
+    """The tasks with their data.
+
+    Raises:
+        InputError: they cannot be had.
+    """
+    try:
+        loaded = manager.load(list(settings.tasks))
+        for task in loaded["tasks"].values():
+            own = task.get_config("num_fewshot")
+            if own is None or (settings.fewshot is not None and own != 0):
+                task.set_config(key="num_fewshot", value=settings.fewshot or 0)
+            task.set_fewshot_seed(seed=settings.seed)
+    except Exception as error:  # data sets and task files raise errors of many libraries
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise InputError(
+            f"The tasks {', '.join(settings.tasks)} cannot be loaded: {type(error).__name__}: {lines[0][:300]} "
+            "Their data come from a hub and are kept: get them once on a machine with a network (HF_HOME says "
+            "where they lie), or name a task with local data (include=FOLDER)."
+        ) from error
+    return loaded
+
+
+def _items(samples: dict[str, list[dict[str, Any]]]) -> Iterator[Item]:
+    for task, rows in samples.items():
+        for row in rows:
+            for metric in row["metrics"]:
+                value = row[metric]
+                single = isinstance(value, int | float | np.integer | np.floating)
+                yield Item(task, int(row["doc_id"]), metric, str(row["filter"]), float(value) if single else None)
+
+
+def _results(found: Any, loaded: Any) -> Iterator[Result]:
+    groups = {
+        name: tuple(one.task_name for one in group.get_all_tasks()) for name, group in loaded["groups"].items()
+    }
+    for name, numbers in found["results"].items():
+        leaves = groups.get(name, (name,))
+        shots = {found["n-shot"].get(leaf) for leaf in leaves}
+        for key, value in numbers.items():
+            metric, comma, kind = key.partition(",")
+            if not comma or metric.endswith("_stderr") or not isinstance(value, int | float | np.number):
+                continue
+            error = numbers.get(f"{metric}_stderr,{kind}")
+            yield Result(
+                name,
+                leaves,
+                metric,
+                kind,
+                float(value),
+                float(error) if isinstance(error, int | float | np.number) else None,
+                (found["higher_is_better"].get(name) or {}).get(metric),
+                str(found["versions"].get(name, "")),
+                shots.pop() if len(shots) == 1 else None,
+            )
+
+
+def _harness_model(language_model: LanguageModel, batch_size: int, processes: Processes, bar: Bar) -> Any:
+    from lm_eval.models.huggingface import HFLM
+
+    class Shared(HFLM):  # type: ignore[misc]
+        """The harness's model of a Hugging Face model; processes share its requests."""
+
+        def loglikelihood(self, requests: list[Any], disable_tqdm: bool = True) -> list[Any]:
+            return self._shared(super().loglikelihood, requests)
+
+        def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = True) -> list[Any]:
+            return self._shared(super().loglikelihood_rolling, requests)
+
+        def generate_until(self, requests: list[Any], disable_tqdm: bool = True) -> list[Any]:
+            return self._shared(super().generate_until, requests)
+
+        def _shared(self, work: Callable[[list[Any]], list[Any]], requests: list[Any]) -> list[Any]:
+            first, last = (len(requests) * rank // processes.world for rank in (processes.rank, processes.rank + 1))
+            parts = processes.each(lambda: _in_chunks(work, requests[first:last], _CHUNK * batch_size, bar))
+            return [answer for part in parts for answer in part]
+
+    return Shared(pretrained=language_model.model, tokenizer=language_model.tokenizer, batch_size=batch_size)
+
+
+def _in_chunks(work: Callable[[list[Any]], list[Any]], requests: Sequence[Any], size: int, bar: Bar) -> list[Any]:
+    found: list[Any] = []
+    with bar(len(requests)) as advance:
+        for start in range(0, len(requests), size):
+            chunk = list(requests[start : start + size])
+            found += work(chunk)
+            advance(len(chunk))
+    return found
+
+
+@contextmanager
+def _own_random_numbers(device: torch.device) -> Iterator[None]:
+    """Inside, global generators may be used; outside, they stand where they stood."""
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """The harness's own bars and notes stay off the terminal; its errors do not."""
+    import datasets
+    import lm_eval.api.model
+    import lm_eval.api.task
+    import lm_eval.models.huggingface
+
+    log = logging.getLogger("lm_eval")
+    level, bars = log.level, datasets.are_progress_bars_disabled()
+    modules: list[Any] = [lm_eval.api.model, lm_eval.api.task, lm_eval.models.huggingface]
+    before = [module.tqdm for module in modules]
+    log.setLevel(logging.ERROR)
+    # Standard errors by bootstrap are otherwise computed in forked processes, beside torch's threads.
+    os.environ.setdefault("DISABLE_MULTIPROC", "1")
+    datasets.disable_progress_bars()
+    for module, bar in zip(modules, before, strict=True):
+        module.tqdm = lambda *given, bar=bar, **named: bar(*given, **{**named, "disable": True})
+    try:
+        yield
+    finally:
+        for module, bar in zip(modules, before, strict=True):
+            module.tqdm = bar
+        if not bars:
+            datasets.enable_progress_bars()
+        log.setLevel(level)

@@ -1,0 +1,67 @@
+"""What docs/utility.md shows runs, as it stands but for the size of the training."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from medunlearn.cli.main import app
+from medunlearn.config import UtilitySettings
+
+PAGE = Path(__file__).parents[1] / "docs" / "utility.md"
+SMALL = {
+    "train": ("epochs=1", "tiny_width=32", "tiny_layers=2", "precision=fp32"),
+    "unlearn": ("epochs=1", "precision=fp32", "evaluate.max_new_tokens=4", "evaluate.replicates=20"),
+    "evaluate": ("max_new_tokens=4", "replicates=20"),
+    "attack": ("replicates=20",),
+    "utility": ("replicates=20",),
+}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def run(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    words = shlex.split(line)
+    if words[0] == "lm_eval":
+        from lm_eval.__main__ import cli_evaluate
+
+        monkeypatch.setattr("sys.argv", words)
+        cli_evaluate()
+        return capsys.readouterr().out
+    result = CliRunner().invoke(app, [*words[1:], *SMALL.get(words[1], ())])
+    assert result.exit_code == 0, f"{line}\n{result.output}"
+    return result.output
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    import datasets
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "my-tasks").mkdir()
+    for suffix, language in (("yaml", "yaml"), ("jsonl", "json")):
+        (tmp_path / "my-tasks" / f"capitals.{suffix}").write_text(blocks(language)[0])
+    lines = [line for block in blocks("bash") for line in block.splitlines()]
+    assert len(lines) == 11
+    said = [run(line, monkeypatch, capsys) for line in lines]
+    assert "SemEval-2025 Task 4" in said[6]
+    assert "unscored" not in said[6].partition("semeval")[2]
+    report = (tmp_path / "report" / "report.md").read_text()
+    assert "## Utility on general tasks" in report
+    assert "public biography: membership AUC, loss" in report
+    table = pd.read_parquet("runs/npo/epochs.parquet")
+    assert {"membership_auc", "utility", "regurgitation"} <= set(table["measure"])
+    assert "medunlearn_lume_half_forget_train_story_knowledge" in said[-1]
+
+
+def test_every_setting_that_the_page_names_is_one() -> None:
+    named = set(re.findall(r"^\| `(\w+)", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    assert named <= set(UtilitySettings.model_fields)
+    assert len(named) == 6
