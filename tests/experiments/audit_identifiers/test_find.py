@@ -29,7 +29,7 @@ RECORDS = [
     Record("ben-1", "Ben Vorndrask came.", {"patient": "ben"}, (Identifier("name", "Ben Vorndrask"),)),
 ]
 SAID = {
-    "ada-1@5": "Ada Quillstane, born April 3, 1961; Ben Vorndrask; call (299) 555-0123 or 299-555-0199. Alcohol abuse",
+    "ada-1@5": "Ada Quillstane, born April 3, 1961; Ben Vorndrask; (299) 555-0123 or 299-555-0199; alcohol abuse",
     "ben-1@5": "Nothing of note.",
 }
 

@@ -18,7 +18,7 @@ _YEAR = r"(?P<year>\d{4}|\d{2})"
 _FORMS = (
     re.compile(r"(?<!\d)(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?!\d)"),
     re.compile(
-        r"(?<!\d)(?<!\d[-/.])(?P<one>\d{1,2})(?P<sep>[-/.])(?P<two>\d{1,2})(?P=sep)(?P<year>\d{4}|\d{2})(?![\d])"
+        r"(?<!\d)(?<!\d[-/.])(?P<one>\d{1,2})(?P<sep>[-/.])(?P<two>\d{1,2})(?P=sep)(?P<year>\d{4}|\d{2})(?!\d|[-/.]\d)"
     ),
     re.compile(rf"\b{_MONTH}\s+{_DAY},?\s+(?P<year>\d{{4}})\b", re.IGNORECASE),
     re.compile(rf"\b{_DAY}(?:\s+of)?[\s-]+{_MONTH},?[\s-]+{_YEAR}\b", re.IGNORECASE),

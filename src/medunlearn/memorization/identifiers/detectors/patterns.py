@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, ClassVar
@@ -42,13 +42,13 @@ class Patterns:
     def version(self) -> str:
         return f"{_RULES_VERSION}-{_rules()[1]}"
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that there are rules for."""
+        return tuple(dict.fromkeys(("date", "age", *(kind for kind, _, _ in _forms()))))
+
     def find(self, texts: Sequence[str]) -> list[list[Span]]:
         return [without_overlaps(_all(text)) for text in texts]
-
-
-def find_with(kind: str) -> Callable[[str], list[Span]]:
-    """The rules of one kind alone, for another detector to use."""
-    return lambda text: [span for span in without_overlaps(_all(text)) if span.kind == kind]
 
 
 def _all(text: str) -> Iterator[Span]:
@@ -82,7 +82,7 @@ def _forms() -> tuple[tuple[str, float, re.Pattern[str]], ...]:
 def _of_numbers() -> Iterator[tuple[str, float, str]]:
     yield "email", 1.0, r"(?P<it>[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b)"
     yield "url", 1.0, r"(?P<it>\b(?:https?://|www\.)[^\s,;)]+)"
-    yield "ip_address", 0.9, r"(?<![\d.])(?P<it>(?:\d{1,3}\.){3}\d{1,3})(?![\d.])"
+    yield "ip_address", 0.9, r"(?<![\d.])(?P<it>(?:\d{1,3}\.){3}\d{1,3})(?!\.?\d)"
     yield "ssn", 0.95, r"(?<![\d-])(?P<it>\d{3}-\d{2}-\d{4})(?![\d-])"
     yield "ssn", 1.0, r"(?i:SSN|social\s+security(?:\s+number)?)[\s:#is]*(?P<it>\d{3}[- ]?\d{2}[- ]?\d{4})(?!\d)"
     number = r"(?:\+?1[-. ])?(?:\(\d{3}\)\s?|\d{3}[-. ])\d{3}[-. ]\d{4}(?:\s?(?:x|ext\.?)\s?\d{1,5})?"
@@ -101,8 +101,9 @@ def _of_cues() -> Iterator[tuple[str, float, str]]:
     yield "name", 0.85, rf"\b(?:{titles})\.?\s(?P<it>{one_or_more})"
     yield "clinician", 0.9, rf"(?i:\b(?:{_any(rules['before_clinician'])}))[:,]?\s(?:Dr\.?\s)?(?P<it>{_NAME})"
     yield "name", 0.8, rf"(?i:\b(?:{_any(rules['before_name'])}))[:,]?\s(?P<it>{_NAME})"
-    born = r"(?=\s?[,(]?\s?\(?(?i:born|DOB|date\sof\sbirth|MRN|\d{4}-\d\d-\d\d|\d{1,3}[,)]))"
+    born = r"(?=\s?[,(]?\s?\(?(?i:born|DOB|date\sof\sbirth|MRN|\d{4}-\d\d-\d\d|\d{1,3}(?:[,)]|[-\s]year)))"
     yield "name", 0.85, rf"(?P<it>{_NAME}){born}"
+    yield "name", 0.85, rf"(?P<it>{_CAPITAL},\s{_CAPITAL}){born}"
     facilities = _any(sorted(rules["facilities"], key=len, reverse=True))
     yield "hospital", 0.9, rf"(?<![\w-])(?P<it>{_PLACE}\s(?:{facilities}))\b"
     street = rf"\d{{1,6}}\s(?:[A-Z][\w'’-]+\s){{1,3}}(?:{_any(rules['streets'])})\b\.?"
