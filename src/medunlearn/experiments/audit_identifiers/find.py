@@ -33,6 +33,7 @@ def find_identifiers(
     records: Iterable[Record],
     settings: IdentifierSettings | None = None,
     *,
+    subjects: Mapping[str, str] | None = None,
     folder: Path | None = None,
     quiet: bool = False,
 ) -> pd.DataFrame:
@@ -41,6 +42,8 @@ def find_identifiers(
     Args:
         audit: tables of an audit, or responses from elsewhere.
         records: what the model was trained on, with what they declare; at least those of the probes.
+        subjects: record id -> whose it is, of records without a response; a record that nobody names is a subject
+            of its own, and what it shares with another passes for another subject's.
         folder: where ``findings.parquet`` is written and, if it was made of the same, read; None: nowhere.
 
     Returns:
@@ -53,13 +56,18 @@ def find_identifiers(
     listed = list(records)
     detectors = [make_detector(name) for name in chosen.detectors]
     key = sha256_of_json(
-        [RULES, chosen.fuzzy, [[one.name, one.version] for one in detectors], _digest(outputs, listed)]
+        [
+            RULES,
+            chosen.fuzzy,
+            [[one.name, one.version] for one in detectors],
+            _digest(outputs, listed, subjects or {}),
+        ]
     )
     kept = _kept(folder, FINDINGS, key)
     if kept is not None:
         return kept
-    subjects = {one.record_id: one.subject for one in outputs}
-    known, texts = Known.of(listed, subjects), {one.record_id: one.text for one in listed}
+    whose = {**(subjects or {}), **{one.record_id: one.subject for one in outputs}}
+    known, texts = Known.of(listed, whose), {one.record_id: one.text for one in listed}
     parts = []
     with progress("identifiers", len(outputs), quiet=quiet) as advance:
         for start in range(0, len(outputs), AT_ONCE):
@@ -132,8 +140,11 @@ def _said(output: Output) -> list[object]:
     ]
 
 
-def _digest(outputs: Sequence[Output], records: Sequence[Record]) -> str:
-    told = [[one.record_id, one.text, [[i.type, i.value] for i in one.identifiers]] for one in records]
+def _digest(outputs: Sequence[Output], records: Sequence[Record], subjects: Mapping[str, str]) -> str:
+    told = [
+        [one.record_id, subjects.get(one.record_id), one.text, [[i.type, i.value] for i in one.identifiers]]
+        for one in records
+    ]
     return sha256_of_json([[_said(one) for one in outputs], told])
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Identifier, Record
 from medunlearn.data.responses import ResponseStore
 from medunlearn.data.sources.tables import read_rows
@@ -104,11 +103,6 @@ def read_outputs(path: Path, records: Mapping[str, Record] | None = None) -> tup
     if not outputs:
         raise SourceError(f"{path} has no row. It needs record_id and response, one response a row.")
     return outputs, list(own.values())
-
-
-def records_and_subjects(benchmark: Benchmark) -> tuple[list[Record], dict[str, str]]:
-    """A benchmark's records, and whose each is."""
-    return list(benchmark.records), {one.record_id: benchmark.subject(one.record_id) for one in benchmark.records}
 
 
 def _lacks(row: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from medunlearn.data.records import Identifier, Record
@@ -147,7 +148,8 @@ def crossed(findings: pd.DataFrame) -> pd.DataFrame:
     Dates and ages are left out: with many records, most are somebody's.
     """
     others = findings[(findings["owner"] == "other") & ~findings["in_record"] & ~findings["in_prefix"]]
-    return others[[kinds()[kind].group != "dates_ages" for kind in others["kind"]]]
+    dated = np.array([kinds()[kind].group == "dates_ages" for kind in others["kind"]], dtype=bool)
+    return others.loc[~dated]
 
 
 class _Near:

@@ -1,4 +1,4 @@
-"""Text whose identifiers are known, to measure detectors on: invented notes, records that declare theirs, your own."""
+"""Text whose identifiers are known, to measure detectors on: invented notes, records, or a file of your own."""
 
 from __future__ import annotations
 
@@ -53,15 +53,14 @@ def labelled_records(records: Iterable[Record], subject: Mapping[str, str] | Non
     whose, found = dict(subject or {}), []
     for record in records:
         known = Known.of([record])
-        spans = tuple(
-            Span(hit.start, hit.end, known.identities[hit.identities[0]].kind) for hit in known.find(record.text)
-        )
+        kinds = [(hit, known.identities[hit.identities[0]].kind) for hit in known.find(record.text)]
+        spans = tuple(Span(hit.start, hit.end, kind) for hit, kind in kinds)
         found.append(Labelled(whose.get(record.record_id, record.record_id), record.text, spans))
     return found
 
 
 def read_labelled(path: Path) -> list[Labelled]:
-    """A file of labelled text: ``text``, ``spans`` (a list of start, end, kind), and ``subject`` where there is one.
+    """A file of labelled text: ``text``, ``spans`` (a list of start, end, kind) and, if there is one, ``subject``.
 
     Raises:
         SourceError: rows that cannot be read, the first few with their places.
@@ -84,8 +83,8 @@ def read_labelled(path: Path) -> list[Labelled]:
 def invented_notes(count: int, *, seed: int = 0) -> list[Labelled]:
     """Notes of people who do not exist, with every identifier labelled; some have no cue around them.
 
-    They are not the notes of the invented hospital, and are worded more variously. Still they are ours, as the rules of
-    ``patterns`` are: on real notes recall is lower.
+    They are not the notes of the invented hospital, and are worded more variously. Still they are ours, as the
+    rules of ``patterns`` are: on real notes recall is lower.
 
     Args:
         count: 1 to 8,000.

@@ -34,18 +34,18 @@ def detector_recall(
 ) -> pd.DataFrame:
     """Recall and precision of a detector on labelled text, by kind and of all.
 
-    A label is found where spans of its group (dates and ages, names, ...) cover at least half of its characters; a span
-    is right where labels of its group cover at least half of its. Groups rather than kinds, since a name is found
-    whether it is taken for a clinician's or not.
+    A label is found where spans of its group (dates and ages, names, ...) cover at least half of its characters; a
+    span is right where labels of its group cover at least half of its. Groups rather than kinds, since a name is
+    found whether it is taken for a clinician's or not.
 
     Returns:
-        One row a kind, and ``all`` at the end: labelled, found, recall with its interval; detected, right, precision
-        with its interval; subjects. 0-1, higher = better. Intervals are bootstraps over subjects. A number without a
-        value has a ``reason``. Precision leaves out spans of kinds that no text has a label of: nobody said whether
-        they are right.
+        One row a kind, and ``all`` at the end: labelled, found, recall with its interval; detected, right,
+        precision with its interval; subjects. 0-1, higher = better. Intervals are bootstraps over subjects. A
+        number without a value has a ``reason``. Precision leaves out spans of kinds that no text has a label of:
+        nobody said whether they are right.
 
-    Source: the strict and relaxed token measures of the i2b2 shared task (Stubbs, Kotfila & Uzuner 2015) are the model;
-        half of the characters is our rule.
+    Source: modelled on the token measures of the i2b2 shared task (Stubbs, Kotfila & Uzuner 2015); half of the
+        characters is our rule.
     """
     spans = detector.find([one.text for one in labelled])
     known = {label.kind for one in labelled for label in one.spans}

@@ -1,9 +1,9 @@
 """Presidio on a blank spaCy pipeline, with recognizers of ours for what it lacks: no model, no download.
 
 From Presidio: dates, telephone numbers (of several countries), social security numbers, IP addresses, IBANs and
-credit cards. From :mod:`patterns`: names, ages, facilities, record numbers, addresses, e-mail and web addresses, written
-as Presidio recognizers. Left out are its recognizers that mistake one number for another (UK_NHS, US_ITIN, driver's
-licences), and those for e-mail and web addresses, which ask the network for a list of domains.
+credit cards. From :mod:`patterns`: names, ages, facilities, record numbers, addresses, e-mail and web addresses, as
+one recognizer of Presidio's. Left out are its recognizers that mistake one number for another (UK_NHS, US_ITIN,
+driver's licences), and those for e-mail and web addresses, which ask the network for a list of domains.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A transformer that labels tokens, from a folder that the user has: a de-identification model of i2b2's labels, say."""
+"""A transformer that labels tokens, from a folder that the user has: a de-identification model, say."""
 
 from __future__ import annotations
 
