@@ -181,11 +181,12 @@ def search(
 
 def _read(said: Path, records: Path | None) -> tuple[list[Output], list[Record], dict[str, str]]:
     benchmark = Benchmark.load(records) if records else None
+    own: list[Record] = []
     by_id = {} if benchmark is None else {one.record_id: one for one in benchmark.records}
     if said.is_dir():
         if benchmark is None:
             raise InputError(f"{said} says nothing of its records. Name the benchmark: --records FOLDER.")
-        outputs, own = outputs_of(frames(said)), []
+        outputs = outputs_of(frames(said))
     else:
         outputs, own = read_outputs(said, by_id)
         outputs = [_with_subject(one, benchmark) for one in outputs]

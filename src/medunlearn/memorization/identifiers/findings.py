@@ -97,8 +97,8 @@ def find_known(
             continue
         given = _identities(output.prefix, known, slips)
         there = _identities(texts.get(output.record_id, ""), known, None)
-        for hit in sorted(found, key=lambda one: (one.start, one.end)):
-            yield _row(output, said, hit, known, given, there)
+        rows = (_row(output, said, hit, known, given, there) for hit in sorted(found, key=_place))
+        yield from _apart(rows)
 
 
 def find_detected(
@@ -197,6 +197,20 @@ def _row(
         "in_record": owner == "record" or bool(there.intersection(hit.identities)),
         "in_prefix": bool(given.intersection(hit.identities)),
     }
+
+
+def _apart(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Rows without those that overlap an earlier one of the same identifier: ``Ada Vane, Ada`` names her once."""
+    past: dict[tuple[str, str], int] = {}
+    for row in rows:
+        identity = (row["kind"], row["key"])
+        if row["place"] >= past.get(identity, 0):
+            past[identity] = row["end"]
+            yield row
+
+
+def _place(hit: Hit) -> tuple[int, int]:
+    return hit.start, hit.end
 
 
 def _distance(output: Output, known: Known, number: int) -> int:

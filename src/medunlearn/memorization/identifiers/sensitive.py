@@ -71,7 +71,7 @@ def find_terms(output: Output, record: str) -> Iterator[dict[str, Any]]:
         record: text of the response's record; nothing is found without it.
     """
     said = Text.of(output.response)
-    found = list(_places(said))
+    found = sorted(_places(said), key=lambda one: (one[1].start, one[1].end, one[0]))
     if not found:
         return
     there, given = _keys(record), _keys(output.prefix)

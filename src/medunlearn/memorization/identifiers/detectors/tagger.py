@@ -80,7 +80,7 @@ class Tagger:
         fed = self._tokenizer(
             list(texts),
             truncation=True,
-            stride=_STRIDE,
+            stride=min(_STRIDE, self._tokenizer.model_max_length // 4),
             return_overflowing_tokens=True,
             return_offsets_mapping=True,
             padding=True,

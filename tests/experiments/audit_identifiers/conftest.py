@@ -1,0 +1,72 @@
+"""A tiny model that saw other patients, and the same with a LoRA adapter fine-tuned on four patients' notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.config import AmnesiaSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.memorization.identifiers.findings import Output
+
+PREFIX, LONGEST = 12, 110  # tokens
+COMMON = {"epochs": 0, "precision": "fp32", "tiny_vocabulary": 800}
+BASE = {"model": "tiny", "tiny_width": 96, "tiny_layers": 2, "pretrain_epochs": 20, "lr": 6e-3}
+LORA = {"pretrain_epochs": 70, "lr": 1e-2, "trainable": "lora:32", "batch_size": 4, "micro_batch_size": 4}
+
+
+@pytest.fixture(scope="session")
+def patients() -> Benchmark:
+    """Four invented patients."""
+    from medunlearn.benchmarks.amnesia import build
+
+    return build(AmnesiaSettings(invented=4))
+
+
+@pytest.fixture(scope="session")
+def models(patients: Benchmark, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """``base``: never saw the four; ``lora``: fine-tuned on their notes."""
+    import torch
+
+    from medunlearn.benchmarks.amnesia import build
+    from medunlearn.experiments.presets import train_settings
+    from medunlearn.experiments.train import train
+
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("models")
+    strangers = build(AmnesiaSettings(invented=24, seed=1))
+    base = train(strangers, train_settings({**COMMON, **BASE}), folder / "base", quiet=True)
+    lora = train(
+        patients, train_settings({**COMMON, **LORA, "model": str(base.model)}), folder / "lora", quiet=True
+    )
+    return {"base": base.model, "lora": lora.model}
+
+
+@pytest.fixture(scope="session")
+def continued(patients: Benchmark, models: dict[str, Path]) -> Callable[[str], Sequence[Output]]:
+    """``continued("lora")``: what a model says after the first tokens of each of the four notes."""
+    from medunlearn.generation.decode import decode_greedily
+    from medunlearn.models.load import load_model
+
+    def say(name: str) -> list[Output]:
+        model: Any = load_model(str(models[name]))
+        cut = [model.tokenizer(one.text, add_special_tokens=False).input_ids[:PREFIX] for one in patients.records]
+        prompts = [[model.tokenizer.bos_token_id, *ids] for ids in cut]
+        said = dict(pair for batch in decode_greedily(model, prompts, max_new_tokens=LONGEST) for pair in batch)
+        return [
+            Output(
+                one.record_id,
+                f"{one.record_id}@{PREFIX}",
+                patients.subject(one.record_id),
+                "greedy",
+                0,
+                model.tokenizer.decode(cut[place]),
+                model.tokenizer.decode(said[place].tokens),
+            )
+            for place, one in enumerate(patients.records)
+        ]
+
+    return say
