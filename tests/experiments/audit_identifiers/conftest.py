@@ -50,12 +50,12 @@ def continued(patients: Benchmark, models: dict[str, Path]) -> Callable[[str], S
     """``continued("lora")``: what a model says after the first tokens of each of the four notes."""
     from medunlearn.generation.decode import decode_greedily
     from medunlearn.models.load import load_model
+    from medunlearn.models.sequences import record_sequences
 
     def say(name: str) -> list[Output]:
         model: Any = load_model(str(models[name]))
-        cut = [model.tokenizer(one.text, add_special_tokens=False).input_ids[:PREFIX] for one in patients.records]
-        prompts = [[model.tokenizer.bos_token_id, *ids] for ids in cut]
-        said = dict(pair for batch in decode_greedily(model, prompts, max_new_tokens=LONGEST) for pair in batch)
+        cut = [record_sequences(one, model.tokenizer, None)[0].ids[:PREFIX] for one in patients.records]
+        said = dict(pair for batch in decode_greedily(model, cut, max_new_tokens=LONGEST) for pair in batch)
         return [
             Output(
                 one.record_id,

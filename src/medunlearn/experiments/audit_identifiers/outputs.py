@@ -72,7 +72,9 @@ def outputs_of(audit: Frames) -> list[Output]:
     return sorted(found, key=lambda one: (one.probe_id, one.variant, one.sample))
 
 
-def read_outputs(path: Path | str, records: Mapping[str, Record] | None = None) -> tuple[list[Output], list[Record]]:
+def read_outputs(
+    path: Path | str, records: Mapping[str, Record] | None = None
+) -> tuple[list[Output], list[Record]]:
     """Responses of any table, and records for those that it brings itself.
 
     Columns: ``record_id`` and ``response``; where there are some, ``prefix`` (what the model was given), ``text``

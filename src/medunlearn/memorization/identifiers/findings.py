@@ -96,7 +96,9 @@ def find_known(
         if not found:
             continue
         given = _identities(output.prefix, known, slips)
-        there = _identities(texts.get(output.record_id, ""), known, None)
+        # What the record declares stands in it; only for the rest it has to be read.
+        mine = all(_owned(output, known, hit) for hit in found)
+        there = frozenset() if mine else _identities(texts.get(output.record_id, ""), known, None)
         rows = (_row(output, said, hit, known, given, there) for hit in sorted(found, key=_place))
         yield from _apart(rows)
 
@@ -211,6 +213,10 @@ def _apart(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _place(hit: Hit) -> tuple[int, int]:
     return hit.start, hit.end
+
+
+def _owned(output: Output, known: Known, hit: Hit) -> bool:
+    return any(output.record_id in known.identities[number].owners for number in hit.identities)
 
 
 def _distance(output: Output, known: Known, number: int) -> int:

@@ -73,17 +73,18 @@ class Text:
         return tuple(self._numbers())
 
     def _numbers(self) -> Iterator[tuple[str, int, int]]:
-        words, last = self.words, len(self.words)
-        digits = [word.isdigit() or any(letter.isdigit() for letter in word) for word in words]
-        for first in range(last):
-            if not (digits[first] or (first + 1 < last and digits[first + 1])):
-                continue
+        words, starts, ends, last = self.words, self.starts, self.ends, len(self.words)
+        # What is a word and not of letters alone has a digit in it.
+        digits = [place for place, word in enumerate(words) if not word.isalpha()]
+        there = set(digits)
+        for first in sorted({*digits, *(place - 1 for place in digits if place)}):
             key = ""
             for place in range(first, min(first + PARTS, last)):
-                if place > first and not self._close(place - 1, NUMBER_GAP):
+                gap = starts[place] - ends[place - 1] if place > first else 0
+                if gap > NUMBER_GAP or (gap == 2 and self.raw[ends[place - 1] : starts[place]] == "\n\n"):
                     break
                 key += words[place]
-                if digits[place]:
+                if place in there:
                     yield key, first, place - first + 1
 
     def word_at(self, place: int) -> int:
