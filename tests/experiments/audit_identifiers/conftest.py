@@ -17,7 +17,7 @@ BEGINNING = 170  # characters of a note: who it is about, and where
 PREFIX, LONGEST = 8, 70  # tokens
 COMMON = {"epochs": 0, "precision": "fp32", "tiny_vocabulary": 800}
 BASE = {"model": "tiny", "tiny_width": 96, "tiny_layers": 2, "pretrain_epochs": 25, "lr": 6e-3, "batch_size": 6}
-LORA = {"pretrain_epochs": 150, "lr": 1e-2, "trainable": "lora:48", "batch_size": 4}
+LORA = {"pretrain_epochs": 120, "lr": 1e-2, "trainable": "lora:48", "batch_size": 4}
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -105,6 +107,12 @@ def test_an_audits_folder_is_read(audit: Frames, tmp_path: Path) -> None:
     assert outputs_of(frames(tmp_path)) == outputs_of(audit)
     with pytest.raises(InputError, match="is no audit"):
         frames(tmp_path / "responses")
+
+
+def test_a_search_needs_no_torch() -> None:
+    code = "import sys, medunlearn.experiments.audit_identifiers.search; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_tables_that_do_not_fit_are_refused(audit: Frames) -> None:
