@@ -120,10 +120,8 @@ def find_detected(
         free = [span for span in spans if all(span.end <= a or b <= span.start for a, b in before)]
         if not free:
             continue
-        said, values = (
-            Text.of(output.response),
-            [(span.kind, output.response[span.start : span.end]) for span in free],
-        )
+        said = Text.of(output.response)
+        values = [(span.kind, output.response[span.start : span.end]) for span in free]
         looked_for = Values(values)
         there, given = looked_for.inside(texts.get(output.record_id, "")), looked_for.inside(output.prefix)
         for span, (kind, value) in zip(free, values, strict=True):

@@ -170,8 +170,8 @@ def keys_of(kind: str, value: str) -> tuple[Form, tuple[str, ...]]:
             return "date", tuple(day.isoformat() for day in sorted(days[0].days))
         return "words", (" ".join(words),) if len(words) > 1 else ()
     if form == "age":
-        number = next((word for word in words if word[:1].isdigit()), "")
-        years = "".join(letter for letter in number if letter.isdigit())
+        number = next((word for word in words if word[:1].isdecimal()), "")
+        years = "".join(letter for letter in number if letter.isdecimal())
         return "age", (str(int(years)),) if years else ()
     if form == "number":
         key = compact(value)
