@@ -147,11 +147,8 @@ def test_importing_the_light_parts_does_not_import_torch() -> None:
 def test_every_package_that_is_imported_is_a_dependency() -> None:
     """What only the tests install must not be needed at work; the environment of the tests would not show it."""
     project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]
-    lines = [
-        *project["dependencies"],
-        *project["optional-dependencies"]["gpu"],
-        *project["optional-dependencies"]["utility"],
-    ]
+    extras = project["optional-dependencies"]
+    lines = [*project["dependencies"], *extras["gpu"], *extras["utility"], *extras["identifiers"]]
     declared = {re.split(r"[<>=\[ ]", line)[0].lower().replace("-", "_") for line in lines}
     used = {
         (file, name.split(".")[0])

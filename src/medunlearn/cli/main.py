@@ -23,6 +23,7 @@ from medunlearn.cli import (
     evaluate,
     export,
     export_tasks,
+    identifiers,
     inspect,
     judge,
     keywords,
@@ -50,6 +51,7 @@ VERBS = (
     "annotate",
     "agree",
     "keywords",
+    "identifiers",
     "run",
     "sweep",
     "report",
@@ -101,6 +103,7 @@ app.command("judge", epilog=judge.EPILOG)(judge.judge)
 app.command("annotate", epilog=judge.ANNOTATE_EPILOG)(judge.annotate)
 app.command("agree", epilog=judge.AGREE_EPILOG)(judge.agree)
 app.command("keywords", epilog=keywords.EPILOG)(keywords.command)
+app.add_typer(identifiers.app, name="identifiers")
 app.command("run", epilog=run.EPILOG)(run.command)
 app.command("sweep", epilog=sweep.EPILOG)(sweep.command)
 app.command("report", epilog=report.EPILOG)(report.command)

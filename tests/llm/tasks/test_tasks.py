@@ -34,6 +34,7 @@ SOURCES = {
         "s", {"question": "The heart is [blank] in this image.", "answer": "enlarged"}, ()
     ),
     "medforget_section": Source("s", {"section": "Findings", "text": "The heart is enlarged. PA and lateral."}, ()),
+    "sensitive_content": Source("s", {"record": NOTE, "response": "Ann Lee, given heparin, is fine."}, ()),
 }
 
 
@@ -77,6 +78,9 @@ GOOD: dict[str, Any] = {
         "classification": {
             "question": "How large is the heart?", "options": ["enlarged", "normal", "small"], "answer_index": 0,
         },
+    },
+    "sensitive_content": {
+        "pieces": [{"category": "identifier", "quote": "ANN LEE"}, {"category": "treatment", "quote": "heparin"}],
     },
 }  # fmt: skip
 
@@ -129,6 +133,12 @@ BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
     ("medforget_section", ("classification", "options"), ["enlarged", "small"], "at least 3 items"),
     ("medforget_section", ("generation", "answer"), "Normal lungs without masses.", "generation: too few words"),
     ("medforget_section", ("generation", "question"), "What is the patient's age?", "identifying fact"),
+    ("sensitive_content", ("pieces", 0, "quote"), "is fine", "1 of the quotes do not stand in the record"),
+    ("sensitive_content", ("pieces", 0, "quote"), "fever", "1 of the quotes do not stand in the text"),
+    ("sensitive_content", ("pieces", 0, "quote"), "parin", "1 of the quotes do not stand in the text"),
+    ("sensitive_content", ("pieces", 0, "quote"), "Heparin", "the same quote stands twice"),
+    ("sensitive_content", ("pieces", 0, "quote"), "...", "a quote has no word"),
+    ("sensitive_content", ("pieces", 0, "category"), "money", "category must be one of"),
 ]  # fmt: skip
 
 

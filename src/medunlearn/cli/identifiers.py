@@ -1,0 +1,202 @@
+"""``medunlearn identifiers``: find, count, review, and measure the detectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from medunlearn.cli.common import (
+    UNSCORED,
+    Json,
+    Overrides,
+    Quiet,
+    Seed,
+    ending,
+    print_json,
+    print_table,
+    sayer,
+    settings_help,
+)
+from medunlearn.config import check, parse_overrides
+from medunlearn.config.identifiers import IdentifierSettings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+app = typer.Typer(
+    help="Identifiers and sensitive content in what a model said: find, count, review, measure the detectors.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+FIND_EPILOG = (
+    "Example: `medunlearn identifiers find said.jsonl --records bench/ --out runs/identifiers`\n\n"
+    "Example: `medunlearn identifiers find runs/audit --records bench/`, into the audit's own folder\n\n"
+    "A table has record_id and response, and perhaps prefix, text, subject, identifiers, probe_id, variant, sample "
+    "(docs/identifiers.md). Examples are masked; the tables written hold text of records.\n\n"
+    + settings_help(IdentifierSettings)
+)
+REVIEW_EPILOG = (
+    "Example: `medunlearn identifiers review runs/identifiers --number 50 --out sheet/`\n\n"
+    "The sheet holds text of records: only you can read it, and it stays where those may be. Write yes or no into "
+    "`label`, and into `missed` of a response's first row what was missed, as `kind: value; kind: value`."
+)
+CORRECTED_EPILOG = "Example: `medunlearn identifiers corrected sheet/`"
+RECALL_EPILOG = (
+    "Example: `medunlearn identifiers recall --detector patterns`\n\n"
+    "Example: `medunlearn identifiers recall --detector presidio --labelled notes.jsonl`\n\n"
+    "Without a file, invented notes are labelled text; on real notes a detector finds less."
+)
+
+Folder = Annotated[Path, typer.Option("--out", help="Folder of the result.")]
+
+
+@app.command("find", epilog=FIND_EPILOG)
+@ending
+def find(
+    said: Annotated[
+        Path, typer.Argument(help="A table of responses (.csv, .jsonl, .parquet), or an audit's folder.")
+    ],
+    records: Annotated[
+        Path | None, typer.Option("--records", help="Benchmark with the records; none: the table's own `text`.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder of the tables; none: the audit's own.")] = None,
+    overrides: Overrides = None,
+    show_text: Annotated[bool, typer.Option("--show-text", help="Show examples unmasked.")] = False,
+    seed: Seed = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Find identifiers and sensitive content in responses, trace them to the records, and count them."""
+    from medunlearn.experiments.audit_identifiers.search import search
+
+    values = parse_overrides(overrides or [])
+    settings = check(IdentifierSettings, {**values, **({} if seed is None else {"seed": seed})})
+    found = search(said, records, settings, out, show_text=show_text, quiet=quiet or json)
+    if json:
+        print_json({"folder": str(found.folder), **found.summary()})
+    elif not quiet:
+        _counts("identifiers that leaked (Table 9)", found.table9, "title")
+        _counts("by kind", found.kinds[found.kinds["frequency"] > 0], "kind")
+        if found.table10 is not None:
+            _counts("further sensitive content (Table 10)", found.table10, "title")
+        for line in found.notes():
+            sayer(quiet, json)(line)
+
+
+@app.command("review", epilog=REVIEW_EPILOG)
+@ending
+def review(
+    folder: Annotated[Path, typer.Argument(help="What `identifiers find` wrote.")],
+    out: Folder,
+    number: Annotated[int, typer.Option("--number", min=1, help="Responses to review at most.")] = 200,
+    least_rouge: Annotated[
+        float, typer.Option("--least-rouge", min=0, max=1, help="ROUGE-L with the record above this.")
+    ] = 0.2,
+    seed: Seed = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write a sample of responses, with their records and findings, for people to review."""
+    from medunlearn.experiments.audit_identifiers.search import Found
+
+    path = Found.open(folder).review(out, number=number, least_rouge=least_rouge, seed=seed or 0)
+    if json:
+        print_json({"sheet": str(path)})
+    sayer(quiet, json)(f"{path}: it holds text of records; keep it where those may be")
+
+
+@app.command("corrected", epilog=CORRECTED_EPILOG)
+@ending
+def corrected(
+    folder: Annotated[Path, typer.Argument(help="Folder of the review.")],
+    sheets: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Sheets that were filled in; none: the folder's.", show_default=False),
+    ] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Counts as the reviewers correct them, with the precision and recall of what was found."""
+    from medunlearn.experiments.audit_identifiers.review import read_review
+
+    table = read_review(folder, sheets or [])
+    if json:
+        print_json(_records(table))
+    elif not quiet:
+        columns = ("kind", "found", "confirmed", "rejected", "open", "missed", "corrected")
+        _with_shares("corrected counts", table, columns)
+
+
+@app.command("recall", epilog=RECALL_EPILOG)
+@ending
+def recall(
+    detector: Annotated[
+        str, typer.Option("--detector", help="patterns, presidio, tagger:FOLDER, module:Class.")
+    ] = "patterns",
+    labelled: Annotated[
+        Path | None, typer.Option("--labelled", help="Labelled text: rows of text and spans; none: invented notes.")
+    ] = None,
+    number: Annotated[int, typer.Option("--number", min=2, max=8000, help="Invented notes.")] = 200,
+    seed: Seed = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """How much a detector finds of what is there, and how much of what it finds is there."""
+    from medunlearn.memorization.identifiers.detectors import make_detector
+    from medunlearn.memorization.identifiers.labelled import invented_notes, read_labelled
+    from medunlearn.memorization.identifiers.recall import detector_recall
+
+    texts = read_labelled(labelled) if labelled else invented_notes(number, seed=seed or 0)
+    table = detector_recall(make_detector(detector), texts, seed=seed or 0)
+    if json:
+        print_json(_records(table))
+    elif not quiet:
+        _with_shares(f"{detector} on {len(texts)} texts", table, ("kind", "labelled", "found", "detected", "right"))
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(k): None if _absent(v) else v for k, v in row.items()} for row in table.to_dict("records")]
+
+
+def _absent(value: Any) -> bool:
+    return value is None or value != value
+
+
+def _counts(title: str, table: pd.DataFrame, name: str) -> None:
+    columns = ("variant", name, "frequency", "responses", "subjects", "per response", "examples")
+    rows = [
+        (
+            row["variant"],
+            row[name],
+            row["frequency"],
+            row["responses"],
+            row["subjects"],
+            _share(row),
+            row["examples"],
+        )
+        for row in table.to_dict("records")
+    ]
+    print_table(title, columns, rows)
+
+
+def _share(row: Any, name: str = "per_response", low: str = "low", high: str = "high") -> str:
+    if _absent(row[name]):
+        return UNSCORED
+    interval = "" if _absent(row[low]) else f" [{row[low]:.3f}, {row[high]:.3f}]"
+    return f"{row[name]:.3f}{interval}"
+
+
+def _with_shares(title: str, table: pd.DataFrame, columns: tuple[str, ...]) -> None:
+    shares = ("recall", "precision")
+    rows = [
+        (
+            *(row[name] for name in columns),
+            *(_share(row, name, f"{name}_low", f"{name}_high") for name in shares),
+            row["reason"] if not _absent(row["reason"]) else "",
+        )
+        for row in table.to_dict("records")
+    ]
+    print_table(title, (*columns, *shares, ""), rows)

@@ -1,0 +1,33 @@
+"""Settings of `identifiers`: what an audit looks for of patients."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from medunlearn.config.base import Settings, listed
+
+
+class IdentifierSettings(Settings):
+    """Find identifiers and other sensitive content in what a model said."""
+
+    detectors: tuple[str, ...] = Field(
+        ("patterns",),
+        description="find identifiers that no record declares: patterns, presidio, tagger:FOLDER, module:Class; "
+        "[] for none",
+    )
+    fuzzy: Literal["own", "all", "none"] = Field(
+        "own",
+        description="known identifiers with a slip: of the response's own subject, of all subjects (some are near "
+        "by chance), or none",
+    )
+    sensitive: bool = Field(True, description="look for sensitive content beyond identifiers (Table 10) as well")
+    replicates: int = Field(1000, ge=2, description="bootstrap replicates over subjects")
+    seed: int = Field(0, description="seed of the bootstrap and of samples")
+
+    @field_validator("detectors", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        """One name, or several with commas, is as good as a list."""
+        return [word for word in listed(value) if word] if isinstance(value, str) else value
