@@ -20,6 +20,7 @@ FIELDS = {
     "lume_verify": ("document", "question"),
     "medforget_paraphrase": ("question", "answer"),
     "medforget_section": ("section", "text"),
+    "memorized_kind": ("span",),
 }
 
 

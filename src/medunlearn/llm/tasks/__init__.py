@@ -21,6 +21,7 @@ TASKS: Mapping[str, str] = {
     "lume_verify": "medunlearn.llm.tasks.lume_verify:LumeVerify",
     "medforget_paraphrase": "medunlearn.llm.tasks.medforget_paraphrase:MedforgetParaphrase",
     "medforget_section": "medunlearn.llm.tasks.medforget_section:MedforgetSection",
+    "memorized_kind": "medunlearn.llm.tasks.memorized_kind:MemorizedKind",
 }
 
 
