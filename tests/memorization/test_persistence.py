@@ -44,7 +44,9 @@ def test_the_papers_common_is_not_what_was_retained():
 
 
 def test_groups_stand_alone():
-    counts = pd.concat([placed(count_probes(BEFORE, AFTER)), placed(count_probes({"z": 1.0}, {"z": 1.0}), "x", 100)])
+    counts = pd.concat(
+        [placed(count_probes(BEFORE, AFTER)), placed(count_probes({"z": 1.0}, {"z": 1.0}), "x", 100)]
+    )
     found = persistence(counts, replicates=20).set_index(["corpus", "prefix_tokens", "measure"])
     assert found.loc[("x", 100, "common"), "value"] == 1.0
     assert found.loc[("guidelines", 50, "common"), "value"] == pytest.approx(0.5)

@@ -1,8 +1,8 @@
 """What stays memorized after further fine-tuning: two audits of the same probes, before and after.
 
-Table 7 divides by the union of what either model memorized, so its three shares add up to 1. Its "common" is not the
-share of the old memories that stayed: new memories make the union larger. That share is ``retained``; from Table 7
-itself, 71.79% common at a prefix of 50 tokens is 79% retained, and 87.16% at 500 is 93%.
+Table 7 divides by the union of what either model memorized, so its three shares add up to 1. Its "common" is not
+the share of the old memories that stayed: new memories make the union larger. That share is ``retained``; from
+Table 7 itself, 71.79% common at a prefix of 50 tokens is 79% retained, and 87.16% at 500 is 93%.
 
 - ``only_before``: memorized before alone, over the union (Table 7: unique to the pretrained model).
 - ``common``: memorized by both, over the union; higher = more persistent.
@@ -81,7 +81,7 @@ def persistence(
 
     Returns:
         One row a group and measure: the group's columns, measure, value, low, high, n (instances that the share is
-        of), n_probes, n_subjects, reason (why there is no value).
+        of), n_probes, n_subjects (whose the instances are), reason (why there is no value).
 
     Raises:
         InputError: a column is missing.
@@ -103,15 +103,19 @@ def _measures(group: pd.DataFrame, replicates: int, seed: int) -> Iterator[dict[
         whole = [0, 1] if measure == "retained" else [0, 1, 2]
         part = 1 if measure == "retained" else place
         found = resampled.estimate(range(3), _share(part, whole))
+        of = table[:, whole].sum(axis=1)
+        n_subjects = int(group["subject"][of > 0].nunique())
+        # All that is shared is one subject's: that says nothing of how subjects differ.
+        edges = (found.low, found.high) if n_subjects > 1 else (None, None)
         without = "nothing was memorized before" if measure == "retained" else "neither model memorized anything"
         yield {
             "measure": measure,
             "value": found.value,
-            "low": found.low,
-            "high": found.high,
-            "n": int(table[:, whole].sum()),
+            "low": edges[0],
+            "high": edges[1],
+            "n": int(of.sum()),
             "n_probes": len(table),
-            "n_subjects": found.n_clusters,
+            "n_subjects": n_subjects,
             "reason": without if found.value is None else None,
         }
 

@@ -1,8 +1,8 @@
 """Does a number rise from level to level? A slope with an interval over subjects.
 
-Two questions, two tests. Where every record was seen at every level (prefix lengths, epochs), each record has a slope of
-its own and their mean is tested: the test is paired over records. Where a record has one level only (how often it is
-duplicated), there is nothing to pair, and the slope is that of a regression over records.
+Two questions, two tests. Where every record was seen at every level (prefix lengths, epochs), each record has a
+slope of its own and their mean is tested: the test is paired over records. Where a record has one level only (how
+often it is duplicated), there is nothing to pair, and the slope is that of a regression over records.
 
 Both are linear trends: a rise that turns into a fall may have none, so tables show every level beside it.
 
@@ -56,7 +56,8 @@ def paired_trend(
     """Mean over records of each record's own least-squares slope over the levels.
 
     ``slope_i = sum_j (x_j - mean x) * y_ij / sum_j (x_j - mean x)^2``. With two levels one apart it is the paired
-    difference. A record that lacks a level is left out: with it, the mix of records would change from level to level.
+    difference. A record that lacks a level is left out: with it, the mix of records would change from level to
+    level.
 
     Args:
         values: shape [n, k], levels in their order; NaN where a record has none.
@@ -69,7 +70,9 @@ def paired_trend(
     """
     table = np.asarray(values, dtype=np.float64)
     if table.ndim != 2 or table.shape[1] < 2:
-        raise InputError(f"A trend needs a row a record and at least two levels, not a table of shape {table.shape}.")
+        raise InputError(
+            f"A trend needs a row a record and at least two levels, not a table of shape {table.shape}."
+        )
     places = np.arange(table.shape[1], dtype=np.float64) if positions is None else np.asarray(positions, np.float64)
     if places.shape != (table.shape[1],) or np.ptp(places) == 0.0:
         raise InputError(f"A trend over {table.shape[1]} levels needs as many places that are not all the same.")

@@ -13,7 +13,8 @@ UNCLEAR = "unclear"
 class MemorizedKind(Task):
     """Sorts a memorized span into one of the kinds of :mod:`medunlearn.memorization.kinds`, with a short reason.
 
-    A source has ``span``; a result is ``{"kind", "reason"}``. ``unclear`` is an answer, and no kind: it is declined.
+    A source has ``span``; a result is ``{"kind", "reason"}``. ``unclear`` is an answer, and no kind: it is
+    declined.
 
     Source: Memorization in Large Language Models in Medicine, Table 3 and Figure 8.
     """

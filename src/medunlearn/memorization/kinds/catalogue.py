@@ -60,4 +60,4 @@ def _kind(name: str, entry: Mapping[str, Any]) -> Kind:
 def _pattern(term: str) -> re.Pattern[str]:
     """Words in a row between word borders; ``*`` at the end of a word takes any ending."""
     words = [re.escape(word.rstrip("*")) + (r"\w*" if word.endswith("*") else "") for word in term.split()]
-    return re.compile(rf"(?<!\w){r'\s+'.join(words)}(?!\w)")
+    return re.compile(r"(?<!\w)" + r"\s+".join(words) + r"(?!\w)")

@@ -3,9 +3,10 @@
 In this order, the first that applies:
 
 1. ``patient_information``: an identifier was found in the span.
-2. ``dataset_artifact``: its corpus is declared a data set of questions, or three or more lettered answer options stand in it.
-3. ``editorial``: at least ``boilerplate`` records of the corpus hold the span. What many records share is a set phrase,
-   in clinical notes too.
+2. ``dataset_artifact``: its corpus is declared a data set of questions, or three or more lettered answer options
+   stand in it.
+3. ``editorial``: at least ``boilerplate`` records of the corpus hold the span. What many records share is a set
+   phrase, in clinical notes too.
 4. ``clinical_narrative``: its corpus is declared clinical.
 5. the kind with the most weight of distinct terms, where it has ``least`` and more than any other.
 
@@ -86,7 +87,8 @@ class Rules:
         """Weight of the distinct terms of each kind that stand in a text."""
         low = text.lower()
         return {
-            kind.name: sum(weight for term, weight in kind.terms.items() if term.search(low)) for kind in self._worded
+            kind.name: sum(weight for term, weight in kind.terms.items() if term.search(low))
+            for kind in self._worded
         }
 
     def _by_terms(self, text: str) -> Sorted:

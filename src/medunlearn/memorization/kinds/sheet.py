@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from medunlearn.data.storage import writer, write_atomically
+from medunlearn.data.storage import write_atomically, writer
 from medunlearn.errors import InputError, SourceError, unknown_name
 from medunlearn.llm.judging.labels import harmless
 from medunlearn.memorization.kinds.catalogue import kinds
@@ -24,7 +24,9 @@ def write_sheet(path: Path, spans: Mapping[str, Span]) -> None:
         InputError: a file is there already; somebody's work may be in it.
     """
     if path.exists():
-        raise InputError(f"{path} is there already, and may hold kinds that somebody filled in. Choose another file.")
+        raise InputError(
+            f"{path} is there already, and may hold kinds that somebody filled in. Choose another file."
+        )
     buffer = io.StringIO()
     rows = csv.writer(buffer, lineterminator="\r\n")
     rows.writerow(_COLUMNS)
@@ -47,8 +49,8 @@ def read_sheet(path: Path, spans: Sequence[str]) -> dict[str, Sorted]:
         spans: the ids that may stand in it.
 
     Raises:
-        SourceError: no such file, a column that is missing, a kind or span that is none, a span with two kinds; all of
-            them with their lines.
+        SourceError: no such file, a column that is missing, a kind or span that is none, a span with two kinds;
+            all of them with their lines.
     """
     ids = {harmless(name): name for name in spans} | {name: name for name in spans}
     found: dict[str, Sorted] = {}
@@ -77,7 +79,9 @@ def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
         raise SourceError(f"{path} cannot be read as a CSV in UTF-8: {error}.") from error
     # Spreadsheets in many countries write semicolons.
     head = text.partition("\n")[0]
-    reader = csv.DictReader(io.StringIO(text), delimiter=";" if head.count(";") > head.count(",") else ",", restval="")
+    reader = csv.DictReader(
+        io.StringIO(text), delimiter=";" if head.count(";") > head.count(",") else ",", restval=""
+    )
     if missing := {"span_id", "kind"} - set(reader.fieldnames or ()):
         raise SourceError(f"{path} lacks the column {', '.join(sorted(missing))}, which the sheet had.")
     return [(reader.line_num, row) for row in reader]
