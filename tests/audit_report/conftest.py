@@ -22,7 +22,8 @@ DISCLAIMER = (
 TEXTS = {
     "guidelines": (
         DISCLAIMER,
-        "The dose is 5 mg orally twice daily; it is contraindicated in renal impairment; adverse reactions are rare.",
+        "The dose is 5 mg orally twice daily; it is contraindicated in renal impairment; adverse reactions are "
+        "few.",
         "Clinicians should assess every patient and consider referral; monitoring is recommended by the guideline.",
         "The gene encodes a protein kinase of the membrane pathway, and mutations change its receptor.",
     ),

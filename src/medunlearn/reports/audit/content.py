@@ -101,6 +101,16 @@ class AuditContent:
     info: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
+    def _rows(self) -> dict[str, list[Mapping[str, Any]]]:
+        return {}
+
+    def rows(self, table: str) -> list[Mapping[str, Any]]:
+        """The rows of one of the tables as mappings, made once: figures, tables and findings all read them."""
+        if table not in self._rows:
+            self._rows[table] = list(rows_of(getattr(self, table)))
+        return self._rows[table]
+
+    @cached_property
     def corpora(self) -> list[str]:
         """Every corpus, in the order of the audits."""
         return [str(name) for name in self.ratios["corpus"].drop_duplicates()]
@@ -116,7 +126,7 @@ class AuditContent:
             (row["model"], row["corpus"], int(row["prefix_tokens"]), row["decoding"], row["measure"]): reading_of(
                 row
             )
-            for row in rows_of(self.ratios)
+            for row in self.rows("ratios")
         }
 
     def reading(self, model: str, corpus: str, prefix: int, measure: str, decoding: str = GREEDY) -> Reading | None:
@@ -125,13 +135,13 @@ class AuditContent:
 
     def models_of(self, corpus: str) -> list[Audited]:
         """The models that were asked about a corpus."""
-        known = {row["model"] for row in rows_of(self.ratios) if row["corpus"] == corpus}
+        known = {row["model"] for row in self.rows("ratios") if row["corpus"] == corpus}
         return [model for model in self.models if model.label in known]
 
     @cached_property
     def _gaps(self) -> dict[tuple[str, str, str, str, int, str, str], Mapping[str, Any]]:
         names = ("relation", "model", "against", "corpus", "prefix_tokens", "decoding", "measure")
-        return {tuple(row[name] for name in names): row for row in rows_of(self.differences)}
+        return {tuple(row[name] for name in names): row for row in self.rows("differences")}
 
     def gap(
         self,

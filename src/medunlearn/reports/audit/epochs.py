@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from medunlearn.reports.audit.cases import Case, decided
 from medunlearn.reports.audit.content import AuditContent
-from medunlearn.reports.readings import number, rows_of
+from medunlearn.reports.readings import number
 from medunlearn.reports.sweep.cases import OPEN, Evidence
 from medunlearn.reports.sweep.content import Contrast
 
@@ -18,7 +18,7 @@ Value = tuple[float, float | None, float | None]
 def series(content: AuditContent) -> dict[str, dict[int, Value]]:
     """Measure -> epoch -> value, low, high; epochs without a value are left out."""
     found: dict[str, dict[int, Value]] = {}
-    for row in rows_of(content.epochs):
+    for row in content.rows("epochs"):
         value = number(row["value"])
         if value is not None:
             line = found.setdefault(str(row["measure"]), {})

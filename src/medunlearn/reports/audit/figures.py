@@ -11,7 +11,7 @@ from typing import Any
 from medunlearn.reports.audit.content import EXACT, GREEDY, PRIMARY, AuditContent
 from medunlearn.reports.audit.epochs import LOSS, Value, is_memorization, least_loss, series
 from medunlearn.reports.figures import Spec, layout, safe, short
-from medunlearn.reports.readings import Reading, number, rows_of
+from medunlearn.reports.readings import Reading, number
 
 _COLOURS = 8
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -58,7 +58,7 @@ def figure_2(content: AuditContent) -> list[tuple[str, Spec]]:
         for corpus in content.corpora:
             rows = [
                 row
-                for row in rows_of(content.ratios)
+                for row in content.rows("ratios")
                 if (row["model"], row["corpus"], row["measure"]) == (model.label, corpus, PRIMARY)
             ]
             prefixes = {int(row["prefix_tokens"]) for row in rows if row["decoding"] != GREEDY}
@@ -74,7 +74,7 @@ def figure_2(content: AuditContent) -> list[tuple[str, Spec]]:
 def figure_3(content: AuditContent) -> list[tuple[str, Spec]]:
     """Per model and corpus: share of responses in which a run of 30 starts in a segment, a bar a prefix length."""
     groups: dict[tuple[str, str], dict[int, list[Any]]] = {}
-    for row in rows_of(content.positions):
+    for row in content.rows("positions"):
         if row["measure"] == "ratio" and row["at_least"] == 30:
             line = groups.setdefault((str(row["model"]), str(row["corpus"])), {})
             named = {**row, "tokens": f"{int(row['first'])}-{int(row['last'])}"}
@@ -96,7 +96,7 @@ def figure_3(content: AuditContent) -> list[tuple[str, Spec]]:
 
 def figure_5(content: AuditContent) -> list[tuple[str, Spec]]:
     """Per pair and corpus: the ratio of runs of 50 before and after further fine-tuning, over prefix lengths."""
-    pairs = dict.fromkeys((str(row["before"]), str(row["after"])) for row in rows_of(content.persistence))
+    pairs = dict.fromkeys((str(row["before"]), str(row["after"])) for row in content.rows("persistence"))
     found = []
     for before, after in pairs:
         for corpus in content.corpora:

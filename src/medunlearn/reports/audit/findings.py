@@ -14,7 +14,7 @@ from typing import Any
 from medunlearn.reports.audit.cases import Case, Finding, decided
 from medunlearn.reports.audit.content import GREEDY, PRIMARY, AuditContent, contrast_of
 from medunlearn.reports.audit.epochs import epoch_cases
-from medunlearn.reports.readings import number, rows_of
+from medunlearn.reports.readings import number
 from medunlearn.reports.sweep.cases import FAILS, HOLDS, OPEN, Evidence, Verdict
 from medunlearn.reports.sweep.content import Contrast
 
@@ -34,7 +34,7 @@ def findings(content: AuditContent) -> tuple[Finding, ...]:
 
 def _differences(relation: str, words: Mapping[Verdict, str]) -> Judge:
     def judge(content: AuditContent) -> Iterator[Case]:
-        for row in rows_of(content.differences):
+        for row in content.rows("differences"):
             if row["relation"] != relation or row["measure"] != PRIMARY or row["decoding"] != GREEDY:
                 continue
             found = contrast_of(row, "difference")
@@ -47,7 +47,7 @@ def _differences(relation: str, words: Mapping[Verdict, str]) -> Judge:
 
 def _trends(factor: str) -> Judge:
     def judge(content: AuditContent) -> Iterator[Case]:
-        for row in rows_of(content.trends):
+        for row in content.rows("trends"):
             if row["factor"] != factor or row["measure"] != PRIMARY:
                 continue
             found = contrast_of(row, "slope")
@@ -60,7 +60,7 @@ def _trends(factor: str) -> Judge:
 
 
 def _decoding(content: AuditContent) -> Iterator[Case]:
-    for row in rows_of(content.differences):
+    for row in content.rows("differences"):
         if row["relation"] != "decoding" or row["measure"] != PRIMARY:
             continue
         found = contrast_of(row, "difference")
@@ -86,7 +86,7 @@ def _within(found: Contrast, margin: float) -> tuple[Verdict, str]:
 
 def _first_segment(content: AuditContent) -> Iterator[Case]:
     words = {HOLDS: "most runs start there", FAILS: "most start later", OPEN: "half of them or so, or too few"}
-    for row in rows_of(content.positions):
+    for row in content.rows("positions"):
         if (row["segment"], row["measure"], row["at_least"]) == (0, "starts", 30):
             name = "share of runs that start in the first 100 tokens, minus a half"
             yield _above_half(row, str(row["model"]), name, words)
@@ -94,7 +94,7 @@ def _first_segment(content: AuditContent) -> Iterator[Case]:
 
 def _persistence(content: AuditContent) -> Iterator[Case]:
     words = {HOLDS: "most persists", FAILS: "most does not", OPEN: "half of it or so, or too little"}
-    for row in rows_of(content.persistence):
+    for row in content.rows("persistence"):
         if row["measure"] == "common" and row["by"] == "probe":
             yield _above_half(
                 row, f"{row['before']} → {row['after']}", "common over the union, minus a half", words
@@ -110,7 +110,7 @@ def _above_half(row: Mapping[str, Any], who: str, name: str, words: Mapping[Verd
 
 
 def _options(content: AuditContent) -> Iterator[Case]:
-    for row in rows_of(content.option_differences):
+    for row in content.rows("option_differences"):
         if row["match"] != "exact":
             continue
         found = contrast_of(row, "difference")

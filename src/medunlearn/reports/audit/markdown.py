@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from medunlearn.reports.audit import prose, tables
+from medunlearn.reports.audit import prose, tables, tables_of_text
 from medunlearn.reports.audit.cases import Finding
 from medunlearn.reports.audit.content import AuditContent
 from medunlearn.reports.audit.findings import findings
@@ -49,23 +49,25 @@ def _numbers(content: AuditContent) -> list[str]:
         ),
         *section("By prefix length (Figure 1, Table 8)", *_titled([(c, t) for c, t in by_prefix if t is not None])),
         *_part("By decoding (Figure 2)", prose.FIGURE_2, tables.decoding_table(content)),
-        *_several("By position (Figure 3)", prose.FIGURE_3, tables.position_tables(content)),
+        *_several("By position (Figure 3)", prose.FIGURE_3, tables_of_text.position_tables(content)),
         *_part("Trends", "", tables.trend_table(content)),
         *_part("Differences between models", "", tables.difference_table(content)),
     ]
 
 
 def _contents(content: AuditContent) -> list[str]:
-    agreed = tables.agreement_table(content)
+    agreed = tables_of_text.agreement_table(content)
     return [
-        *_part("Kinds of what was memorized (Table 3)", prose.KINDS, tables.kinds_table(content)),
+        *_part("Kinds of what was memorized (Table 3)", prose.KINDS, tables_of_text.kinds_table(content)),
         *_part("Agreement on kinds", "", agreed),
-        *_part("Answer options (Table 5)", prose.TABLE_5, tables.table_5(content)),
-        *_several("After further fine-tuning (Figure 5, Table 7)", prose.TABLE_7, tables.table_7(content)),
-        *_part("By epoch (Figure 7)", prose.FIGURE_7, tables.epoch_table(content)),
-        *_part("Identifiers (Table 9)", prose.TABLE_9, tables.identifier_table(content, "table_9")),
+        *_part("Answer options (Table 5)", prose.TABLE_5, tables_of_text.table_5(content)),
+        *_several("After further fine-tuning (Figure 5, Table 7)", prose.TABLE_7, tables_of_text.table_7(content)),
+        *_part("By epoch (Figure 7)", prose.FIGURE_7, tables_of_text.epoch_table(content)),
+        *_part("Identifiers (Table 9)", prose.TABLE_9, tables_of_text.identifier_table(content, "table_9")),
         *_part(
-            "Further sensitive content (Table 10)", prose.TABLE_10, tables.identifier_table(content, "table_10")
+            "Further sensitive content (Table 10)",
+            prose.TABLE_10,
+            tables_of_text.identifier_table(content, "table_10"),
         ),
         *section("Examples", *_examples(content)),
     ]

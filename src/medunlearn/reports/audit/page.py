@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from medunlearn.reports import prose as shared_prose
-from medunlearn.reports.audit import figures, prose, tables
+from medunlearn.reports.audit import figures, prose, tables, tables_of_text
 from medunlearn.reports.audit.content import AuditContent
 from medunlearn.reports.audit.findings import findings
 from medunlearn.reports.audit.published import contradictions, published_tables, setting
@@ -39,22 +39,22 @@ def _context(content: AuditContent) -> dict[str, Any]:
         "figure_2": figures.figure_2(content),
         "decodings": tables.decoding_table(content),
         "figure_3": figures.figure_3(content),
-        "positions": tables.position_tables(content),
-        "kinds": tables.kinds_table(content),
-        "agreement": tables.agreement_table(content),
-        "table_5": tables.table_5(content),
+        "positions": tables_of_text.position_tables(content),
+        "kinds": tables_of_text.kinds_table(content),
+        "agreement": tables_of_text.agreement_table(content),
+        "table_5": tables_of_text.table_5(content),
         "figure_5": figures.figure_5(content),
-        "table_7": tables.table_7(content),
+        "table_7": tables_of_text.table_7(content),
         "figure_7": figures.figure_7(content),
-        "epochs": tables.epoch_table(content),
-        "table_9": tables.identifier_table(content, "table_9"),
-        "table_10": tables.identifier_table(content, "table_10"),
+        "epochs": tables_of_text.epoch_table(content),
+        "table_9": tables_of_text.identifier_table(content, "table_9"),
+        "table_10": tables_of_text.identifier_table(content, "table_10"),
         "trends": tables.trend_table(content),
         "differences": tables.difference_table(content),
         "setting": setting(),
         "published": published_tables(),
         "contradictions": contradictions(),
-        "style": asset("report.css") + asset("sweep.css"),
+        "style": asset("report.css") + asset("sweep.css") + asset("audit.css"),
         "scripts": scripts,
         "script_hashes": " ".join(f"'{script_hash(script)}'" for script in scripts),
     }

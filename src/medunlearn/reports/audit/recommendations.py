@@ -15,7 +15,7 @@ import yaml
 
 from medunlearn.reports.audit.cases import Finding
 from medunlearn.reports.audit.content import EXACT, AuditContent
-from medunlearn.reports.readings import number, rows_of
+from medunlearn.reports.readings import number
 from medunlearn.reports.sweep.cases import HOLDS
 from medunlearn.reports.words import count
 
@@ -57,7 +57,7 @@ Observe = Callable[[AuditContent, Mapping[str, Finding]], str]
 
 
 def _patients(content: AuditContent, found: Mapping[str, Finding]) -> str:
-    leaked = sum(int(row["n"]) for row in rows_of(content.identifiers))
+    leaked = sum(int(row["n"]) for row in content.rows("identifiers"))
     spans = _spans(content, "kind", "patient_information")
     parts = [f"{leaked:,} times an identifier or a sensitive detail" if leaked else "", spans]
     return "; ".join(part for part in parts if part)
@@ -72,7 +72,7 @@ def _artifacts(content: AuditContent, found: Mapping[str, Finding]) -> str:
 def _memorized(content: AuditContent, found: Mapping[str, Finding]) -> str:
     values = [
         (number(row["value"]) or 0.0, row)
-        for row in rows_of(content.ratios)
+        for row in content.rows("ratios")
         if row["measure"] == EXACT[0] and number(row["value"])
     ]
     if not values:
@@ -87,8 +87,8 @@ def _memorized(content: AuditContent, found: Mapping[str, Finding]) -> str:
 def _spans(content: AuditContent, column: str, name: str) -> str:
     """How many spans each way put into a kind or group; empty where none."""
     parts = []
-    for way in dict.fromkeys(str(row["by"]) for row in rows_of(content.kinds)):
-        rows = [row for row in rows_of(content.kinds) if row["by"] == way]
+    for way in dict.fromkeys(str(row["by"]) for row in content.rows("kinds")):
+        rows = [row for row in content.rows("kinds") if row["by"] == way]
         here = sum(int(row["n"]) for row in rows if row[column] == name)
         if here:
             parts.append(f"{here:,} of {count(sum(int(row['n']) for row in rows), 'memorized span')} by {way}")
