@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +11,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from medunlearn.config import check
+from medunlearn.config.audit_report import KindSettings
 from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.experiments.audit_compare import audit_content, frames, read_spans, sort_spans, span_sheet
+from medunlearn.reports.audit import AuditContent
 from medunlearn.seeds import generator
 
 PREFIXES = (50, 100, 200)
@@ -22,8 +27,7 @@ DISCLAIMER = (
 TEXTS = {
     "guidelines": (
         DISCLAIMER,
-        "The dose is 5 mg orally twice daily; it is contraindicated in renal impairment; adverse reactions are "
-        "few.",
+        "The dose is 5 mg orally twice daily; it is contraindicated in renal impairment; adverse reactions: few.",
         "Clinicians should assess every patient and consider referral; monitoring is recommended by the guideline.",
         "The gene encodes a protein kinase of the membrane pathway, and mutations change its receptor.",
     ),
@@ -33,6 +37,9 @@ TEXTS = {
     ),
 }
 PATIENT, BIRTHDAY = "Ulve Tarnwick", "2031-04-05"
+
+LABELS = ("base", "med", "large", "tuned", "early")
+REPLICATES = 100
 
 Rate = Callable[[str, int], float]
 
@@ -170,4 +177,27 @@ def audits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-LABELS = ("base", "med", "large", "tuned", "early")
+@pytest.fixture(scope="session")
+def content(audits: Path) -> AuditContent:
+    """What is reported of the five, with kinds by rules and by a person who agrees but for one span."""
+    med = frames(audits / "med")
+    settings = check(KindSettings, {"clinical": ["notes"]})
+    by_rules = sort_spans(med, settings)
+    sheet = audits / "sheet.csv"
+    span_sheet(med, settings, sheet, sample=40)
+    answers = {sheet_id(row): row["kind"] for row in by_rules.to_dict("records")}
+    rows = list(csv.DictReader(sheet.read_text(encoding="utf-8-sig").splitlines()))
+    with sheet.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["span_id", "kind"])
+        writer.writerows(
+            (row["span_id"], "unclear" if number == 0 else answers[row["span_id"]])
+            for number, row in enumerate(rows)
+        )
+    read_spans(med, settings, sheet)
+    folders = [audits / label for label in LABELS]
+    return audit_content(folders, audits / "relations.yaml", title="An <audit>", replicates=REPLICATES)
+
+
+def sheet_id(row: Mapping[Any, Any]) -> str:
+    return f"{row['probe_id']}/{row['variant']}/{row['sample']}/{row['span']}"
