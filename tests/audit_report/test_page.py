@@ -43,7 +43,7 @@ def test_no_text_of_a_record_and_no_identifier(report: Path, own_part: str):
     assert "####-##-##" in own_part
 
 
-def test_with_show_text_spans_are_there_and_escaped(audits: Path, tmp_path: Path):
+def test_with_show_text_spans_are_there_and_escaped(content: AuditContent, audits: Path, tmp_path: Path):
     folders = [audits / name for name in ("med",)]
     page = write_audit_report(folders, tmp_path / "r", {"clinical": ["notes"]}, show_text=True, replicates=10)
     own = page.read_text(encoding="utf-8").replace(plotly_source(), "")

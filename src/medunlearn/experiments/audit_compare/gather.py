@@ -48,6 +48,7 @@ def gather_audits(
     """
     by_label = _by_label(audits)
     _check(relations, by_label)
+    epochs = _epochs(relations)
     draws = draws or Draws()
     numbers = table_of([ratios.ratios(audit, draws) for audit in audits], ratios.RATIOS)
     return AuditContent(
@@ -63,7 +64,7 @@ def gather_audits(
         identifiers=table_of([sensitive.identifier_table(audit, draws) for audit in audits], sensitive.IDENTIFIERS),
         options=table_of([options.option_table(audit, draws) for audit in audits], options.OPTIONS),
         option_differences=_option_differences(by_label, relations, draws),
-        epochs=_epochs(relations),
+        epochs=epochs,
         measures=MEANINGS,
         clinical=relations.clinical,
         datasets=relations.datasets,
