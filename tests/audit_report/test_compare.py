@@ -13,9 +13,10 @@ from medunlearn.errors import ConfigError, InputError
 from medunlearn.experiments.audit_compare import audit_content, frames
 from medunlearn.experiments.audit_compare.places import persistence_table
 from medunlearn.experiments.audit_compare.ratios import Draws, ratios
-from medunlearn.experiments.audit_compare.sensitive import masked
+from medunlearn.experiments.audit_compare.sensitive import identifier_table, masked
 from medunlearn.experiments.audit_compare.trends import duplication_trends
 from medunlearn.reports.audit import AuditContent
+from medunlearn.reports.audit.epochs import epoch_cases
 
 
 def run_30(folder: Path, variant: str = "greedy") -> pd.DataFrame:
@@ -219,6 +220,44 @@ def test_an_audits_own_baselines_come_with_it(audits: Path, tmp_path: Path):
     assert content.gap("baseline", "med", "base", "notes", 200, "run_30").value > 0.5
     # No responses were kept, so nothing is said of where spans stand.
     assert set(content.positions["model"]) == {"base"}
+
+
+def test_a_trainings_own_table_of_epochs(audits: Path, tmp_path: Path):
+    """As `medunlearn train` leaves it: metrics of a split beside, nullable numbers, a fold where there are two."""
+    rows = [
+        (1, "rouge_l", "rouge_l", "train", 0.5),
+        (1, "validation loss", "nll", "", 2.0),
+        (1, "memorization, 30 tokens", "run_30", "trained", 0.1),
+        (1, "memorization, 30 tokens", "run_30", "held out", 0.0),
+        (2, "validation loss", "nll", "", 1.0),
+        (2, "memorization, 30 tokens", "run_30", "trained", 0.5),
+        (2, "memorization, 30 tokens", "run_30", "held out", None),
+    ]
+    table = pd.DataFrame(rows, columns=["epoch", "measure", "metric", "fold", "value"])
+    table = table.assign(low=table["value"] - 0.1, high=table["value"] + 0.1)
+    table.astype(dict.fromkeys(("value", "low", "high"), "Float64")).to_parquet(tmp_path / "e.parquet")
+    content = audit_content([audits / "early"], {"epoch_table": tmp_path / "e.parquet"}, replicates=5)
+    assert list(content.epochs["measure"].unique()) == [
+        *("validation loss", "memorization, 30 tokens", "memorization, 30 tokens (held out)"),
+    ]
+    (case,) = epoch_cases(content)
+    assert (case.model, case.verdict) == ("memorization, 30 tokens", "holds")
+
+
+def test_a_value_counts_once_a_response(audits: Path, content: AuditContent):
+    audit = frames(audits / "med")
+    again = audit.findings.assign(place=audit.findings["place"] + 900, end=audit.findings["end"] + 900)
+    other = audit.findings.query("kind == 'name'").assign(kind="family_relationship", value="a daughter", place=1)
+    twice = audit.__class__(
+        audit.folder, audit.label, audit.info, audit.probes, audit.scores, audit.spans,
+        findings=pd.concat([audit.findings, again]), sensitive=other,
+    )  # fmt: skip
+    found = identifier_table(twice, Draws(10)).set_index("kind")
+    once = content.identifiers.set_index("kind")
+    assert found.loc["date", "n"] == once.loc["date", "n"]
+    assert (found.loc["family_relationship", "table"], found.loc["family_relationship", "group"]) == (
+        *("table_10", "Family relationships: Family relationship"),
+    )
 
 
 def test_a_table_of_epochs_that_is_none(audits: Path, tmp_path: Path):

@@ -74,8 +74,8 @@ def test_a_threshold_is_taken_off_the_interval_too():
 
 
 def of_epochs(content: AuditContent, losses: list[float], runs: list[tuple[float, float, float]]) -> AuditContent:
-    rows = [(epoch, "validation_loss", loss, None, None) for epoch, loss in enumerate(losses)]
-    rows += [(epoch, "run_30", *values) for epoch, values in enumerate(runs)]
+    rows = [(epoch, "validation loss", loss, None, None) for epoch, loss in enumerate(losses)]
+    rows += [(epoch, "run 30", *values) for epoch, values in enumerate(runs)]
     return replace(content, epochs=pd.DataFrame(rows, columns=["epoch", "measure", "value", "low", "high"]))
 
 

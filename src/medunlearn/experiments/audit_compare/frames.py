@@ -23,6 +23,7 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
     "scores": (*KEY, "measure", "value", "reason"),
     "spans": (*KEY, "length", "in_response", "in_suffix", "text"),
     "findings": ("record_id", *KEY, "kind", "place", "end", "match", "value", "in_record", "in_prefix"),
+    "sensitive": ("record_id", *KEY, "kind", "place", "end", "match", "value", "in_record", "in_prefix"),
     "kinds": (*KEY, "span", "kind", "group", "by"),
     "options": ("question_id", "prompt", "removed", "exact", "relaxed", "reason"),
 }
@@ -38,7 +39,7 @@ class AuditFrames:
         label: what reports call its model.
         info: the content of ``run.json``.
         probes, scores, spans: always there.
-        findings, kinds, options: None where that part of the audit was not run.
+        findings, sensitive, kinds, options: None where that part of the audit was not run.
     """
 
     folder: Path
@@ -48,6 +49,7 @@ class AuditFrames:
     scores: pd.DataFrame = field(repr=False)
     spans: pd.DataFrame = field(repr=False)
     findings: pd.DataFrame | None = field(default=None, repr=False)
+    sensitive: pd.DataFrame | None = field(default=None, repr=False)
     kinds: pd.DataFrame | None = field(default=None, repr=False)
     options: pd.DataFrame | None = field(default=None, repr=False)
 

@@ -15,6 +15,7 @@ from medunlearn.experiments.audit_compare import options, places, ratios, sensit
 from medunlearn.experiments.audit_compare.frames import KEY, AuditFrames
 from medunlearn.experiments.audit_compare.meanings import MEANINGS
 from medunlearn.experiments.audit_compare.ratios import Draws, table_of
+from medunlearn.experiments.audit_compare.remarks import caveats, missing
 from medunlearn.experiments.audit_compare.sorting import agreement_of_ways, numbered
 from medunlearn.memorization.kinds import kinds
 from medunlearn.memorization.kinds.agreement import COLUMNS as AGREEMENT
@@ -23,7 +24,6 @@ from medunlearn.reports.words import flat
 
 KINDS = ("model", "by", "corpus", "group", "kind", "title", "n")
 EPOCHS = ("epoch", "measure", "value", "low", "high")
-FEW = 30
 _EXAMPLES_A_KIND = 2
 
 
@@ -68,8 +68,8 @@ def gather_audits(
         measures=MEANINGS,
         clinical=relations.clinical,
         datasets=relations.datasets,
-        caveats=tuple(_caveats(audits, relations, numbers)),
-        missing=tuple(_missing(audits, relations)),
+        caveats=tuple(caveats(audits, relations, numbers)),
+        missing=tuple(missing(audits, relations)),
         examples=tuple(chain.from_iterable(_examples(audit) for audit in audits)) if show_text else (),
         show_text=show_text,
         replicates=draws.replicates,
@@ -185,9 +185,24 @@ def _epochs(relations: AuditRelations) -> pd.DataFrame:
         table = pd.read_parquet(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read as Parquet ({str(error).splitlines()[0]}).") from error
-    if missing := [name for name in EPOCHS if name not in table.columns]:
-        raise InputError(f"{path} lacks {', '.join(missing)}; a table of epochs has {', '.join(EPOCHS)}.")
-    return table[list(EPOCHS)]
+    if lacks := [name for name in EPOCHS if name not in table.columns]:
+        raise InputError(f"{path} lacks {', '.join(lacks)}; a table of epochs has {', '.join(EPOCHS)}.")
+    return _own_measures(table)[list(EPOCHS)]
+
+
+def _own_measures(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of measures with a name of their own; what is not of the training texts has its fold in the name.
+
+    A training's own table of epochs holds the summary of every metric on every split as well.
+    """
+    if "metric" in table:
+        table = table[table["measure"] != table["metric"]]
+    names = table["measure"].astype(str).str.replace("_", " ")
+    if "fold" in table:
+        fold = table["fold"].fillna("").astype(str)
+        elsewhere = ~fold.isin(["", "train", "trained"])
+        names = names.where(~elsewhere, names + " (" + fold + ")")
+    return table.assign(measure=names)
 
 
 def _examples(audit: AuditFrames) -> Iterator[Shown]:
@@ -206,51 +221,3 @@ def _examples(audit: AuditFrames) -> Iterator[Shown]:
         if taken[kind] <= _EXAMPLES_A_KIND:
             place_of = (audit.label, str(row["corpus"]), int(row["prefix_tokens"]), int(row["length"]))
             yield Shown(*place_of, kind, str(row["text"]))
-
-
-def _caveats(audits: Sequence[AuditFrames], relations: AuditRelations, numbers: pd.DataFrame) -> Iterator[str]:
-    """Sentences that a reader must know before the numbers."""
-    if any("tiny" in audit.info.get("lineage", []) for audit in audits):
-        yield "A model is tiny and was trained here: its numbers show how the measurements work, and no more."
-    if any(audit.info.get("results", {}).get("invented") for audit in audits):
-        yield "The records are invented. The numbers say nothing about real patients or clinical models."
-    alone = [audit.label for audit in audits if audit.label not in _related(relations)]
-    if alone:
-        yield (
-            f"{', '.join(alone)}: no baseline was named, so what training added cannot be told from what any model "
-            "repeats."
-        )
-    units = {audit.label: audit.unit for audit in audits}
-    if set(units.values()) != {"tokens"}:
-        others = [label for label, unit in units.items() if unit != "tokens"]
-        yield f"{', '.join(others)}: runs are counted in words, not tokens; 30 words are more text than 30 tokens."
-    few = numbers[(numbers["n_subjects"] < FEW) & numbers["value"].notna()] if len(numbers) else numbers
-    if len(few):
-        yield (
-            f"{len(few):,} of {len(numbers):,} numbers rest on fewer than {FEW} subjects: their intervals are "
-            f"too narrow."
-        )
-
-
-def _related(relations: AuditRelations) -> set[str]:
-    """Models with a baseline, and the baselines themselves."""
-    found = set(relations.baselines) | {other for others in relations.baselines.values() for other in others}
-    return found | {after for _, after in relations.persistence}
-
-
-def _missing(audits: Sequence[AuditFrames], relations: AuditRelations) -> Iterator[tuple[str, str]]:
-    """What could be in the report and is not, and how it gets there."""
-    if not relations.baselines:
-        yield "Comparison with baselines", "audit a baseline on the same corpora and name it (baselines:)"
-    if not relations.persistence:
-        yield "Table 7, Figure 5", "audit a model before and after further fine-tuning and name both (persistence:)"
-    if all(audit.kinds is None for audit in audits):
-        yield "Table 3", "sort the memorized spans into kinds (medunlearn.experiments.audit_compare.sort_spans)"
-    if all(audit.findings is None for audit in audits):
-        yield "Tables 9 and 10", "search the responses for identifiers (medunlearn audit --identifiers)"
-    if all(audit.options is None for audit in audits):
-        yield "Table 5", "audit answer options (medunlearn audit --options)"
-    if relations.epoch_table is None:
-        yield "Figure 7", "name a table of epochs (epoch_table:)"
-    if all(set(audit.scores["variant"]) <= {ratios.GREEDY} for audit in audits):
-        yield "Figure 2", "audit further decodings (decodings=greedy,temperature=0.7,top_k=10)"

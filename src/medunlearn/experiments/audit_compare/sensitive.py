@@ -24,12 +24,20 @@ OTHER = "Other"
 
 
 def leaks(audit: AuditFrames) -> pd.DataFrame:
-    """Findings that are leaks: in the record, and not in the prefix that the model was given. No row twice."""
-    table = audit.findings
-    if table is None:
+    """What leaked: in the record, and not in the prefix. One row a value of a kind in a response.
+
+    However often a value stands in a response, it counts once there.
+    """
+    tables = [table for table in (audit.findings, audit.sensitive) if table is not None]
+    if not tables:
         return pd.DataFrame()
-    told = table["in_record"].astype(bool) & ~table["in_prefix"].astype(bool)
-    return table[told].drop_duplicates([*KEY, "kind", "place", "end"])
+    table = pd.concat(tables, ignore_index=True)
+    told = table[table["in_record"].astype(bool) & ~table["in_prefix"].astype(bool)]
+    # Equal values share a key, in whatever writing they stand; without one the value itself must do.
+    same = told["value"].astype(str).str.casefold()
+    return told.assign(same=told["key"].fillna(same) if "key" in told else same).drop_duplicates(
+        [*KEY, "kind", "same"]
+    )
 
 
 def identifier_table(audit: AuditFrames, draws: Draws) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from medunlearn.reports.readings import number
 from medunlearn.reports.sweep.cases import OPEN, Evidence
 from medunlearn.reports.sweep.content import Contrast
 
-LOSS = "validation_loss"
+LOSS = "validation loss"
 
 Value = tuple[float, float | None, float | None]
 
@@ -28,7 +28,7 @@ def series(content: AuditContent) -> dict[str, dict[int, Value]]:
 
 def is_memorization(measure: str) -> bool:
     """Whether a measure of the table of epochs is one of memorization."""
-    return measure.startswith(("run_", "memorization", "longest_run", "extraction"))
+    return measure.startswith(("run ", "memorization", "longest run", "extraction"))
 
 
 def least_loss(content: AuditContent) -> int | None:
@@ -38,12 +38,15 @@ def least_loss(content: AuditContent) -> int | None:
 
 
 def epoch_cases(content: AuditContent) -> Iterator[Case]:
-    """One case a measure of memorization: has it risen by the epoch of least validation loss?"""
+    """One case a measure of memorization: has it risen by the epoch of least validation loss?
+
+    A measure on texts that were not trained on carries their fold in its name, ``(held out)``, and is no case.
+    """
     least = least_loss(content)
     if least is None:
         return
     for measure, line in series(content).items():
-        if not is_memorization(measure):
+        if not is_memorization(measure) or measure.endswith(")"):
             continue
         first = min(line)
         if least not in line or first == least:
