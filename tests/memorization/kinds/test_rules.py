@@ -1,4 +1,4 @@
-"""Rules on invented spans that were labelled by hand before the rules were run on them."""
+"""Rules on invented spans that were labelled by hand, and the order in which evidence counts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import pytest
 from medunlearn.llm.tasks import task_class
 from medunlearn.memorization.kinds import GROUPS, Rules, Span, group_of, kinds
 
-LABELLED = Path(__file__).with_name("labelled.csv")
+HERE = Path(__file__).parent
+PAGE = (Path(__file__).parents[3] / "docs" / "audit_report.md").read_text(encoding="utf-8")
 
 
-def labelled() -> list[tuple[str, str]]:
-    with LABELLED.open(encoding="utf-8", newline="") as file:
-        return [(row["kind"], row["span"]) for row in csv.DictReader(file)]
+def sorted_spans(name: str) -> list[tuple[str, str | None]]:
+    """The kind that a person gave and the rules' own, of every span of a file."""
+    with (HERE / name).open(encoding="utf-8", newline="") as file:
+        return [(row["kind"], Rules().sort(Span(row["span"], "x")).kind) for row in csv.DictReader(file)]
 
 
 def test_every_kind_of_the_papers_tables_is_there():
@@ -26,17 +28,22 @@ def test_every_kind_of_the_papers_tables_is_there():
     assert {kind.group for kind in kinds().values()} == set(GROUPS)
 
 
-def test_accuracy_on_spans_that_were_labelled_by_hand():
-    """Of spans that get a kind at least 85% get the right one; at least 75% get one; each kind is found."""
-    spans = labelled()
-    assert len(spans) == 48
-    given = [(kind, Rules().sort(Span(text, "corpus")).kind) for kind, text in spans]
-    sorted_ = [(kind, found) for kind, found in given if found is not None]
-    assert sum(kind == found for kind, found in sorted_) >= 0.85 * len(sorted_)
-    assert len(sorted_) >= 0.75 * len(given)
-    for name in {kind for kind, _ in spans}:
-        own = [found for kind, found in given if kind == name]
-        assert own.count(name) >= len(own) / 2, name
+def test_the_rules_sort_the_spans_that_their_terms_were_written_with():
+    found = sorted_spans("labelled.csv")
+    given = [(kind, own) for kind, own in found if own is not None]
+    assert len(found) == 72
+    assert len(given) >= 0.9 * len(found)
+    assert sum(kind == own for kind, own in given) >= 0.95 * len(given)
+    assert {own for _, own in given} == {kind for kind, _ in found}
+
+
+def test_the_page_says_how_they_do_on_spans_that_they_were_not_written_with():
+    """Written and labelled after the terms, and never used to change them: the page has to say the numbers."""
+    found = sorted_spans("labelled_blind.csv")
+    given = [(kind, own) for kind, own in found if own is not None]
+    right = sum(kind == own for kind, own in given)
+    said = f"sort {len(given)} of {len(found)}, and {right} of these rightly"
+    assert said in " ".join(PAGE.split())
 
 
 WALK = "he walked two miles to the well and back before the swelling began"

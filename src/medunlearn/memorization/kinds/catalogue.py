@@ -58,6 +58,6 @@ def _kind(name: str, entry: Mapping[str, Any]) -> Kind:
 
 
 def _pattern(term: str) -> re.Pattern[str]:
-    """Words in a row between word borders; ``*`` at the end of a word takes any ending."""
-    words = [re.escape(word.rstrip("*")) + (r"\w*" if word.endswith("*") else "") for word in term.split()]
+    """Words in a row between word borders; ``*`` takes any ending or beginning of a word."""
+    words = [re.escape(word).replace(r"\*", r"\w*") for word in term.split()]
     return re.compile(r"(?<!\w)" + r"\s+".join(words) + r"(?!\w)")

@@ -46,8 +46,8 @@ TABLE_9 = (
 TABLE_10 = "Beyond standard identifiers, by term lists: a mention of a word, not a judgement of its harm."
 KINDS = (
     "Rules take evidence first (identifiers found, declared corpora, set phrases that many records share) and "
-    "terms last. A span without a kind is counted as such. Agreement with a person is what makes a column worth "
-    "anything."
+    "terms last; terms are weak, and a span that they do not take is counted without a kind. Agreement with a "
+    "person is what makes a column worth anything."
 )
 PUBLISHED = "to compare with, not a target: other models, other texts, other tokenizers."
 NO_TEXT = "No text of a record or a response is in this report, and no identifier."
