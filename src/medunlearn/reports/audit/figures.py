@@ -117,10 +117,11 @@ def figure_7(content: AuditContent) -> Spec | None:
         ("validation loss", [name for name in found if name == LOSS]),
         ("accuracy", [name for name in found if name != LOSS and not is_memorization(name)]),
     ]
-    panels = [(title, _epoch_lines(found, names)) for title, names in groups if names]
+    shown = [name for _, names in groups for name in names]
+    panels = [(title, _epoch_lines(found, names, shown)) for title, names in groups if names]
     if not panels:
         return None
-    spec = _row(panels, "epoch", "", named=True)
+    spec = _row(panels, "epoch", "", ticks=sorted({epoch for line in found.values() for epoch in line}), named=True)
     least = least_loss(content)
     if least is not None:
         line = {"color": "--muted", "width": 1, "dash": "dot"}
@@ -140,9 +141,11 @@ def figure_7(content: AuditContent) -> Spec | None:
     return spec
 
 
-def _epoch_lines(found: dict[str, dict[int, Value]], names: Sequence[str]) -> list[Spec]:
+def _epoch_lines(found: dict[str, dict[int, Value]], names: Sequence[str], shown: Sequence[str]) -> list[Spec]:
+    """Lines of one panel; a colour is taken once in the figure, since its legend is of all panels."""
     lines = []
-    for place, name in enumerate(names):
+    for name in names:
+        place = shown.index(name)
         points = [(float(epoch), *value) for epoch, value in found[name].items()]
         lines += _line(name.replace("_", " "), points, colour(place), dash=_DASHES[place // _COLOURS % 4])
     return lines

@@ -83,7 +83,7 @@ def _value(content: AuditContent, model: Audited, corpus: str, prefix: int, meas
     notes += [
         f"− {other}: {points(gap) if is_share(measure) else _signed(gap)}"
         for other, gap in zip(model.baselines, gaps, strict=True)
-        if gap is not None
+        if gap is not None and gap.value is not None
     ]
     return Cell(_text(reading, measure), "; ".join(note for note in notes if note))
 
@@ -206,10 +206,15 @@ def cases_table(found: Finding) -> Table:
 
 
 def meanings(content: AuditContent) -> Iterator[str]:
-    """What each measure in the tables means."""
-    for name in dict.fromkeys(str(row["measure"]) for row in content.rows("ratios")):
+    """What each measure in the tables means, and why it is unscored where it is."""
+    reasons: dict[str, dict[str, None]] = {}
+    for row in content.rows("ratios"):
+        found = reasons.setdefault(str(row["measure"]), {})
+        if isinstance(row["reason"], str):
+            found[row["reason"]] = None
+    for name, why in reasons.items():
         title, meaning = content.measures.get(name, (name, "range and direction not given"))
-        yield f"{name}: {title}. {meaning}."
+        yield f"{name}: {title}. {meaning}." + (f" Unscored: {'; '.join(why)}." if why else "")
 
 
 def _title(content: AuditContent, measure: str) -> tuple[str, str]:
