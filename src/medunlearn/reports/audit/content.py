@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -98,7 +98,6 @@ class AuditContent:
     examples: tuple[Shown, ...] = ()
     show_text: bool = False
     replicates: int = 1000
-    info: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def _rows(self) -> dict[str, list[Mapping[str, Any]]]:
