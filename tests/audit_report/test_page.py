@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -119,6 +121,16 @@ def test_an_audit_alone_says_what_is_missing(audits: Path):
         *("Figure 7", "Figure 2"),
     }
     assert "early: no baseline was named" in content.caveats[0]
+
+
+def test_a_baseline_on_other_records_is_missing_with_a_reason(audits: Path, tmp_path: Path):
+    folder = tmp_path / "elsewhere"
+    shutil.copytree(audits / "base", folder)
+    probes = pd.read_parquet(folder / "probes.parquet")
+    probes.assign(corpus="other " + probes["corpus"]).to_parquet(folder / "probes.parquet")
+    content = audit_content([audits / "early", folder], {"baselines": {"early": ["base"]}}, replicates=5)
+    assert content.differences.empty
+    assert "they share no probe" in dict(content.missing)["early − base"]
 
 
 def test_a_model_that_counts_words_says_so(audits: Path, tmp_path: Path):

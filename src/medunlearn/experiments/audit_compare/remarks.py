@@ -48,6 +48,10 @@ def missing(audits: Sequence[AuditFrames], relations: AuditRelations) -> Iterato
     """What could be in the report and is not, and how it gets there."""
     if not relations.baselines:
         yield "Comparison with baselines", "audit a baseline on the same corpora and name it (baselines:)"
+    records = {audit.label: set(audit.probes["probe_id"] + "\n" + audit.probes["corpus"]) for audit in audits}
+    for model, others in relations.baselines.items():
+        for other in [name for name in others if not records[model] & records[name]]:
+            yield f"{model} − {other}", "they share no probe: audit the same records under the same corpus name"
     if not relations.persistence:
         yield "Table 7, Figure 5", "audit a model before and after further fine-tuning and name both (persistence:)"
     if all(audit.kinds is None for audit in audits):
