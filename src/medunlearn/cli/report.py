@@ -12,7 +12,8 @@ from medunlearn.errors import InputError
 
 EPILOG = (
     "Example: `medunlearn report runs/target runs/retrained runs/npo --benchmark bench/ --out report/`\n\n"
-    "Of a sweep: `medunlearn report runs/sweep --out report/`"
+    "Of a sweep: `medunlearn report runs/sweep --out report/`\n\n"
+    "Of audits: `medunlearn report runs/audit runs/audit-base --relations relations.yaml --out report/`"
 )
 
 
@@ -21,7 +22,8 @@ def command(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="Runs evaluated on one split, and runs of `judge` on their benchmark; or the folder of a sweep."
+            help="Runs evaluated on one split, and runs of `judge` on their benchmark; the folder of a sweep; or "
+            "runs of `audit`."
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder of the report.")],
@@ -36,12 +38,19 @@ def command(
     show_text: Annotated[
         bool, typer.Option("--show-text", help="Show text of real records (invented ones are always shown).")
     ] = False,
+    relations: Annotated[
+        Path | None,
+        typer.Option(
+            "--relations", help="Of audits: YAML that says which model is what to which (docs/audit_report.md)."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the bootstrap.")] = 0,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write report.html, report.md and report.json from evaluated runs."""
     from medunlearn.data.benchmark import Benchmark
+    from medunlearn.experiments.audit_compare import is_audit
     from medunlearn.experiments.evaluated import Evaluated
     from medunlearn.experiments.gather import gather
     from medunlearn.experiments.judged import judged_among
@@ -53,6 +62,11 @@ def command(
     if any((run / "sweep.json").exists() for run in runs):
         _report_sweep(runs, out, benchmark, title, seed, quiet=quiet, as_json=json)
         return
+    if any(is_audit(run) for run in runs):
+        _report_audits(runs, out, relations, title, seed, show_text=show_text, quiet=quiet, as_json=json)
+        return
+    if relations is not None:
+        raise InputError("--relations goes with runs of `medunlearn audit`, and there is none among the runs.")
     trained, judged = judged_among([Run.open(run) for run in runs])
     models = [Evaluated.find(run, split) for run in trained]
     loaded = Benchmark.load(benchmark) if benchmark else None
@@ -90,6 +104,31 @@ def _report_sweep(
     if not quiet:
         print(findings_text(content))
     say(f"report: {page}")
+
+
+def _report_audits(
+    runs: list[Path],
+    out: Path,
+    relations: Path | None,
+    title: str | None,
+    seed: int,
+    *,
+    show_text: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    from medunlearn.experiments.audit_compare import audit_content
+    from medunlearn.reports.audit import findings, findings_text, write_audit_content
+
+    content = audit_content(runs, relations, title=title, show_text=show_text, seed=seed)
+    page = write_audit_content(content, out)
+    if as_json:
+        verdicts = [{"finding": one.name, "verdict": one.verdict, **one.counts} for one in findings(content)]
+        print_json({"report": str(page), "findings": verdicts})
+        return
+    if not quiet:
+        print(findings_text(content))
+    sayer(quiet, as_json)(f"report: {page}")
 
 
 def _check_out(out: Path) -> None:

@@ -175,10 +175,10 @@ def _example(example: Example) -> str:
     head = (
         f"### {example.side}, {one_line(example.fold)}, {one_line(example.kind)}: {one_line(example.question_id)}"
     )
-    return "\n\n".join([head, *(f"{one_line(name)}:\n\n{_literal(text)}" for name, text in said)])
+    return "\n\n".join([head, *(f"{one_line(name)}:\n\n{literal(text)}" for name, text in said)])
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """Text as an indented block: a viewer shows what a model said and never renders it."""
     return "\n".join(f"    {line}" for line in (text.splitlines() or [""]))
 

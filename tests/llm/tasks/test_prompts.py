@@ -21,6 +21,7 @@ FIELDS = {
     "medforget_paraphrase": ("question", "answer"),
     "medforget_section": ("section", "text"),
     "sensitive_content": ("record", "response"),
+    "memorized_kind": ("span",),
 }
 
 

@@ -35,6 +35,7 @@ SOURCES = {
     ),
     "medforget_section": Source("s", {"section": "Findings", "text": "The heart is enlarged. PA and lateral."}, ()),
     "sensitive_content": Source("s", {"record": NOTE, "response": "Ann Lee, given heparin, is fine."}, ()),
+    "memorized_kind": Source("s", {"span": "doses of 5 mg twice daily are contraindicated"}, ()),
 }
 
 
@@ -82,12 +83,15 @@ GOOD: dict[str, Any] = {
     "sensitive_content": {
         "pieces": [{"category": "identifier", "quote": "ANN LEE"}, {"category": "treatment", "quote": "heparin"}],
     },
+    "memorized_kind": {"kind": "drug", "reason": "doses and a contraindication"},
 }  # fmt: skip
 
 Q = ("factual", 0)
 R = ("reasoning", 0)
 # task, place, what stands there instead, what the model is told.
 BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
+    ("memorized_kind", ("kind",), "medicine", r"\$.kind must be one of"),
+    ("memorized_kind", ("reason",), "doses of 5 mg", "the reason has a number"),
     ("disease_label", ("category",), "Cold", r"\$.category must be one of"),
     ("disease_label", ("reason",), "lungs", "the reason uses no word of the title"),
     ("amnesia_questions", ("factual",), GOOD["amnesia_questions"]["factual"][:3], "must have at least 4 items"),

@@ -22,6 +22,7 @@ TASKS: Mapping[str, str] = {
     "medforget_paraphrase": "medunlearn.llm.tasks.medforget_paraphrase:MedforgetParaphrase",
     "medforget_section": "medunlearn.llm.tasks.medforget_section:MedforgetSection",
     "sensitive_content": "medunlearn.llm.tasks.sensitive_content:SensitiveContent",
+    "memorized_kind": "medunlearn.llm.tasks.memorized_kind:MemorizedKind",
 }
 
 

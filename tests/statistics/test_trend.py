@@ -1,0 +1,79 @@
+"""Trends against numpy's and SciPy's lines, and against the paired difference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from medunlearn.errors import InputError
+from medunlearn.statistics.paired import paired_difference
+from medunlearn.statistics.trend import paired_trend, trend_between
+
+RNG = np.random.default_rng(3)
+VALUES = RNG.random((40, 4)) + np.arange(4) * 0.2
+SUBJECTS = [f"s{row // 2}" for row in range(40)]
+
+
+def test_the_slope_is_the_mean_of_the_records_own_lines():
+    places = [50.0, 100.0, 200.0, 500.0]
+    own = [np.polyfit(places, row, 1)[0] for row in VALUES]
+    found = paired_trend(VALUES, SUBJECTS, places)
+    assert found.slope == pytest.approx(np.mean(own), rel=1e-9)
+    assert found.low < found.slope < found.high
+    assert (found.n, found.n_left_out, found.n_clusters) == (40, 0, 20)
+    assert found.p == pytest.approx(2 / 1001)
+
+
+def test_two_levels_are_a_paired_difference():
+    found = paired_trend(VALUES[:, :2], SUBJECTS)
+    paired = paired_difference(VALUES[:, 1], VALUES[:, 0], SUBJECTS)
+    assert found.slope == pytest.approx(paired.difference, abs=1e-12)
+    assert (found.low, found.high) == pytest.approx((paired.low, paired.high), abs=1e-12)
+    assert found.p == paired.p
+
+
+def test_a_record_without_a_level_is_left_out():
+    table = VALUES.copy()
+    table[0, 3] = np.nan
+    found, whole = paired_trend(table, SUBJECTS), paired_trend(VALUES[1:], SUBJECTS[1:])
+    assert (found.n, found.n_left_out) == (39, 1)
+    assert found.slope == pytest.approx(whole.slope)
+
+
+def test_no_trend_is_found_in_noise_as_rarely_as_it_ought_to_be():
+    """The share of true nulls that are rejected at 5%: binomial with 200 trials, so below 10% by far."""
+    rejected = 0
+    for trial in range(200):
+        noise = np.random.default_rng(trial).random((40, 3))
+        rejected += paired_trend(noise, list(range(40)), replicates=200).p < 0.05
+    assert rejected <= stats.binom.ppf(0.999, 200, 0.07)
+
+
+def test_between_records_it_is_the_regression_line():
+    x = np.repeat([0.0, 1.0, 2.0, 3.0], 10)
+    y = 0.3 * x + RNG.random(40)
+    found = trend_between(y, x, SUBJECTS)
+    assert found.slope == pytest.approx(stats.linregress(x, y).slope, rel=1e-9)
+    assert found.low < found.slope < found.high
+    y[0] = np.nan
+    assert trend_between(y, x, SUBJECTS).slope == pytest.approx(stats.linregress(x[1:], y[1:]).slope, rel=1e-9)
+
+
+def test_one_level_has_no_slope():
+    found = trend_between([1.0, 0.0, 1.0], [2.0, 2.0, 2.0], ["a", "b", "c"])
+    assert (found.slope, found.low, found.p) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("values", "places", "words"),
+    [([[1.0], [2.0]], None, "at least two levels"), ([[1.0, 2.0]], [3.0, 3.0], "not all the same")],
+)
+def test_mistakes(values, places, words):
+    with pytest.raises(InputError, match=words):
+        paired_trend(values, ["a"] * len(values), places)
+
+
+def test_lengths_that_differ():
+    with pytest.raises(InputError, match="3 values do not fit 2 levels"):
+        trend_between([1.0, 2.0, 3.0], [1.0, 2.0], ["a", "b", "c"])
