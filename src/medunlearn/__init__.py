@@ -26,17 +26,21 @@ if TYPE_CHECKING:
         unlearn,
     )
     from medunlearn.data.benchmark import Benchmark
+    from medunlearn.experiments.audit.audit import Audit
+    from medunlearn.experiments.audit.run import audit
     from medunlearn.experiments.keywords import keywords
     from medunlearn.experiments.runs import Run
     from medunlearn.experiments.semeval import semeval
 
 # Loaded when first asked for, so that `import medunlearn` is light and scoring responses needs no torch.
 _WHERE = {
+    "Audit": "medunlearn.experiments.audit.audit",
     "Benchmark": "medunlearn.data.benchmark",
     "Run": "medunlearn.experiments.runs",
     "agree": "medunlearn.api",
     "annotate": "medunlearn.api",
     "attack": "medunlearn.api",
+    "audit": "medunlearn.experiments.audit.run",
     "evaluate": "medunlearn.api",
     "export": "medunlearn.api",
     "inspect": "medunlearn.api",
@@ -53,12 +57,14 @@ _WHERE = {
 }
 
 __all__ = [
+    "Audit",
     "Benchmark",
     "Run",
     "__version__",
     "agree",
     "annotate",
     "attack",
+    "audit",
     "build",
     "evaluate",
     "export",
