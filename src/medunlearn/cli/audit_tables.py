@@ -36,7 +36,7 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def print_audit(audit: Audit, *, paper: bool = False, show_text: bool = False) -> None:
-    """A table a corpus and decoding: measures by prefix length, the model beside its baselines, and what is unscored."""
+    """A table a corpus and decoding, the model beside its baselines; and what is unscored."""
     table = audit.table()
     for (corpus, variant), part in table.groupby(["corpus", "variant"], sort=False):
         _corpus(audit, str(corpus), str(variant), part)

@@ -76,7 +76,7 @@ BLEU = Measure(
     title="BLEU",
     group="approximate",
     needs=("tokens",),
-    meaning=f"0-1: shared 1- to 4-grams of tokens (NIST smoothing), first {FIRST} tokens of both, higher = leaks more",
+    meaning=f"0-1: shared 1- to 4-grams of tokens, NIST smoothing, first {FIRST} of both, higher = leaks more",
     source=f"Papineni et al. 2002; {PAPER}",
     score=_bleu,
 )

@@ -68,8 +68,8 @@ class TokenizerUnit:
     def __init__(self, tokenizer: Any, of: str) -> None:
         self.name = f"tokens of {of}"
         self._tokenizer = type(tokenizer).from_str(tokenizer.to_str())
-        # Post-processing adds special tokens and moves places off white space, so that a text could not be cut
-        there.self._tokenizer.post_processor = None
+        # Post-processing adds special tokens, and moves places off white space: no text could be cut there.
+        self._tokenizer.post_processor = None
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
 
