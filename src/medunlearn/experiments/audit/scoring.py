@@ -23,6 +23,7 @@ Key = tuple[str, str, int]
 """Probe, variant, sample."""
 
 NO_RESPONSE = "there is no response"
+_LETTERS, _MARGIN = 12 * FIRST, 16
 _NOTHING = np.zeros(0, dtype=np.uint32)
 
 
@@ -59,8 +60,13 @@ def first_tokens(by_id: Mapping[str, Probe], responses: Mapping[Key, Response], 
     """The text of each response's first tokens."""
     known = list(responses)
     texts = [responses[key].response for key in known]
-    encoded = continuations(unit, [by_id[key[0]].prefix for key in known], texts)
-    return {key: _start(text, one) for key, text, one in zip(known, texts, encoded, strict=True)}
+    prefixes = [by_id[key[0]].prefix for key in known]
+    # A part is enough of most: as many letters as the first tokens hardly ever have.
+    parts = continuations(unit, prefixes, [text[:_LETTERS] for text in texts])
+    rest = [place for place, one in enumerate(parts) if len(one) < FIRST + _MARGIN and len(texts[place]) > _LETTERS]
+    whole = continuations(unit, [prefixes[place] for place in rest], [texts[place] for place in rest])
+    encoded = {**dict(enumerate(parts)), **dict(zip(rest, whole, strict=True))}
+    return {key: _start(texts[place], encoded[place]) for place, key in enumerate(known)}
 
 
 def _start(text: str, encoded: Encoded) -> str:
