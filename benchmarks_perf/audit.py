@@ -15,14 +15,24 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from medunlearn.experiments.audit.run import audit
+from medunlearn.config.audit import AuditSettings
+from medunlearn.experiments.audit.asked import unit_without_model
+from medunlearn.experiments.audit.audit import SCORES
+from medunlearn.experiments.audit.scoring import score_all
+from medunlearn.experiments.audit.stored import read_stored
+from medunlearn.experiments.audit.summary import summarize
+from medunlearn.memorization.measures import default_measures
 from medunlearn.seeds import generator
 
-PREFIX, SUFFIX = 50, 500
+PREFIX, SUFFIX = 40, 500  # words; their tokens are counted and printed
 VOCABULARY = 20_000
 
 
@@ -35,7 +45,7 @@ def vocabulary(draw: np.random.Generator) -> list[str]:
     ]
 
 
-def rows(probes: int) -> list[dict[str, str]]:
+def rows(probes: int) -> list[dict[str, Any]]:
     draw = generator("audit speed", probes)
     words = np.array(vocabulary(draw))
     frequencies = 1 / np.arange(1, VOCABULARY + 1)
@@ -55,6 +65,7 @@ def rows(probes: int) -> list[dict[str, str]]:
             {
                 "record_id": f"r{place}",
                 "prefix": " ".join(text[:PREFIX]),
+                "prefix_tokens": 50,
                 "suffix": " " + " ".join(suffix),
                 "response": " " + " ".join(said),
             }
@@ -78,6 +89,15 @@ def processor_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
+@contextmanager
+def timed(what: str) -> Iterator[None]:
+    """Print wall-clock and processor seconds of a part."""
+    wall, cpu = time.perf_counter(), processor_seconds()
+    yield
+    wall, cpu = time.perf_counter() - wall, processor_seconds() - cpu
+    print(f"{what:44} {wall:7.1f} s  {cpu:7.1f} s of processor time", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--probes", type=int, default=4000)
@@ -87,19 +107,20 @@ def main() -> None:
         folder, made = Path(scratch), rows(chosen.probes)
         file = folder / "responses.jsonl"
         file.write_text("".join(json.dumps(row) + "\n" for row in made), encoding="utf-8")
-        settings = {}
         if not chosen.words:
             train_tokenizer(folder, [row["prefix"] + row["suffix"] for row in made[:500]])
-            settings = {"tokenizer": str(folder)}
-        wall, cpu = time.perf_counter(), processor_seconds()
-        found = audit(responses=file, out=folder / "audit", quiet=True, **settings)
-        table = found.table()
-        wall, cpu = time.perf_counter() - wall, processor_seconds() - cpu
-        stages = {name: stage["seconds"] for name, stage in found.run.info["stages"].items()}
-        tokens = found.probes()["suffix_tokens"].map(len)
-    loaded = "torch" in sys.modules
-    print(f"{chosen.probes:,} probes, {tokens.mean():.0f} {found.noun} a suffix; torch loaded: {loaded}")
-    print(f"file to table: {wall:.1f} s, {cpu:.1f} s of processor time; stages {stages}")
+        settings = AuditSettings(tokenizer=None if chosen.words else str(folder))
+        unit = unit_without_model(settings)
+        with timed("file read, texts cut into tokens"):
+            found = read_stored(file, unit, settings)
+        tokens = np.mean([len(probe.suffix_ids) for probe in found.probes])
+        measures = default_measures()
+        with timed(f"{len(measures)} measures and shared runs, written"):
+            score_all(folder, found.probes, found.keys, found.responses, {}, measures, unit, starts=found.starts)
+        with timed("means with intervals over subjects"):
+            probes = pd.DataFrame([probe.row() for probe in found.probes])
+            table = summarize(pd.read_parquet(folder / SCORES), probes, replicates=1000, seed=0)
+    print(f"{chosen.probes:,} probes, {tokens:.0f} {unit.noun} a suffix; torch loaded: {'torch' in sys.modules}")
     for row in table.to_dict("records"):
         print(f"  {row['measure']:20} {row['value']:8.4f}  scored {row['n_scored']}")
 

@@ -14,7 +14,7 @@ from medunlearn.memorization.protocol import Case
 
 
 def pairs() -> list[tuple[list[int], list[int]]]:
-    """Random pairs of every length from 1 on, of few tokens and of many, some alike and some without a shared token."""
+    """Random pairs of all lengths, of few tokens and of many, some alike and some without a shared token."""
     draw = np.random.default_rng(7)
     found = []
     for place in range(300):

@@ -71,7 +71,7 @@ def test_its_interval_knows_not_how_many_instances_there_are() -> None:
 
 
 def rejections(draws: int, trials: int = 120) -> tuple[float, float, float]:
-    """Shares of trials in which a true null is rejected at 5%: the paper's way, SciPy's on the same, the paired way.
+    """Shares of trials in which a true null is rejected at 5%: the paper's way, SciPy's on the same, paired.
 
     Two models that memorize equally: each instance's number is drawn from one law for both.
     """
@@ -79,7 +79,10 @@ def rejections(draws: int, trials: int = 120) -> tuple[float, float, float]:
     for trial in range(trials):
         rng = np.random.default_rng([draws, trial])
         a, b = rng.normal(size=300), rng.normal(size=300)
-        one, other = paper_bootstrap(a, draws=draws, seed=2 * trial), paper_bootstrap(b, draws=draws, seed=2 * trial + 1)
+        one, other = (
+            paper_bootstrap(a, draws=draws, seed=2 * trial),
+            paper_bootstrap(b, draws=draws, seed=2 * trial + 1),
+        )
         assert one is not None
         assert other is not None
         paper += rank_sum_test(one.means, other.means)[1] < 0.05

@@ -26,7 +26,7 @@ MEASURES: dict[str, str] = {
 }
 
 # A process starts in about half a second, which so many responses of 500 tokens outweigh.
-_WORTH_A_PROCESS = 4000
+_WORTH_A_PROCESS = 2000
 
 
 def get_measure(name: str) -> Measure:

@@ -17,10 +17,13 @@ import numpy.typing as npt
 
 from medunlearn.errors import InputError, ModelError
 from medunlearn.memorization.tokens import Ids
+from medunlearn.metrics.workers import in_processes, usable_cores
 
 WORDS = "words and punctuation marks"
 _WORD = re.compile(r"\w+|[^\w\s]")
 _AT_ONCE = 256
+# A process starts in about half a second, which so many texts of some hundred tokens outweigh.
+_WORTH_A_PROCESS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,12 @@ class TokenizerUnit:
         self._tokenizer.no_padding()
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
+        parts = max(1, min(usable_cores(), len(texts) // _WORTH_A_PROCESS))
+        size = max(1, -(-len(texts) // parts))
+        shared = [texts[start : start + size] for start in range(0, len(texts), size)]
+        return [one for part in in_processes(self._encode, shared) for one in part]
+
+    def _encode(self, texts: Sequence[str]) -> list[Encoded]:
         found = []
         for start in range(0, len(texts), _AT_ONCE):
             for one in self._tokenizer.encode_batch(

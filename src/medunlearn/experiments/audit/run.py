@@ -194,7 +194,7 @@ def _audit_stored(file: Path, settings: AuditSettings, folder: Path, label: str 
             _write_probes(folder, found.probes)
             _keep(folder, recording.key, unit, found.responses)
         with recording.stage("score"):
-            score_all(folder, found.probes, found.keys, found.responses, {}, measures, unit)
+            score_all(folder, found.probes, found.keys, found.responses, {}, measures, unit, starts=found.starts)
         recording.info["results"] = {
             "unit": _unit_facts(unit),
             "model": {"kind": "stored responses", "source": str(file)},

@@ -35,19 +35,20 @@ def score_all(
     reasons: Mapping[Key, str],
     measures: Sequence[str],
     unit: Unit,
-    processes: int | None = None,
+    *,
+    starts: Mapping[Key, str] | None = None,
 ) -> None:
     """Write ``scores.parquet``, ``spans.parquet`` and ``starts.parquet``.
 
     Args:
         keys: every response that there should be, in the tables' order.
         reasons: why those are missing that are.
-        processes: see :func:`~medunlearn.memorization.measures.score_cases`.
+        starts: the text of each response's first tokens, where it is known already.
     """
     by_id = {probe.probe_id: probe for probe in probes}
-    starts = first_tokens(by_id, responses, unit)
+    starts = first_tokens(by_id, responses, unit) if starts is None else starts
     cases = [_case(by_id[key[0]], responses.get(key), starts.get(key, ""), reasons.get(key)) for key in keys]
-    scores = score_cases(measures, cases, processes)
+    scores = score_cases(measures, cases)
     tables = {
         SCORES: _scores(keys, scores),
         SPANS: _spans(keys, by_id, cases),
@@ -66,10 +67,10 @@ def first_tokens(by_id: Mapping[str, Probe], responses: Mapping[Key, Response], 
     rest = [place for place, one in enumerate(parts) if len(one) < FIRST + _MARGIN and len(texts[place]) > _LETTERS]
     whole = continuations(unit, [prefixes[place] for place in rest], [texts[place] for place in rest])
     encoded = {**dict(enumerate(parts)), **dict(zip(rest, whole, strict=True))}
-    return {key: _start(texts[place], encoded[place]) for place, key in enumerate(known)}
+    return {key: first_text(texts[place], encoded[place]) for place, key in enumerate(known)}
 
 
-def _start(text: str, encoded: Encoded) -> str:
+def first_text(text: str, encoded: Encoded) -> str:
     return text if len(encoded) <= FIRST else text[: int(encoded.ends[FIRST - 1])]
 
 

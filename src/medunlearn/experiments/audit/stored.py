@@ -15,7 +15,7 @@ from medunlearn.data.sources.tables import read_rows
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import SourceError, unknown_name
 from medunlearn.experiments.audit.asked import ids_of, response_of
-from medunlearn.experiments.audit.scoring import Key
+from medunlearn.experiments.audit.scoring import Key, first_text
 from medunlearn.memorization.probes import Probe
 from medunlearn.memorization.units import Unit, WordsUnit, continuations
 
@@ -57,12 +57,14 @@ class Stored:
     """A file of responses, as probes and responses.
 
     Attributes:
+        starts: the text of each response's first tokens.
         empty: rows without a suffix, left out.
     """
 
     probes: tuple[Probe, ...]
     keys: tuple[Key, ...]
     responses: dict[Key, Response]
+    starts: dict[Key, str]
     empty: int
 
 
@@ -90,12 +92,13 @@ def read_stored(file: Path, unit: Unit, settings: AuditSettings) -> Stored:
     lengths = _prefix_lengths(rows, unit)
     if isinstance(unit, WordsUnit):
         unit.seal()
-    said = ids_of(continuations(unit, [row.prefix for row in rows], [row.response for row in rows]))
+    said = continuations(unit, [row.prefix for row in rows], [row.response for row in rows])
     probes: dict[str, Probe] = {}
     named: dict[tuple[str, int, str, str], str] = {}
     responses: dict[Key, Response] = {}
+    starts: dict[Key, str] = {}
     most = settings.max_new_tokens
-    for row, suffix, length, ids in zip(rows, suffixes, lengths, said, strict=True):
+    for row, suffix, length, encoded in zip(rows, suffixes, lengths, said, strict=True):
         what = (row.record_id, length, row.prefix, row.suffix)
         if what not in named:
             again = sum(key[:2] == what[:2] for key in named) if f"{row.record_id}@{length}" in probes else 0
@@ -117,8 +120,9 @@ def read_stored(file: Path, unit: Unit, settings: AuditSettings) -> Stored:
                 ends,
             )
         key = _key(probe_id, row, responses)
-        responses[key] = response_of(key, row.response, ids[:most])
-    return Stored(tuple(probes.values()), tuple(responses), responses, empty)
+        responses[key] = response_of(key, row.response, ids_of([encoded])[0][:most])
+        starts[key] = first_text(row.response, encoded)
+    return Stored(tuple(probes.values()), tuple(responses), responses, starts, empty)
 
 
 def _key(probe_id: str, row: Row, taken: Mapping[Key, Response]) -> Key:
