@@ -68,7 +68,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         for name, words in texts.items()
         for piece in record_sequences(Record(name, words, {}), language_model.tokenizer, 256)
     ]
-    plan = Plan({"train": pieces}, 8, 60, 0)
+    plan = Plan({"train": pieces}, 8, 100, 0)
     train_loop(language_model.model, 2, NextToken(), plan, LoopSettings(lr=1e-2, precision="fp32"))
     language_model.save(found.model)
     return found
