@@ -6,6 +6,7 @@ text can be cut between tokens without being decoded. Nothing here needs torch.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,10 +49,12 @@ class Unit(Protocol):
     Attributes:
         name: what it is, for tables and run.json.
         noun: ``tokens`` or ``words``: what lengths are called.
+        fingerprint: equal fingerprints, equal tokens of every text.
     """
 
     name: str
     noun: str
+    fingerprint: str
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Each text's tokens, special ones left out."""
@@ -70,6 +73,7 @@ class TokenizerUnit:
 
     def __init__(self, tokenizer: Any, of: str) -> None:
         self.name = f"tokens of {of}"
+        self.fingerprint = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
         self._tokenizer = type(tokenizer).from_str(tokenizer.to_str())
         # Post-processing adds special tokens, and moves places off white space: no text could be cut there.
         self._tokenizer.post_processor = None
@@ -100,7 +104,7 @@ class WordsUnit:
     met before cannot share them anyway.
     """
 
-    name, noun = WORDS, "words"
+    name, noun, fingerprint = WORDS, "words", "words/1"
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

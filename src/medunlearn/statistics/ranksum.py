@@ -3,8 +3,8 @@
 Here so that numbers can be set beside the paper's, not because they are right. The test takes each draw's mean as
 an observation of its own. But all draws of a model come from one set of instances, so that the test answers whether
 two *sets of instances* have the same mean, which they never have exactly: with enough draws every difference
-becomes significant, also that of two models that memorize equally. (At 100 draws it rejects a true null about three
-times in four, not one in twenty; the tests show it.) The interval has another fault: it is that of a mean over 100
+becomes significant, also that of two models that memorize equally. (At 100 draws it rejects a true null about seven
+times in ten, not one in twenty; the tests show it.) The interval has another fault: it is that of a mean over 100
 instances, however many were observed, and knows nothing of subjects. :mod:`~medunlearn.statistics.paired` has
 neither.
 

@@ -126,6 +126,7 @@ def _audit_model(who: Asked, corpora: Sequence[Corpus], settings: AuditSettings,
     unit = who.unit(settings)
     inputs = {
         "model": who.identity(),
+        "unit": unit.fingerprint,
         "corpora": {corpus.name: corpus.fingerprint for corpus in corpora},
         "measures": list(measures),
         "decodings": [decoding.name for decoding in decodings],
@@ -184,7 +185,7 @@ def _draw(corpora: Sequence[Corpus], unit: Unit, settings: AuditSettings) -> lis
 
 def _audit_stored(file: Path, settings: AuditSettings, folder: Path, label: str | None) -> None:
     measures, unit = measures_of(settings), unit_without_model(settings)
-    inputs = {"model": stored.identity(file), "unit": unit.name, "measures": list(measures)}
+    inputs = {"model": stored.identity(file), "unit": unit.fingerprint, "measures": list(measures)}
     recording = Recording(folder, VERB, label or file.name.split(".")[0], settings, inputs)
     if recording.done:
         return
