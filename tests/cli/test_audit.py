@@ -152,3 +152,12 @@ def test_a_table_of_something_else(medunlearn: Run, tmp_path: Path) -> None:
     said = medunlearn("audit", "--responses", tmp_path / "x.csv", "--out", tmp_path / "out", code=2)
     assert "suffix" in said.text
     assert "answer" in said.text
+
+
+def test_the_demo_on_invented_texts(medunlearn: Run, tmp_path: Path) -> None:
+    said = medunlearn("demo", "audit", "--out", tmp_path / "demo", "--texts", 2, "--epochs", 2, "--json")
+    found = json.loads(said.stdout)["findings"]
+    assert [row["n"] for row in found] == [16, 16, 16, 24, 24]
+    assert all(row["low"] <= row["difference"] <= row["high"] for row in found)
+    assert {row["verdict"] for row in found} <= {"holds", "does not hold", "open"}
+    assert "Did you mean 'audit'" in medunlearn("demo", "audits", code=2).text
