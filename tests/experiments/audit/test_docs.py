@@ -23,6 +23,7 @@ START = (
     f"{TRAIN} --out runs/before epochs=0 pretrain_epochs=0",
 )
 SMALL = ["max_new_tokens=31", "replicates=20", "shortest_suffix=10"]
+SMALL_DEMO = ["--texts", "2", "--epochs", "2"]
 
 
 def run(line: str, *more: str) -> str:
@@ -49,11 +50,12 @@ def test_commands_run_in_their_order(workplace: Path, monkeypatch: pytest.Monkey
     for line in START:
         run(line)
     lines = [one for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for one in block.splitlines()]
-    assert len(lines) == 8
+    assert len(lines) == 9
     with PretendServer() as server:
         for line in lines:
             audits = line.startswith("medunlearn audit")
-            said = run(line.replace("http://127.0.0.1:8000/v1", server.base_url), *(SMALL if audits else []))
+            more = SMALL if audits else SMALL_DEMO if line.startswith("medunlearn demo") else []
+            said = run(line.replace("http://127.0.0.1:8000/v1", server.base_url), *more)
             assert "On day" not in said
             if audits:
                 assert "run_30" in said
