@@ -115,9 +115,10 @@ def _write(path: Path, texts: Sequence[CorpusText]) -> None:
 
 
 def _train(texts: Sequence[CorpusText], models: Sequence[Path], epochs: int, seed: int) -> None:
-    if all((folder / "tokenizer.json").exists() for folder in models):
+    if _is_whole(models[-1]):
         return
     from medunlearn.data.records import Record
+    from medunlearn.models.load import load_model
     from medunlearn.models.sequences import record_sequences
     from medunlearn.models.tiny import build_tiny
     from medunlearn.training.loop import LoopSettings, train_loop
@@ -125,7 +126,8 @@ def _train(texts: Sequence[CorpusText], models: Sequence[Path], epochs: int, see
     from medunlearn.training.plan import Plan
 
     model = build_tiny((one.text for one in texts), vocabulary=600, width=96, layers=2, max_length=512, seed=seed)
-    model.save(models[0])
+    if not _is_whole(models[0]):
+        model.save(models[0])
     pieces = [
         piece
         for one in texts
@@ -133,7 +135,15 @@ def _train(texts: Sequence[CorpusText], models: Sequence[Path], epochs: int, see
         for piece in record_sequences(Record(f"{one.text_id}.{copy}", one.text, {}), model.tokenizer, 512)
     ]
     for part, folder in enumerate(models[1:]):
+        if _is_whole(folder):
+            model = load_model(folder, device="cpu")
+            continue
         plan = Plan({"train": pieces}, 8, epochs - epochs // 2 if part else epochs // 2, seed + part)
         settings = LoopSettings(lr=5e-3, precision="fp32", seed=seed)
         train_loop(model.model, model.tokenizer.pad_token_id, NextToken(), plan, settings)
         model.save(folder)
+
+
+def _is_whole(folder: Path) -> bool:
+    # The tokenizer is written last.
+    return (folder / "tokenizer.json").exists()
