@@ -121,9 +121,10 @@ def _train(texts: Sequence[CorpusText], models: Sequence[Path], epochs: int, see
     from medunlearn.models.load import load_model
     from medunlearn.models.sequences import record_sequences
     from medunlearn.models.tiny import build_tiny
-    from medunlearn.training.loop import LoopSettings, train_loop
+    from medunlearn.training.loop import train_loop
     from medunlearn.training.objectives import NextToken
     from medunlearn.training.plan import Plan
+    from medunlearn.training.settings import LoopSettings
 
     model = build_tiny((one.text for one in texts), vocabulary=600, width=96, layers=2, max_length=512, seed=seed)
     if not _is_whole(models[0]):
