@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         utility,
     )
     from medunlearn.data.benchmark import Benchmark
+    from medunlearn.experiments.audit.audit import Audit
+    from medunlearn.experiments.audit.run import audit
     from medunlearn.experiments.audit_options import audit_options
     from medunlearn.experiments.keywords import keywords
     from medunlearn.experiments.runs import Run
@@ -35,12 +37,14 @@ if TYPE_CHECKING:
 
 # Loaded when first asked for, so that `import medunlearn` is light and scoring responses needs no torch.
 _WHERE = {
+    "Audit": "medunlearn.experiments.audit.audit",
     "Benchmark": "medunlearn.data.benchmark",
     "Run": "medunlearn.experiments.runs",
     "agree": "medunlearn.api",
     "annotate": "medunlearn.api",
     "attack": "medunlearn.api",
     "audit_options": "medunlearn.experiments.audit_options",
+    "audit": "medunlearn.experiments.audit.run",
     "evaluate": "medunlearn.api",
     "export": "medunlearn.api",
     "export_tasks": "medunlearn.api",
@@ -59,12 +63,14 @@ _WHERE = {
 }
 
 __all__ = [
+    "Audit",
     "Benchmark",
     "Run",
     "__version__",
     "agree",
     "annotate",
     "attack",
+    "audit",
     "audit_options",
     "build",
     "evaluate",

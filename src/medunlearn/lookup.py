@@ -36,7 +36,8 @@ def resolve(group: str, name: str, table: Mapping[str, str]) -> Any:
         UnknownNameError: the name is not known; the message says the nearest right one.
         InputError: a dotted path that cannot be imported.
     """
-    known = names(group, table)
+    # Asking for entry points reads the metadata of everything that is installed; the table's own names come first.
+    known = dict(table) if name in table else names(group, table)
     target = known.get(name, name if all(name.partition(":")[::2]) else None)
     if target is None:
         raise UnknownNameError(group.removesuffix("s"), name, known)

@@ -50,6 +50,11 @@ def command(
         info = read_json(folder / "run.json")
         if json or not quiet:
             _run(info, json)
+        if info.get("verb") == "audit" and info.get("status") == "complete" and not (json or quiet):
+            from medunlearn.cli.audit_tables import print_audit
+            from medunlearn.experiments.audit.audit import Audit
+
+            print_audit(Audit.open(folder))
     else:
         raise InputError(f"{folder} is neither a benchmark (no {MANIFEST}) nor a run (no run.json).")
 

@@ -62,6 +62,17 @@ def _attacks() -> Rows:
     return rows
 
 
+def _measures() -> Rows:
+    from medunlearn.lookup import names
+    from medunlearn.memorization.measures import MEASURES, get_measure
+
+    measures = [get_measure(name) for name in names("measures", MEASURES)]
+    return [
+        {"name": one.name, "group": one.group, "needs": ", ".join(one.needs), "what": f"{one.title}: {one.meaning}"}
+        for one in measures
+    ]
+
+
 def _tasks() -> Rows:
     from medunlearn.llm.tasks import TASKS, task_class
     from medunlearn.lookup import names
@@ -84,6 +95,7 @@ def _presets() -> Rows:
 TABLES: dict[str, Callable[[], Rows]] = {
     "methods": _methods,
     "metrics": _metrics,
+    "measures": _measures,
     "benchmarks": _benchmarks,
     "attacks": _attacks,
     "tasks": _tasks,
@@ -102,11 +114,11 @@ def _first_sentence(text: str | None) -> str:
 
 @ending
 def command(
-    what: Annotated[str, typer.Argument(help="methods, metrics, benchmarks, attacks, tasks or presets")],
+    what: Annotated[str, typer.Argument(help="methods, metrics, measures, benchmarks, attacks, tasks or presets")],
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """List methods, metrics, benchmarks, attacks, a language model's tasks or presets, with their settings."""
+    """List methods, metrics, measures, benchmarks, attacks, a language model's tasks or presets, and settings."""
     if what not in TABLES:
         raise UnknownNameError("list", what, TABLES)
     rows = TABLES[what]()

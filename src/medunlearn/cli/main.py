@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 import medunlearn
 from medunlearn.cli import (
     attack,
+    audit,
     build,
     demo,
     evaluate,
@@ -47,6 +48,7 @@ VERBS = (
     "evaluate",
     "attack",
     "utility",
+    "audit",
     "judge",
     "annotate",
     "agree",
@@ -99,6 +101,7 @@ app.command("unlearn", epilog=unlearn.EPILOG)(unlearn.command)
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.command)
 app.command("attack", epilog=attack.EPILOG)(attack.command)
 app.command("utility", epilog=utility.EPILOG)(utility.command)
+app.command("audit", epilog=audit.EPILOG)(audit.command)
 app.command("judge", epilog=judge.EPILOG)(judge.judge)
 app.command("annotate", epilog=judge.ANNOTATE_EPILOG)(judge.annotate)
 app.command("agree", epilog=judge.AGREE_EPILOG)(judge.agree)

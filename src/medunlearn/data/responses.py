@@ -7,7 +7,7 @@ parts. A response is known by its question, its variant (context mode, attack le
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +100,9 @@ class ResponseStore:
         """
         if not (self.folder / "settings.json").exists():
             storage.write_json(self.folder / "settings.json", self.settings)
-        storage.write_table(
-            self.folder / f"part-{self._next:05d}.parquet", [asdict(response) for response in responses], RESPONSES
-        )
+        # Not `asdict`, which copies every token by itself.
+        rows = [{name: getattr(response, name) for name in RESPONSES.names} for response in responses]
+        storage.write_table(self.folder / f"part-{self._next:05d}.parquet", rows, RESPONSES)
         self._next += self._world
 
     def read(self) -> dict[tuple[str, str, int], Response]:

@@ -1,4 +1,4 @@
-"""Greedy decoding in batches, each prompt answered as if it were alone."""
+"""Decoding in batches, each prompt answered as if it were alone: greedily, or with draws of its own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from medunlearn.generation.sampling import Choose, likeliest
 from medunlearn.generation.sharing import Prompt, arrange, begin
 from medunlearn.models.batching import Batching
 from medunlearn.models.load import LanguageModel
@@ -25,7 +26,7 @@ class Decoded:
     finished: bool
 
 
-def decode_greedily(
+def decode(
     language_model: LanguageModel,
     prompts: Sequence[Sequence[int]],
     *,
@@ -33,6 +34,7 @@ def decode_greedily(
     begun: Sequence[Sequence[int]] = (),
     max_new_tokens: int,
     batch_size: int = 64,
+    choose: Choose = likeliest,
     advance: Callable[[int], None] = lambda done: None,
 ) -> Iterator[list[tuple[int, Decoded]]]:
     """Answers, a batch at a time, with the place of each prompt in ``prompts``.
@@ -50,6 +52,7 @@ def decode_greedily(
             that ends it among them where it is reached; empty where none are. An answer goes on from there.
         max_new_tokens: longest answer in tokens, those begun with included.
         batch_size: the most prompts at a time.
+        choose: chooses the next token, greedily or by a draw (:class:`~medunlearn.generation.sampling.Drawn`).
         advance: called with the number of prompts done since the last call.
 
     Raises:
@@ -63,13 +66,15 @@ def decode_greedily(
         yield [(place, _answer(known[place], ends)) for place in complete[start : start + batch_size]]
         advance(len(complete[start : start + batch_size]))
     for alike in arrange(language_model.model, prompts, shared, known, leave_out={*complete}):
-        for batch in batching.over(alike, lambda some: _decode(language_model, some, max_new_tokens)):
+        for batch in batching.over(alike, lambda some: _decode(language_model, some, max_new_tokens, choose)):
             yield batch
             advance(len(batch))
 
 
 @torch.inference_mode()
-def _decode(language_model: LanguageModel, prompts: list[Prompt], most: int) -> list[tuple[int, Decoded]]:
+def _decode(
+    language_model: LanguageModel, prompts: list[Prompt], most: int, choose: Choose
+) -> list[tuple[int, Decoded]]:
     """Decode one batch. Rows that have ended leave the batch, so late steps cost what they are worth."""
     model, ends = language_model.model, end_tokens(language_model)
     answers = [list(prompt.ids[len(prompt.ids) - prompt.begun :]) for prompt in prompts]
@@ -77,7 +82,8 @@ def _decode(language_model: LanguageModel, prompts: list[Prompt], most: int) -> 
     now = begin(model, prompts, pad=language_model.tokenizer.pad_token_id, most=room)
     alive = list(range(len(prompts)))
     while True:
-        chosen = now.run(model).argmax(dim=1)
+        logits = now.run(model)
+        chosen = choose(logits, [prompts[row].place for row in alive], [len(answers[row]) for row in alive])
         for row, token in zip(alive, chosen.tolist(), strict=True):
             answers[row].append(token)
         going = [
@@ -92,6 +98,10 @@ def _decode(language_model: LanguageModel, prompts: list[Prompt], most: int) -> 
             now.keep(kept)
         now.follow(chosen)
     return [(prompt.place, _answer(answer, ends)) for prompt, answer in zip(prompts, answers, strict=True)]
+
+
+decode_greedily = decode
+"""Without ``choose``, :func:`decode` is greedy."""
 
 
 def foretold(answer: Sequence[int], choices: Sequence[int]) -> tuple[int, ...]:

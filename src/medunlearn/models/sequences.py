@@ -85,7 +85,7 @@ def question_sequence(question: Question, record: Record, tokenizer: Any, render
         return render(question, text, template=how.template, context=how.context, tokenizer=tokenizer)
 
     prompt = shown(len(record.text))
-    begin = [] if rendering.template == "chat" and question.kind != "completion" else _begin(tokenizer)
+    begin = [] if rendering.template == "chat" and question.kind != "completion" else begin_tokens(tokenizer)
     shared = begin + (_encode(tokenizer, prompt.shared) if prompt.shared else [])
     if rendering.context == "note" and rendering.long_notes == "cut" and rendering.max_length is not None:
         room = int(NOTE_SHARE * rendering.max_length) - len(begin)
@@ -115,7 +115,7 @@ def record_sequences(record: Record, tokenizer: Any, max_length: int | None) -> 
     Each chunk begins with the last token of the one before, so that every token of the record but the first
     is scored exactly once, EOS included.
     """
-    ids = [*_begin(tokenizer), *_encode(tokenizer, record.text), tokenizer.eos_token_id]
+    ids = [*begin_tokens(tokenizer), *_encode(tokenizer, record.text), tokenizer.eos_token_id]
     size = max_length or len(ids)
     chunks = [ids[start : start + size] for start in range(0, len(ids) - 1, size - 1)]
     return [TokenSequence(f"{record.record_id}#{place}", tuple(chunk), 0, 1) for place, chunk in enumerate(chunks)]
@@ -134,7 +134,7 @@ def _encode(tokenizer: Any, text: str) -> list[int]:
     return ids
 
 
-def _begin(tokenizer: Any) -> list[int]:
+def begin_tokens(tokenizer: Any) -> list[int]:
     """The begin-of-sequence token, for tokenizers that put one."""
     begin: Sequence[int] = tokenizer("a")["input_ids"]
     if tokenizer.bos_token_id is not None and begin and begin[0] == tokenizer.bos_token_id:

@@ -1,0 +1,178 @@
+"""Let a local model go on from texts' beginnings, and say how it rates the true continuation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.errors import ConfigError
+from medunlearn.generation.decode import Decoded, decode, foretold
+from medunlearn.generation.decodings import Decoding
+from medunlearn.generation.sampling import Drawn
+from medunlearn.models.load import LanguageModel
+from medunlearn.models.scoring import AnswerScore, score_answers
+from medunlearn.models.sequences import TokenSequence, begin_tokens
+
+ROUND = 8
+"""Batches whose true continuations are rated before they are decoded: what a crash may cost beside a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A text up to a cut, and what follows it.
+
+    Attributes:
+        key: the probe's id.
+        record: the text's; openings of one text are all prefixes of it.
+        prefix, suffix: token ids before and after the cut.
+    """
+
+    key: str
+    record: str
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+
+
+def refuse_too_long(language_model: LanguageModel, longest_prefix: int, max_new_tokens: int) -> None:
+    """Raises:
+    ConfigError: prefix and continuation do not fit the model's positions.
+    """
+    room = getattr(language_model.model.config.get_text_config(), "max_position_embeddings", None)
+    begin = len(begin_tokens(language_model.tokenizer))
+    if room is not None and begin + longest_prefix + max_new_tokens > room:
+        raise ConfigError(
+            [
+                f"the model has {room} positions; a prefix of {longest_prefix} tokens and max_new_tokens="
+                f"{max_new_tokens} take {begin + longest_prefix + max_new_tokens}: lower one of the two"
+            ]
+        )
+
+
+def continue_openings(
+    language_model: LanguageModel,
+    openings: Sequence[Opening],
+    decoding: Decoding,
+    store: ResponseStore,
+    *,
+    samples: int = 1,
+    seed: int = 0,
+    max_new_tokens: int,
+    batch_size: int = 32,
+    advance: Callable[[int], None] = lambda done: None,
+) -> None:
+    """Put a response to every opening in the store, but for those that are there already.
+
+    Greedy responses come with teacher-forced log-probabilities and hits of the suffix's tokens (no EOS among them).
+    One pass over a text rates the suffixes of all its openings, since what stands before a token is the same in
+    all, and it foretells their responses up to where the model leaves the text.
+
+    Args:
+        samples: responses to an opening where the decoding draws; each draws with a seed of its own, which is also
+            the opening's own, so that it depends on nothing beside it.
+        advance: called with the number of responses done since the last call, stored ones included.
+    """
+    known, many = store.read(), samples if decoding.draws else 1
+    wanted = [
+        (opening, sample)
+        for opening in openings
+        for sample in range(many)
+        if (opening.key, decoding.name, sample) not in known
+    ]
+    advance(many * len(openings) - len(wanted))
+    size = ROUND * batch_size
+    for start in range(0, len(wanted), size):
+        chosen = wanted[start : start + size]
+        if decoding.draws:
+            purposes = [("audit decoding", seed, decoding.name, opening.key, sample) for opening, sample in chosen]
+            drawn = Drawn(decoding, purposes, max_new_tokens)
+            batches = _decoded(language_model, chosen, (), max_new_tokens, batch_size, drawn, advance)
+            rated: Mapping[str, AnswerScore] = {}
+        else:
+            rated = _rated(language_model, [opening for opening, _ in chosen], batch_size)
+            begun = [foretold(opening.suffix, rated[opening.key].choices) for opening, _ in chosen]
+            batches = _decoded(language_model, chosen, begun, max_new_tokens, batch_size, None, advance)
+        for batch in batches:
+            store.add(_response(language_model, *chosen[place], decoding, said, rated) for place, said in batch)
+
+
+def _decoded(
+    language_model: LanguageModel,
+    chosen: Sequence[tuple[Opening, int]],
+    begun: Sequence[Sequence[int]],
+    most: int,
+    batch_size: int,
+    drawn: Drawn | None,
+    advance: Callable[[int], None],
+) -> Iterator[list[tuple[int, Decoded]]]:
+    begin = tuple(begin_tokens(language_model.tokenizer))
+    shortest = min(len(opening.prefix) for opening, _ in chosen)
+    return decode(
+        language_model,
+        [(*begin, *opening.prefix) for opening, _ in chosen],
+        # Openings of one text have as much in common as the shortest has.
+        shared=[len(begin) + shortest] * len(chosen),
+        begun=begun,
+        max_new_tokens=most,
+        batch_size=batch_size,
+        **({} if drawn is None else {"choose": drawn}),
+        advance=advance,
+    )
+
+
+def _rated(language_model: LanguageModel, openings: Sequence[Opening], batch_size: int) -> dict[str, AnswerScore]:
+    """How the model rates each opening's suffix, after the true tokens before each."""
+    begin = tuple(begin_tokens(language_model.tokenizer))
+    by_record: dict[str, list[Opening]] = {}
+    for opening in openings:
+        by_record.setdefault(opening.record, []).append(opening)
+    sequences, first = [], {}
+    for record, own in by_record.items():
+        first[record] = min(len(opening.prefix) for opening in own)
+        longest = max(own, key=lambda opening: len(opening.prefix) + len(opening.suffix))
+        ids = (*begin, *longest.prefix, *longest.suffix)
+        # Nothing predicts a text's very first token.
+        sequences.append(TokenSequence(record, ids, 0, max(1, len(begin) + first[record])))
+    found = {}
+    scores = score_answers(language_model, sequences, batch_size=batch_size)
+    for sequence, score in zip(sequences, scores, strict=True):
+        for opening in by_record[sequence.key]:
+            start = len(opening.prefix) - first[sequence.key]
+            part = slice(start, start + len(opening.suffix))
+            found[opening.key] = AnswerScore(score.log_probs[part], score.hits[part], score.choices[part])
+    return found
+
+
+def _response(
+    language_model: LanguageModel,
+    opening: Opening,
+    sample: int,
+    decoding: Decoding,
+    said: Decoded,
+    rated: Mapping[str, AnswerScore],
+) -> Response:
+    score = rated.get(opening.key)
+    return Response(
+        question_id=opening.key,
+        variant=decoding.name,
+        sample=sample,
+        response=continued_text(language_model, opening.prefix, said.tokens),
+        response_tokens=said.tokens,
+        finished=said.finished,
+        answer_log_probs=None if score is None else score.log_probs,
+        answer_hits=None if score is None else score.hits,
+    )
+
+
+def continued_text(language_model: LanguageModel, prefix: Sequence[int], tokens: Sequence[int]) -> str:
+    """What tokens add to the text of a prefix: some tokenizers swallow the space in front of a text of its own."""
+    tokenizer = language_model.tokenizer
+    before = np.asarray(prefix[-8:]).tolist()
+    front: str = tokenizer.decode(before, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    whole: str = tokenizer.decode([*before, *tokens], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    if whole.startswith(front):
+        return whole[len(front) :]
+    alone: str = tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return alone

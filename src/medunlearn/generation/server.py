@@ -1,0 +1,135 @@
+"""Let a model behind an OpenAI-compatible completions endpoint go on from texts: text in, text out. No torch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.generation.decodings import Decoding
+from medunlearn.llm import Budget, Client, Decision, Outcome, Request, ServerSettings, Store
+from medunlearn.seeds import stable_seed
+
+KEPT_AT_ONCE = 32
+TOP_K = "top_k"
+"""The field for top-k: no part of OpenAI's protocol, but of the servers that run open models."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A text to go on from.
+
+    Attributes:
+        key: the probe's id.
+        identifiers: what is known to name or locate its subject; None where nobody looked, so that it does not
+            leave this machine without permission.
+    """
+
+    key: str
+    text: str = field(repr=False)
+    identifiers: tuple[str, ...] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """Why prompts have no response.
+
+    Attributes:
+        reasons: (probe id, decoding's name, sample) -> reason; nothing of any text stands in it.
+        may_come: how many of them another run may get: what server or network failed on, or was never sent.
+    """
+
+    reasons: dict[tuple[str, str, int], str]
+    may_come: int
+
+
+def continue_on_server(
+    settings: ServerSettings,
+    decision: Decision,
+    prompts: Sequence[Prompt],
+    decodings: Sequence[Decoding],
+    store: ResponseStore,
+    tokens: Callable[[Sequence[str], Sequence[str]], list[tuple[int, ...]]],
+    *,
+    folder: Path,
+    samples: int = 1,
+    seed: int = 0,
+    max_new_tokens: int,
+    advance: Callable[[int], None] = lambda done: None,
+) -> Lacking:
+    """Put a response to every prompt in the store, but for those that are there already.
+
+    Args:
+        decision: the guard's, for this server and these texts.
+        tokens: prompts' keys and what was said -> token ids of what was said.
+        folder: where the server's answers are kept as they come, by what was asked.
+        samples, seed: as in :func:`~medunlearn.generation.continuing.continue_openings`; the server is sent a seed
+            of each prompt and sample, which not every server heeds.
+
+    Raises:
+        RemoteRefusedError: the texts may not leave this machine.
+    """
+    known, budget = store.read(), Budget(settings)
+    reasons: dict[tuple[str, str, int], str] = {}
+    counts: Counter[str] = Counter()
+    with Store(folder) as answers:
+        for decoding in decodings:
+            many = range(samples if decoding.draws else 1)
+            wanted = {
+                f"{place}": (prompt, sample)
+                for place, (prompt, sample) in enumerate((prompt, sample) for prompt in prompts for sample in many)
+                if (prompt.key, decoding.name, sample) not in known
+            }
+            advance(len(prompts) * len(many) - len(wanted))
+            extra = {**settings.extra, **({TOP_K: decoding.top_k} if decoding.top_k else {})}
+            asked = (
+                _request(name, prompt, sample, decoding, seed, max_new_tokens)
+                for name, (prompt, sample) in wanted.items()
+            )
+            with Client(
+                settings.model_copy(update={"extra": extra}), decision, store=answers, budget=budget
+            ) as client:
+                for batch in _batches(client.stream(asked, quiet=True)):
+                    good = [outcome for outcome in batch if outcome.status == "answered"]
+                    ids = tokens([wanted[one.id][0].key for one in good], [one.text for one in good])
+                    store.add(
+                        _response(wanted[one.id][0].key, wanted[one.id][1], decoding, one, own)
+                        for one, own in zip(good, ids, strict=True)
+                    )
+                    for one in batch:
+                        if one.status != "answered":
+                            prompt, sample = wanted[one.id]
+                            reasons[prompt.key, decoding.name, sample] = one.reason or one.status
+                            counts[one.status] += 1
+                    advance(len(batch))
+    return Lacking(reasons, counts["failed"] + counts["not_sent"])
+
+
+def _request(name: str, prompt: Prompt, sample: int, decoding: Decoding, seed: int, most: int) -> Request:
+    own = stable_seed("audit decoding", seed, decoding.name, prompt.key, sample) % 2**31
+    return Request(
+        name,
+        prompt.text,
+        temperature=decoding.temperature if decoding.temperature is not None else 0.0,
+        max_tokens=most,
+        seed=own if decoding.draws else None,
+        prompt_version="audit/1",
+        identifiers=prompt.identifiers,
+    )
+
+
+def _batches(outcomes: Iterator[Outcome]) -> Iterator[list[Outcome]]:
+    batch: list[Outcome] = []
+    for outcome in outcomes:
+        batch.append(outcome)
+        if len(batch) == KEPT_AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _response(key: str, sample: int, decoding: Decoding, said: Outcome, tokens: tuple[int, ...]) -> Response:
+    return Response(key, decoding.name, sample, said.text, tokens, said.finish_reason == "stop")

@@ -1,0 +1,163 @@
+"""``medunlearn audit`` as it is typed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.llm.pretend import PretendServer
+
+Run = Callable[..., Any]
+SMALL = ("prefixes=8", "max_new_tokens=40", "replicates=20")
+SECRET = "Quillfeather"
+TEXT = f"Doctor {SECRET} wrote that the fever of the ninth day had gone down by noon " + " ".join(
+    f"and that value {place} was {place + 7}" for place in range(12)
+)
+
+
+def rows(copied: int = 2, of: int = 4) -> list[dict[str, Any]]:
+    """Prefixes of eight words; so many responses say what follows."""
+    words = TEXT.split()
+    return [
+        {
+            "record_id": f"r{place}",
+            "prefix": " ".join(words[:8]),
+            "reference": " " + " ".join(words[8:]),
+            "response": " " + " ".join(words[8:] if place < copied else words[8:20] * 4),
+        }
+        for place in range(of)
+    ]
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    file = tmp_path / "said.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows()))
+    return file
+
+
+def test_stored_responses_with_no_torch(stored: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom medunlearn.cli.main import app\n"
+        f"try: app(['audit', '--responses', {str(stored)!r}, '--out', {str(tmp_path / 'a')!r}, 'replicates=20'])\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "print('torch' in sys.modules, 'transformers' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-2:] == ["False", "False"]
+    assert "words and punctuation marks" in " ".join(done.stdout.split())
+    assert "run_30" in done.stdout
+    assert SECRET not in done.stdout + done.stderr
+
+
+def test_json_is_for_machines(medunlearn: Run, stored: Path, tmp_path: Path) -> None:
+    said = medunlearn(
+        "audit", "--responses", stored, "--out", tmp_path / "a", "--json", "--paper-bootstrap", *SMALL
+    )
+    found = json.loads(said.stdout)
+    (run,) = (row for row in found["table"] if row["measure"] == "run_30")
+    assert (run["value"], run["n_scored"], run["unit"], run["prefix_tokens"]) == (0.5, 4, "words", 8)
+    assert found["results"]["unit"]["name"] == "words and punctuation marks"
+    assert {row["measure"] for row in found["paper_bootstrap"]} >= {"run_30", "bleu"}
+    assert SECRET not in said.stdout
+
+
+def test_text_is_shown_when_asked_for(medunlearn: Run, stored: Path, tmp_path: Path) -> None:
+    out = ("audit", "--responses", stored, "--out", tmp_path / "a", *SMALL)
+    plain, shown = medunlearn(*out), medunlearn(*out, "--show-text")
+    assert "ninth" not in plain.stdout
+    assert "ninth" in shown.stdout
+    assert medunlearn(*out, "--quiet").stdout == ""
+
+
+def test_inspect_shows_an_audit(medunlearn: Run, stored: Path, tmp_path: Path) -> None:
+    medunlearn("audit", "--responses", stored, "--baseline", stored, "--out", tmp_path / "a", *SMALL)
+    said = medunlearn("inspect", tmp_path / "a").stdout
+    assert "longest_run" in said
+    assert "difference" in said
+    assert "ninth" not in said
+
+
+def test_measures_are_listed(medunlearn: Run) -> None:
+    said = medunlearn("list", "measures", "--json")
+    assert {"run_30", "bleu", "extraction_strength"} <= {row["name"] for row in json.loads(said.stdout)}
+
+
+def test_a_server_and_named_corpora(medunlearn: Run, tmp_path: Path) -> None:
+    for name, words in (("a", TEXT), ("b", TEXT.replace("fever", "cough"))):
+        (tmp_path / f"{name}.txt").write_text(words)
+
+    def knows_one(body: dict[str, Any]) -> str:
+        known = body["prompt"]
+        return TEXT[len(known) :] if TEXT.startswith(known) else " no idea"
+
+    words = ("audit", "m@", f"seen={tmp_path / 'a.txt'}", f"other={tmp_path / 'b.txt'}", "--out", tmp_path / "out")
+    with PretendServer(answer=knows_one) as server:
+        said = medunlearn(
+            *(server.base_url if word == "m@" else word for word in words), "--model-name", "m", *SMALL
+        )
+        assert [body["prompt"] for body, _ in server.seen] == [TEXT[:47], TEXT[:47].replace("fever", "cough")]
+    assert "seen, greedy" in said.stdout
+    assert "other, greedy" in said.stdout
+    table = json.loads(
+        medunlearn("audit", server.base_url, *words[2:], "--model-name", "m", *SMALL, "--json").stdout
+    )
+    runs = {row["corpus"]: row["value"] for row in table["table"] if row["measure"] == "run_30"}
+    assert runs == {"seen": 1.0, "other": 0.0}
+    info = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert info["results"]["model"]["guard"]["on_this_machine"]
+    assert SECRET not in (tmp_path / "out" / "run.json").read_text()
+
+
+def test_credentialed_text_does_not_leave(medunlearn: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(TEXT)
+    words = (
+        "audit",
+        "http://models.example/v1",
+        tmp_path / "a.txt",
+        "--model-name",
+        "m",
+        "--out",
+        tmp_path / "out",
+    )
+    said = medunlearn(*words, *SMALL, code=2)
+    assert "--allow-remote-llm" in said.text
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ((), "name a MODEL and a CORPUS"),
+        (("model",), "name a CORPUS"),
+        (("model", "corpus.txt", "prefixs=8"), "Did you mean 'prefixes'"),
+        (("--responses", "nowhere.jsonl"), "There is no file"),
+        (("model", "--responses", "x.jsonl"), "leave these out"),
+        (("http://127.0.0.1:1/v1", "corpus.txt"), "--model-name is missing"),
+        (("model", "corpus.txt", "--model-name", "m"), "is no server"),
+    ],
+)
+def test_wrong_words(medunlearn: Run, tmp_path: Path, words: tuple[str, ...], reason: str) -> None:
+    assert reason in medunlearn("audit", *words, "--out", tmp_path / "out", code=2).text
+
+
+def test_a_table_of_something_else(medunlearn: Run, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("question,answer\nWhy?,So.\n")
+    said = medunlearn("audit", "--responses", tmp_path / "x.csv", "--out", tmp_path / "out", code=2)
+    assert "suffix" in said.text
+    assert "answer" in said.text
+
+
+def test_the_demo_on_invented_texts(medunlearn: Run, tmp_path: Path) -> None:
+    said = medunlearn("demo", "audit", "--out", tmp_path / "demo", "--texts", 2, "--epochs", 2, "--json")
+    found = json.loads(said.stdout)["findings"]
+    assert [row["n"] for row in found] == [16, 16, 16, 24, 24]
+    assert all(row["low"] <= row["difference"] <= row["high"] for row in found)
+    assert {row["verdict"] for row in found} <= {"holds", "does not hold", "open"}
+    assert "Did you mean 'audit'" in medunlearn("demo", "audits", code=2).text

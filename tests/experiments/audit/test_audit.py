@@ -1,0 +1,187 @@
+"""An audit of a local model: what it finds, what it keeps, and that it can be cut off."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from medunlearn import Audit, audit
+from medunlearn.data.responses import ResponseStore
+from medunlearn.errors import ConfigError, InputError
+
+
+@pytest.fixture(scope="module")
+def found(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Audit:
+    out = tmp_path_factory.mktemp("audits") / "audit"
+    corpora = [f"seen={world.seen}", f"unseen={world.unseen}"]
+    return audit(world.model, corpora, out=out, baseline=world.before, quiet=True, **world.settings)
+
+
+def mean(table: pd.DataFrame, **cell: Any) -> float:
+    rows = table
+    for name, value in cell.items():
+        rows = rows[rows[name] == value]
+    assert len(rows) == 1
+    return float(rows["value"].iloc[0])
+
+
+def test_what_was_learned_is_found_and_what_was_not_is_not(found: Audit) -> None:
+    table = found.table()
+    for length in (10, 20):
+        of = {"model": "model", "prefix_tokens": length, "variant": "greedy"}
+        assert mean(table, corpus="seen", measure="run_30", **of) >= 0.75
+        assert mean(table, corpus="unseen", measure="run_30", **of) == 0.0
+        for measure in ("partial_match_50", "extraction_strength", "rouge_l", "bleu", "longest_run"):
+            assert mean(table, corpus="seen", measure=measure, **of) > mean(
+                table, corpus="unseen", measure=measure, **of
+            )
+    assert set(table["unit"]) == {"tokens"}
+
+
+def test_the_baseline_stands_beside_it(found: Audit) -> None:
+    table = found.table()
+    assert set(table["model"]) == {"model", "before"}
+    own = table[(table["model"] == "model") & (table["corpus"] == "seen") & (table["measure"] == "run_30")]
+    assert (own["baseline"] == "before").all()
+    np.testing.assert_allclose(own["difference"], own["value"])
+    assert (own["difference_low"] > 0).all()
+    assert (own["n_pairs"] == 8).all()
+    assert found.differences(found.baselines[0])["p"].between(0, 1).all()
+
+
+def test_the_papers_statistics_by_name(found: Audit) -> None:
+    table = found.paper_table()
+    own = table[(table["model"] == "model") & (table["measure"] == "rouge_l")]
+    assert (own[own["corpus"] == "seen"]["p_rank_sum"] < 1e-6).all()
+    unseen = own[own["corpus"] == "unseen"]
+    assert ((unseen["low"] < unseen["value"]) & (unseen["value"] < unseen["high"])).all()
+
+
+def test_spans_stand_where_they_say(found: Audit) -> None:
+    spans = found.spans()
+    probes = found.probes().set_index("probe_id")
+    responses = found.responses().set_index("probe_id")
+    assert len(spans)
+    for row in spans.to_dict("records"):
+        probe, said = probes.loc[row["probe_id"]], responses.loc[row["probe_id"]]
+        start, place, length = row["in_suffix"], row["in_response"], row["length"]
+        assert length >= 30
+        assert list(probe["suffix_tokens"][start : start + length]) == list(
+            said["response_tokens"][place : place + length]
+        )
+        assert row["text"] in probe["suffix"]
+        assert row["text"] in said["response"]
+    runs = found.scores().query("measure == 'run_30' and value == 1")
+    assert set(spans["probe_id"]) == set(runs["probe_id"])
+
+
+def test_probes_and_responses_are_the_contracts_tables(found: Audit, world: Any) -> None:
+    probes = found.probes()
+    names = ["probe_id", "record_id", "subject", "corpus", "prefix_tokens", "prefix", "suffix", "suffix_tokens"]
+    assert list(probes.columns) == names
+    for row in probes.to_dict("records"):
+        whole = (getattr(world, row["corpus"]) / f"{row['record_id']}.txt").read_text()
+        assert whole.startswith(row["prefix"] + row["suffix"])
+        assert len(row["suffix_tokens"]) == 60
+    starts = found.starts()
+    assert len(starts) == len(probes) == len(found.responses())
+    results = found.run.info["results"]
+    assert results["probes"] == 24
+    assert results["unit"] == {"name": "tokens of model", "noun": "tokens"}
+    assert results["corpora"][0]["too_short"] == 0
+    assert (found.run.folder.stat().st_mode & 0o077) == 0
+
+
+def test_greedy_responses_are_those_of_plain_decoding(found: Audit, world: Any) -> None:
+    """What is foretold from one pass over a text changes no token."""
+    from medunlearn.generation.decode import decode_greedily
+    from medunlearn.models.load import load_model
+
+    model = load_model(world.model, device="cpu")
+    probes, said = found.probes(), found.responses().set_index("probe_id")
+    ids = [model.tokenizer(text, add_special_tokens=False)["input_ids"] for text in probes["prefix"]]
+    for batch in decode_greedily(model, ids, max_new_tokens=60):
+        for place, decoded in batch:
+            assert tuple(said.loc[probes["probe_id"][place], "response_tokens"]) == decoded.tokens
+
+
+def test_stored_responses_give_the_same_numbers(found: Audit, world: Any, tmp_path: Path) -> None:
+    """Written to a file and counted in the model's tokenizer, text alone says the same; in words it says so."""
+    rows = found.probes().merge(found.responses(), on="probe_id")
+    file = tmp_path / "said.jsonl"
+    names = ["record_id", "subject", "corpus", "prefix_tokens", "prefix", "suffix", "response", "variant"]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows[names].to_dict("records")))
+    again = audit(responses=file, out=tmp_path / "again", tokenizer=str(world.model), quiet=True, **world.settings)
+    keys = ["probe_id", "measure"]
+    ours, theirs = (one.scores().set_index(keys)["value"].sort_index() for one in (found, again))
+    measures = ["run_30", "run_50", "longest_run", "partial_match_50", "rouge_l", "bleu"]
+    for measure in measures:
+        pd.testing.assert_series_equal(ours.xs(measure, level=1), theirs.xs(measure, level=1))
+    assert again.scores().query("measure == 'extraction_strength'")["value"].isna().all()
+    in_words = audit(responses=file, out=tmp_path / "words", baseline=file, quiet=True, **world.settings)
+    assert in_words.unit == "words and punctuation marks"
+    assert set(in_words.table()["unit"]) == {"words"}
+    assert (in_words.differences(in_words.baselines[0])["difference"].dropna() == 0).all()
+
+
+def test_cut_off_it_goes_on_where_it_stopped(
+    found: Audit, world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**world.settings, "batch_size": 4, "decodings": "greedy,temperature=0.8", "samples": 2}
+    added: list[int] = []
+    add = ResponseStore.add
+
+    def counted(self: ResponseStore, responses: Any) -> None:
+        batch = list(responses)
+        if len(added) == 3:
+            raise KeyboardInterrupt
+        add(self, batch)
+        added.append(len(batch))
+
+    monkeypatch.setattr(ResponseStore, "add", counted)
+    with pytest.raises(KeyboardInterrupt):
+        audit(world.model, f"seen={world.seen}", out=tmp_path / "a", quiet=True, **settings)
+    with pytest.raises(InputError, match="not complete"):
+        Audit.open(tmp_path / "a")
+    done = sum(added)
+    added[:] = [0] * 99
+    resumed = audit(world.model, f"seen={world.seen}", out=tmp_path / "a", quiet=True, **settings)
+    assert sum(added) == 8 * 2 * 3 - done
+    monkeypatch.setattr(ResponseStore, "add", add)
+    whole = audit(
+        world.model, f"seen={world.seen}", out=tmp_path / "b", quiet=True, **{**settings, "batch_size": 32}
+    )
+    for one, other in ((resumed.scores(), whole.scores()), (resumed.spans(), whole.spans())):
+        pd.testing.assert_frame_equal(one, other)
+    drawn = whole.responses().query("variant == 'temperature_0.8'")
+    assert set(drawn["sample"]) == {0, 1}
+    assert drawn["response"].nunique() > 16 / 2
+
+
+def test_a_complete_audit_is_not_done_again(found: Audit, world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ResponseStore, "add", None)
+    corpora = [f"seen={world.seen}", f"unseen={world.unseen}"]
+    again = audit(world.model, corpora, out=found.run.folder, quiet=True, **world.settings)
+    assert again.run.info["started"] == found.run.info["started"]
+    assert [one.label for one in again.baselines] == ["before"]
+    with pytest.raises(InputError, match="seed: 0 there, 1 here"):
+        audit(world.model, corpora, out=found.run.folder, quiet=True, **world.settings, seed=1)
+
+
+def test_what_is_wrong_is_said_at_once(world: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as wrong:
+        audit(world.model, out=tmp_path / "a", measures="run_31", decodings="hot")
+    assert len(wrong.value.problems) == 3
+    with pytest.raises(InputError, match="long enough"):
+        audit(world.model, world.seen, out=tmp_path / "a", quiet=True, prefixes=400)
+    with pytest.raises(ConfigError, match="256 positions"):
+        audit(world.model, world.seen, out=tmp_path / "b", quiet=True, prefixes=20, max_new_tokens=250)
+    with pytest.raises(ConfigError, match="has its own"):
+        audit(world.model, world.seen, out=tmp_path / "c", quiet=True, tokenizer="x")
+    with pytest.raises(InputError, match="no corpus"):
+        audit(world.model, tmp_path / "nowhere", out=tmp_path / "d", quiet=True)

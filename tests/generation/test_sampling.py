@@ -1,0 +1,106 @@
+"""Draws follow the probabilities, belong to a prompt and a step, and no batch has a say in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from medunlearn.errors import ConfigError
+from medunlearn.generation.decode import Decoded, decode
+from medunlearn.generation.decodings import Decoding, parse_decodings
+from medunlearn.generation.sampling import Drawn, draw, likeliest
+
+PROBABILITIES = torch.tensor([0.1, 0.4, 0.2, 0.3], dtype=torch.float64)
+LOGITS = PROBABILITIES.log()[None]
+EVEN = (torch.arange(10_000, dtype=torch.float64) + 0.5) / 10_000
+
+
+def shares(decoding: Decoding) -> list[float]:
+    drawn = draw(LOGITS.float().expand(len(EVEN), -1), EVEN, decoding)
+    return (torch.bincount(drawn, minlength=4) / len(EVEN)).tolist()
+
+
+def test_evenly_spread_numbers_give_the_probabilities() -> None:
+    assert shares(Decoding(1.0)) == pytest.approx(PROBABILITIES.tolist(), abs=2e-4)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.7, 2.0])
+def test_temperature_is_the_power_of_the_probabilities(temperature: float) -> None:
+    wanted = PROBABILITIES ** (1 / temperature)
+    assert shares(Decoding(temperature)) == pytest.approx((wanted / wanted.sum()).tolist(), abs=2e-4)
+
+
+def test_top_k_leaves_the_likeliest() -> None:
+    assert shares(Decoding(1.0, 2)) == pytest.approx([0, 4 / 7, 0, 3 / 7], abs=2e-4)
+    assert shares(Decoding(1.0, 1)) == [0, 1, 0, 0]
+    assert shares(Decoding(1.0, 99)) == pytest.approx(PROBABILITIES.tolist(), abs=2e-4)
+
+
+def test_the_edges_of_the_uniform_numbers() -> None:
+    edges = torch.tensor([0.0, 1 - 2**-53], dtype=torch.float64)
+    certain = torch.tensor([[-torch.inf, 0.0, -torch.inf]]).expand(2, -1)
+    assert draw(certain, edges, Decoding(1.0)).tolist() == [1, 1]
+
+
+def decoded(tiny_base: Any, prompts: Sequence[Sequence[int]], drawn: Any, batch_size: int) -> list[Decoded]:
+    batches = decode(tiny_base, prompts, max_new_tokens=8, batch_size=batch_size, choose=drawn)
+    said = dict(pair for batch in batches for pair in batch)
+    return [said[place] for place in range(len(prompts))]
+
+
+def test_an_answer_does_not_depend_on_the_batch(tiny_base: Any, make_sequences: Callable[..., list[Any]]) -> None:
+    prompts = [sequence.prompt for sequence in make_sequences(7)]
+    purposes = [("test", place) for place in range(7)]
+    decoding = Decoding(0.9, 20)
+    together = decoded(tiny_base, prompts, Drawn(decoding, purposes, 8), 64)
+    alone = decoded(tiny_base, prompts, Drawn(decoding, purposes, 8), 1)
+    turned = decoded(tiny_base, prompts[::-1], Drawn(decoding, purposes[::-1], 8), 3)[::-1]
+    assert together == alone == turned
+    other = decoded(tiny_base, prompts, Drawn(decoding, [("other", place) for place in range(7)], 8), 64)
+    assert other != together
+    assert decoded(tiny_base, prompts, likeliest, 64) != together
+
+
+def test_a_cold_draw_is_greedy(tiny_base: Any, make_sequences: Callable[..., list[Any]]) -> None:
+    prompts = [sequence.prompt for sequence in make_sequences(4)]
+    drawn = Drawn(Decoding(1e-6), [("test", place) for place in range(4)], 8)
+    assert decoded(tiny_base, prompts, drawn, 4) == decoded(tiny_base, prompts, likeliest, 4)
+
+
+def test_names() -> None:
+    words = ("greedy", "temperature=0.7", "top_k=10", "temperature=0.70 + top_k=50")
+    found = parse_decodings(words)
+    assert [one.name for one in found] == ["greedy", "temperature_0.7", "top_k_10", "temperature_0.7_top_k_50"]
+    assert [one.draws for one in found] == [False, True, True, True]
+    assert parse_decodings(["temperature=0"]) == (Decoding(),)
+    with pytest.raises(ConfigError) as wrong:
+        parse_decodings(["hot", "top_k=0", "top_k=2.5", "greedy", "greedy", "temperature=-1"])
+    assert len(wrong.value.problems) == 5
+
+
+def test_ratings_of_all_cuts_are_those_of_each(tiny_base: Any, tmp_path: Any) -> None:
+    """One pass over a text rates the suffixes behind all of its prefixes."""
+    from medunlearn.data.responses import ResponseStore
+    from medunlearn.generation.continuing import Opening, continue_openings
+    from medunlearn.generation.decodings import GREEDY
+    from medunlearn.models.scoring import score_answers
+    from medunlearn.models.sequences import TokenSequence
+
+    text = tuple(np.random.default_rng(0).integers(3, 300, 40).tolist())
+    openings = [Opening(f"r@{cut}", "r", text[:cut], text[cut : cut + 12]) for cut in (1, 5, 20)]
+    store = ResponseStore(tmp_path, {})
+    continue_openings(tiny_base, openings, GREEDY, store, max_new_tokens=6)
+    kept = store.read()
+    for opening in openings:
+        (alone,) = score_answers(
+            tiny_base, [TokenSequence("x", (*opening.prefix, *opening.suffix), 0, len(opening.prefix))]
+        )
+        said = kept[opening.key, "greedy", 0]
+        assert said.answer_hits == alone.hits
+        np.testing.assert_allclose(said.answer_log_probs, alone.log_probs, rtol=1e-5, atol=1e-5)
+        (plain,) = decoded(tiny_base, [opening.prefix], likeliest, 1)
+        assert said.response_tokens == plain.tokens[:6]

@@ -1,0 +1,77 @@
+"""A model behind a completions endpoint: what is sent, what is kept, and what stays here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.data.responses import ResponseStore
+from medunlearn.generation.decodings import GREEDY, Decoding
+from medunlearn.generation.server import Lacking, Prompt, continue_on_server
+from medunlearn.llm import RemoteRefusedError, ServerSettings, decide
+from medunlearn.llm.pretend import PretendServer
+
+PROMPTS = [Prompt(f"r{place}@5", f"The note of patient {place} says", ()) for place in range(5)]
+
+
+def say(body: dict[str, Any]) -> str:
+    return f" that {body['prompt'].split()[4]} is well"
+
+
+def run(
+    url: str, folder: Path, decodings: tuple[Decoding, ...] = (GREEDY,), **settings: Any
+) -> tuple[Lacking, Any]:
+    server = ServerSettings(base_url=url, model="m", backoff_seconds=0, retries=1, give_up_after=3)
+    store = ResponseStore(folder / "responses", {})
+    lacking = continue_on_server(
+        server,
+        decide(url, data_use="credentialed"),
+        PROMPTS,
+        decodings,
+        store,
+        lambda keys, texts: [tuple(range(len(text.split()))) for text in texts],
+        folder=folder / "llm",
+        max_new_tokens=7,
+        **settings,
+    )
+    return lacking, store.read()
+
+
+def test_text_in_text_out(tmp_path: Path) -> None:
+    with PretendServer(answer=say) as server:
+        lacking, kept = run(server.base_url, tmp_path, (GREEDY, Decoding(1.0, 10)), samples=2, seed=4)
+        bodies = [body for body, _ in server.seen]
+        again, _ = run(server.base_url, tmp_path, (GREEDY, Decoding(1.0, 10)), samples=2, seed=4)
+        assert server.count == len(bodies) == 15
+    assert lacking == again == Lacking({}, 0)
+    assert kept["r3@5", "greedy", 0].response == " that 3 is well"
+    assert kept["r3@5", "greedy", 0].response_tokens == (0, 1, 2, 3)
+    assert {key[1:] for key in kept} == {("greedy", 0), ("top_k_10", 0), ("top_k_10", 1)}
+    greedy, drawn = ([body for body in bodies if ("top_k" in body) == with_k] for with_k in (False, True))
+    assert all(body["temperature"] == 0 and "seed" not in body for body in greedy)
+    assert all(body["temperature"] == 1 and body["top_k"] == 10 for body in drawn)
+    assert len({body["seed"] for body in drawn}) == 10
+    assert all(body["max_tokens"] == 7 and "messages" not in body for body in bodies)
+
+
+def test_what_fails_has_a_reason_and_is_asked_again(tmp_path: Path) -> None:
+    def sulk(body: dict[str, Any], nth: int) -> str:
+        return "error_500" if "patient 2" in body["prompt"] else "well"
+
+    with PretendServer(sulk, answer=say) as server:
+        lacking, kept = run(server.base_url, tmp_path)
+    assert list(lacking.reasons) == [("r2@5", "greedy", 0)]
+    assert lacking.may_come == 1
+    assert len(kept) == 4
+    with PretendServer(answer=say) as server:
+        lacking, kept = run(server.base_url, tmp_path)
+        assert server.count == 1
+    assert len(kept) == 5
+
+
+def test_credentialed_text_stays_here(tmp_path: Path) -> None:
+    with pytest.raises(RemoteRefusedError, match="credentialed"):
+        run("http://models.example:8000/v1", tmp_path)
+    assert not (tmp_path / "responses").exists()
