@@ -16,6 +16,7 @@ from medunlearn.config.benchmarks import (
     SplitFields,
     TofuSettings,
 )
+from medunlearn.config.diagnosis import AskedSettings, DiagnoseSettings, DiagnosisSettings, WatchSettings
 from medunlearn.config.evaluation import AttackSettings, EvaluateSettings
 from medunlearn.config.experiments import ExperimentSettings, SearchSettings, SweepSettings
 from medunlearn.config.reading import check, fields_of, merge, parse_overrides, read_yaml
@@ -28,8 +29,11 @@ __all__ = [
     "TINY_UNLEARN",
     "AmnesiaNotesSettings",
     "AmnesiaSettings",
+    "AskedSettings",
     "AttackSettings",
     "Context",
+    "DiagnoseSettings",
+    "DiagnosisSettings",
     "EpochFields",
     "EvaluateSettings",
     "ExperimentSettings",
@@ -47,6 +51,7 @@ __all__ = [
     "TofuSettings",
     "TrainSettings",
     "UnlearnSettings",
+    "WatchSettings",
     "What",
     "check",
     "fields_of",

@@ -19,11 +19,14 @@ def train_settings(values: Mapping[str, Any]) -> TrainSettings:
     Raises:
         ConfigError: every mistake.
     """
-    given = with_evaluation(values)
+    given = with_section(with_section(values, "evaluate"), "watch")
     problems: list[str] = []
     chosen = _preset_of(given, tiny=values.get("model") == "tiny", problems=problems)
     try:
-        checked = check(TrainSettings, {**(chosen.train if chosen else {}), **given})
+        usual = dict(chosen.train) if chosen else {}
+        if isinstance(given.get("watch", {}), Mapping) and "watch" in usual:
+            given["watch"] = {**usual["watch"], **given.get("watch", {})}
+        checked = check(TrainSettings, {**usual, **given})
     except ConfigError as error:
         problems += error.problems
     if problems:
@@ -53,7 +56,7 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool) -> UnlearnSetting
         ConfigError: every mistake, a key of a method that does not exist among them.
     """
     method = str(values.get("method", ""))
-    values = with_evaluation(values)
+    values = with_section(values, "evaluate")
     problems = list(_strangers(values, method))
     general = {key: value for key, value in values.items() if "." not in key}
     own = _below(values, method)
@@ -79,13 +82,13 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool) -> UnlearnSetting
     return checked
 
 
-def with_evaluation(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, with the keys ``evaluate.KEY`` in ``evaluate``."""
-    below = _below(values, "evaluate")
+def with_section(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The same, with the keys ``NAME.KEY`` in ``NAME``."""
+    below = _below(values, name)
     if not below:
         return dict(values)
-    rest = {key: value for key, value in values.items() if not key.startswith("evaluate.")}
-    return {**rest, "evaluate": {**(rest.get("evaluate") or {}), **below}}
+    rest = {key: value for key, value in values.items() if not key.startswith(f"{name}.")}
+    return {**rest, name: {**(rest.get(name) or {}), **below}}
 
 
 def _wrong_arguments(method: str, arguments: Mapping[str, Any]) -> list[str]:

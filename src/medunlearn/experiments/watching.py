@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from medunlearn.config import EpochFields, EvaluateSettings, check
+from medunlearn.config import EpochFields, EvaluateSettings, TrainSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, UnknownNameError
-from medunlearn.experiments.epochs import EpochEvaluation
+from medunlearn.experiments.epochs import EpochEvaluation, Measure
 from medunlearn.experiments.runs import Recording, Run
+from medunlearn.experiments.selection import VALIDATION_RULE, forgetting_rule
 from medunlearn.metrics import get_metric
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering
@@ -16,7 +17,7 @@ from medunlearn.training.processes import Processes
 
 
 def epoch_settings(settings: EpochFields, split: str | None) -> EvaluateSettings | None:
-    """Settings of the evaluations of a run's epochs; None where it has none.
+    """Settings of the evaluations of a run's epochs on a split; None where it has none.
 
     Args:
         split: the run's own; None where ``evaluate`` names one, or it is the one that was left out.
@@ -24,14 +25,10 @@ def epoch_settings(settings: EpochFields, split: str | None) -> EvaluateSettings
     Raises:
         ConfigError: every mistake, what has no effect without evaluations among them.
     """
-    if not settings.evaluate_every:
-        idle = [
-            name
-            for name, nothing in (("evaluate", {}), ("keep_epochs", False), ("select", "last"), ("stop_early", 0))
-            if getattr(settings, name, nothing) != nothing
-        ]
-        if idle:
-            raise ConfigError([f"{name} is about evaluated epochs: set evaluate_every=1 too." for name in idle])
+    idle = _idle(settings)
+    if idle:
+        raise ConfigError(idle)
+    if not settings.evaluate_every or (measured(settings) and not settings.evaluate):
         return None
     given, weights = settings.evaluate, settings.weights
     problems = []
@@ -54,6 +51,35 @@ def epoch_settings(settings: EpochFields, split: str | None) -> EvaluateSettings
     return checked
 
 
+_OF_EPOCHS = {
+    "evaluate": {},
+    "keep_epochs": False,
+    "select": "last",
+    "stop_early": 0,
+    "validation": None,
+    "watch": {},
+}
+
+
+def measured(settings: EpochFields) -> bool:
+    """Whether a run finds out something of its epochs that needs no split."""
+    return isinstance(settings, TrainSettings) and (settings.validation is not None or bool(settings.watch))
+
+
+def _idle(settings: EpochFields) -> list[str]:
+    """What is set and has no effect, a line each."""
+    given = [name for name, nothing in _OF_EPOCHS.items() if getattr(settings, name, nothing) != nothing]
+    if not settings.evaluate_every:
+        return [f"{name} is about evaluated epochs: set evaluate_every=1 too." for name in given]
+    if isinstance(settings, TrainSettings) and settings.validation is None:
+        return [
+            f"{name} goes by the validation loss: set validation=... too (part=validation, or holdout)."
+            for name in ("select", "stop_early")
+            if name in given
+        ]
+    return []
+
+
 def epoch_evaluation(
     recording: Recording,
     live: LanguageModel,
@@ -64,25 +90,34 @@ def epoch_evaluation(
     *,
     target: Run | None = None,
     reload: Callable[[], LanguageModel] | None = None,
+    measures: Sequence[Measure] = (),
     quiet: bool = False,
 ) -> EpochEvaluation | None:
     """What a run's settings ask for; None where they ask for nothing.
+
+    Args:
+        measures: what is found out besides evaluations on a split.
 
     Raises:
         ConfigError: see :func:`epoch_settings`.
     """
     evaluation = epoch_settings(settings, getattr(settings, "split", None))
-    if evaluation is None:
+    if evaluation is None and not measures:
         return None
+    by_loss = isinstance(settings, TrainSettings) and settings.validation is not None
+    # Without an evaluation nothing has a number by this rule, and the last epoch is the run's.
+    fold = evaluation.folds[0] if evaluation else "train"
     return EpochEvaluation(
         recording,
         live,
         rendering,
         benchmark,
         evaluation,
+        VALIDATION_RULE if by_loss else forgetting_rule(fold),
         settings.evaluate_every,
         settings.epochs,
         processes,
+        measures=measures,
         target=target,
         base=target.model if target else None,
         reload=reload,
