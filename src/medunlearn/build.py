@@ -1,4 +1,4 @@
-"""``mu.build.amnesia(...)``, ``lume``, ``tofu``, ``muse``: a benchmark in memory, or in a folder with ``out``."""
+"""``mu.build.amnesia(...)``, ``diagnosis``, ``lume``, ``muse``, ``tofu``: in memory, or in a folder with ``out``."""
 
 from __future__ import annotations
 
@@ -81,6 +81,29 @@ def tofu(*, released: Path | str = "hub", out: Path | str | None = None, **setti
 def muse(*, released: Path | str = "hub", out: Path | str | None = None, **settings: Any) -> Benchmark:
     """MUSE from its published files; see :func:`tofu`. ``corpus="books"`` for the books."""
     return _kept(build("muse", {"released": str(released), **settings}), out)
+
+
+def diagnosis(
+    *,
+    invented: int | None = None,
+    admissions: Path | str | None = None,
+    out: Path | str | None = None,
+    **settings: Any,
+) -> Benchmark:
+    """Diagnosis from history and laboratory results, on an invented hospital or on admissions of your own.
+
+    Args:
+        invented: patients to invent.
+        admissions: a file with one admission a row.
+        out: folder to keep it in; None keeps it in memory.
+        settings: as `medunlearn build diagnosis --help` lists them.
+
+    Raises:
+        ConfigError: wrong settings, all at once.
+        SourceError: rows that cannot be used, with their places.
+    """
+    given = {"invented": invented, "admissions": admissions, **settings}
+    return _kept(build("diagnosis", {key: value for key, value in given.items() if value is not None}), out)
 
 
 def _kept(benchmark: Benchmark, out: Path | str | None) -> Benchmark:

@@ -30,8 +30,8 @@ PART, SPECIALTY = "part", "specialty"
 SHARES: Mapping[str, float] = {"validation": 2 / 13, "test": 1 / 13}
 
 ASK = (
-    "Which diagnoses does this patient have? List them from the history and the results above, the likeliest first, "
-    "one a line."
+    "Which diagnoses does this patient have? List them from the history and the results above, the likeliest "
+    "first, one a line."
 )
 """The question; the model sees history and results before it."""
 
@@ -176,9 +176,7 @@ def _own_parts(stays: Sequence[_Stay]) -> dict[str, str]:
 
 def _drawn_parts(stays: Sequence[_Stay], settings: DiagnosisSettings) -> dict[str, str]:
     order = shuffled({stay.patient for stay in stays}, "diagnosis parts", settings.seed)
-    sizes = {
-        part: getattr(settings, part) or max(1, round(share * len(order))) for part, share in SHARES.items()
-    }
+    sizes = {part: getattr(settings, part) or max(1, round(share * len(order))) for part, share in SHARES.items()}
     if sum(sizes.values()) >= len(order):
         raise InputError(
             f"{sizes['validation']} patients for validation and {sizes['test']} for testing leave none of "

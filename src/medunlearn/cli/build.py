@@ -138,7 +138,9 @@ def amnesia(
     }  # fmt: skip
     if notes is None:
         _refuse_flags_of_notes([*flags.values(), *server.values(), dry_run or None])
-        build_and_tell("amnesia", {"invented": invented, "seed": seed, **parse_overrides(overrides)}, out, quiet, json)
+        build_and_tell(
+            "amnesia", {"invented": invented, "seed": seed, **parse_overrides(overrides)}, out, quiet, json
+        )
         return
     values = merge({"notes": notes, "llm": server, **flags, "seed": seed}, parse_overrides(overrides))
     _build_notes(values, out, dry_run, quiet, json)
@@ -254,7 +256,9 @@ def tofu(
     json: Json = False,
 ) -> None:
     """TOFU: questions on authors who never were, with splits forget01, forget05 and forget10."""
-    build_and_tell("tofu", {"released": released, "seed": seed, **parse_overrides(overrides or [])}, out, quiet, json)
+    build_and_tell(
+        "tofu", {"released": released, "seed": seed, **parse_overrides(overrides or [])}, out, quiet, json
+    )
 
 
 @app.command(
@@ -272,4 +276,6 @@ def muse(
     json: Json = False,
 ) -> None:
     """MUSE: news articles or a book, with verbatim prompts and questions, and documents that no model saw."""
-    build_and_tell("muse", {"released": released, "seed": seed, **parse_overrides(overrides or [])}, out, quiet, json)
+    build_and_tell(
+        "muse", {"released": released, "seed": seed, **parse_overrides(overrides or [])}, out, quiet, json
+    )

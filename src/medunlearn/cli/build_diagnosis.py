@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from medunlearn.cli.build import Out, SkipBadRows, app, build_and_tell
+from medunlearn.cli.build import Out, SkipBadRows, build_and_tell
 from medunlearn.cli.common import Json, Quiet, Seed, ending, settings_help
 from medunlearn.config import DiagnosisSettings, parse_overrides
 
@@ -18,9 +18,8 @@ EPILOG = (
 )
 
 
-@app.command("diagnosis", epilog=EPILOG)
 @ending
-def diagnosis(
+def command(
     out: Out,
     words: Annotated[
         list[str] | None,

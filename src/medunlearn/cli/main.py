@@ -21,6 +21,7 @@ from medunlearn.cli import (
     build,
     build_diagnosis,
     demo,
+    diagnose,
     evaluate,
     export,
     inspect,
@@ -44,6 +45,7 @@ VERBS = (
     "unlearn",
     "evaluate",
     "attack",
+    "diagnose",
     "judge",
     "annotate",
     "agree",
@@ -87,13 +89,14 @@ def _root(
 
 
 app.command("demo", epilog=demo.EPILOG)(demo.command)
-assert build_diagnosis.diagnosis  # imported so that the command is there
+build.app.command("diagnosis", epilog=build_diagnosis.EPILOG)(build_diagnosis.command)
 app.add_typer(build.app, name="build")
 app.command("inspect", epilog=inspect.EPILOG)(inspect.command)
 app.command("train", epilog=train.EPILOG)(train.command)
 app.command("unlearn", epilog=unlearn.EPILOG)(unlearn.command)
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.command)
 app.command("attack", epilog=attack.EPILOG)(attack.command)
+app.command("diagnose", epilog=diagnose.EPILOG)(diagnose.command)
 app.command("judge", epilog=judge.EPILOG)(judge.judge)
 app.command("annotate", epilog=judge.ANNOTATE_EPILOG)(judge.annotate)
 app.command("agree", epilog=judge.AGREE_EPILOG)(judge.agree)

@@ -123,7 +123,9 @@ def _load(
 
 def _model(benchmark: Benchmark, settings: TrainSettings, device: str) -> LanguageModel:
     language_model = _base(benchmark, settings, device)
-    language_model.model = choose_trainable(language_model.model, settings.trainable, seed=settings.seed, lora_dropout=settings.lora_dropout)
+    language_model.model = choose_trainable(
+        language_model.model, settings.trainable, seed=settings.seed, lora_dropout=settings.lora_dropout
+    )
     return language_model
 
 

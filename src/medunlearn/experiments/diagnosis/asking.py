@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 
@@ -32,7 +33,7 @@ def questions_of(benchmark: Benchmark, part: str) -> list[Question]:
     """
     if benchmark.builder != "diagnosis":
         raise InputError(
-            f"Benchmark {benchmark.name!r} asks for no diagnoses. `medunlearn build diagnosis --help` makes one that does."
+            f"Benchmark {benchmark.name!r} asks for no diagnoses. One that does: `medunlearn build diagnosis --help`."
         )
     ids = benchmark.hierarchy.closure(PART, [part])
     return [question for question in benchmark.questions if question.record_id in ids]
@@ -44,7 +45,7 @@ def ask(
     settings: AskedSettings,
     rendering: Rendering,
     *,
-    weights: str,
+    weights: Literal["fp32", "bf16"],
     device: str = "auto",
     live: LanguageModel | None = None,
     quiet: bool = False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import pandas as pd
 
@@ -72,7 +73,7 @@ def epoch_measures(
 ) -> Sequence[Measure]:
     """The measures that the settings ask for, ready to be called after each epoch."""
     found: list[Measure] = []
-    usual = watch or WatchSettings()
+    usual = watch or check(WatchSettings, {})
     if settings.validation is not None:
         found.append(
             ValidationLoss.of(
@@ -103,16 +104,14 @@ class Accuracy:
 
     benchmark: Benchmark
     settings: WatchSettings
-    weights: str
+    weights: Literal["fp32", "bf16"]
     quiet: bool = False
 
     def __call__(self, run: Run, live: LanguageModel) -> pd.DataFrame:
         settings = self.settings
         # As `diagnose` asks, so that it finds what was asked here.
         rendering = rendering_of(run, None, None)
-        responses = ask(
-            run, self.benchmark, settings, rendering, weights=self.weights, live=live, quiet=self.quiet
-        )
+        responses = ask(run, self.benchmark, settings, rendering, weights=self.weights, live=live, quiet=self.quiet)
         table = predictions(self.benchmark, responses, settings, questions_of(self.benchmark, settings.part))
         return table_of(
             [

@@ -130,7 +130,9 @@ class Memorization:
         }
         for place, length in enumerate(RUN_LENGTHS):
             long_enough = [len(probe.suffix) >= length for probe in self.probes]
-            values = [float(hit) if there else None for hit, there in zip(found[:, place], long_enough, strict=True)]
+            values = [
+                float(hit) if there else None for hit, there in zip(found[:, place], long_enough, strict=True)
+            ]
             columns[f"run_{length}"] = pd.array(values, dtype="Float64")
         return pd.DataFrame(columns)
 
@@ -153,7 +155,9 @@ class Memorization:
         batches = decode_greedily(
             live,
             [sequence.prompt for sequence in sequences],
-            begun=[foretold(s.ids[s.scored_from :], score.choices) for s, score in zip(sequences, scores, strict=True)],
+            begun=[
+                foretold(s.ids[s.scored_from :], score.choices) for s, score in zip(sequences, scores, strict=True)
+            ],
             max_new_tokens=self.settings.new_tokens,
             batch_size=size,
         )

@@ -39,4 +39,4 @@ def row_of(measure: str, metric: str, estimate: Estimate, *, fold: str = "", uns
 def table_of(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Rows as the table of epochs keeps them."""
     table = pd.DataFrame(list(rows))
-    return table.astype({name: "Float64" for name in ("value", "low", "high")})
+    return table.astype(dict.fromkeys(("value", "low", "high"), "Float64"))

@@ -10,6 +10,7 @@ import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import FOLDS, Question, Record
+from medunlearn.data.storage import write_atomically
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.experiments.diagnosis.rows import row_of, table_of
 from medunlearn.experiments.runs import Run
@@ -20,6 +21,7 @@ from medunlearn.models.sequences import Rendering, TokenSequence, question_seque
 from medunlearn.statistics import resample_means
 from medunlearn.statistics.bootstrap import Array
 
+LOSSES = "validation.parquet"
 OF_RECORDS, OF_ANSWERS = "validation loss of records", "validation loss of answers"
 
 
@@ -115,10 +117,24 @@ class ValidationLoss:
         sums = np.array([-float(np.sum(score.log_probs, dtype=np.float64)) for score in scores])
         tokens = np.array([len(score.log_probs) for score in scores], dtype=np.float64)
         text = np.array(self.of_records)
+        self._keep(run, sums, tokens)
         rows = [self._row(VALIDATION_LOSS, sums, tokens, np.ones(len(text), dtype=bool))]
         if text.any() and not text.all():
             rows += [self._row(OF_RECORDS, sums, tokens, text), self._row(OF_ANSWERS, sums, tokens, ~text)]
         return table_of(rows)
+
+    def _keep(self, run: Run, sums: Array, tokens: Array) -> None:
+        """One row a sequence, without text, so that epochs can be compared in pairs."""
+        table = pd.DataFrame(
+            {
+                "key": [sequence.key for sequence in self.sequences],
+                "subject": self.subjects,
+                "of_record": self.of_records,
+                "nll": sums,
+                "tokens": tokens.astype("int64"),
+            }
+        )
+        write_atomically(run.folder / LOSSES, table.to_parquet)
 
     def _row(self, measure: str, sums: Array, tokens: Array, which: np.ndarray) -> dict[str, object]:
         subjects: Sequence[str] = [subject for subject, is_it in zip(self.subjects, which, strict=True) if is_it]

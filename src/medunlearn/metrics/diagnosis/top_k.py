@@ -45,9 +45,7 @@ def predict(response: str, reference: str, names: Names | None = None, gold: Gol
     names = names or own_names()
     found, known = parse_diagnoses(response), reference_diagnoses(reference)
     wanted = {form for name in (known[:1] if gold == "principal" else known) for form in (name, bare(name))}
-    ranks = (
-        place for place, name in enumerate(found, start=1) if any(names.same(name, right) for right in wanted)
-    )
+    ranks = (place for place, name in enumerate(found, start=1) if any(names.same(name, right) for right in wanted))
     return Prediction(len(found), next(ranks, None))
 
 
