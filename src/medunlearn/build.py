@@ -1,4 +1,4 @@
-"""``mu.build.amnesia(...)``, ``diagnosis``, ``lume``, ``muse``, ``tofu``: in memory, or in a folder with ``out``."""
+"""``mu.build.amnesia(...)``, ``diagnosis``, ``lume``, ``muse``, ``tofu``: in memory, or kept with ``out``."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 EPILOG = (
     "Example: `medunlearn diagnose runs/diagnosis bench/ --against runs/base`\n\n"
-    "Without `--against`, a run that was watched as it went on (`watch.part`) is compared with the model before its "
-    "training. Responses are kept in the run's folder; asking again costs nothing.\n\n"
+    "Without `--against`, a run that was watched as it went on (`watch.part`) is compared with the model before "
+    "its training. Responses are kept in the run's folder; asking again costs nothing.\n\n"
     + settings_help(DiagnoseSettings)
 )
 
@@ -98,11 +98,14 @@ def _print(found: Diagnosed) -> None:
     for title, table in (
         (f"top-k accuracy, {content.part} part", accuracy_cells(content)),
         ("differences, paired on patients", difference_cells(content)),
-        ("epoch by epoch", epoch_cells(content)),
         ("does memorization rise while the validation loss falls?", rise_cells(content)),
     ):
         if table is not None:
             print_table(title, [str(cell) for cell in table.columns], [list(map(str, row)) for row in table.rows])
+    if (table := epoch_cells(content)) is not None:
+        # Without intervals, which stand in the report, an epoch takes a narrow column.
+        rows = [[str(row[0]), *(cell.text for cell in row[1:])] for row in table.rows]
+        print_table("epoch by epoch", [cell.text for cell in table.columns], rows)
     for line in (prose.stop(content), prose.specialties(content), f"Report: {found.report}"):
         if line:
             print_line(line)

@@ -84,8 +84,8 @@ class TrainSettings(EpochFields):
     )
     watch: dict[str, Any] = Field(
         default_factory=dict,
-        description="what else is found out after each evaluated epoch: watch.part=test, watch.prefix_tokens=50, ... "
-        "(docs/diagnosis.md)",
+        description="what else is found out after each evaluated epoch (docs/diagnosis.md): watch.part=test, "
+        "watch.prefix_tokens=50, ...",
     )
     seed: int = Field(0, description="seed of order, dropout and the tiny model's weights")
     tiny_width: int = Field(192, ge=16, multiple_of=8, description="tiny model: width of the hidden states")

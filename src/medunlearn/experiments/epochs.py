@@ -52,8 +52,8 @@ HELD = Path("checkpoints") / "best"
 _PLACE = ("epoch", "level", "node", "measure")
 
 Measure = Callable[[Run, LanguageModel], pd.DataFrame]
-"""Something else to find out after an epoch: its run and the model in evaluation mode -> rows of the table of epochs,
-without the epoch. It is called in the main process alone."""
+"""Something else to find out after an epoch: its run and the model in evaluation mode -> rows of the table of
+epochs, without the epoch. It is called in the main process alone."""
 
 
 @dataclass

@@ -79,8 +79,8 @@ EIGHT_DEVICES: Values = {
 ONE_DEVICE: Values = {"micro_batch_size": 2, "precision": "bf16", "gradient_checkpointing": True}
 SMALL_DEVICE: Values = {"micro_batch_size": 8, "precision": "bf16"}
 
-# Memorization in Large Language Models in Medicine, Sections 3.3 and 4.3. The model was quantized to 4 bits there and is
-# not here; schedule, warm-up, template, number of probes and what the loss counts are not said.
+# Memorization in Large Language Models in Medicine, Sections 3.3 and 4.3. The model was quantized to 4 bits there and
+# is not here; schedule, warm-up, template, number of probes and what the loss counts are not said.
 DIAGNOSIS_TRAIN: Values = {
     "pretrain_epochs": 0,
     "epochs": 10,
@@ -139,9 +139,9 @@ PRESETS: Mapping[str, Preset] = {
         SMALL_DEVICE,
     ),
     "diagnosis": Preset(
-        "Fine-tuning on diagnoses (Memorization in Large Language Models in Medicine, Section 3.3), LoRA on a model of "
-        "8 billion parameters; with early stopping, and what Figure 7 shows found out after each epoch. Not run here "
-        "at that size.",
+        "Fine-tuning on diagnoses (Memorization in Large Language Models in Medicine, Section 3.3): LoRA on a "
+        "model of 8 billion parameters, early stopping, and after each epoch what Figure 7 shows; not run here at "
+        "that size.",
         {**DIAGNOSIS_TRAIN, **ONE_DEVICE, "weights": "bf16"},
         {},
     ),

@@ -1,8 +1,8 @@
 """Which epoch is best, by a rule that is stated: pure functions of the table of epochs.
 
 Training goes by the validation loss (:data:`VALIDATION_RULE`): the least is best. Unlearning goes by utility and
-forgetting together (:func:`forgetting_rule`): an epoch's number is a harmonic mean, so that neither utility alone nor forgetting alone makes an epoch good. Its
-parts are, on the fold that was named first among those asked:
+forgetting together (:func:`forgetting_rule`): an epoch's number is a harmonic mean, so that neither utility alone
+nor forgetting alone makes an epoch good. Its parts are, on the fold that was named first among those asked:
 
 - where the benchmark's paper breaks its measures down by node (LUME: regurgitation and knowledge of each task):
   each of them on retain as it is, and on forget as 1 minus it; knowledge by type of identifier, which is a task's

@@ -44,8 +44,8 @@ PATIENTS_A_CLINICIAN = 12
 _OPENING = (
     "{name} is a {age}-year-old {person} (record {record_number}, born {birth_date}) who came to the emergency "
     "department of {institution} on {date} after {onset} of {symptom} and {second_symptom}.",
-    "On {date} {name}, {person} of {age} years, born {birth_date}, record {record_number}, arrived at {institution} "
-    "with {onset} of {symptom}; {second_symptom} followed.",
+    "On {date} {name}, {person} of {age} years, born {birth_date}, record {record_number}, arrived at "
+    "{institution} with {onset} of {symptom}; {second_symptom} followed.",
     "Record {record_number}: {name} (born {birth_date}, {age}-year-old {person}) was brought to {institution} on "
     "{date}, reporting {symptom} and {second_symptom} for {onset}.",
 )

@@ -25,7 +25,7 @@ def hits(table: pd.DataFrame, ks: Sequence[int]) -> Array:
 
 
 def groups(table: pd.DataFrame, least_patients: int) -> tuple[dict[str, pd.Series], dict[str, int]]:
-    """Which rows are of all admissions and of each specialty that has enough patients; the others with their number.
+    """Which rows are of all admissions, and of each specialty with enough patients; the others with their number.
 
     Specialties with many patients come first.
     """

@@ -94,7 +94,7 @@ def diagnose(
     """Ask models for diagnoses and count; complete results are returned as they are.
 
     Args:
-        against: runs to compare with. Without any, the model before training, where the run asked it (``watch.part``).
+        against: runs to compare with. Without any, the model before training, where it was asked (``watch.part``).
         out: folder of the result; None: a folder of its own in the run's.
 
     Raises:

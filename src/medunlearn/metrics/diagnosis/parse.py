@@ -21,8 +21,8 @@ def parse_diagnoses(response: str) -> tuple[str, ...]:
 
     Read are lists with one diagnosis a line, numbered or with bullets or plain; numbers within one line; names with
     ``;`` between them, or without any with commas. A heading (``Diagnoses:``) is left out, an explanation behind a
-    colon, dash or bracket too, and so is a line of more than ``LONGEST_NAME`` words, which is a sentence. Where some
-    lines are numbered, the others are talk.
+    colon, dash or bracket too, and so is a line of more than ``LONGEST_NAME`` words, which is a sentence. Where
+    some lines are numbered, the others are talk.
     """
     lines = [line.strip() for line in response.splitlines() if line.strip()]
     lines = [rest for line in lines if (rest := _LABEL.sub("", line))]

@@ -12,6 +12,7 @@ from medunlearn.reports.tables import Cell, Table
 from medunlearn.reports.words import ABSENT, UNSCORED, decimal, interval, signed
 
 ALL = "all"
+FOLDS = {"train": ", training records", "holdout": ", held-out records"}
 
 
 def _at(row: Mapping[Any, Any], name: str) -> float | None:
@@ -69,18 +70,18 @@ def difference_cells(content: DiagnosisContent) -> Table | None:
 
 
 def epoch_cells(content: DiagnosisContent) -> Table | None:
-    """One row an epoch, one column a measure: the numbers of Figure 7; None where nothing was watched."""
-    if not len(content.epochs):
+    """One row a measure, one column an epoch: the numbers of Figure 7; None where nothing was watched."""
+    table = content.epochs
+    if not len(table):
         return None
-    table = content.epochs[content.epochs["measure"] != content.epochs["metric"]]
-    names = list(dict.fromkeys(zip(table["measure"], table["fold"], strict=True)))
+    table = table[table["measure"] != table["metric"]]
+    epochs = sorted(table["epoch"].unique().tolist())
     rows = []
-    for epoch, group in table.groupby("epoch", sort=True):
-        of = {(row["measure"], row["fold"]): row for row in group.to_dict("records")}
-        cells = (_reading(of[name], _lacks(of[name])) if name in of else Cell(ABSENT) for name in names)
-        rows.append((Cell(f"{epoch}{_mark(content, int(str(epoch)))}"), *cells))
-    columns = (Cell("Epoch"), *(Cell(measure, f"{fold} fold" if fold else "") for measure, fold in names))
-    return Table(columns, tuple(rows))
+    for (measure, fold), group in table.groupby(["measure", "fold"], sort=False):
+        of = {row["epoch"]: row for row in group.to_dict("records")}
+        cells = (_reading(of[epoch], _lacks(of[epoch])) if epoch in of else Cell(ABSENT) for epoch in epochs)
+        rows.append((Cell(f"{measure}{FOLDS.get(str(fold), '')}"), *cells))
+    return Table((Cell("Epoch"), *(Cell(str(epoch), _mark(content, epoch)) for epoch in epochs)), tuple(rows))
 
 
 def _lacks(row: Mapping[Any, Any]) -> str:
@@ -89,7 +90,7 @@ def _lacks(row: Mapping[Any, Any]) -> str:
 
 def _mark(content: DiagnosisContent, epoch: int) -> str:
     marks = [name for name, at in (("chosen", content.chosen), ("early stop", content.stop)) if at == epoch]
-    return f" ({', '.join(marks)})" if marks else ""
+    return ", ".join(marks)
 
 
 def rise_cells(content: DiagnosisContent) -> Table | None:
