@@ -79,8 +79,8 @@ EIGHT_DEVICES: Values = {
 ONE_DEVICE: Values = {"micro_batch_size": 2, "precision": "bf16", "gradient_checkpointing": True}
 SMALL_DEVICE: Values = {"micro_batch_size": 8, "precision": "bf16"}
 
-# Memorization in Large Language Models in Medicine, Sections 3.3 and 4.3. The model was quantized to 4 bits there and
-# is not here; schedule, warm-up, template, number of probes and what the loss counts are not said.
+# Memorization in Large Language Models in Medicine, Sections 3.3 and 4.3. The model was quantized to 4 bits there
+# and is not here; schedule, warm-up, template, number of probes and what the loss counts are not said there.
 DIAGNOSIS_TRAIN: Values = {
     "pretrain_epochs": 0,
     "epochs": 10,

@@ -33,7 +33,8 @@ def questions_of(benchmark: Benchmark, part: str) -> list[Question]:
     """
     if benchmark.builder != "diagnosis":
         raise InputError(
-            f"Benchmark {benchmark.name!r} asks for no diagnoses. One that does: `medunlearn build diagnosis --help`."
+            f"Benchmark {benchmark.name!r} asks for no diagnoses. `medunlearn build diagnosis --help` says how to "
+            "make one that does."
         )
     ids = benchmark.hierarchy.closure(PART, [part])
     return [question for question in benchmark.questions if question.record_id in ids]

@@ -7,7 +7,8 @@ from medunlearn.reports.diagnosis.content import DiagnosisContent
 EPOCHS = (
     "After each epoch; epoch 0 is the model before training. The line marks the epoch whose model was kept, the "
     "dashed one the epoch after which early stopping ends the training, or would have. Grey and dotted: the same "
-    "probes on records that no model is trained on. What comes back there is wording that records share, and no memorization."
+    "probes on records that no model is trained on. What comes back there is wording that records share, and no "
+    "memorization."
 )
 RISE = (
     "From the model before training to the epoch of the least validation loss, in pairs, over patients. It holds "
