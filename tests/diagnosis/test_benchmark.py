@@ -100,7 +100,9 @@ def written(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
 def test_every_form_of_file_is_the_same_benchmark(tmp_path: Path, ending: str) -> None:
-    rows = [{**row, "hpi_date": date.fromisoformat(row["hpi_date"])} if ending == ".parquet" else row for row in ROWS]
+    rows = [
+        {**row, "hpi_date": date.fromisoformat(row["hpi_date"])} if ending == ".parquet" else row for row in ROWS
+    ]
     built = mu.build.diagnosis(admissions=written(tmp_path / f"f{ending}", rows), validation=2, test=2)
     record, question = built.records[3], built.questions[3]
     assert record.text == (

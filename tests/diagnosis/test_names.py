@@ -113,7 +113,13 @@ def test_the_metrics_are_top_k() -> None:
     items = [
         Item("q1", "retain", "", "1. gout", response="1. sepsis\n2. gout"),
         Item("q2", "retain", "", "1. gout", response="gout"),
-        Item("q3", "retain", "", "1. gout", response="nothing that is a list of names or could be taken for one by us"),
+        Item(
+            "q3",
+            "retain",
+            "",
+            "1. gout",
+            response="nothing that is a list of names or could be taken for one by us",
+        ),
         Item("q4", "retain", "", "  ", response="gout"),
     ]
     values = {k: [one.value for one in get_metric(f"top_{k}").score(items, Tools())] for k in (1, 2, 3)}
