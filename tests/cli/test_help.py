@@ -19,6 +19,7 @@ VERBS = (
     "unlearn",
     "evaluate",
     "attack",
+    "diagnose",
     "judge",
     "annotate",
     "agree",
@@ -29,10 +30,11 @@ VERBS = (
     "export",
     "list",
 )
+BUILDS = (("build", "amnesia"), ("build", "diagnosis"), ("build", "lume"))
 METHODS = ("ga", "graddiff", "kl_min", "ngdiff", "npo", "rmu", "simnpo")
 
 
-@pytest.mark.parametrize("verb", [*((verb,) for verb in VERBS), ("build", "amnesia"), ("build", "lume")])
+@pytest.mark.parametrize("verb", [*((verb,) for verb in VERBS), *BUILDS])
 def test_help_of_every_verb_has_an_example(medunlearn: Callable[..., Any], verb: tuple[str, ...]) -> None:
     said = medunlearn(*verb, "--help").stdout
     assert "Example" in said
@@ -49,6 +51,7 @@ def test_help_names_every_verb_in_the_order_of_use(medunlearn: Callable[..., Any
         "unlearn",
         "evaluate",
         "attack",
+        "diagnose",
         "judge",
         "run",
         "sweep",
@@ -114,7 +117,7 @@ def test_list_benchmarks(medunlearn: Callable[..., Any]) -> None:
     assert rows["lume"]["what"].startswith("LUME: ")
 
 
-@pytest.mark.parametrize("verb", [*((verb,) for verb in VERBS), ("build", "amnesia"), ("build", "lume")])
+@pytest.mark.parametrize("verb", [*((verb,) for verb in VERBS), *BUILDS])
 def test_every_verb_can_be_quiet_and_speak_json(medunlearn: Callable[..., Any], verb: tuple[str, ...]) -> None:
     said = medunlearn(*verb, "--help").stdout
     assert "--quiet" in said

@@ -123,8 +123,8 @@ def test_memorized_records_are_found(bench: Benchmark, loaded: Any, tmp_path: Pa
     model = replace(loaded, model=copy.deepcopy(loaded.model))
     records = [record for record in bench.records if record.fold == "train"][:2]
     items = [one for record in records for one in record_sequences(record, model.tokenizer, None)]
-    settings = LoopSettings(lr=3e-2, schedule="constant", warmup_ratio=0.0, precision="fp32")
-    train_loop(model.model, model.tokenizer.pad_token_id, NextToken(), Plan({"train": items}, 2, 150, 0), settings)
+    settings = LoopSettings(lr=1e-2, schedule="constant", warmup_ratio=0.0, precision="fp32")
+    train_loop(model.model, model.tokenizer.pad_token_id, NextToken(), Plan({"train": items}, 2, 200, 0), settings)
     watch = WatchSettings.model_validate({"prefix_tokens": 50, "new_tokens": 40, "replicates": 20})
     run = Run(tmp_path, {"label": "x", "results": {"fingerprint": "x"}})
     table = Memorization.of(bench, records, watch, model, quiet=True)(run, model)

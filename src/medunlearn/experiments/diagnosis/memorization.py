@@ -4,7 +4,7 @@ Each probe gives the first tokens of a record's text; the model goes on greedily
 (50) consecutive tokens of the true continuation stands in what it says. The same probes on records that no model is
 trained on say how much of that comes of wording which records share.
 
-Source: Memorization in Large Language Models in Medicine, Sections 3.1 and 3.3, Figure 7 (A).
+Source: Memorization in Large Language Models in Medicine, Section 3.3 and Figure 7 (A).
 """
 
 from __future__ import annotations
