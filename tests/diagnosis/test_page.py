@@ -32,7 +32,7 @@ def test_the_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_every_setting_that_the_page_names_is_one() -> None:
     watched = set(re.findall(r"`watch\.(\w+)=", PAGE))
-    named = set(re.findall(r"`(\w+)=", PAGE)) - {"preset"}
+    named = set(re.findall(r"`(\w+)=", PAGE)) - {"preset", "level"}
     known = {*TrainSettings.model_fields, *DiagnosisSettings.model_fields, *DiagnoseSettings.model_fields}
     assert watched <= set(WatchSettings.model_fields)
     assert len(watched) >= 4

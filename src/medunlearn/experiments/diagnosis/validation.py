@@ -41,7 +41,7 @@ def held_out(benchmark: Benchmark, where: str) -> tuple[list[Record], list[Quest
         ids = benchmark.hierarchy.closure(level.strip(), names)
         records = [record for record in benchmark.records if record.record_id in ids]
         questions = [question for question in benchmark.questions if question.record_id in ids]
-        seen = any(one.fold == "train" for one in (*records, *questions))
+        seen = "train" in {*(record.fold for record in records), *(question.fold for question in questions)}
     elif where not in FOLDS:
         raise ConfigError([f"validation={where!r}: name records as level=node, or a fold: {', '.join(FOLDS)}."])
     else:
