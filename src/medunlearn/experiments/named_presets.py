@@ -104,14 +104,16 @@ DIAGNOSIS_TRAIN: Values = {
 DIAGNOSIS_TINY: Values = {
     "trainable": "all",
     "lora_dropout": 0.0,
-    "lr": 2e-3,
+    "lr": 4e-3,
     "weight_decay": 0.0,
     "batch_size": 8,
     "micro_batch_size": 8,
     "max_length": 1024,
     "template": "plain",
     "stop_early": 0,
-    "watch": {"part": "test", "prefix_tokens": 50, "new_tokens": 150},
+    "watch": {"part": "test", "prefix_tokens": 50, "new_tokens": 100},
+    "tiny_width": 96,
+    "tiny_layers": 2,
 }
 
 
