@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medunlearn.config import EvaluateSettings, TaskExportSettings, UtilitySettings, check, merge, read_yaml
+from medunlearn.config import (
+    DiagnoseSettings,
+    EvaluateSettings,
+    TaskExportSettings,
+    UtilitySettings,
+    check,
+    merge,
+    read_yaml,
+)
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.experiments.attack import attack as _attack
 from medunlearn.experiments.attack import attack_settings
@@ -34,6 +42,7 @@ from medunlearn.reports.write import write_report
 
 if TYPE_CHECKING:
     from medunlearn.benchmarks.description import Description
+    from medunlearn.experiments.diagnosis.diagnose import Diagnosed
     from medunlearn.experiments.forecast import Forecast
     from medunlearn.experiments.pipeline import Finished
     from medunlearn.experiments.sweep.result import Swept
@@ -195,6 +204,30 @@ def export_tasks(benchmark: Benchmark, out: Path | str, *, split: str, **setting
     from medunlearn.experiments.utility.tasks import export_tasks as export
 
     return export(benchmark, check(TaskExportSettings, {"split": split, **settings}), Path(out))
+
+
+def diagnose(
+    run: Run,
+    benchmark: Benchmark,
+    *,
+    against: Sequence[Run] = (),
+    out: Path | str | None = None,
+    device: str = "auto",
+    quiet: bool = False,
+    **settings: Any,
+) -> Diagnosed:
+    """Top-k diagnostic accuracy overall and by specialty, before and after; ``.table()`` is a DataFrame.
+
+    Args:
+        against: runs to compare with; without any, the model before the run's training where it was asked.
+        out: folder of tables and report; None: one in the run's.
+        settings: as `medunlearn diagnose --help` lists them.
+    """
+    from medunlearn.experiments.diagnosis.diagnose import diagnose as found
+
+    checked = check(DiagnoseSettings, settings)
+    where = None if out is None else Path(out)
+    return found(run, benchmark, checked, against=against, out=where, device=device, quiet=quiet)
 
 
 def judge(

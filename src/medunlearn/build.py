@@ -1,4 +1,4 @@
-"""``mu.build.amnesia(...)``, ``lume``, ``tofu``, ``muse``, ``options``: a benchmark, or with ``out`` its folder."""
+"""A call for each benchmark (``mu.build.amnesia(...)``, ``lume``, ...): in memory, or kept with ``out``."""
 
 from __future__ import annotations
 
@@ -95,6 +95,29 @@ def options(file: Path | str, *, out: Path | str | None = None, **settings: Any)
         SourceError: rows that cannot be read.
     """
     return _kept(build("options", {"file": Path(file), **settings}), out)
+
+
+def diagnosis(
+    *,
+    invented: int | None = None,
+    admissions: Path | str | None = None,
+    out: Path | str | None = None,
+    **settings: Any,
+) -> Benchmark:
+    """Diagnosis from history and laboratory results, on an invented hospital or on admissions of your own.
+
+    Args:
+        invented: patients to invent.
+        admissions: a file with one admission a row.
+        out: folder to keep it in; None keeps it in memory.
+        settings: as `medunlearn build diagnosis --help` lists them.
+
+    Raises:
+        ConfigError: wrong settings, all at once.
+        SourceError: rows that cannot be used, with their places.
+    """
+    given = {"invented": invented, "admissions": admissions, **settings}
+    return _kept(build("diagnosis", {key: value for key, value in given.items() if value is not None}), out)
 
 
 def _kept(benchmark: Benchmark, out: Path | str | None) -> Benchmark:

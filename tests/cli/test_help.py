@@ -21,6 +21,7 @@ VERBS = (
     "attack",
     "utility",
     "audit",
+    "diagnose",
     "judge",
     "annotate",
     "agree",
@@ -32,10 +33,11 @@ VERBS = (
     "export-tasks",
     "list",
 )
+BUILDS = (("build", "amnesia"), ("build", "diagnosis"), ("build", "lume"))
 METHODS = ("ga", "graddiff", "kl_min", "ngdiff", "npo", "rmu", "simnpo")
 
 
-@pytest.mark.parametrize("verb", [*((verb,) for verb in VERBS), ("build", "amnesia"), ("build", "lume")])
+@pytest.mark.parametrize("verb", [*((verb,) for verb in VERBS), *BUILDS])
 def test_help_of_every_verb_has_an_example(medunlearn: Callable[..., Any], verb: tuple[str, ...]) -> None:
     said = medunlearn(*verb, "--help").stdout
     assert "Example" in said
@@ -53,6 +55,7 @@ def test_help_names_every_verb_in_the_order_of_use(medunlearn: Callable[..., Any
         "evaluate",
         "attack",
         "audit",
+        "diagnose",
         "judge",
         "run",
         "sweep",
@@ -118,7 +121,7 @@ def test_list_benchmarks(medunlearn: Callable[..., Any]) -> None:
     assert rows["lume"]["what"].startswith("LUME: ")
 
 
-@pytest.mark.parametrize("verb", [*((verb,) for verb in VERBS), ("build", "amnesia"), ("build", "lume")])
+@pytest.mark.parametrize("verb", [*((verb,) for verb in VERBS), *BUILDS])
 def test_every_verb_can_be_quiet_and_speak_json(medunlearn: Callable[..., Any], verb: tuple[str, ...]) -> None:
     said = medunlearn(*verb, "--help").stdout
     assert "--quiet" in said

@@ -155,6 +155,7 @@ def test_cut_off_in_an_evaluation(
 
 def numbered(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:
     """Epochs with these numbers, whatever they are like."""
+    from medunlearn.experiments import selection
     from medunlearn.experiments.selection import Standing
 
     def standings(table: pd.DataFrame, fold: str) -> list[Standing]:
@@ -163,7 +164,7 @@ def numbered(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:
             for epoch in range(1, int(table["epoch"].max()) + 1)
         ]
 
-    monkeypatch.setattr(module, "standings", standings)
+    monkeypatch.setattr(selection, "standings", standings)
 
 
 @pytest.mark.parametrize("trainable", ["default", "lora:2"])

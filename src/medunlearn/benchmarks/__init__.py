@@ -9,6 +9,7 @@ from medunlearn.data.sources.lume_identifiers import PII_FIELDS
 
 BENCHMARKS: Mapping[str, str] = {
     "amnesia": "medunlearn.benchmarks.amnesia:build",
+    "diagnosis": "medunlearn.benchmarks.diagnosis:build",
     "lume": "medunlearn.benchmarks.lume:build",
     "muse": "medunlearn.benchmarks.muse:build",
     "options": "medunlearn.benchmarks.options:build",
@@ -17,6 +18,7 @@ BENCHMARKS: Mapping[str, str] = {
 
 DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
     "amnesia": ("rouge_l", "em", "te", "cs", "es", "token_f1", "answer_probability", "ls"),
+    "diagnosis": ("top_1", "top_2", "top_3", "rouge_l", "em", "te", "token_f1", "answer_probability"),
     "lume": ("rouge_l", "exact_match", "em", "te", "token_f1", "answer_probability"),
     "muse": ("rouge_l_f", "rouge_l", "em", "te", "answer_probability"),
     "options": ("choice_probability", "exact_match", "rouge_l", "answer_probability", "em", "te"),

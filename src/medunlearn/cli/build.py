@@ -43,7 +43,7 @@ def _column(flag: str, what: str) -> Any:
     return typer.Option(f"--{flag}", metavar="COLUMN", help=f"Column of {what}.")
 
 
-def _build(builder: str, values: dict[str, Any], out: Path, quiet: bool, as_json: bool) -> None:
+def build_and_tell(builder: str, values: dict[str, Any], out: Path, quiet: bool, as_json: bool) -> None:
     from medunlearn.experiments.build import build, save_new
 
     given = {key: value for key, value in values.items() if value is not None}
@@ -139,7 +139,9 @@ def amnesia(
     }  # fmt: skip
     if notes is None:
         _refuse_flags_of_notes([*flags.values(), *server.values(), dry_run or None])
-        _build("amnesia", {"invented": invented, "seed": seed, **parse_overrides(overrides)}, out, quiet, json)
+        build_and_tell(
+            "amnesia", {"invented": invented, "seed": seed, **parse_overrides(overrides)}, out, quiet, json
+        )
         return
     values = merge({"notes": notes, "llm": server, **flags, "seed": seed}, parse_overrides(overrides))
     _build_notes(values, out, dry_run, quiet, json)
@@ -212,7 +214,7 @@ def lume(
         raise ConfigError(["give either --released FOLDER (the released files) or --new (build it anew)"])
     if released is not None:
         _refuse_given(own | {"review": review or None, "dry_run": dry_run or None}, "--released needs no")
-        _build("lume", {"released": released, **of_files, "seed": seed, **given}, out, quiet, json)
+        build_and_tell("lume", {"released": released, **of_files, "seed": seed, **given}, out, quiet, json)
         return
     _refuse_given(of_files, "--new reads no released files: leave out")
     values = {key: value for key, value in {"new": True, **own, "seed": seed}.items() if value is not None}
@@ -255,7 +257,9 @@ def tofu(
     json: Json = False,
 ) -> None:
     """TOFU: questions on authors who never were, with splits forget01, forget05 and forget10."""
-    _build("tofu", {"released": released, "seed": seed, **parse_overrides(overrides or [])}, out, quiet, json)
+    build_and_tell(
+        "tofu", {"released": released, "seed": seed, **parse_overrides(overrides or [])}, out, quiet, json
+    )
 
 
 @app.command(
@@ -273,7 +277,9 @@ def muse(
     json: Json = False,
 ) -> None:
     """MUSE: news articles or a book, with verbatim prompts and questions, and documents that no model saw."""
-    _build("muse", {"released": released, "seed": seed, **parse_overrides(overrides or [])}, out, quiet, json)
+    build_and_tell(
+        "muse", {"released": released, "seed": seed, **parse_overrides(overrides or [])}, out, quiet, json
+    )
 
 
 @app.command(
@@ -291,4 +297,4 @@ def options(
     json: Json = False,
 ) -> None:
     """Multiple-choice questions of MedQA's or MedMCQA's form, with questions that no model sees."""
-    _build("options", {"file": file, "seed": seed, **parse_overrides(overrides or [])}, out, quiet, json)
+    build_and_tell("options", {"file": file, "seed": seed, **parse_overrides(overrides or [])}, out, quiet, json)

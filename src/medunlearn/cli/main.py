@@ -20,7 +20,9 @@ from medunlearn.cli import (
     attack,
     audit,
     build,
+    build_diagnosis,
     demo,
+    diagnose,
     evaluate,
     export,
     export_tasks,
@@ -49,6 +51,7 @@ VERBS = (
     "attack",
     "utility",
     "audit",
+    "diagnose",
     "judge",
     "annotate",
     "agree",
@@ -94,6 +97,7 @@ def _root(
 
 
 app.command("demo", epilog=demo.EPILOG)(demo.command)
+build.app.command("diagnosis", epilog=build_diagnosis.EPILOG)(build_diagnosis.command)
 app.add_typer(build.app, name="build")
 app.command("inspect", epilog=inspect.EPILOG)(inspect.command)
 app.command("train", epilog=train.EPILOG)(train.command)
@@ -102,6 +106,7 @@ app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.command)
 app.command("attack", epilog=attack.EPILOG)(attack.command)
 app.command("utility", epilog=utility.EPILOG)(utility.command)
 app.command("audit", epilog=audit.EPILOG)(audit.command)
+app.command("diagnose", epilog=diagnose.EPILOG)(diagnose.command)
 app.command("judge", epilog=judge.EPILOG)(judge.judge)
 app.command("annotate", epilog=judge.ANNOTATE_EPILOG)(judge.annotate)
 app.command("agree", epilog=judge.AGREE_EPILOG)(judge.agree)

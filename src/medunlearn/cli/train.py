@@ -15,6 +15,7 @@ from medunlearn.cli.common import (
     Seed,
     ending,
     print_json,
+    said_of_epochs,
     say_if_padded,
     sayer,
     settings_help,
@@ -61,4 +62,6 @@ def command(
     results = run.info["results"]
     loss = "" if results["final_loss"] is None else f", final loss {results['final_loss']:.4f}"
     say(f"{out}: {results['steps']} steps{loss}")
+    if "epochs" in results:
+        say(said_of_epochs(results["epochs"]))
     say_if_padded(say, results)

@@ -16,6 +16,7 @@ from medunlearn.config.benchmarks import (
     SplitFields,
     TofuSettings,
 )
+from medunlearn.config.diagnosis import AskedSettings, DiagnoseSettings, DiagnosisSettings, WatchSettings
 from medunlearn.config.evaluation import AttackSettings, EvaluateSettings
 from medunlearn.config.experiments import ExperimentSettings, SearchSettings, SweepSettings
 from medunlearn.config.reading import check, fields_of, merge, parse_overrides, read_yaml
@@ -29,8 +30,11 @@ __all__ = [
     "TINY_UNLEARN",
     "AmnesiaNotesSettings",
     "AmnesiaSettings",
+    "AskedSettings",
     "AttackSettings",
     "Context",
+    "DiagnoseSettings",
+    "DiagnosisSettings",
     "EpochFields",
     "EvaluateSettings",
     "ExperimentSettings",
@@ -50,6 +54,7 @@ __all__ = [
     "TrainSettings",
     "UnlearnSettings",
     "UtilitySettings",
+    "WatchSettings",
     "What",
     "check",
     "fields_of",

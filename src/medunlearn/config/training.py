@@ -76,7 +76,24 @@ class TrainSettings(EpochFields):
         "refuse", description="a note that takes more than 7/8 of max_length in a prompt: refuse, or cut its end"
     )
     trainable: str = Field("all", description="all, lora[:RANK], layers:7, layers:5-7, or pattern:REGEX")
+    lora_dropout: float = Field(0.0, ge=0, lt=1, description="dropout of a LoRA adapter's input")
     trust_remote_code: bool = Field(False, description="run code that comes with a hub model")
+    validation: str | None = Field(
+        None,
+        description="what the validation loss of each evaluated epoch is computed on, which training must not see: "
+        "level=node of records (part=validation), or a fold of questions (holdout)",
+    )
+    select: Literal["last", "best"] = Field(
+        "last", description="the epoch whose model is the run's; best: of the least validation loss"
+    )
+    stop_early: int = Field(
+        0, ge=0, description="end after so many epochs without a lower validation loss; 0: never"
+    )
+    watch: dict[str, Any] = Field(
+        default_factory=dict,
+        description="what else is found out after each evaluated epoch (docs/diagnosis.md): watch.part=test, "
+        "watch.prefix_tokens=50, ...",
+    )
     seed: int = Field(0, description="seed of order, dropout and the tiny model's weights")
     tiny_width: int = Field(192, ge=16, multiple_of=8, description="tiny model: width of the hidden states")
     tiny_layers: int = Field(4, ge=1, description="tiny model: decoder layers")

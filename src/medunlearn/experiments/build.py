@@ -11,6 +11,7 @@ from medunlearn.benchmarks import BENCHMARKS
 from medunlearn.benchmarks.lume_new import build as build_anew
 from medunlearn.config import (
     AmnesiaSettings,
+    DiagnosisSettings,
     LumeNewSettings,
     LumeSettings,
     MuseSettings,
@@ -25,6 +26,7 @@ from medunlearn.lookup import resolve
 
 SETTINGS: Mapping[str, type[Settings]] = {
     "amnesia": AmnesiaSettings,
+    "diagnosis": DiagnosisSettings,
     "lume": LumeSettings,
     "muse": MuseSettings,
     "options": OptionsSettings,

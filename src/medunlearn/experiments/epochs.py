@@ -10,7 +10,8 @@ What comes of it, in the run's folder:
 - ``epochs.parquet``: the summaries of all evaluated epochs, the target's as epoch 0. Columns: epoch; level, node
   (empty where the row is of the whole split), measure (what the number is called), and those of
   :func:`medunlearn.metrics.summary.summarize`. Membership and utility (:mod:`medunlearn.experiments.watch.rows`)
-  are rows of it too, without a side, fold and kind.
+  are rows of it too, without a side, fold and kind. A run of ``train`` may have rows of other measures, of no
+  split: the validation loss, and what :mod:`medunlearn.experiments.diagnosis` finds out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import copy
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -37,7 +38,7 @@ from medunlearn.experiments.evaluated import Evaluated
 from medunlearn.experiments.material import rendering_of
 from medunlearn.experiments.questioning import asked, longest_answer, store_of
 from medunlearn.experiments.runs import EPOCHS, FILE, Recording, Run
-from medunlearn.experiments.selection import Standing, best_of, is_over, rule, standings
+from medunlearn.experiments.selection import Rule, Standing, best_of, is_over
 from medunlearn.experiments.watch.rows import Watch
 from medunlearn.generation.respond import respond
 from medunlearn.models.load import LanguageModel
@@ -52,6 +53,10 @@ TABLE = "epochs.parquet"
 HELD = Path("checkpoints") / "best"
 _PLACE = ("epoch", "level", "node", "measure")
 
+Measure = Callable[[Run, LanguageModel], pd.DataFrame]
+"""Something else to find out after an epoch: its run and the model in evaluation mode -> rows of the table of
+epochs, without the epoch. It is called in the main process alone."""
+
 
 @dataclass
 class EpochEvaluation:
@@ -60,8 +65,10 @@ class EpochEvaluation:
     Attributes:
         recording: of the run.
         live: the model in training, the same object throughout.
-        settings: of the evaluations.
-        watch: what is measured besides.
+        settings: of the evaluations on a split; None where there are none.
+        rule: what makes an epoch the best.
+        watch: membership and utility, where they are measured too.
+        measures: what else is found out.
         every, last: epochs from one to the next; the last epoch is always evaluated.
         target: run whose model this one starts from; epoch 0 is its evaluation. None: epoch 0 is one of this run.
         base: folder that the model was loaded from; kept epochs are deltas of it. None: full folders.
@@ -76,11 +83,13 @@ class EpochEvaluation:
     live: LanguageModel
     rendering: Rendering
     benchmark: Benchmark
-    settings: EvaluateSettings
+    settings: EvaluateSettings | None
+    rule: Rule
     every: int
     last: int
     processes: Processes
-    watch: Watch
+    watch: Watch | None = None
+    measures: Sequence[Measure] = ()
     target: Run | None = None
     base: Path | None = None
     reload: Callable[[], LanguageModel] | None = None
@@ -123,17 +132,14 @@ class EpochEvaluation:
             load_weights(self._held(chosen), self.live.model, self.processes)
         return {
             "select": self.select,
-            "rule": rule(self._found, self._fold),
+            "rule": self.rule.words(self._found),
+            "patience": self.patience,
             "numbers": [one.facts() for one in self._found],
             "best": best.epoch if best else None,
             "chosen": chosen,
             "done": self._done,
             "stopped_early": self._done < self.last,
         }
-
-    @property
-    def _fold(self) -> str:
-        return self.settings.folds[0]
 
     def _run(self, epoch: int) -> Run:
         if epoch == 0 and self.target is not None:
@@ -191,30 +197,42 @@ class EpochEvaluation:
             share = (self.processes.rank, self.processes.world)
         quiet = self.quiet or not self.processes.main
         with merged(live.model) if live else nullcontext():
-            if live is not None and share[1] > 1:
+            if live is not None and share[1] > 1 and self.settings is not None:
                 ask = partial(ask_a_share, run, self.benchmark, self.settings, live, share, check, quiet=quiet)
                 self.processes.each(ask)
-            if share[1] > 1 and live is not None:
-                more = self.watch.rows(run, live, self.processes, check)
-            else:
-                more = self.processes.on_main(
-                    lambda: self.watch.rows(run, live, check=check) if live else pd.DataFrame()
-                )
+            more = self._watched(run, live, share, check)
             return self.processes.on_main(lambda: self._score(run, epoch, live, more))
+
+    def _watched(
+        self, run: Run, live: LanguageModel | None, share: tuple[int, int], check: Callable[[], None]
+    ) -> pd.DataFrame:
+        """Membership and utility; by all processes where each has the model, else by the main one."""
+        watch = self.watch
+        if watch is None:
+            return pd.DataFrame()
+        if share[1] > 1 and live is not None:
+            return watch.rows(run, live, self.processes, check)
+        return self.processes.on_main(lambda: watch.rows(run, live, check=check) if live else pd.DataFrame())
 
     def _score(self, run: Run, epoch: int, live: LanguageModel | None, more: pd.DataFrame) -> list[Standing]:
         # Where the encoders of CS and ES go, as in `evaluate`: to the model's device.
         device = str(self.live.device)
-        evaluated = evaluate_one(run, self.benchmark, self.settings, device=device, quiet=self.quiet, live=live)
-        table = rows_of(evaluated, epoch)
+        tables = []
+        if self.settings is not None:
+            found = evaluate_one(run, self.benchmark, self.settings, device=device, quiet=self.quiet, live=live)
+            tables.append(rows_of(found, epoch))
         if len(more):
-            table = pd.concat([table, more.assign(epoch=epoch)[table.columns]], ignore_index=True)
+            tables.append(in_order(more, epoch))
+        for measure in self.measures:
+            assert live is not None  # The main process has the whole model, also of a sharded one.
+            tables.append(in_order(measure(run, live), epoch))
+        table = pd.concat(tables, ignore_index=True)
         path = self.out / TABLE
         if path.exists():
             before = pd.read_parquet(path)
             table = pd.concat([before[before["epoch"] < epoch], table], ignore_index=True)
         write_atomically(path, table.to_parquet)
-        return standings(table, self._fold)
+        return self.rule.standings(table)
 
     def _keep(self, run: Run, live: LanguageModel) -> None:
         if hasattr(live.model, "merge_and_unload"):
@@ -288,5 +306,10 @@ def rows_of(evaluated: Evaluated, epoch: int) -> pd.DataFrame:
     tables = [summary.assign(level="", node="", measure=summary["metric"])]
     if len(evaluated.groups):
         tables.append(evaluated.groups)
-    table = pd.concat(tables, ignore_index=True).assign(epoch=epoch)
+    return in_order(pd.concat(tables, ignore_index=True), epoch)
+
+
+def in_order(table: pd.DataFrame, epoch: int) -> pd.DataFrame:
+    """Rows with their epoch, columns in the order of the table of epochs."""
+    table = table.assign(epoch=epoch)
     return table[[*_PLACE, *(name for name in table.columns if name not in _PLACE)]]

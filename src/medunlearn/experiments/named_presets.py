@@ -80,6 +80,43 @@ EIGHT_DEVICES: Values = {
 ONE_DEVICE: Values = {"micro_batch_size": 2, "precision": "bf16", "gradient_checkpointing": True}
 SMALL_DEVICE: Values = {"micro_batch_size": 8, "precision": "bf16"}
 
+# Memorization in Large Language Models in Medicine, Sections 3.3 and 4.3. The model was quantized to 4 bits there
+# and is not here; schedule, warm-up, template, number of probes and what the loss counts are not said there.
+DIAGNOSIS_TRAIN: Values = {
+    "pretrain_epochs": 0,
+    "epochs": 10,
+    "trainable": "lora:64",
+    "lora_dropout": 0.05,
+    "lr": 1e-6,
+    "weight_decay": 0.1,
+    "batch_size": 16,
+    "schedule": "constant",
+    "warmup_ratio": 0.0,
+    "template": "chat",
+    "context": "note",
+    "long_notes": "cut",
+    "evaluate_every": 1,
+    "validation": "part=validation",
+    "select": "best",
+    "stop_early": 2,
+    "watch": {"part": "test", "prefix_tokens": 50, "new_tokens": 500},
+}
+
+DIAGNOSIS_TINY: Values = {
+    "trainable": "all",
+    "lora_dropout": 0.0,
+    "lr": 4e-3,
+    "weight_decay": 0.0,
+    "batch_size": 8,
+    "micro_batch_size": 8,
+    "max_length": 1024,
+    "template": "plain",
+    "stop_early": 0,
+    "watch": {"part": "test", "prefix_tokens": 50, "new_tokens": 100},
+    "tiny_width": 96,
+    "tiny_layers": 2,
+}
+
 
 def _amnesia(about: str, machine: Values, processes: int = 1) -> Preset:
     """AMNESIA's recipe, cut for a machine; only settings that change no number differ."""
@@ -149,6 +186,19 @@ PRESETS: Mapping[str, Preset] = {
         "not searched (benchmarks_perf/lume_rates.py would).",
         LUME_TINY_TRAIN,
         LUME_TINY_UNLEARN,
+    ),
+    "diagnosis": Preset(
+        "Fine-tuning on diagnoses (Memorization in Large Language Models in Medicine, Section 3.3): LoRA on a "
+        "model of 8 billion parameters, early stopping, and after each epoch what Figure 7 shows; not run here at "
+        "that size.",
+        {**DIAGNOSIS_TRAIN, **ONE_DEVICE, "weights": "bf16"},
+        {},
+    ),
+    "diagnosis-tiny": Preset(
+        "The same for the tiny model on an invented hospital, at a rate at which it learns in ten epochs.",
+        {**DIAGNOSIS_TRAIN, **DIAGNOSIS_TINY},
+        TINY_UNLEARN,
+        TINY_METHODS,
     ),
     "tiny": Preset(
         "What memorizes an invented hospital of 100 patients on two cores (benchmarks_perf/tiny_memorizes.py, "

@@ -19,11 +19,14 @@ def train_settings(values: Mapping[str, Any]) -> TrainSettings:
     Raises:
         ConfigError: every mistake.
     """
-    given = with_evaluation(values)
+    given = with_sections(values)
     problems: list[str] = []
     chosen = _preset_of(given, tiny=values.get("model") == "tiny", problems=problems)
     try:
-        checked = check(TrainSettings, {**(chosen.train if chosen else {}), **given})
+        usual = dict(chosen.train) if chosen else {}
+        if isinstance(given.get("watch", {}), Mapping) and "watch" in usual:
+            given["watch"] = {**usual["watch"], **given.get("watch", {})}
+        checked = check(TrainSettings, {**usual, **given})
     except ConfigError as error:
         problems += error.problems
     if problems:
@@ -53,7 +56,7 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool) -> UnlearnSetting
         ConfigError: every mistake, a key of a method that does not exist among them.
     """
     method = str(values.get("method", ""))
-    values = with_evaluation(values)
+    values = with_sections(values)
     problems = list(_strangers(values, method))
     general = {key: value for key, value in values.items() if "." not in key}
     own = _below(values, method)
@@ -79,13 +82,16 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool) -> UnlearnSetting
     return checked
 
 
-def with_evaluation(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, with the keys ``evaluate.KEY`` in ``evaluate``; those of ``attack`` and ``utility`` likewise."""
+SECTIONS = ("evaluate", "attack", "utility", "watch")
+
+
+def with_sections(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, with the keys ``evaluate.KEY`` in ``evaluate``, and so for every section of a run's settings."""
     found = dict(values)
-    for part in ("evaluate", "attack", "utility"):
-        if below := _below(found, part):
-            found = {key: value for key, value in found.items() if not key.startswith(f"{part}.")}
-            found[part] = {**(found.get(part) or {}), **below}
+    for name in SECTIONS:
+        if below := _below(found, name):
+            found = {key: value for key, value in found.items() if not key.startswith(f"{name}.")}
+            found[name] = {**(found.get(name) or {}), **below}
     return found
 
 

@@ -1,7 +1,8 @@
 """Which epoch is best, by a rule that is stated: pure functions of the table of epochs.
 
-An epoch's number is a harmonic mean, so that neither utility alone nor forgetting alone makes an epoch good. Its
-parts are, on the fold that was named first among those asked:
+Training goes by the validation loss (:data:`VALIDATION_RULE`): the least is best. Unlearning goes by utility and
+forgetting together (:func:`forgetting_rule`): an epoch's number is a harmonic mean, so that neither utility alone
+nor forgetting alone makes an epoch good. Its parts are, on the fold that was named first among those asked:
 
 - where the benchmark's paper breaks its measures down by node (LUME: regurgitation and knowledge of each task):
   each of them on retain as it is, and on forget as 1 minus it; knowledge by type of identifier, which is a task's
@@ -15,7 +16,7 @@ no number. Of equal numbers the earlier epoch's is the better. The target, epoch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,12 +34,20 @@ class Standing:
     Attributes:
         parts: what the number is made of, 0-1, higher = better.
         value: harmonic mean of the parts, 0-1, higher = more utility and forgetting together; None without a part
-            of each side, or where another epoch has parts that this one lacks.
+            of each side, or where another epoch has parts that this one lacks. By the validation loss: the loss.
+        least: the least value is the best, not the largest.
     """
 
     epoch: int
     parts: dict[str, float]
     value: float | None
+    least: bool = False
+
+    def beats(self, other: Standing | None) -> bool:
+        """Whether this one is better; an equal one is not, and one without a number is neither."""
+        if self.value is None or other is None or other.value is None:
+            return self.value is not None
+        return self.value < other.value if self.least else self.value > other.value
 
     def facts(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "value": self.value, "parts": self.parts}
@@ -92,7 +101,7 @@ def best_of(found: Sequence[Standing]) -> Standing | None:
     """The best so far; None where no epoch has a number."""
     best: Standing | None = None
     for one in found:
-        if one.value is not None and (best is None or best.value is None or one.value > best.value):
+        if one.beats(best):
             best = one
     return best
 
@@ -118,3 +127,47 @@ def rule(found: Sequence[Standing], fold: str) -> str:
     """The rule in words, with the parts that it came to."""
     parts = max((list(one.parts) for one in found), key=len, default=[])
     return RULE.format(parts=", ".join(parts) or "no part was scored", fold=fold)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What makes an epoch the best.
+
+    Attributes:
+        standings: the table of epochs -> every epoch behind the first, in order.
+        words: the rule in words, given what it came to.
+    """
+
+    standings: Callable[[pd.DataFrame], list[Standing]]
+    words: Callable[[Sequence[Standing]], str]
+
+
+def forgetting_rule(fold: str) -> Rule:
+    """Utility on retain and forgetting on forget, on one fold."""
+    return Rule(lambda epochs: standings(epochs, fold), lambda found: rule(found, fold))
+
+
+VALIDATION_LOSS = "validation loss"
+"""What rows of the table of epochs call it (:mod:`medunlearn.experiments.diagnosis.validation`)."""
+
+
+def by_validation_loss(epochs: pd.DataFrame) -> list[Standing]:
+    """Every epoch behind the first with its validation loss."""
+    rows = epochs[(epochs["epoch"] > 0) & (epochs["measure"] == VALIDATION_LOSS)]
+    values = {
+        int(epoch): None if pd.isna(value) else float(value)
+        for epoch, value in zip(rows["epoch"], rows["value"], strict=True)
+    }
+    return [
+        Standing(epoch, {} if value is None else {VALIDATION_LOSS: value}, value, least=True)
+        for epoch, value in sorted(values.items())
+    ]
+
+
+VALIDATION_RULE = Rule(by_validation_loss, lambda found: "least validation loss; of equal epochs the earlier")
+"""Source: Memorization in Large Language Models in Medicine, Section 3.3 (early stopping)."""
+
+
+def stop_epoch(found: Sequence[Standing], patience: int) -> int | None:
+    """The epoch at whose end a run with this patience ends; None where it goes on to its last."""
+    return next((one.epoch for place, one in enumerate(found, 1) if is_over(found[:place], patience)), None)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from medunlearn.config import TrainSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.experiments.diagnosis.measures import check_watch, epoch_measures
 from medunlearn.experiments.material import (
     chosen,
     identity,
@@ -46,6 +47,7 @@ def train(
     label = "target" if settings.without is None else "retrained"
     if settings.without is not None:
         benchmark.split(settings.without)
+    watch = check_watch(benchmark, settings)
     inputs = {"benchmark": benchmark.fingerprint, "model": identity(settings.model)}
     processes = join()
     check_sharding(settings.sharding, processes)
@@ -69,6 +71,9 @@ def train(
             settings,
             processes,
             reload=lambda: _model(benchmark, settings, processes.device(device)),
+            measures=epoch_measures(
+                benchmark, settings, watch, language_model, rendering, quiet=quiet or not processes.main
+            ),
             quiet=quiet,
         )
         history: History = []
@@ -116,7 +121,9 @@ def _load(
 
 def _model(benchmark: Benchmark, settings: TrainSettings, device: str) -> LanguageModel:
     language_model = _base(benchmark, settings, device)
-    language_model.model = choose_trainable(language_model.model, settings.trainable, seed=settings.seed)
+    language_model.model = choose_trainable(
+        language_model.model, settings.trainable, seed=settings.seed, lora_dropout=settings.lora_dropout
+    )
     return language_model
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from medunlearn.config import EpochFields, EvaluateSettings, check
+from medunlearn.config import EpochFields, EvaluateSettings, TrainSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, UnknownNameError
-from medunlearn.experiments.epochs import EpochEvaluation
+from medunlearn.experiments.epochs import EpochEvaluation, Measure
 from medunlearn.experiments.membership import check_was_trained_on_records
 from medunlearn.experiments.runs import Recording, Run
+from medunlearn.experiments.selection import VALIDATION_RULE, forgetting_rule
 from medunlearn.experiments.watch.rows import Watch
 from medunlearn.experiments.watch.sections import check_watched, epoch_sections
 from medunlearn.metrics import get_metric
@@ -19,7 +20,7 @@ from medunlearn.training.processes import Processes
 
 
 def epoch_settings(settings: EpochFields, split: str | None) -> EvaluateSettings | None:
-    """Settings of the evaluations of a run's epochs; None where it has none.
+    """Settings of the evaluations of a run's epochs on a split; None where it has none.
 
     Args:
         split: the run's own; None where ``evaluate`` names one, or it is the one that was left out.
@@ -27,17 +28,10 @@ def epoch_settings(settings: EpochFields, split: str | None) -> EvaluateSettings
     Raises:
         ConfigError: every mistake, what has no effect without evaluations among them.
     """
-    if not settings.evaluate_every:
-        idle = [
-            name
-            for name, nothing in (
-                *(("evaluate", {}), ("attack", {}), ("utility", {})),
-                *(("keep_epochs", False), ("select", "last"), ("stop_early", 0)),
-            )
-            if getattr(settings, name, nothing) != nothing
-        ]
-        if idle:
-            raise ConfigError([f"{name} is about evaluated epochs: set evaluate_every=1 too." for name in idle])
+    idle = _idle(settings)
+    if idle:
+        raise ConfigError(idle)
+    if not settings.evaluate_every or (measured(settings) and not _asks_for_a_split(settings)):
         return None
     given, weights = settings.evaluate, settings.weights
     problems = []
@@ -82,6 +76,41 @@ def check_epochs(settings: EpochFields, benchmark: Benchmark, target: Run | None
     return evaluation
 
 
+_OF_EPOCHS = {
+    "evaluate": {},
+    "attack": {},
+    "utility": {},
+    "keep_epochs": False,
+    "select": "last",
+    "stop_early": 0,
+    "validation": None,
+    "watch": {},
+}
+
+
+def measured(settings: EpochFields) -> bool:
+    """Whether a run finds out something of its epochs that needs no split."""
+    return isinstance(settings, TrainSettings) and (settings.validation is not None or bool(settings.watch))
+
+
+def _idle(settings: EpochFields) -> list[str]:
+    """What is set and has no effect, a line each."""
+    given = [name for name, nothing in _OF_EPOCHS.items() if getattr(settings, name, nothing) != nothing]
+    if not settings.evaluate_every:
+        return [f"{name} is about evaluated epochs: set evaluate_every=1 too." for name in given]
+    if isinstance(settings, TrainSettings) and settings.validation is None:
+        return [
+            f"{name} goes by the validation loss: set validation=... too (part=validation, or holdout)."
+            for name in ("select", "stop_early")
+            if name in given
+        ]
+    return []
+
+
+def _asks_for_a_split(settings: EpochFields) -> bool:
+    return bool(settings.evaluate or settings.attack or settings.utility)
+
+
 def epoch_evaluation(
     recording: Recording,
     live: LanguageModel,
@@ -92,27 +121,36 @@ def epoch_evaluation(
     *,
     target: Run | None = None,
     reload: Callable[[], LanguageModel] | None = None,
+    measures: Sequence[Measure] = (),
     quiet: bool = False,
 ) -> EpochEvaluation | None:
     """What a run's settings ask for; None where they ask for nothing.
+
+    Args:
+        measures: what is found out besides evaluations on a split.
 
     Raises:
         ConfigError: see :func:`epoch_settings`.
     """
     evaluation = epoch_settings(settings, getattr(settings, "split", None))
-    if evaluation is None:
+    if evaluation is None and not measures:
         return None
-    watch = Watch(benchmark, *epoch_sections(settings, evaluation.split), quiet=quiet)
+    watch = Watch(benchmark, *epoch_sections(settings, evaluation.split), quiet=quiet) if evaluation else None
+    by_loss = isinstance(settings, TrainSettings) and settings.validation is not None
+    # Without an evaluation nothing has a number by this rule, and the last epoch is the run's.
+    fold = evaluation.folds[0] if evaluation else "train"
     return EpochEvaluation(
         recording,
         live,
         rendering,
         benchmark,
         evaluation,
+        VALIDATION_RULE if by_loss else forgetting_rule(fold),
         settings.evaluate_every,
         settings.epochs,
         processes,
         watch,
+        measures=measures,
         target=target,
         base=target.model if target else None,
         reload=reload,

@@ -26,6 +26,9 @@ METRICS: dict[str, str] = {
     "rouge_l_f": "medunlearn.metrics.rouge_l_f:METRIC",
     "te": "medunlearn.metrics.token_entropy:METRIC",
     "token_f1": "medunlearn.metrics.token_f1:METRIC",
+    "top_1": "medunlearn.metrics.diagnosis.top_k:TOP_1",
+    "top_2": "medunlearn.metrics.diagnosis.top_k:TOP_2",
+    "top_3": "medunlearn.metrics.diagnosis.top_k:TOP_3",
     "truth_ratio": "medunlearn.metrics.truth_ratio:METRIC",
     "truth_ratio_utility": "medunlearn.metrics.truth_ratio_utility:METRIC",
 }

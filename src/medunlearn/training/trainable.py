@@ -20,7 +20,7 @@ _PIECE = 1 << 20
 FORMS = "all, lora, lora:RANK, layers:7, layers:5-7, layers:0,3, or pattern:REGEX"
 
 
-def choose_trainable(model: Any, choice: str, *, seed: int = 0) -> Any:
+def choose_trainable(model: Any, choice: str, *, seed: int = 0, lora_dropout: float = 0.0) -> Any:
     """Freeze everything but what is chosen.
 
     Args:
@@ -28,6 +28,7 @@ def choose_trainable(model: Any, choice: str, *, seed: int = 0) -> Any:
             ``pattern:REGEX`` searched in parameter names; ``lora`` or ``lora:RANK`` (an adapter on every linear
             map of the decoder layers).
         seed: of a LoRA adapter's first weights.
+        lora_dropout: share of the inputs of a LoRA adapter that are dropped in training.
 
     Returns:
         The model to train: the same object, or for LoRA a PEFT model around it.
@@ -36,7 +37,7 @@ def choose_trainable(model: Any, choice: str, *, seed: int = 0) -> Any:
         ConfigError: the choice is not of these forms, or matches no parameter.
     """
     if choice == "lora" or choice.startswith("lora:"):
-        return _with_lora(model, choice, seed)
+        return _with_lora(model, choice, seed, lora_dropout)
     matches = _matcher(choice)
     chosen = 0
     for name, tensor in model.named_parameters():
@@ -67,7 +68,7 @@ def _span(part: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-def _with_lora(model: Any, choice: str, seed: int) -> Any:
+def _with_lora(model: Any, choice: str, seed: int, dropout: float) -> Any:
     from peft import LoraConfig, get_peft_model
 
     rank = "16" if choice == "lora" else choice.partition(":")[2]
@@ -76,7 +77,7 @@ def _with_lora(model: Any, choice: str, seed: int) -> Any:
     config = LoraConfig(
         r=int(rank),
         lora_alpha=2 * int(rank),
-        lora_dropout=0.0,
+        lora_dropout=dropout,
         target_modules="all-linear",
         task_type="CAUSAL_LM",
     )

@@ -1,0 +1,106 @@
+"""Settings of the diagnosis case: `build diagnosis`, what `train` watches, and `diagnose`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from medunlearn.config.base import Percent, Settings, listed
+
+Gold = Literal["principal", "any"]
+
+
+class DiagnosisSettings(Settings):
+    """Admissions with their diagnoses, in a training, a validation and a test part."""
+
+    builder: Literal["diagnosis"] = "diagnosis"
+    admissions: Path | None = Field(None, description="CSV, TSV, JSONL, JSON or Parquet, one admission a row")
+    invented: Annotated[int, Field(ge=4)] | None = Field(None, description="patients to invent, instead of a file")
+    validation: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="patients of the validation part; none: 2 of 13, as the paper's 2,000 of 13,000"
+    )
+    test: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="patients of the test part; none: 1 of 13, as the paper's 1,000 of 13,000"
+    )
+    stays: Literal["latest", "all"] = Field(
+        "latest", description="of a patient with several admissions: the latest, as in the paper, or all"
+    )
+    percents: tuple[Percent, ...] = Field(
+        (5, 10), description="shares of the training patients that splits forget, for unlearning"
+    )
+    institutions: int = Field(4, ge=1, description="invented: institutions that patients are spread over")
+    hpi_column: str = Field("hpi", description="column of the history of present illness")
+    diagnoses_column: str = Field("diagnoses", description="column of the diagnoses, the principal one first")
+    hpi_date_column: str = Field("hpi_date", description="column of the history's date")
+    labs_column: str = Field("labs", description="column of laboratory results")
+    patient_column: str = Field("patient", description="column of the patient")
+    specialty_column: str = Field("specialty", description="column of the medical specialty")
+    part_column: str = Field("part", description="column of a partition of your own: train, validation, test")
+    id_column: str = Field("id", description="column of the admission's name")
+    data_use: Literal["open", "credentialed"] = Field(
+        "credentialed", description="of a file: credentialed data stay on this machine"
+    )
+    skip_bad_rows: bool = Field(False, description="leave out rows that cannot be read and list them")
+    seed: int = Field(0, description="seed of the hospital and of the parts")
+
+    @field_validator("percents", mode="before")
+    @classmethod
+    def _numbers(cls, value: Any) -> Any:
+        """One number is as good as a list of one."""
+        return [value] if isinstance(value, int) else listed(value)
+
+
+class AskedSettings(Settings):
+    """How diagnoses are asked for and counted."""
+
+    part: str = Field("test", description="which part of the benchmark is asked about")
+    k: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (1, 2, 3), min_length=1, description="a response is right at k if one of its first k diagnoses is"
+    )
+    gold: Gold = Field(
+        "principal", description="what must be among them: the principal diagnosis, or any; the paper does not say"
+    )
+    synonyms: Path | None = Field(
+        None, description="YAML of names that are one, name: [synonym, ...], besides the small list of our own"
+    )
+    max_new_tokens: int | None = Field(None, ge=1, description="longest response; none: a little over any answer")
+    batch_size: int = Field(64, ge=1, description="admissions asked at a time; changes memory, no number")
+    replicates: int = Field(2000, ge=1, description="bootstrap draws of patients")
+    seed: int = Field(0, description="seed of the draws, and of the sample of probes")
+
+    @field_validator("k", mode="before")
+    @classmethod
+    def _list(cls, value: Any) -> Any:
+        """One number is as good as a list of one."""
+        return [value] if isinstance(value, int) else listed(value)
+
+    @field_validator("k")
+    @classmethod
+    def _once(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted(set(value)))
+
+
+class WatchSettings(AskedSettings):
+    """What `train` finds out after every evaluated epoch, besides the validation loss: Figure 7's other panels."""
+
+    part: str = Field("none", description="part whose diagnoses are asked for; none: none is")
+    prefix_tokens: int = Field(
+        0, ge=0, description="tokens of a training record that a probe of memorization gives; 0: no probes"
+    )
+    new_tokens: int = Field(500, ge=1, description="tokens that a probe generates")
+    probes: int | None = Field(None, ge=1, description="seeded sample of so many records; none: all")
+    probe_batch_size: int = Field(32, ge=1, description="probes at a time; changes memory, no number")
+
+
+class DiagnoseSettings(AskedSettings):
+    """Top-k diagnostic accuracy of trained models, overall and by specialty."""
+
+    least_patients: int = Field(
+        100, ge=1, description="patients that a specialty has at least, to be shown by itself; the paper's number"
+    )
+    template: Literal["plain", "chat", "clinical"] | None = Field(
+        None, description="prompt template; left out: the one of training"
+    )
+    weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")

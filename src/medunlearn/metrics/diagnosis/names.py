@@ -1,0 +1,92 @@
+"""When two names are one diagnosis."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from medunlearn.errors import InputError
+
+_WORD = re.compile(r"[^\W_]+")
+# "carcinoma of the colon" is "colon carcinoma".
+_SMALL = frozenset(("a", "an", "the", "of", "s"))
+
+Key = tuple[str, ...]
+
+
+def name_key(name: str) -> Key:
+    """The words of a name, whatever their case, accents, order and marks between them; small words left out."""
+    plain = unicodedata.normalize("NFKD", name).casefold()
+    words = _WORD.findall("".join(letter for letter in plain if not unicodedata.combining(letter)))
+    return tuple(sorted(word for word in words if word not in _SMALL))
+
+
+class Names:
+    """Names of diagnoses, with synonyms.
+
+    Args:
+        synonyms: a name -> others for it. Those of the same key are one, and so on through chains.
+    """
+
+    def __init__(self, synonyms: Mapping[str, Iterable[str]]) -> None:
+        self._kept: dict[Key, Key] = {}
+        for name, others in synonyms.items():
+            kept = self._root(name_key(name))
+            for other in others:
+                self._kept[self._root(name_key(other))] = kept
+            self._kept.pop(kept, None)
+
+    def _root(self, key: Key) -> Key:
+        while key in self._kept and self._kept[key] != key:
+            key = self._kept[key]
+        return key
+
+    def same(self, one: str, other: str) -> bool:
+        """Whether two names are one diagnosis; never with a name that has no words."""
+        first = self._root(name_key(one))
+        return bool(first) and first == self._root(name_key(other))
+
+
+@cache
+def own_names() -> Names:
+    """The small list of our own."""
+    return Names(_own())
+
+
+def names_with(path: Path | None) -> Names:
+    """Our own list and, where a file is given, that file's as well.
+
+    Raises:
+        InputError: the file cannot be read as ``name: [synonym, ...]``.
+    """
+    if path is None:
+        return own_names()
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"There is no file of synonyms {path}.") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"{path} cannot be read as YAML: {error}") from error
+    if not isinstance(found, dict) or not all(_is_entry(name, others) for name, others in found.items()):
+        raise InputError(f"{path} must hold one `name: [synonym, synonym]` a line, all of them text.")
+    merged: dict[str, list[str]] = {name: list(others) for name, others in _own().items()}
+    for name, others in found.items():
+        merged[name] = [*merged.get(name, []), *others]
+    return Names(merged)
+
+
+def _is_entry(name: Any, others: Any) -> bool:
+    return isinstance(name, str) and isinstance(others, list) and all(isinstance(one, str) for one in others)
+
+
+def _own() -> dict[str, list[str]]:
+    text = (files(__package__) / "synonyms.yaml").read_text(encoding="utf-8")
+    found: dict[str, list[str]] = yaml.safe_load(text)
+    return found
