@@ -10,7 +10,7 @@ import typer
 from medunlearn.cli.audit_tables import print_audit, print_json_audit
 from medunlearn.cli.common import Device, Json, Quiet, Seed, ending, settings_help
 from medunlearn.config import parse_overrides
-from medunlearn.config.audit import AuditSettings
+from medunlearn.config.audit import AuditParts, AuditSettings
 from medunlearn.errors import ConfigError, unknown_name
 
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ EPILOG = (
     "Example: `medunlearn audit --responses responses.jsonl --out runs/audit` (no model and no torch)\n\n"
     "A CORPUS is PATH or NAME=PATH: text files or a folder of them, CSV, JSONL, Parquet, or a benchmark's folder. "
     "NAME must not be a setting's. Responses are kept as they come; the same command again goes on where it "
-    "stopped.\n\n" + settings_help(AuditSettings)
+    "stopped.\n\n"
+    + settings_help(AuditSettings)
+    + "\n\nFurther steps, which can also be asked of an audit that is done: `identifiers=true kinds=true "
+    "options=questions.jsonl encoder=FOLDER`\n\n" + settings_help(AuditParts)
 )
 
 
@@ -105,6 +108,10 @@ def command(
         print_audit(found, paper=paper_bootstrap, show_text=show_text)
 
 
+def _of_parts(key: str) -> bool:
+    return key.split(".")[0] in AuditParts.model_fields
+
+
 def _sorted(words: Sequence[str]) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
     """Model and corpora, settings, and settings of the server.
 
@@ -119,14 +126,15 @@ def _sorted(words: Sequence[str]) -> tuple[list[str], dict[str, Any], dict[str, 
         key, equals, value = word.partition("=")
         if not equals:
             plain.append(word)
-        elif key in AuditSettings.model_fields or key.startswith(SERVER):
+        elif key in AuditSettings.model_fields or _of_parts(key) or key.startswith(SERVER):
             settings.append(word)
         elif plain and (Path(value).exists() or value.startswith("hub:")):
             plain.append(word)
         else:
+            known = {**AuditSettings.model_fields, **AuditParts.model_fields}
             problems.append(
-                f"{word!r}: {unknown_name('setting', key, AuditSettings.model_fields, most=40)} "
-                f"A corpus is NAME=PATH, and there is no {value!r}."
+                f"{word!r}: {unknown_name('setting', key, known, most=40)} A corpus is NAME=PATH, and there is no "
+                f"{value!r}."
             )
     if problems:
         raise ConfigError(problems)

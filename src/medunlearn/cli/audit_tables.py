@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from medunlearn.cli.common import UNSCORED, print_json, print_line, print_table, with_interval
+from medunlearn.cli.found_tables import besides_json, print_besides
 
 if TYPE_CHECKING:
     from medunlearn.experiments.audit.audit import Audit
@@ -24,7 +25,7 @@ def print_json_audit(audit: Audit, paper: bool) -> None:
         "results": audit.run.info["results"],
         "table": _records(audit.table()),
     }
-    print_json(found | ({"paper_bootstrap": _records(audit.paper_table())} if paper else {}))
+    print_json(found | besides_json(audit) | ({"paper_bootstrap": _records(audit.paper_table())} if paper else {}))
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -47,6 +48,7 @@ def print_audit(audit: Audit, *, paper: bool = False, show_text: bool = False) -
     print_line(f"{subjects}; differences are paired on probes.")
     if paper:
         _paper(audit)
+    print_besides(audit)
     if show_text:
         _examples(audit)
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from medunlearn.cli.common import (
-    UNSCORED,
     Json,
     Overrides,
     Quiet,
@@ -19,6 +18,7 @@ from medunlearn.cli.common import (
     sayer,
     settings_help,
 )
+from medunlearn.cli.found_tables import absent, print_found, share
 from medunlearn.config import check, parse_overrides
 from medunlearn.config.identifiers import IdentifierSettings
 
@@ -78,12 +78,7 @@ def find(
     if json:
         print_json({"folder": str(found.folder), **found.summary()})
     elif not quiet:
-        _counts("identifiers that leaked (Table 9)", found.table9, "title")
-        _counts("by kind", found.kinds[found.kinds["frequency"] > 0], "kind")
-        if found.table10 is not None:
-            _counts("further sensitive content (Table 10)", found.table10, "title")
-        for line in found.notes():
-            sayer(quiet, json)(line)
+        print_found(found)
 
 
 @app.command("review", epilog=REVIEW_EPILOG)
@@ -158,35 +153,7 @@ def recall(
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(k): None if _absent(v) else v for k, v in row.items()} for row in table.to_dict("records")]
-
-
-def _absent(value: Any) -> bool:
-    return value is None or value != value
-
-
-def _counts(title: str, table: pd.DataFrame, name: str) -> None:
-    columns = ("variant", name, "frequency", "responses", "subjects", "per response", "examples")
-    rows = [
-        (
-            row["variant"],
-            row[name],
-            row["frequency"],
-            row["responses"],
-            row["subjects"],
-            _share(row),
-            row["examples"],
-        )
-        for row in table.to_dict("records")
-    ]
-    print_table(title, columns, rows)
-
-
-def _share(row: Any, name: str = "per_response", low: str = "low", high: str = "high") -> str:
-    if _absent(row[name]):
-        return UNSCORED
-    interval = "" if _absent(row[low]) else f" [{row[low]:.3f}, {row[high]:.3f}]"
-    return f"{row[name]:.3f}{interval}"
+    return [{str(k): None if absent(v) else v for k, v in row.items()} for row in table.to_dict("records")]
 
 
 def _with_shares(title: str, table: pd.DataFrame, columns: tuple[str, ...]) -> None:
@@ -194,8 +161,8 @@ def _with_shares(title: str, table: pd.DataFrame, columns: tuple[str, ...]) -> N
     rows = [
         (
             *(row[name] for name in columns),
-            *(_share(row, name, f"{name}_low", f"{name}_high") for name in shares),
-            row["reason"] if not _absent(row["reason"]) else "",
+            *(share(row, name, f"{name}_low", f"{name}_high") for name in shares),
+            row["reason"] if not absent(row["reason"]) else "",
         )
         for row in table.to_dict("records")
     ]

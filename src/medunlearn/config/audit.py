@@ -12,6 +12,25 @@ PAPER_PREFIXES = (50, 100, 200, 300, 500)
 """Source: Memorization in Large Language Models in Medicine, Section 3.1."""
 
 
+class AuditParts(Settings):
+    """What an audit finds out besides; each can be asked of an audit that is done."""
+
+    encoder: str | None = Field(None, description="encoder of BERTScore, a folder or hub id; none: no BERTScore")
+    bart: str | None = Field(
+        None, description="sequence-to-sequence model of BARTScore, a folder or hub id; none: no BARTScore"
+    )
+    identifiers: dict[str, Any] | None = Field(
+        None, description="find patients' identifiers in what the model said: true, or identifiers.KEY=VALUE"
+    )
+    kinds: dict[str, Any] | None = Field(
+        None, description="sort shared runs into beneficial, uninformative and harmful: true, or kinds.KEY=VALUE"
+    )
+    options: dict[str, Any] | None = Field(
+        None,
+        description="multiple-choice questions whose removed options are asked for: a file, or options.KEY=VALUE",
+    )
+
+
 class AuditSettings(Settings):
     """Measure what a model continues word for word of texts that it may have been trained on."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from medunlearn.config.base import Settings
+from medunlearn.config.base import Settings, listed
 
 
 class AuditRelations(Settings):
@@ -50,3 +51,9 @@ class KindSettings(Settings):
         5, ge=2, description="so many records of a corpus that hold a span make it a set phrase"
     )
     least: int = Field(2, ge=1, description="least weight of distinct terms that makes a kind")
+
+    @field_validator("clinical", "datasets", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        """One name, or several with commas, is as good as a list."""
+        return listed(value)

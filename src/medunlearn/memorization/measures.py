@@ -23,6 +23,8 @@ MEASURES: dict[str, str] = {
     "extraction_strength": "medunlearn.memorization.exact:EXTRACTION_STRENGTH",
     "rouge_l": "medunlearn.memorization.approximate:ROUGE_L",
     "bleu": "medunlearn.memorization.approximate:BLEU",
+    "bert_score": "medunlearn.memorization.semantic:BERT_SCORE",
+    "bart_score": "medunlearn.memorization.semantic:BART_SCORE",
 }
 
 # A process starts in about half a second, which so many responses of 500 tokens outweigh.

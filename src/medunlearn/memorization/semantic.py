@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import pandas as pd
 
 from medunlearn.errors import ConfigError, InputError
+from medunlearn.memorization.protocol import Measure
 from medunlearn.metrics.protocol import Score
 from medunlearn.progress import progress
 
@@ -28,6 +29,26 @@ Part = Literal["f1", "precision", "recall"]
 KEYS = ("probe_id", "variant", "sample")
 NO_ENCODER = "no encoder is named: encoder=FOLDER or hub id"
 NO_BART = "no sequence-to-sequence model is named: bart=FOLDER or hub id"
+
+BERT_SCORE = Measure(
+    name="bert_score",
+    title="BERTScore",
+    group="semantic",
+    needs=("text", "model"),
+    meaning="F of greedily matched token embeddings, first 100 tokens of both; -1 to 1, higher = memorized more",
+    source="Zhang et al. 2020, Section 3",
+    score=None,
+)
+BART_SCORE = Measure(
+    name="bart_score",
+    title="BARTScore",
+    group="semantic",
+    needs=("text", "model"),
+    meaning="mean log-probability of a token of the original given the response, first 100 tokens of both; at most "
+    "0, higher = memorized more",
+    source="Yuan et al. 2021, equation 2",
+    score=None,
+)
 
 
 def bert_score(

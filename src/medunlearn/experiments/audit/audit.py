@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -16,6 +16,9 @@ from medunlearn.data.storage import read_json
 from medunlearn.errors import InputError
 from medunlearn.experiments.audit.summary import differences, paper_differences, paper_summary, summarize
 from medunlearn.experiments.runs import Run
+
+if TYPE_CHECKING:
+    from medunlearn.experiments.audit.parts import Besides
 
 VERB = "audit"
 PROBES, SCORES, SPANS, STARTS = "probes.parquet", "scores.parquet", "spans.parquet", "starts.parquet"
@@ -44,10 +47,12 @@ class Audit:
     Attributes:
         run: the recorded result.
         baselines: audits of other models with the same settings.
+        besides: what further steps found that were asked for with it; None where the audit was read from disk.
     """
 
     run: Run
     baselines: tuple[Audit, ...] = ()
+    besides: Besides | None = None
 
     @staticmethod
     def open(folder: Path | str) -> Audit:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from medunlearn.config import check
-from medunlearn.config.audit import AuditSettings
+from medunlearn.config.audit import AuditParts, AuditSettings
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.sources.corpus import Corpus, read_corpora
 from medunlearn.data.sources.notes import Columns
@@ -25,6 +26,7 @@ from medunlearn.experiments.audit.asked import (
     unit_without_model,
 )
 from medunlearn.experiments.audit.audit import BASELINES, BASELINES_FILE, PROBES, RESPONSES, VERB, Audit
+from medunlearn.experiments.audit.parts import add_parts, checked_parts
 from medunlearn.experiments.audit.scoring import Key, score_all
 from medunlearn.experiments.runs import FILE, Recording, Run
 from medunlearn.generation.decodings import parse_decodings
@@ -64,28 +66,37 @@ def audit(
         llm: settings of the server, as docs/llm.md lists them.
         allow_remote_llm: protected texts may go to a server off this machine.
         label: what tables call the model.
-        settings: as `medunlearn audit --help` lists them.
+        settings: as `medunlearn audit --help` lists them, those of further steps among them (``identifiers=True``,
+            ``kinds=True``, ``options=FILE``, ``encoder=``, ``bart=``; :mod:`medunlearn.experiments.audit.parts`).
 
     Raises:
         ConfigError: wrong settings, all at once.
         InputError: a corpus, file or model that cannot be used.
     """
-    checked, folder = check(AuditSettings, settings), Path(out)
+    of_parts = {key: value for key, value in settings.items() if key.split(".")[0] in AuditParts.model_fields}
+    parts = checked_parts(of_parts, model=model is not None)
+    checked = check(AuditSettings, {key: value for key, value in settings.items() if key not in of_parts})
+    folder = Path(out)
     words = [str(one) for one in ([corpus] if isinstance(corpus, str | Path) else corpus)]
     against = [str(one) for one in ([baseline] if isinstance(baseline, str | Path) else baseline)]
     _refuse(model, words, responses, checked)
+    who, corpora = None, _corpora(words, checked)
     if responses is not None:
         _audit_stored(Path(responses), checked, folder, label)
     else:
         refuse_unused(str(model), model_name, llm)
         who = asked(str(model), name=model_name, llm=llm, permitted=allow_remote_llm, label=label, device=device)
-        _audit_model(who, _corpora(words, checked), checked, folder, quiet)
-    taken = [Run.open(folder).label]
+        _audit_model(who, corpora, checked, folder, quiet)
+    taken, others = [Run.open(folder).label], []
     for word in against:
-        one = _baseline(word, taken, words, checked, folder, llm, allow_remote_llm, device, quiet)
+        one, other = _baseline(word, taken, corpora, checked, folder, llm, allow_remote_llm, device, quiet)
         taken.append(Run.open(one).label)
         _remember(folder, one)
-    return Audit.open(folder)
+        if one.is_relative_to(folder):
+            besides = add_parts(one, parts, corpora=corpora, who=other, device=device, quiet=quiet)
+            others.append(besides)
+    found = add_parts(folder, parts, corpora=corpora, who=who, device=device, quiet=quiet)
+    return replace(Audit.open(folder), besides=found.against(others))
 
 
 def _refuse(model: object, words: Sequence[str], responses: object, settings: AuditSettings) -> None:
@@ -99,7 +110,9 @@ def _refuse(model: object, words: Sequence[str], responses: object, settings: Au
     for name in settings.measures:
         try:
             if get_measure(name).score is None:
-                problems.append(f"measures: {name} needs a further model and is computed in a step of its own")
+                problems.append(
+                    f"measures: {name} needs a model of its own: leave it out and name that, encoder= or bart="
+                )
         except InputError as error:
             problems.append(f"measures: {error}")
     try:
@@ -233,30 +246,30 @@ def _write_probes(folder: Path, probes: Sequence[Probe]) -> None:
 def _baseline(
     word: str,
     taken: Sequence[str],
-    corpora: Sequence[str],
+    corpora: Sequence[Corpus],
     settings: AuditSettings,
     folder: Path,
     llm: Mapping[str, Any] | None,
     permitted: bool,
     device: str,
     quiet: bool,
-) -> Path:
-    """The folder of a baseline's audit, which is made where the word names a model."""
+) -> tuple[Path, Asked | None]:
+    """The folder of a baseline's audit, which is made where the word names a model; and that model."""
     path = Path(word)
     if (path / FILE).exists() and read_json(path / FILE).get("verb") == VERB:
-        return Run.open(path).folder
+        return Run.open(path).folder, None
     for file in stored.files_of_responses(word):
         where = folder / BASELINES / _file_name(file.name.split(".")[0])
         _audit_stored(file, settings, where, None)
-        return where
+        return where, None
     if not corpora:
         raise InputError(
             f"{word} is neither a table of responses nor an audit: stored responses are compared with one of these."
         )
     who = renamed(asked(word, llm=llm, permitted=permitted, device=device), taken)
     where = folder / BASELINES / _file_name(who.label)
-    _audit_model(who, _corpora(corpora, settings), settings, where, quiet)
-    return where
+    _audit_model(who, corpora, settings, where, quiet)
+    return where, who
 
 
 def _file_name(label: str) -> str:

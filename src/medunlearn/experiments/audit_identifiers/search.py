@@ -172,11 +172,26 @@ def search(
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder. Choose another --out.")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    findings = find_identifiers(outputs, known, settings, subjects=subjects, folder=folder, quiet=quiet)
-    sensitive = find_sensitive(outputs, known, folder=folder, quiet=quiet) if settings.sensitive else None
+    found = found_in(outputs, known, subjects, settings, folder, show_text=show_text, quiet=quiet)
     told = {"said": os.path.abspath(said), "records": None if records is None else os.path.abspath(records)}
     write_json(folder / FILE, {**told, "settings": settings.model_dump(mode="json")})
-    return Found(folder, settings, outputs, known, subjects, findings, sensitive, show_text)
+    return found
+
+
+def found_in(
+    outputs: Sequence[Output],
+    records: Sequence[Record],
+    subjects: Mapping[str, str],
+    settings: IdentifierSettings,
+    folder: Path,
+    *,
+    show_text: bool = False,
+    quiet: bool = False,
+) -> Found:
+    """The same of responses and records that are read already; the tables go to a folder that is there."""
+    findings = find_identifiers(outputs, records, settings, subjects=subjects, folder=folder, quiet=quiet)
+    sensitive = find_sensitive(outputs, records, folder=folder, quiet=quiet) if settings.sensitive else None
+    return Found(folder, settings, list(outputs), list(records), dict(subjects), findings, sensitive, show_text)
 
 
 def _read(said: Path, records: Path | None) -> tuple[list[Output], list[Record], dict[str, str]]:
