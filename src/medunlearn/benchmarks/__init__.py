@@ -10,6 +10,7 @@ from medunlearn.data.sources.lume_identifiers import PII_FIELDS
 BENCHMARKS: Mapping[str, str] = {
     "amnesia": "medunlearn.benchmarks.amnesia:build",
     "lume": "medunlearn.benchmarks.lume:build",
+    "medforget": "medunlearn.benchmarks.medforget:build",
     "muse": "medunlearn.benchmarks.muse:build",
     "tofu": "medunlearn.benchmarks.tofu:build",
 }
@@ -17,6 +18,7 @@ BENCHMARKS: Mapping[str, str] = {
 DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
     "amnesia": ("rouge_l", "em", "te", "cs", "es", "token_f1", "answer_probability", "ls"),
     "lume": ("rouge_l", "exact_match", "em", "te", "token_f1", "answer_probability"),
+    "medforget": ("rouge_l", "exact_match", "em", "te", "token_f1", "answer_probability"),
     "muse": ("rouge_l_f", "rouge_l", "em", "te", "answer_probability"),
     "tofu": (
         *("rouge_l", "answer_probability", "truth_ratio", "truth_ratio_utility"),

@@ -19,6 +19,7 @@ import medunlearn
 from medunlearn.cli import (
     attack,
     build,
+    build_medforget,
     demo,
     evaluate,
     export,
@@ -86,6 +87,7 @@ def _root(
 
 
 app.command("demo", epilog=demo.EPILOG)(demo.command)
+build.app.command("medforget", epilog=build_medforget.EPILOG)(build_medforget.command)
 app.add_typer(build.app, name="build")
 app.command("inspect", epilog=inspect.EPILOG)(inspect.command)
 app.command("train", epilog=train.EPILOG)(train.command)

@@ -18,6 +18,7 @@ from medunlearn.config.benchmarks import (
 )
 from medunlearn.config.evaluation import AttackSettings, EvaluateSettings
 from medunlearn.config.experiments import ExperimentSettings, SearchSettings, SweepSettings
+from medunlearn.config.medforget import MedforgetSettings
 from medunlearn.config.reading import check, fields_of, merge, parse_overrides, read_yaml
 from medunlearn.config.tiny import TINY, TINY_METHODS, TINY_UNLEARN
 from medunlearn.config.training import EpochFields, LoopFields, TrainSettings, UnlearnSettings
@@ -37,6 +38,7 @@ __all__ = [
     "LoopFields",
     "LumeNewSettings",
     "LumeSettings",
+    "MedforgetSettings",
     "MuseSettings",
     "Percent",
     "SearchSettings",

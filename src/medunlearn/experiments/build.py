@@ -13,6 +13,7 @@ from medunlearn.config import (
     AmnesiaSettings,
     LumeNewSettings,
     LumeSettings,
+    MedforgetSettings,
     MuseSettings,
     Settings,
     TofuSettings,
@@ -25,6 +26,7 @@ from medunlearn.lookup import resolve
 SETTINGS: Mapping[str, type[Settings]] = {
     "amnesia": AmnesiaSettings,
     "lume": LumeSettings,
+    "medforget": MedforgetSettings,
     "muse": MuseSettings,
     "tofu": TofuSettings,
 }
@@ -39,6 +41,10 @@ OURS = (
     "llm",
     "keywords",
     "review",
+    "images",
+    "images.parquet",
+    "studies.parquet",
+    "excluded.parquet",
 )
 
 
@@ -115,4 +121,8 @@ def from_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
         from medunlearn.experiments.lume_new import build_new
 
         return build_new(values, folder).benchmark
+    if builder == "medforget":
+        from medunlearn.experiments.medforget.build import build_medforget
+
+        return build_medforget(values, folder).benchmark
     return save_new(build(builder, values), folder)
