@@ -147,7 +147,11 @@ def test_importing_the_light_parts_does_not_import_torch() -> None:
 def test_every_package_that_is_imported_is_a_dependency() -> None:
     """What only the tests install must not be needed at work; the environment of the tests would not show it."""
     project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]
-    lines = [*project["dependencies"], *project["optional-dependencies"]["gpu"]]
+    lines = [
+        *project["dependencies"],
+        *project["optional-dependencies"]["gpu"],
+        *project["optional-dependencies"]["dicom"],
+    ]
     declared = {re.split(r"[<>=\[ ]", line)[0].lower().replace("-", "_") for line in lines}
     used = {
         (file, name.split(".")[0])
@@ -156,7 +160,7 @@ def test_every_package_that_is_imported_is_a_dependency() -> None:
         for name in imported(tree, top=False)
     }
     ours = {"medunlearn", *sys.stdlib_module_names}
-    comes_with = {"yaml": "pyyaml", "markupsafe": "jinja2", "referencing": "jsonschema"}
+    comes_with = {"yaml": "pyyaml", "PIL": "pillow", "markupsafe": "jinja2", "referencing": "jsonschema"}
     missing = {
         (file, name) for file, name in used if name not in ours and comes_with.get(name, name) not in declared
     }

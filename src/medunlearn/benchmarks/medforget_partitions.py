@@ -62,8 +62,8 @@ def partition_rows(benchmark: Benchmark) -> list[dict[str, object]]:
     """Each split's nodes and questions: a row a split, for tables.
 
     Returns:
-        ``split``, ``level``, ``forget_nodes``, ``retain_nodes``, ``forget_questions`` and ``retain_questions``
-        (fold train), ``rephrased`` (of the forget set), and ``forget_<kind>`` for each kind there is.
+        ``split``, ``level``, ``forget_nodes``, ``retain_nodes``, ``forget`` and ``retain`` (questions of the fold
+        train), ``rephrased`` (of the forget set), and ``forget_<kind>`` for each kind there is.
     """
     kinds = [kind for kind in KINDS if any(q.kind == kind and q.fold == "train" for q in benchmark.questions)]
     rows: list[dict[str, object]] = []
@@ -76,8 +76,8 @@ def partition_rows(benchmark: Benchmark) -> list[dict[str, object]]:
                 "level": split.level,
                 "forget_nodes": len(split.forget),
                 "retain_nodes": len(split.retain),
-                "forget_questions": len(trained),
-                "retain_questions": len(benchmark.questions_of(split, "retain", ("train",))),
+                "forget": len(trained),
+                "retain": len(benchmark.questions_of(split, "retain", ("train",))),
                 "rephrased": len(forget) - len(trained),
                 **{f"forget_{kind}": sum(question.kind == kind for question in trained) for kind in kinds},
             }

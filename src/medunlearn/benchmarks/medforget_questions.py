@@ -5,7 +5,7 @@ Source: MedForget, Sections 3.2 (Task Design) and 3.3, Table 2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ from medunlearn.data.records import Fold, Kind, Question
 from medunlearn.seeds import generator
 
 LETTERS = "ABCDEFGH"
+_WORDINGS = {"generation": GENERATION, "cloze": CLOZE, "classification": CLASSIFICATION}
 
 
 @dataclass(frozen=True)
@@ -71,22 +72,14 @@ def templated(selection: Selection, settings: MedforgetSettings) -> dict[str, It
 
 
 def section_questions(
-    study: ChosenStudy,
-    section: str,
-    item: Item,
-    settings: MedforgetSettings,
-    *,
-    with_image: bool,
-    origin: str,
+    study: ChosenStudy, section: str, item: Item, settings: MedforgetSettings, *, with_image: bool, origin: str
 ) -> list[Question]:
     """The questions on a section of the fold train, and the same in other words of the fold rephrase."""
     node = f"{study.node}-{section}"
     made = []
     for fold in _folds(settings):
         for asked in item:
-            rng = _stream(settings, "wording", node, asked.kind, fold)
-            own = asked.reworded if fold == "rephrase" else asked.question
-            stem = own or _stem(asked, section, study, rng, with_image=with_image, reworded=fold == "rephrase")
+            shown = stem(asked, section, study, settings, fold, with_image=with_image)
             made.append(
                 Question(
                     question_id=f"{node}-{asked.kind}" + ("-rephrased" if fold == "rephrase" else ""),
@@ -94,7 +87,7 @@ def section_questions(
                     fold=fold,
                     kind=asked.kind,
                     level="section",
-                    question=_with_options(stem, asked.options),
+                    question=_with_options(shown, asked.options),
                     answer=asked.answer,
                     options=asked.options,
                     answer_index=asked.answer_index,
@@ -102,6 +95,22 @@ def section_questions(
                 )
             )
     return made
+
+
+def stem(
+    asked: Asked, section: str, study: ChosenStudy, settings: MedforgetSettings, fold: Fold, *, with_image: bool
+) -> str:
+    """A question without its options: as a model wrote it, or by a template drawn for it."""
+    own = asked.reworded if fold == "rephrase" else asked.question
+    if own is not None:
+        return own
+    rng = _stream(settings, "wording", study.node, section, asked.kind, fold)
+    wordings = _WORDINGS[asked.kind]
+    it = _it(study, rng, with_image=with_image)
+    template = wordings[choose(wordings, rng, reworded=fold == "rephrase")]
+    # What a report says may hold braces, so it is put in last.
+    text = template.replace("{it}", it).replace("{section}", section.replace("_", " "))
+    return text.replace("{statement}", asked.statement)
 
 
 def identity_questions(
@@ -125,17 +134,6 @@ def identity_questions(
 
 def _folds(settings: MedforgetSettings) -> tuple[Fold, ...]:
     return ("train", "rephrase") if settings.rephrase == "all" else ("train",)
-
-
-def _stem(
-    asked: Asked, section: str, study: ChosenStudy, rng: np.random.Generator, *, with_image: bool, reworded: bool
-) -> str:
-    wordings = {"generation": GENERATION, "cloze": CLOZE, "classification": CLASSIFICATION}[asked.kind]
-    it = _it(study, rng, with_image=with_image)
-    template = wordings[choose(wordings, rng, reworded=reworded)]
-    # What a report says may hold braces, so it is put in last.
-    stem = template.replace("{it}", it).replace("{section}", section.replace("_", " "))
-    return stem.replace("{statement}", asked.statement)
 
 
 def _it(study: ChosenStudy, rng: np.random.Generator, *, with_image: bool, hide: bool = False) -> str:
@@ -188,12 +186,3 @@ class _Kin:
 
 def _stream(settings: MedforgetSettings, *purpose: str) -> np.random.Generator:
     return generator("medforget", settings.seed, *purpose)
-
-
-def counts(items: Mapping[str, Item]) -> dict[str, int]:
-    """Questions by who wrote them."""
-    found: dict[str, int] = {}
-    for item in items.values():
-        for asked in item:
-            found[asked.writer] = found.get(asked.writer, 0) + 1
-    return found

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from medunlearn.cli import llm_options as llm
-from medunlearn.cli.build import LeaveOutFailed, Out, told
+from medunlearn.cli.build import LeaveOutFailed, Out, show_plans, told
 from medunlearn.cli.common import Json, Overrides, Quiet, Seed, ending, sayer, settings_help
 from medunlearn.config import MedforgetSettings, merge, parse_overrides
 
@@ -80,8 +80,11 @@ def command(
 
 
 def _run(values: dict[str, Any], out: Path, dry_run: bool, quiet: bool, as_json: bool) -> None:
-    from medunlearn.experiments.medforget.build import build_medforget
+    from medunlearn.experiments.medforget.build import build_medforget, plan_medforget
 
+    if dry_run:
+        show_plans(plan_medforget(values, out), quiet, as_json)
+        return
     say = sayer(quiet, as_json)
     built = build_medforget(values, out, quiet=quiet or as_json, say=say)
     told(built.benchmark, out, built.facts, quiet, as_json)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import read_table, sha256_of, write_table
 from medunlearn.errors import BenchmarkError
 
-FILE = "images.parquet"
+FILE, NOTE = "images.parquet", "image files"
 SCHEMA = pa.schema(
     [
         ("image", pa.string()),
@@ -70,3 +71,9 @@ def check_images(folder: Path, said: Mapping[str, object]) -> int:
         if sha256_of(image) != row["sha256"]:
             raise BenchmarkError(f"The image {image} was changed after the benchmark was built. Build it again.")
     return len(rows)
+
+
+def checked_images(benchmark: Benchmark) -> int:
+    """:func:`check_images` of a benchmark that was loaded from a folder; 0 where it has none."""
+    said = benchmark.notes.get(NOTE)
+    return check_images(benchmark.folder, said) if benchmark.folder and isinstance(said, Mapping) else 0

@@ -8,6 +8,7 @@ its responses in ``llm/``, through which a build that was cut off goes on.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -22,13 +23,17 @@ from medunlearn.benchmarks.medforget_questions import Item, templated
 from medunlearn.benchmarks.medforget_selection import Selection, select
 from medunlearn.config import MedforgetSettings, check
 from medunlearn.data.benchmark import MANIFEST, Benchmark
-from medunlearn.data.image_files import check_images, write_image_table
-from medunlearn.data.sources.radiology import Exclusion, RadiologySource
+from medunlearn.data.image_files import NOTE, checked_images, write_image_table
+from medunlearn.data.sources.radiology import Exclusion
 from medunlearn.data.sources.vqa import GeneralQuestion, read_general
 from medunlearn.data.storage import sha256_of, sha256_of_json, write_json, write_table
+from medunlearn.errors import MedunlearnError
 from medunlearn.experiments.build import refuse_foreign, save_new
 from medunlearn.experiments.medforget.pictures import Gallery
-from medunlearn.experiments.notes_files import BUILD, refuse_another
+from medunlearn.experiments.medforget.writing import Writing
+from medunlearn.experiments.notes_files import BUILD, REJECTS_FILE, refuse_another
+from medunlearn.llm import Estimate
+from medunlearn.llm.tasks import reasons, save_rejects
 
 STUDIES_FILE, EXCLUDED_FILE = "studies.parquet", "excluded.parquet"
 Say = Callable[[str], None]
@@ -75,10 +80,11 @@ def build_medforget(values: Mapping[str, Any], out: Path, *, quiet: bool = True,
     refuse_another(out, key, again=settings.again)
     if (out / MANIFEST).exists():
         found = Benchmark.load(out)
-        if isinstance(said := found.notes.get("image files"), Mapping):
-            check_images(out, said)
+        checked_images(found)
         return Built(found, (), {"key": key})
     source = open_source(settings)
+    # Before anything is read at length: a server that may not have the data is refused.
+    writing = Writing.of(settings, source.data_use, out) if settings.llm else None
     selection = select(source, settings)
     general, left_out = _general(settings)
     facts: dict[str, Any] = {
@@ -87,15 +93,15 @@ def build_medforget(values: Mapping[str, Any], out: Path, *, quiet: bool = True,
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "settings": settings.model_dump(mode="json"),
     }
-    items = _items(source, selection, settings, out, facts, quiet)
+    items = _items(selection, settings, writing, out, facts, quiet)
     gallery = Gallery(out, settings)
     images = gallery.illustrate(selection, general, quiet=quiet)
     excluded = (*source.excluded, *selection.excluded, *left_out)
     more: dict[str, Any] = {}
     if gallery.files:
-        more["image files"] = dict(write_image_table(out, gallery.files))
+        more[NOTE] = dict(write_image_table(out, gallery.files))
     if "prompts" in facts:
-        more["prompts"] = facts["prompts"]
+        more |= {"prompts": facts["prompts"], "by templates instead": facts["rejects"]}
     benchmark = assemble(source, selection, settings, items, images, general, more)
     write_table(out / STUDIES_FILE, list(_study_rows(selection)), _STUDIES)
     write_table(out / EXCLUDED_FILE, [asdict(one) for one in excluded], _EXCLUDED)
@@ -106,15 +112,50 @@ def build_medforget(values: Mapping[str, Any], out: Path, *, quiet: bool = True,
     return Built(saved, excluded, facts)
 
 
+def plan_medforget(values: Mapping[str, Any], out: Path) -> dict[str, Estimate]:
+    """What :func:`build_medforget` would send and cost, by task; nothing is sent and nothing is written.
+
+    Empty without a server.
+    """
+    settings = check(MedforgetSettings, values)
+    if not settings.llm:
+        return {}
+    source = open_source(settings)
+    return Writing.of(settings, source.data_use, out).estimates(select(source, settings))
+
+
 def _items(
-    source: RadiologySource,
     selection: Selection,
     settings: MedforgetSettings,
+    writing: Writing | None,
     out: Path,
     facts: dict[str, Any],
     quiet: bool,
 ) -> Mapping[str, Item]:
-    return templated(selection, settings)
+    """By templates, or by the language model, whose rejects are written down.
+
+    Raises:
+        MedunlearnError: server, network or budget kept something from being written.
+    """
+    if writing is None:
+        return templated(selection, settings)
+    out.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        done = writing.run(selection, quiet=quiet)
+    except MedunlearnError:
+        write_json(out / BUILD, {"status": "incomplete", **facts, **writing.facts})
+        raise
+    facts |= writing.facts
+    save_rejects(out / REJECTS_FILE, done.rejects)
+    facts["rejects"] = dict(Counter(f"{reject.task}: {reject.status}" for reject in done.rejects))
+    if left := done.left:
+        write_json(out / BUILD, {"status": "incomplete", **facts})
+        raise MedunlearnError(
+            f"{len(left)} requests were not answered to the end, so no benchmark was built. "
+            f"{writing.halted or next(iter(reasons(left, most=1)))}\nWhat came back is kept: give the same command "
+            "again and it goes on from there" + ("." if writing.halted else ", or add --leave-out-failed.")
+        )
+    return done.items
 
 
 def _general(settings: MedforgetSettings) -> tuple[Sequence[GeneralQuestion], Sequence[Exclusion]]:
