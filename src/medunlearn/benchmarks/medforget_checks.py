@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 BLANK = "[blank]"
 LONGEST_CLOZE = 5
@@ -19,6 +20,7 @@ a an and are as at be by for from has have in is it of on or that the there this
 _GRAMMAR = frozenset(_GRAMMAR_WORDS.split())
 
 
+@lru_cache(maxsize=16384)
 def normalised(text: str) -> str:
     """Words and numbers alone, in lower case: what two options must not have in common."""
     return " ".join(_WORDS.findall(text.casefold()))

@@ -4,7 +4,7 @@ checks a language model's."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -115,19 +115,27 @@ def gap(text: str, rng: np.random.Generator) -> Gap:
     """A gap where a sentence is most telling: a measure, a side, a finding, else a content word.
 
     Raises:
-        ValueError: the text has no word (sections are chosen so that they have).
+        ValueError: no word can be left out (:func:`has_gap`; sections are chosen so that one can).
     """
     best: list[Gap] = []
     rank = -1
-    for sentence in sentences(text) or [text]:
-        for found, value in _candidates(sentence):
-            if value > rank and not wrong_cloze(found.statement, found.answer, text):
-                best, rank = [found], value
-            elif value == rank and not wrong_cloze(found.statement, found.answer, text):
-                best.append(found)
+    for found, value in _gaps(text):
+        if value >= rank and not wrong_cloze(found.statement, found.answer, text):
+            best = [found] if value > rank else [*best, found]
+            rank = value
     if not best:
         raise ValueError("no word of the section can be left out")
     return best[int(rng.integers(len(best)))]
+
+
+def has_gap(text: str) -> bool:
+    """Whether a word can be left out of a sentence that does not hold it twice."""
+    return any(not wrong_cloze(found.statement, found.answer, text) for found, _ in _gaps(text))
+
+
+def _gaps(text: str) -> Iterator[tuple[Gap, int]]:
+    for sentence in sentences(text):
+        yield from _candidates(sentence)
 
 
 def choice(

@@ -141,7 +141,7 @@ def _it(study: ChosenStudy, rng: np.random.Generator, *, with_image: bool, hide:
     if with_image:
         return IMAGES[int(rng.integers(len(IMAGES)))]
     if not hide:
-        return f"study {study.node}"
+        return study.node
     section = "findings" if "findings" in study.sections else next(iter(study.sections))
     return f'the radiograph whose {section} section reads "{study.sections[section]}"'
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from medunlearn.benchmarks.medforget_items import has_gap
 from medunlearn.config import MedforgetSettings
 from medunlearn.data.sources.radiology import MASK, Exclusion, RadiologySource, RadiologyStudy
 from medunlearn.data.sources.sections import in_order
@@ -108,8 +109,8 @@ def select(source: RadiologySource, settings: MedforgetSettings) -> Selection:
 
 
 def askable(text: str) -> bool:
-    """Whether anything can be asked about a section: it has a word that was not removed from it."""
-    return bool(_WORD.search(text.replace(MASK, " ")))
+    """Whether anything can be asked about a section: a word was not removed from it, and one can be left out."""
+    return bool(_WORD.search(text.replace(MASK, " "))) and has_gap(text)
 
 
 def _studies(

@@ -25,7 +25,7 @@ _COLUMNS = {
     "findings": "findings",
     "impression": "impression",
 }
-_REMOVED = re.compile(r"\bX{4}\b|(?<=\d)X{4}\b|\bX{4}(?=\d)")
+_REMOVED = re.compile("X{4}")
 
 
 class OpenI:

@@ -54,7 +54,7 @@ def _headings(aliases: Iterable[str], joint: str) -> str:
 
 
 _AT_START = re.compile(
-    rf"^[ \t]*(?P<head>{_headings(_NAMES, 'and')})(?P<end>[ \t]*:|[ \t]*$|[ \t]+-+(?=[ \t])|[ \t]+)",
+    rf"^[ \t]*(?P<head>{_headings(_NAMES, 'and')})(?P<end>[ \t]*:|[ \t]*$|[ \t]+-+(?=\s)|[ \t]+)",
     re.IGNORECASE | re.MULTILINE,
 )
 _INSIDE = re.compile(rf"(?<=[.;\s])(?P<head>{_headings(map(str.upper, _NAMES), 'AND')})[ \t]*:")
