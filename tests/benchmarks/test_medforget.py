@@ -195,9 +195,7 @@ def test_more_sections_may_be_drawn_than_the_four() -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    st.integers(1, 4), st.integers(1, 5), st.integers(1, 4), st.integers(1, 5), st.integers(1, 60), st.integers(0, 3)
-)  # fmt: skip
+@given(*(st.integers(1, most) for most in (4, 5, 4, 5, 60, 3)))
 def test_partitions_close_cover_and_are_of_the_exact_size(
     institutions: int, patients: int, studies: int, sections: int, percent: int, seed: int
 ) -> None:
@@ -243,7 +241,8 @@ def _records(institutions: int, patients: int, studies: int, sections: int) -> l
 
 
 def test_what_a_report_says_may_hold_braces() -> None:
-    settings = check(MedforgetSettings, {"invented": True, "text_only": True, "institutions": 1, "patients": 2})
+    values = {"invented": True, "text_only": True, "institutions": 1, "patients": 2}
+    settings = check(MedforgetSettings, values)
     source = open_source(settings)
     chosen = select(source, settings)
     for patient in chosen.patients:
