@@ -2,8 +2,9 @@
 
     python benchmarks_perf/phantom.py
 
-The plain way fills a grid with the body's ellipsoids as it stands before the detector and sums it. It leaves out tubes
-(ribs, vessels, devices) and findings, which the exact one draws. Both run in this process; times are processor time.
+The plain way fills a grid with the body's ellipsoids as it stands before the detector and sums it. It leaves out
+tubes (ribs, vessels, devices) and findings, which the exact one draws. Both run in this process; times are
+processor time.
 """
 
 from __future__ import annotations

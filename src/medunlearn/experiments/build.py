@@ -67,6 +67,11 @@ def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
     return benchmark
 
 
+def needs_folder(section: Mapping[str, Any]) -> bool:
+    """Whether an experiment's benchmark can only be made in its folder, where its images are kept."""
+    return section.get("builder") == "medforget" and not section.get("text_only")
+
+
 def save_new(benchmark: Benchmark, folder: Path) -> Benchmark:
     """Write a benchmark to a new folder; one that holds the same benchmark already is left as it is.
 

@@ -20,7 +20,7 @@ from medunlearn.errors import ConfigError
 from medunlearn.experiments.notes_files import RESPONSES
 from medunlearn.llm import Budget, Client, Decision, Estimate, ServerSettings, Store, decide
 from medunlearn.llm.store import FILE as STORE_FILE
-from medunlearn.llm.tasks import Reject, Sampling, Source, estimated, write
+from medunlearn.llm.tasks import Reject, Sampling, Source, Task, estimated, write
 from medunlearn.llm.tasks.medforget_paraphrase import MedforgetParaphrase
 from medunlearn.llm.tasks.medforget_section import MedforgetSection
 
@@ -75,9 +75,9 @@ class Writing:
         """What would be sent; nothing is. Paraphrases are counted for the templates' questions."""
         items = templated(selection, self.settings)
         store = Store(self.folder) if (self.folder / STORE_FILE).exists() else None
-        wanted = {SECTION: _section_sources(selection)}
+        wanted: dict[Task, Sequence[Source]] = {SECTION: _section_sources(selection)}
         if self.settings.rephrase == "all":
-            wanted |= {PARAPHRASE: list(self._stems(selection, items))}
+            wanted[PARAPHRASE] = list(self._stems(selection, items))
         try:
             return {
                 task.name: estimated(task, sources, self.server, store, self.sampling)
