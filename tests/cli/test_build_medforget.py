@@ -227,8 +227,8 @@ def test_every_setting_of_the_page_is_one() -> None:
 
 def test_a_plan_of_an_experiment_draws_nothing(medunlearn: Medunlearn, tmp_path: Path) -> None:
     lines = ["benchmark: {builder: medforget, invented: true, institutions: 2, patients: 2, studies: 2}"]
-    lines += ["model: tiny", "train: {tiny_width: 32, tiny_layers: 2, epochs: 1, precision: fp32}"]
-    lines += ["unlearn: {split: study_25, methods: [ga], epochs: 1}", "evaluate: {max_new_tokens: 4}"]
+    lines += ["name: plan", "split: study_25", "unlearn: {methods: [ga], epochs: 1}"]
+    lines += ["train: {model: tiny, tiny_width: 32, tiny_layers: 2, epochs: 1, precision: fp32}"]
     (tmp_path / "e.yaml").write_text("\n".join(lines))
     medunlearn("run", tmp_path / "e.yaml", "--plan", "--out", tmp_path / "r")
     assert not list(tmp_path.rglob("*.png"))

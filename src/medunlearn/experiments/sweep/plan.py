@@ -218,7 +218,7 @@ def _twice(name: str, values: Sequence[Any]) -> list[str]:
 
 
 def _opened(problems: list[str], settings: SweepSettings) -> Benchmark | None:
-    """The benchmark, from its folder or in memory; None where it takes a language model or images, or cannot be made."""
+    """The benchmark, from its folder or in memory; None where that needs a model or its folder, or fails."""
     section, folder = dict(settings.benchmark), benchmark_folder(settings)
     if ("notes" in section or needs_folder(section)) and not (folder / MANIFEST).exists():
         return None
