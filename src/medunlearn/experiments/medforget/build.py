@@ -24,6 +24,7 @@ from medunlearn.benchmarks.medforget_selection import Selection, select
 from medunlearn.config import MedforgetSettings, check
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.image_files import NOTE, checked_images, write_image_table
+from medunlearn.data.sources.openi import REPORTS
 from medunlearn.data.sources.radiology import Exclusion
 from medunlearn.data.sources.vqa import GeneralQuestion, read_general
 from medunlearn.data.storage import sha256_of, sha256_of_json, write_json, write_table
@@ -182,7 +183,8 @@ def _study_rows(selection: Selection) -> Iterable[dict[str, str]]:
 def _key(settings: MedforgetSettings) -> str:
     """Hash of all that the benchmark depends on besides what a model says; a large folder counts by its name."""
     how = {"llm", "store", "again", "leave_out_failed", "allow_remote_llm"}
-    files = [path for path in (settings.folder, settings.openi, settings.general) if path is not None]
+    reports = settings.openi / REPORTS if settings.openi is not None and settings.openi.is_dir() else settings.openi
+    files = [path for path in (settings.folder, reports, settings.general) if path is not None]
     model = [settings.llm.get("model_name") or settings.llm.get("model"), settings.llm.get("extra")]
     return sha256_of_json(
         [

@@ -45,8 +45,9 @@ class Gallery:
             SourceError: an image cannot be read; names its file.
             StorageError: the disk refused.
         """
-        found = Illustrated({}, {}, {})
-        shown, turned, other = dict(found.shown), dict(found.turned), dict(found.general)
+        shown: dict[str, str] = {}
+        turned: dict[str, str] = {}
+        other: dict[str, str] = {}
         studies = [study for patient in selection.patients for study in patient.studies]
         with progress("images", len(studies) + len(general), quiet=quiet) as advance:
             for study in studies:
