@@ -144,11 +144,14 @@ def test_importing_the_light_parts_does_not_import_torch() -> None:
     assert done.stdout.strip() == "[]"
 
 
+OPTIONAL = ("dicom", "gpu", "identifiers", "utility")
+
+
 def test_every_package_that_is_imported_is_a_dependency() -> None:
     """What only the tests install must not be needed at work; the environment of the tests would not show it."""
     project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *extras["gpu"], *extras["utility"], *extras["identifiers"]]
+    lines = [*project["dependencies"], *(line for name in OPTIONAL for line in extras[name])]
     declared = {re.split(r"[<>=\[ ]", line)[0].lower().replace("-", "_") for line in lines}
     used = {
         (file, name.split(".")[0])
@@ -157,7 +160,13 @@ def test_every_package_that_is_imported_is_a_dependency() -> None:
         for name in imported(tree, top=False)
     }
     ours = {"medunlearn", *sys.stdlib_module_names}
-    comes_with = {"yaml": "pyyaml", "markupsafe": "jinja2", "referencing": "jsonschema", "datasets": "lm_eval"}
+    comes_with = {
+        "yaml": "pyyaml",
+        "PIL": "pillow",
+        "markupsafe": "jinja2",
+        "referencing": "jsonschema",
+        "datasets": "lm_eval",
+    }
     missing = {
         (file, name) for file, name in used if name not in ours and comes_with.get(name, name) not in declared
     }

@@ -9,6 +9,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError
 from medunlearn.experiments.build import build, save_new
 from medunlearn.experiments.lume_new import build_new
+from medunlearn.experiments.medforget.build import build_medforget
 from medunlearn.experiments.notes import build_from_notes
 
 
@@ -61,6 +62,23 @@ def lume(
     if out is None:
         return build("lume", {"new": True, **settings})
     return build_new({"new": True, **settings}, Path(out)).benchmark
+
+
+def medforget(*, out: Path | str | None = None, **settings: Any) -> Benchmark:
+    """MedForget: ``invented=True``, ``mimic_cxr=FOLDER``, ``openi=FOLDER`` or ``folder=TABLE``.
+
+    Args:
+        out: folder to keep it in. None keeps it in memory, which needs ``text_only=True``: images are files.
+        settings: as `medunlearn build medforget --help` lists them.
+
+    Raises:
+        ConfigError: wrong settings, all at once.
+        SourceError: a source or an image that cannot be read.
+        InputError: too few patients are eligible.
+    """
+    if out is None:
+        return build("medforget", settings)
+    return build_medforget(settings, Path(out)).benchmark
 
 
 def tofu(*, released: Path | str = "hub", out: Path | str | None = None, **settings: Any) -> Benchmark:

@@ -48,7 +48,7 @@ def build_and_tell(builder: str, values: dict[str, Any], out: Path, quiet: bool,
 
     given = {key: value for key, value in values.items() if value is not None}
     benchmark = save_new(build(builder, given), out)
-    _told(benchmark, out, {}, quiet, as_json)
+    told(benchmark, out, {}, quiet, as_json)
 
 
 def _build_notes(values: dict[str, Any], out: Path, dry_run: bool, quiet: bool, as_json: bool) -> None:
@@ -58,12 +58,12 @@ def _build_notes(values: dict[str, Any], out: Path, dry_run: bool, quiet: bool, 
     say = sayer(quiet, as_json)
     if not dry_run:
         built = build_from_notes(given, out, quiet=quiet or as_json, say=say)
-        _told(built.benchmark, out, built.facts, quiet, as_json)
+        told(built.benchmark, out, built.facts, quiet, as_json)
         return
-    _show_plans(plan_from_notes(given, out), quiet, as_json)
+    show_plans(plan_from_notes(given, out), quiet, as_json)
 
 
-def _show_plans(plans: Mapping[str, Any], quiet: bool, as_json: bool) -> None:
+def show_plans(plans: Mapping[str, Any], quiet: bool, as_json: bool) -> None:
     say = sayer(quiet, as_json)
     if as_json:
         print_json({name: plan.to_json() for name, plan in plans.items()})
@@ -72,7 +72,7 @@ def _show_plans(plans: Mapping[str, Any], quiet: bool, as_json: bool) -> None:
     say("Nothing was sent.")
 
 
-def _told(benchmark: Any, out: Path, more: Mapping[str, Any], quiet: bool, as_json: bool) -> None:
+def told(benchmark: Any, out: Path, more: Mapping[str, Any], quiet: bool, as_json: bool) -> None:
     if as_json:
         print_json({"folder": str(out), **benchmark.facts(), **({"build": more} if more else {})})
         return
@@ -233,11 +233,11 @@ def _build_lume_new(
     from medunlearn.experiments.lume_new import build_new, plan_new
 
     if dry_run:
-        _show_plans(plan_new(values, out), quiet, as_json)
+        show_plans(plan_new(values, out), quiet, as_json)
         return
     say = sayer(quiet, as_json)
     built = build_new(values, out, review=review, quiet=quiet or as_json, say=say)
-    _told(built.benchmark, out, built.facts, quiet, as_json)
+    told(built.benchmark, out, built.facts, quiet, as_json)
 
 
 Released = Annotated[str, typer.Option("--released", help="Folder of the released files, or hub.")]

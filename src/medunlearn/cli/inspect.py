@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from medunlearn.benchmarks.description import Description, GroupSize
-from medunlearn.cli.common import Json, Quiet, ending, print_json, print_table
+from medunlearn.benchmarks.medforget_partitions import partition_rows
+from medunlearn.cli.common import Json, Quiet, ending, print_json, print_line, print_table
 from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.data.image_files import checked_images
 from medunlearn.data.storage import read_json
 from medunlearn.errors import InputError
 
@@ -61,7 +63,10 @@ def command(
 
 def _benchmark(benchmark: Benchmark, as_json: bool) -> None:
     if as_json:
-        print_json(benchmark.facts() | {"splits": list(benchmark.splits)})
+        more: dict[str, Any] = {}
+        if benchmark.builder == "medforget":
+            more = {"partitions": partition_rows(benchmark), "images": checked_images(benchmark)}
+        print_json(benchmark.facts() | {"splits": list(benchmark.splits)} | more)
         return
     print_table(benchmark.name, ("what", "count"), benchmark.counts().items())
     kinds = Counter((question.fold, question.kind) for question in benchmark.questions)
@@ -70,6 +75,20 @@ def _benchmark(benchmark: Benchmark, as_json: bool) -> None:
     print_table("levels and groups", ("level", "nodes"), levels)
     rows = [(split.name, split.level, len(split.forget), len(split.retain)) for split in benchmark.splits.values()]
     print_table("splits", ("split", "level", "forget", "retain"), rows)
+    if benchmark.builder == "medforget":
+        _partitions(benchmark)
+
+
+def _partitions(benchmark: Benchmark) -> None:
+    rows = partition_rows(benchmark)
+    columns = [name for name in rows[0] if name not in ("level", "forget_nodes", "retain_nodes")] if rows else []
+    print_table(
+        "partitions: questions to forget (train fold), to retain, to forget in other words; to forget by kind",
+        [name.removeprefix("forget_").replace("_questions", "") for name in columns],
+        [[row[name] for name in columns] for row in rows],
+    )
+    if count := checked_images(benchmark):
+        print_line(f"{count} images are there, each the one that was built")
 
 
 def _tables(benchmark: Benchmark, found: Description, as_json: bool) -> None:

@@ -21,6 +21,7 @@ from medunlearn.cli import (
     audit,
     build,
     build_diagnosis,
+    build_medforget,
     demo,
     diagnose,
     evaluate,
@@ -98,6 +99,7 @@ def _root(
 
 app.command("demo", epilog=demo.EPILOG)(demo.command)
 build.app.command("diagnosis", epilog=build_diagnosis.EPILOG)(build_diagnosis.command)
+build.app.command("medforget", epilog=build_medforget.EPILOG)(build_medforget.command)
 app.add_typer(build.app, name="build")
 app.command("inspect", epilog=inspect.EPILOG)(inspect.command)
 app.command("train", epilog=train.EPILOG)(train.command)

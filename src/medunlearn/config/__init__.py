@@ -19,6 +19,7 @@ from medunlearn.config.benchmarks import (
 from medunlearn.config.diagnosis import AskedSettings, DiagnoseSettings, DiagnosisSettings, WatchSettings
 from medunlearn.config.evaluation import AttackSettings, EvaluateSettings
 from medunlearn.config.experiments import ExperimentSettings, SearchSettings, SweepSettings
+from medunlearn.config.medforget import MedforgetSettings
 from medunlearn.config.reading import check, fields_of, merge, parse_overrides, read_yaml
 from medunlearn.config.tiny import TINY, TINY_METHODS, TINY_UNLEARN
 from medunlearn.config.training import EpochFields, LoopFields, TrainSettings, UnlearnSettings
@@ -42,6 +43,7 @@ __all__ = [
     "LoopFields",
     "LumeNewSettings",
     "LumeSettings",
+    "MedforgetSettings",
     "MuseSettings",
     "Percent",
     "SearchSettings",

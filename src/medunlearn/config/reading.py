@@ -39,6 +39,8 @@ def check(model: type[T], values: Mapping[str, Any]) -> T:
 
 def _problem(model: type[Settings], error: Any) -> str:
     key = ".".join(str(part) for part in error["loc"])
+    if not key:  # about several settings at once
+        return str(error["msg"].removeprefix("Value error, "))
     kind, field = error["type"], model.model_fields.get(str(error["loc"][0]))
     if kind == "extra_forbidden":
         return unknown_name("setting", key, model.model_fields)

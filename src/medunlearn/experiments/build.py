@@ -14,6 +14,7 @@ from medunlearn.config import (
     DiagnosisSettings,
     LumeNewSettings,
     LumeSettings,
+    MedforgetSettings,
     MuseSettings,
     Settings,
     TofuSettings,
@@ -28,6 +29,7 @@ SETTINGS: Mapping[str, type[Settings]] = {
     "amnesia": AmnesiaSettings,
     "diagnosis": DiagnosisSettings,
     "lume": LumeSettings,
+    "medforget": MedforgetSettings,
     "muse": MuseSettings,
     "options": OptionsSettings,
     "tofu": TofuSettings,
@@ -43,6 +45,10 @@ OURS = (
     "llm",
     "keywords",
     "review",
+    "images",
+    "images.parquet",
+    "studies.parquet",
+    "excluded.parquet",
 )
 
 
@@ -63,6 +69,11 @@ def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
     settings = check(SETTINGS[builder], values) if builder in SETTINGS else dict(values)
     benchmark: Benchmark = make(settings)
     return benchmark
+
+
+def needs_folder(section: Mapping[str, Any]) -> bool:
+    """Whether an experiment's benchmark can only be made in its folder, where its images are kept."""
+    return section.get("builder") == "medforget" and not section.get("text_only")
 
 
 def save_new(benchmark: Benchmark, folder: Path) -> Benchmark:
@@ -119,4 +130,8 @@ def from_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
         from medunlearn.experiments.lume_new import build_new
 
         return build_new(values, folder).benchmark
+    if builder == "medforget":
+        from medunlearn.experiments.medforget.build import build_medforget
+
+        return build_medforget(values, folder).benchmark
     return save_new(build(builder, values), folder)

@@ -16,7 +16,7 @@ from medunlearn.experiments import keywords
 from medunlearn.experiments.amounts import Memory, Work
 from medunlearn.experiments.attack import attack_folder
 from medunlearn.experiments.blueprint import blueprint, of_folder_or_hub
-from medunlearn.experiments.build import build, from_section
+from medunlearn.experiments.build import build, from_section, needs_folder
 from medunlearn.experiments.evaluate import metric_names
 from medunlearn.experiments.material import rendering_of
 from medunlearn.experiments.pipeline import Experiment, benchmark_folder, trained_folder, unlearned_folder
@@ -178,6 +178,9 @@ def _benchmark(experiment: Experiment) -> tuple[Benchmark, Stage]:
         return from_section(section, folder), Stage("benchmark", "done")
     if (folder / MANIFEST).exists():
         return Benchmark.load(folder), Stage("benchmark", "done")
+    if needs_folder(section):
+        # Its texts are as many and as long without the images.
+        section["text_only"] = True
     made = build(section.pop("builder"), section)
     letters = sum(len(record.text) for record in made.records)
     letters += sum(len(question.question) + len(question.answer) for question in made.questions)

@@ -110,9 +110,7 @@ def _refuse(model: object, words: Sequence[str], responses: object, settings: Au
     for name in settings.measures:
         try:
             if get_measure(name).score is None:
-                problems.append(
-                    f"measures: {name} needs a model of its own: leave it out and name that, encoder= or bart="
-                )
+                problems.append(f"measures: {name} has a model of its own: leave it out and name encoder= or bart=")
         except InputError as error:
             problems.append(f"measures: {error}")
     try:

@@ -16,7 +16,7 @@ from medunlearn.config import (
 )
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.errors import ConfigError, unknown_name
-from medunlearn.experiments.build import build, from_section, save_new
+from medunlearn.experiments.build import build, from_section, needs_folder, save_new
 from medunlearn.experiments.evaluate import metric_names
 from medunlearn.experiments.pipeline import benchmark_folder, collect
 from medunlearn.experiments.presets import train_settings, unlearn_settings
@@ -218,9 +218,9 @@ def _twice(name: str, values: Sequence[Any]) -> list[str]:
 
 
 def _opened(problems: list[str], settings: SweepSettings) -> Benchmark | None:
-    """The benchmark, from its folder or in memory; None where it takes a language model, or cannot be made."""
+    """The benchmark, from its folder or in memory; None where that needs a model or its folder, or fails."""
     section, folder = dict(settings.benchmark), benchmark_folder(settings)
-    if "notes" in section and not (folder / MANIFEST).exists():
+    if ("notes" in section or needs_folder(section)) and not (folder / MANIFEST).exists():
         return None
 
     def opened() -> Benchmark:

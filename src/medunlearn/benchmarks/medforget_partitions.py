@@ -1,0 +1,85 @@
+"""MedForget's partitions: a share of the nodes of each level with all below them, and as much without hierarchy.
+
+Source: MedForget, Section 3.3 (Forget-Retain Partitions) and 3.4: 25% at each level.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.hierarchy import Hierarchy
+from medunlearn.data.records import KINDS, Record
+from medunlearn.data.splits import Split, nested_splits, request, share, shuffled
+
+LEVELS = ("institution", "patient", "study", "section")
+ITEM = "item"
+"""Group of a single record, for forgetting without hierarchy."""
+SUBJECT = "subject"
+"""Group of everything that is about a patient, identity questions of the levels above among it."""
+
+
+def partitions(records: Sequence[Record], percents: Sequence[int], seed: int) -> dict[str, Split]:
+    """``institution_25``, ``patient_25``, ``study_25``, ``section_25`` and ``flat_25``; of each percentage.
+
+    The flat one forgets as many section records and as many identity records of each level as the percentage says,
+    whoever they belong to. A share that would leave nothing to retain is left out.
+    """
+    own = [record for record in records if ITEM in record.groups]
+    hierarchy = Hierarchy(LEVELS, own)
+    found: dict[str, Split] = {}
+    for level in LEVELS:
+        found |= nested_splits(hierarchy, level, percents, prefix=level, seed=seed)
+    for percent in sorted(percents):
+        name = f"flat_{percent:02d}"
+        if forget := _flat(own, percent, seed):
+            found[name] = request(hierarchy, name, ITEM, forget)
+    return found
+
+
+def _flat(records: Sequence[Record], percent: int, seed: int) -> list[str]:
+    """Items to forget, the share of each sort (sections, identity by level); none where a sort would go whole."""
+    sorts: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        sorts[sort_of(record)].add(record.groups[ITEM])
+    forget: list[str] = []
+    for sort, items in sorted(sorts.items()):
+        size = share(percent, len(items))
+        if size == len(items):
+            return []
+        forget += shuffled(items, "splits", "flat", sort, seed)[:size]
+    return forget
+
+
+def sort_of(record: Record) -> str:
+    """``section``, or the level whose identity a record tells."""
+    item = record.groups[ITEM]
+    return item.rpartition("-identity-")[2] if "-identity-" in item else "section"
+
+
+def partition_rows(benchmark: Benchmark) -> list[dict[str, object]]:
+    """Each split's nodes and questions: a row a split, for tables.
+
+    Returns:
+        ``split``, ``level``, ``forget_nodes``, ``retain_nodes``, ``forget`` and ``retain`` (questions of the fold
+        train), ``rephrased`` (of the forget set), and ``forget_<kind>`` for each kind there is.
+    """
+    kinds = [kind for kind in KINDS if any(q.kind == kind and q.fold == "train" for q in benchmark.questions)]
+    rows: list[dict[str, object]] = []
+    for split in benchmark.splits.values():
+        forget = benchmark.questions_of(split, "forget")
+        trained = [question for question in forget if question.fold == "train"]
+        rows.append(
+            {
+                "split": split.name,
+                "level": split.level,
+                "forget_nodes": len(split.forget),
+                "retain_nodes": len(split.retain),
+                "forget": len(trained),
+                "retain": len(benchmark.questions_of(split, "retain", ("train",))),
+                "rephrased": len(forget) - len(trained),
+                **{f"forget_{kind}": sum(question.kind == kind for question in trained) for kind in kinds},
+            }
+        )
+    return rows

@@ -1,0 +1,103 @@
+"""Settings of `build medforget`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from medunlearn.config.base import Percent, Settings, listed
+
+SOURCES = ("invented", "mimic_cxr", "openi", "folder")
+
+
+class MedforgetSettings(Settings):
+    """A MedForget benchmark: institution > patient > study > section."""
+
+    builder: Literal["medforget"] = "medforget"
+    invented: bool = Field(False, description="invented patients with drawn chest phantoms")
+    mimic_cxr: Path | None = Field(None, description="folder of MIMIC-CXR (files/p10/...), credentialed")
+    openi: Path | None = Field(None, description="folder of Open-i (indiana_reports.csv), or that file")
+    folder: Path | None = Field(None, description="table with the columns patient, study, image and report")
+    images: Path | None = Field(None, description="folder of the images, where they are not beside the reports")
+    text_only: bool = Field(False, description="build without images though there are some")
+    institutions: int = Field(8, ge=1, description="institutions; the paper's number")
+    patients: int = Field(8, ge=1, description="patients an institution; the paper's number")
+    studies: int = Field(4, ge=1, description="studies a patient; the paper's number")
+    sections: int = Field(4, ge=1, description="sections a study; the paper's number")
+    required: tuple[str, ...] = Field(
+        ("examination", "indication", "findings", "impression"),
+        description="sections that a study must have, with commas; the paper's four",
+    )
+    sample_from: Literal["required", "all"] = Field(
+        "required", description="sections are drawn from the required ones, or from all that the report has"
+    )
+    percents: tuple[Percent, ...] = Field((25,), description="shares of the nodes that splits forget")
+    identity: Literal["node", "image"] = Field(
+        "node",
+        description="what an identity question is forgotten with: its own node and those above (the paper's "
+        "Table 2), or everything that its image belongs to",
+    )
+    options: int = Field(4, ge=2, le=8, description="options of a classification question")
+    rephrase: Literal["all", "none"] = Field("all", description="questions in other words on another view")
+    views: Literal["turned", "same"] = Field(
+        "turned", description="rephrased questions show a turned or augmented view, or the same image"
+    )
+    angles: tuple[int, ...] = Field((-30, -15, 15, 30), description="degrees of turned views; the paper's")
+    image_size: int = Field(128, ge=32, le=1024, description="pixels a side of drawn and augmented images")
+    copy_images: bool = Field(False, description="copy images as PNG into the folder instead of pointing to them")
+    data_use: Literal["open", "credentialed"] = Field(
+        "credentialed", description="of --folder: credentialed data stay on this machine"
+    )
+    general: Path | None = Field(None, description="PMC-VQA's file, or a table with image, question and answer")
+    general_rows: int = Field(200, ge=1, description="rows of --general, drawn by seed")
+    llm: dict[str, Any] = Field(
+        default_factory=dict, description="the server that writes: llm.base_url, llm.model, ...; none: templates"
+    )
+    allow_remote_llm: bool = Field(False, description="permit a server off this machine for data that should stay")
+    leave_out_failed: bool = Field(False, description="templates where server or network failed, and count them")
+    again: bool = Field(False, description="ask again what a model answered unusably or refused before")
+    temperature: float | Literal["prompt"] | None = Field(
+        "prompt", description="sampling temperature; prompt: as each prompt says; null sends none"
+    )
+    answer_tokens: int | None = Field(None, ge=1, description="longest answer; none: as each prompt says")
+    store: Path | None = Field(None, description="folder of the model's responses; none: llm/ in the benchmark's")
+    llm_seed: int | None = Field(0, description="seed sent to the model; null sends none")
+    seed: int = Field(0, description="seed of everything drawn: patients, names, sections, questions, images")
+
+    @field_validator("required", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        """One name, or several with commas, is as good as a list."""
+        return listed(value)
+
+    @field_validator("percents", "angles", mode="before")
+    @classmethod
+    def _numbers(cls, value: Any) -> Any:
+        """One number is as good as a list of one."""
+        if value in ([], ()):
+            raise ValueError("name one at least")
+        return [value] if isinstance(value, int) else listed(value)
+
+    @field_validator("required", "percents", "angles")
+    @classmethod
+    def _once(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("name each of them once")
+        return value
+
+    @model_validator(mode="after")
+    def _one_source(self) -> MedforgetSettings:
+        given = [name for name in SOURCES if getattr(self, name)]
+        if len(given) != 1:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in SOURCES)
+            raise ValueError(
+                f"give exactly one source: {flags}" + (f"; given: {', '.join(given)}" if given else "")
+            )
+        if self.sample_from == "required" and self.sections > len(self.required):
+            raise ValueError(
+                f"sections={self.sections} is more than the {len(self.required)} required ones: name more in "
+                "required, or sample_from=all"
+            )
+        return self

@@ -1,0 +1,79 @@
+"""The images of a benchmark folder: a table of them with their hashes, and whether they are still what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.storage import read_table, sha256_of, write_table
+from medunlearn.errors import BenchmarkError
+
+FILE, NOTE = "images.parquet", "image files"
+SCHEMA = pa.schema(
+    [
+        ("image", pa.string()),
+        ("node", pa.string()),
+        ("view", pa.string()),
+        ("angle", pa.int32()),
+        ("sha256", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFile:
+    """A file that records point to.
+
+    Attributes:
+        image: path relative to the benchmark's folder.
+        node: the study, or the row of the general set, that it shows.
+        view: ``original``, ``drawn``, ``turned`` (a phantom at ``angle``) or ``augmented``.
+        angle: degrees; None where nothing was drawn.
+    """
+
+    image: str
+    node: str
+    view: str
+    angle: int | None
+    sha256: str
+
+
+def write_image_table(folder: Path, images: Sequence[ImageFile]) -> Mapping[str, object]:
+    """Write the table; what the manifest says of it: how many files, and the table's hash."""
+    write_table(folder / FILE, [asdict(image) for image in images], SCHEMA)
+    return {"files": len(images), "sha256": sha256_of(folder / FILE)}
+
+
+def check_images(folder: Path, said: Mapping[str, object]) -> int:
+    """Compare every image with the table, and the table with the manifest.
+
+    Args:
+        said: the manifest's note on images.
+
+    Returns:
+        How many there are.
+
+    Raises:
+        BenchmarkError: a file is missing or another one; names it.
+    """
+    path = folder / FILE
+    if not path.exists() or sha256_of(path) != said.get("sha256"):
+        raise BenchmarkError(f"{path} is missing or not the table that was built. Build or copy the folder again.")
+    rows = read_table(path, SCHEMA)
+    for row in rows:
+        image = folder / row["image"]
+        if not image.is_file():
+            raise BenchmarkError(f"The image {image} of {row['node']} is missing. Copy it back, or build again.")
+        if sha256_of(image) != row["sha256"]:
+            raise BenchmarkError(f"The image {image} was changed after the benchmark was built. Build it again.")
+    return len(rows)
+
+
+def checked_images(benchmark: Benchmark) -> int:
+    """:func:`check_images` of a benchmark that was loaded from a folder; 0 where it has none."""
+    said = benchmark.notes.get(NOTE)
+    return check_images(benchmark.folder, said) if benchmark.folder and isinstance(said, Mapping) else 0

@@ -1,0 +1,170 @@
+"""Sections of a radiology report, by the headings that people write.
+
+Headings differ in case, spacing, number (``FINDINGS``, ``Finding``), with a colon or without, and two may stand as
+one (``FINDINGS AND IMPRESSION``). No word of a report is lost: what belongs to no section is in ``rest``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+STANDARD = ("examination", "indication", "findings", "impression")
+"""The four that MedForget names (Section 3.2)."""
+
+_ALIASES: Mapping[str, tuple[str, ...]] = {
+    "examination": (
+        *("type of examination", "type of exam", "examinations", "examination"),
+        *("exams", "exam", "procedure", "study"),
+    ),
+    "indication": (
+        *("reason for this examination", "reason for examination", "reason for the exam", "reason for exam"),
+        *("reason for this exam", "reason for study", "clinical indications", "clinical indication"),
+        *("indications", "indication"),
+    ),
+    "history": ("clinical history", "clinical information", "patient history", "medical history", "history"),
+    "technique": ("techniques", "technique"),
+    "comparison": ("comparison studies", "comparison study", "comparisons", "comparison"),
+    "findings": ("findings", "finding"),
+    "impression": ("impressions", "impression", "conclusions", "conclusion"),
+    "notification": ("notifications", "notification"),
+    "recommendation": ("recommendations", "recommendation"),
+    "wet_read": ("wet read",),
+    "addendum": ("final addendum", "addendum"),
+    "final_report": ("final report",),
+}
+ORDER = ("examination", "indication", "history", "technique", "comparison", "findings", "impression")
+# What a second reader replaced, or what is no section of a report.
+_REST = ("wet_read", "addendum", "final_report")
+# Reports written in sub-headings ("LUNGS:", "HEART:") have them in these.
+_WITH_PARTS = ("findings", "impression", "findings_and_impression", "addendum", "wet_read")
+_OTHER = "other"
+
+_NAMES = {alias: name for name, aliases in _ALIASES.items() for alias in aliases}
+
+
+def _headings(aliases: Iterable[str], joint: str) -> str:
+    """One heading or several joined, e.g. ``findings and impression``; a version or ``(S)`` may follow."""
+    ordered = sorted(aliases, key=len, reverse=True)
+    one = "(?:" + "|".join(alias.replace(" ", r"[ \t]+") for alias in ordered) + ")"
+    between = rf"(?:[ \t]*[/&+,][ \t]*|[ \t]*,?[ \t]+{joint}[ \t]+)"
+    return rf"{one}(?:{between}{one})*(?:[ \t]*\([sS]\))?(?:[ \t]+[vV][eE][rR][sS][iI][oO][nN][ \t]*#?\d+)?"
+
+
+_AT_START = re.compile(
+    rf"^[ \t]*(?P<head>{_headings(_NAMES, 'and')})(?P<end>[ \t]*:|[ \t]*$|[ \t]+-+(?=\s)|[ \t]+)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_INSIDE = re.compile(rf"(?<=[.;\s])(?P<head>{_headings(map(str.upper, _NAMES), 'AND')})[ \t]*:")
+_UNKNOWN = re.compile(r"^[ \t]*(?P<head>[A-Z][A-Z0-9 \t,/()&.'-]{2,60})[ \t]*:(?=\s)", re.MULTILINE)
+_SPLIT = re.compile(r"[ \t]*[/&+,][ \t]*(?:and[ \t]+)?|[ \t]+and[ \t]+", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report in its parts.
+
+    Attributes:
+        sections: name -> text in one line, in the order of their first headings; one that comes again is joined.
+            Two under one heading are one section of both names (``findings_and_impression``).
+        rest: the same for what is no section: ``preamble``, ``wet_read``, ``addendum``, ``other``.
+    """
+
+    sections: Mapping[str, str] = field(repr=False)
+    rest: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    start: int
+    end: int
+    name: str
+
+
+def read_report(text: str) -> Report:
+    """A report's sections. Whatever the text, nothing is raised, and no word is lost but the headings'."""
+    marks = [*_marks(text), _Mark(len(text), len(text), _OTHER)]
+    found: dict[str, list[str]] = {}
+    _keep(found, "preamble", text[: marks[0].start])
+    for mark, after in pairwise(marks):
+        # An unknown heading says what follows, so it stays in front of it.
+        start = mark.start if mark.name == _OTHER else mark.end
+        _keep(found, "preamble" if mark.name == "final_report" else mark.name, text[start : after.start])
+    joined = {name: " ".join(parts) for name, parts in found.items()}
+    rest = {"preamble", _OTHER, *_REST}
+    return Report(
+        {name: part for name, part in joined.items() if name not in rest},
+        {name: part for name, part in joined.items() if name in rest},
+    )
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names of sections as reports usually have them; what is not usual comes last, by name."""
+    return sorted(set(names), key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
+
+
+def _keep(found: dict[str, list[str]], name: str, text: str) -> None:
+    line = " ".join(text.split())
+    if line and line not in found.get(name, []):
+        found.setdefault(name, []).append(line)
+
+
+def _marks(text: str) -> list[_Mark]:
+    """Headings in their order, none inside another."""
+    known = sorted([*_at_start(text), *_inside(text)], key=lambda mark: (mark.start, -mark.end))
+    kept: list[_Mark] = []
+    for mark in known:
+        if not kept or mark.start >= kept[-1].end:
+            kept.append(mark)
+    starts = {mark.start for mark in kept}
+    unknown = (
+        _Mark(found.start("head"), found.end(), _OTHER)
+        for found in _UNKNOWN.finditer(text)
+        if found.start("head") not in starts and not any(mark.start < found.end() <= mark.end for mark in kept)
+    )
+    return _without_parts(sorted([*kept, *unknown], key=lambda mark: mark.start))
+
+
+def _without_parts(marks: Iterable[_Mark]) -> list[_Mark]:
+    """An unknown heading inside findings or impression is a part of these."""
+    kept: list[_Mark] = []
+    for mark in marks:
+        if not (mark.name == _OTHER and kept and kept[-1].name in _WITH_PARTS):
+            kept.append(mark)
+    return kept
+
+
+def _at_start(text: str) -> Iterator[_Mark]:
+    for found in _AT_START.finditer(text):
+        if _is_heading(found["head"], found["end"], text[found.end() : found.end() + 40]):
+            yield _Mark(found.start("head"), found.end(), _name(found["head"]))
+
+
+def _inside(text: str) -> Iterator[_Mark]:
+    for found in _INSIDE.finditer(text):
+        yield _Mark(found.start("head"), found.end(), _name(found["head"]))
+
+
+def _is_heading(head: str, end: str, after: str) -> bool:
+    """A colon makes a heading; without one its case and what follows must speak for it."""
+    if ":" in end:
+        return True
+    if not after or after[0] == "\n":
+        return head[0].isupper()
+    if not head.isupper():
+        return False
+    if "-" in end or "\t" in end or len(end) > 1:
+        return True
+    word = re.split(r"\s", after, maxsplit=1)[0]
+    return any(letter.islower() for letter in word) or not any(letter.isalpha() for letter in word)
+
+
+def _name(head: str) -> str:
+    plain = re.sub(r"\s*\(s\)|\s+version\s*#?\d+", "", head, flags=re.IGNORECASE)
+    parts = [_NAMES[" ".join(part.lower().split())] for part in _SPLIT.split(plain)]
+    names = list(dict.fromkeys(parts))
+    if set(names) == {"indication", "history"}:
+        return "indication"
+    return "_and_".join(names)

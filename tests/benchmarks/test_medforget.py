@@ -1,0 +1,254 @@
+"""MedForget's construction and partitions, at the paper's size and at any other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medunlearn.benchmarks.medforget import Illustrated, assemble, build, names, open_source
+from medunlearn.benchmarks.medforget_checks import BLANK, normalised, stands_in, wrong_cloze, wrong_options
+from medunlearn.benchmarks.medforget_items import sentences
+from medunlearn.benchmarks.medforget_partitions import LEVELS, partition_rows, partitions
+from medunlearn.benchmarks.medforget_questions import templated
+from medunlearn.benchmarks.medforget_selection import select
+from medunlearn.config import MedforgetSettings, check
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Record
+from medunlearn.data.splits import share
+from medunlearn.errors import ConfigError, InputError
+
+
+def made(**values: object) -> Benchmark:
+    return build(check(MedforgetSettings, {"invented": True, "text_only": True, **values}))
+
+
+@pytest.fixture(scope="module")
+def paper() -> Benchmark:
+    """The paper's size, without images: nothing is drawn."""
+    return made()
+
+
+@pytest.fixture(scope="module")
+def small() -> Benchmark:
+    return made(institutions=2, patients=4)
+
+
+def train(benchmark: Benchmark) -> Counter[str]:
+    return Counter(question.kind for question in benchmark.questions if question.fold == "train")
+
+
+def test_the_papers_counts(paper: Benchmark) -> None:
+    """MedForget, Section 3.4: 8, 64, 256 and 1,024 nodes; 3,840 questions, 768 of identity."""
+    assert [len(paper.hierarchy.nodes(level)) for level in LEVELS] == [8, 64, 256, 1024]
+    assert train(paper) == {"identity": 768, "generation": 1024, "cloze": 1024, "classification": 1024}
+    identity = Counter(q.level for q in paper.questions if q.kind == "identity" and q.fold == "train")
+    assert identity == {"institution": 256, "patient": 256, "study": 256}
+    assert sum(question.fold == "rephrase" for question in paper.questions) == 3840
+
+
+def test_the_papers_partitions(paper: Benchmark) -> None:
+    """MedForget, Section 3.4: 2 institutions, 16 patients, 64 studies, 256 sections; 960 questions at the top."""
+    rows = {row["split"]: row for row in partition_rows(paper)}
+    nodes = {name: row["forget_nodes"] for name, row in rows.items()}
+    assert nodes == {"institution_25": 2, "patient_25": 16, "study_25": 64, "section_25": 256, "flat_25": 448}
+    # 768 on sections; of identity 64 a level, those of the split's level and below (Table 2).
+    asked = {name: row["forget"] for name, row in rows.items()}
+    assert asked == {
+        "institution_25": 768 + 192,
+        "patient_25": 768 + 128,
+        "study_25": 768 + 64,
+        "section_25": 768,
+        "flat_25": 960,
+    }
+    for row in rows.values():
+        assert row["forget"] + row["retain"] == 3840  # type: ignore[operator]
+        assert row["rephrased"] == row["forget"]
+        assert row["forget_cloze"] == row["forget_classification"] == row["forget_generation"] == 256
+
+
+def test_a_node_is_forgotten_with_all_below_it(paper: Benchmark) -> None:
+    for level in LEVELS:
+        split = paper.split(f"{level}_25")
+        forget = {record.record_id for record in paper.records_of(split, "forget")}
+        for record in paper.records:
+            assert (record.groups.get(level) in split.forget) == (record.record_id in forget)
+        below = LEVELS[LEVELS.index(level) :]
+        for finer in below:
+            touched = {paper.record[name].groups[finer] for name in forget if finer in paper.record[name].groups}
+            kept = {r.groups[finer] for r in paper.records if r.record_id not in forget and finer in r.groups}
+            assert not touched & kept
+
+
+def test_forgetting_a_study_keeps_what_its_patient_and_institution_are_called(small: Benchmark) -> None:
+    split = small.split("study_25")
+    levels = {q.level for q in small.questions_of(split, "forget") if q.kind == "identity"}
+    assert levels == {"study"}
+    everything = made(institutions=2, patients=4, identity="image")
+    found = {
+        q.level for q in everything.questions_of(everything.split("study_25"), "forget") if q.kind == "identity"
+    }
+    assert found == {"institution", "patient", "study"}
+
+
+def test_a_request_for_a_subject_takes_everything_about_a_patient(small: Benchmark) -> None:
+    patient, subject = (small.split(f"{level}=patient-0003") for level in ("patient", "subject"))
+    own, everything = (small.questions_of(split, "forget", ("train",)) for split in (patient, subject))
+    assert {q.level for q in everything} - {q.level for q in own} == {"institution"}
+    assert len(everything) == 4 * (4 * 3 + 3)
+
+
+def test_the_rephrased_twin_is_on_the_same_side_and_asks_in_other_words(small: Benchmark) -> None:
+    by_id = {question.question_id: question for question in small.questions}
+    for split in small.splits.values():
+        sides = small.sides(split)
+        for question in small.questions:
+            if question.fold == "rephrase":
+                twin = by_id[question.question_id.removesuffix("-rephrased")]
+                assert sides[question.record_id] == sides[twin.record_id]
+                assert (question.answer, question.options) == (twin.answer, twin.options)
+                assert normalised(question.question) != normalised(twin.question)
+    assert {small.record[q.record_id].fold for q in small.questions if q.fold == "rephrase"} == {"rephrase"}
+
+
+def test_items_are_as_code_says_they_must_be(paper: Benchmark) -> None:
+    for question in paper.questions:
+        text = paper.record[question.record_id].text
+        if question.kind == "generation":
+            assert question.answer == text
+        elif question.kind == "cloze":
+            assert question.question.count(BLANK) == 1
+            assert not wrong_cloze(BLANK, question.answer, text)
+            whole = question.question.replace(BLANK, question.answer)
+            assert any(sentence in whole for sentence in sentences(text))
+        elif question.kind == "classification":
+            assert question.answer_index is not None
+            assert not wrong_options(question.options, question.answer_index, text)
+            assert question.answer == question.options[question.answer_index]
+            assert len(question.options) == 4
+    places = Counter(q.answer_index for q in paper.questions if q.kind == "classification")
+    assert max(places.values()) < 1.4 * min(places.values())
+
+
+def test_names_are_those_of_the_nodes(small: Benchmark) -> None:
+    found = names(small)
+    assert Counter(level for level, _ in found) == {"institution": 2, "patient": 8, "study": 32}
+    assert len(set(found.values())) == 42
+    assert found["study", "study_chest_xray_001"] == "study_chest_xray_001"
+    # A report names nobody, so a section does not give away what identity questions ask.
+    people = [name for (level, _), name in found.items() if level == "patient"]
+    sections = [record.text for record in small.records if "section" in record.groups]
+    assert not any(name in text for name in people for text in sections)
+
+
+def test_without_images_a_question_says_which_study_it_means(small: Benchmark) -> None:
+    for question in small.questions:
+        study = small.record[question.record_id].record_id.rpartition("-identity-")[0]
+        if question.level == "section":
+            assert small.record[question.record_id].groups["study"] in question.question
+        elif question.level == "study":
+            assert study not in question.question
+    assert not any(record.image for record in small.records)
+
+
+def test_the_seed_decides_and_the_same_seed_decides_the_same() -> None:
+    first, again, other = (made(institutions=1, patients=2, studies=2, seed=seed) for seed in (5, 5, 6))
+    assert first.fingerprint == again.fingerprint != other.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "exactly one source"),
+        ({"invented": True, "openi": "x"}, "given: invented, openi"),
+        ({"invented": True, "sections": 5}, "more than the 4 required"),
+        ({"invented": True, "instituions": 3}, "Did you mean 'institutions'"),
+        ({"invented": True, "patients": 0}, "patients=0"),
+        ({"invented": True, "percents": "25,25"}, "once"),
+    ],
+)
+def test_wrong_settings_name_the_fix(values: Mapping[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        check(MedforgetSettings, values)
+
+
+def test_images_and_language_models_need_a_folder() -> None:
+    with pytest.raises(ConfigError, match="images need a folder"):
+        made(text_only=False)
+
+
+def test_too_few_studies_say_why_and_what_to_ask_for() -> None:
+    with pytest.raises(InputError, match=r"--institutions, --patients.*required="):
+        made(institutions=1, patients=2, required="examination,comparison", sections=2)
+
+
+def test_more_sections_may_be_drawn_than_the_four() -> None:
+    found = made(institutions=1, patients=3, studies=2, sections=3, sample_from="all")
+    drawn = Counter(
+        r.record_id.rpartition("-")[2] for r in found.records if "section" in r.groups and r.fold == "train"
+    )
+    assert sum(drawn.values()) == 18
+    assert set(drawn) & {"technique", "comparison"}
+
+
+@settings(max_examples=25, deadline=None)
+@given(*(st.integers(1, most) for most in (4, 5, 4, 5, 60, 3)))
+def test_partitions_close_cover_and_are_of_the_exact_size(
+    institutions: int, patients: int, studies: int, sections: int, percent: int, seed: int
+) -> None:
+    records = list(_records(institutions, patients, studies, sections))
+    found = partitions(records, [percent], seed)
+    sizes = dict(zip(LEVELS, _products(institutions, patients, studies, sections), strict=True))
+    for level, size in sizes.items():
+        name = f"{level}_{percent:02d}"
+        wanted = share(percent, size)
+        assert (name in found) == (wanted < size)
+        if name in found:
+            split = found[name]
+            assert len(split.forget) == wanted
+            assert not set(split.forget) & set(split.retain)
+            assert len(split.forget) + len(split.retain) == size
+    if flat := found.get(f"flat_{percent:02d}"):
+        study_count = sizes["study"]
+        assert len(flat.forget) == share(percent, sizes["section"]) + 3 * share(percent, study_count)
+        assert len(flat.forget) + len(flat.retain) == sizes["section"] + 3 * study_count
+
+
+def _products(*factors: int) -> list[int]:
+    found, total = [], 1
+    for factor in factors:
+        total *= factor
+        found.append(total)
+    return found
+
+
+def _records(institutions: int, patients: int, studies: int, sections: int) -> list[Record]:
+    found = []
+    for i in range(institutions):
+        for p in range(patients):
+            for s in range(studies):
+                chain = {"institution": f"i{i}", "patient": f"p{i}-{p}", "study": f"s{i}-{p}-{s}"}
+                for section in range(sections):
+                    node = f"{chain['study']}-{section}"
+                    found.append(Record(node, "x", {**chain, "section": node, "item": node}))
+                for reach, level in enumerate(("institution", "patient", "study"), start=1):
+                    node = f"{chain['study']}-identity-{level}"
+                    found.append(Record(node, "x", {**dict(list(chain.items())[:reach]), "item": node}))
+    return found
+
+
+def test_what_a_report_says_may_hold_braces() -> None:
+    values = {"invented": True, "text_only": True, "institutions": 1, "patients": 2}
+    settings = check(MedforgetSettings, values)
+    source = open_source(settings)
+    chosen = select(source, settings)
+    for patient in chosen.patients:
+        for study in patient.studies:
+            study.sections["impression"] = "Nodule {it} of {0} mm {statement} in the lung."  # type: ignore[index]
+    found = assemble(source, chosen, settings, templated(chosen, settings), Illustrated())
+    asked = [q.question for q in found.questions if q.kind == "cloze" and "impression" in q.record_id]
+    assert all("{it}" in question or BLANK in question for question in asked)
+    assert all(stands_in(q.answer, found.record[q.record_id].text) for q in found.questions if q.kind == "cloze")

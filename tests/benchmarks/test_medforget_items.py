@@ -1,0 +1,137 @@
+"""Gaps and choices: what the rules refuse, and that what is made passes them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medunlearn.benchmarks.medforget_checks import BLANK, says, stands_in, wrong_cloze, wrong_options
+from medunlearn.benchmarks.medforget_items import choice, gap, sentences
+from medunlearn.benchmarks.medforget_selection import askable
+
+TEXT = "The heart is enlarged. There is a left pleural effusion 23 mm deep."
+
+
+@pytest.mark.parametrize(
+    ("statement", "answer", "wrong"),
+    [
+        (f"There is a {BLANK} pleural effusion.", "left", ""),
+        (f"There is a {BLANK} pleural effusion.", "Left", ""),
+        (f"There is {BLANK}.", "a left pleural effusion 23 mm", "1 to 5 words"),
+        (f"{BLANK} and {BLANK}", "left", "exactly one"),
+        ("There is a left effusion.", "left", "exactly one"),
+        (f"There is a {BLANK} pleural effusion.", "right", "not in the section"),
+        (f"The left {BLANK} pleural effusion.", "left", "gives its own answer away"),
+        (f"There is a {BLANK} effusion.", "", "1 to 5 words"),
+    ],
+)
+def test_rules_of_a_gap(statement: str, answer: str, wrong: str) -> None:
+    found = wrong_cloze(statement, answer, TEXT)
+    assert (wrong in found) if wrong else not found
+
+
+@pytest.mark.parametrize(
+    ("options", "right", "wrong"),
+    [
+        (("The heart is enlarged", "The heart is small", "No effusion"), 0, ""),
+        (("The heart is enlarged.", "the  HEART is enlarged!", "No effusion"), 0, "the same"),
+        (("The heart is small", "No effusion"), 0, "does not stand"),
+        (("The heart is enlarged", "left pleural effusion"), 0, "stands in the section too"),
+        (("The heart is enlarged", "Enlarged is the heart."), 0, "stands in the section too"),
+        (("The heart is enlarged", "..."), 0, "the same"),
+        (("The heart is enlarged", "No effusion"), 2, "no place"),
+        (("The heart is enlarged",), 0, "two options"),
+    ],
+)
+def test_rules_of_a_choice(options: tuple[str, ...], right: int, wrong: str) -> None:
+    found = wrong_options(options, right, TEXT)
+    assert (wrong in found) if wrong else not found
+
+
+def test_a_gap_is_where_a_sentence_tells_most() -> None:
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        assert gap(TEXT, rng).answer == "23 mm"
+        assert gap("The heart is of usual size. Left effusion.", rng).answer in ("Left", "effusion")
+        assert gap("Dyspnea", rng).statement == BLANK
+        # A word that comes twice in its sentence cannot be the gap.
+        assert gap("Left lung and left heart.", rng).answer in ("lung", "heart")
+
+
+def test_a_text_in_which_every_word_comes_twice_is_not_asked_about() -> None:
+    assert not askable("Left left.")
+    with pytest.raises(ValueError, match="can be left out"):
+        gap("Left left.", np.random.default_rng(0))
+
+
+def test_removed_words_are_never_asked_for() -> None:
+    for seed in range(20):
+        found = gap("___ year old with ___ and fever, seen ___ at ___ p.m.", np.random.default_rng(seed))
+        assert found.answer == "fever"
+    assert not askable("___, ___.")
+    assert not askable("___ 12")
+    assert askable("None.")
+
+
+def test_wrong_options_come_from_the_closest_relatives() -> None:
+    near = ["Right effusion 5 mm deep.", "The lungs are clear now."]
+    far = ["A pacemaker is on the left.", "Ribs are intact everywhere."]
+    found = choice("findings", TEXT, [near, far], 3, np.random.default_rng(0))
+    assert found.spare == 0
+    assert {*found.options} - {*sentences(TEXT)} == {"Right effusion 5 mm deep.", "The lungs are clear now."}
+    more = choice("findings", TEXT, [near, far], 5, np.random.default_rng(0))
+    assert {*more.options} >= {"A pacemaker is on the left.", "Ribs are intact everywhere."}
+
+
+def test_spare_lines_fill_in_where_there_are_no_relatives_and_it_is_said() -> None:
+    for section in ("examination", "findings", "notification"):
+        found = choice(section, TEXT, [[TEXT], []], 4, np.random.default_rng(1))
+        assert (found.spare, len(found.options)) == (3, 4)
+        assert not wrong_options(found.options, found.answer_index, TEXT)
+
+
+def test_numbers_of_a_list_are_no_sentences() -> None:
+    assert sentences("1. Effusion. 2. Nodule of 3.5 mm.\n- Clear") == ("Effusion.", "Nodule of 3.5 mm.", "Clear")
+
+
+VOCABULARY = [
+    "left",
+    "right",
+    "effusion",
+    "lung",
+    "clear",
+    "no",
+    "heart",
+    "12",
+    "mm",
+    "___",
+    "acute",
+    "the",
+    "of",
+    "x-ray",
+]
+WORDS = st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=9).map(" ".join)
+TEXTS = st.lists(WORDS, min_size=1, max_size=4).map(
+    lambda parts: ". ".join(part.capitalize() for part in parts) + "."
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(TEXTS.filter(askable), st.lists(TEXTS, max_size=5), st.integers(2, 5), st.integers(0, 9))
+def test_whatever_the_reports_one_option_is_right_and_gaps_can_be_filled(
+    text: str, others: list[str], count: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    found = choice("findings", text, [others, [text]], count, rng)
+    assert not wrong_options(found.options, found.answer_index, text)
+    assert len(found.options) == count
+    made = gap(text, rng)
+    assert not wrong_cloze(made.statement, made.answer, text)
+    assert stands_in(made.statement.replace(BLANK, made.answer), text)
+
+
+def test_an_option_that_says_less_than_the_text_is_said_by_it() -> None:
+    assert says(TEXT, "Effusion, left, 23 mm.")
+    assert not says(TEXT, "Effusion, right, 23 mm.")

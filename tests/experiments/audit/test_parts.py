@@ -1,0 +1,125 @@
+"""Further steps of an audit: asked for with it or later, of models and of stored responses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from medunlearn import Audit, audit
+from medunlearn.errors import ConfigError
+
+NAME = "Ottoline Fenwick-Amari"
+NOTE = f"Patient {NAME} came on 3 March 2021 with a cough. " + " ".join(
+    f"On day {place} the count was {place + 40} and she slept." for place in range(8)
+)
+SMALL: dict[str, Any] = {"replicates": 20, "quiet": True}
+
+
+@pytest.fixture
+def said(tmp_path: Path) -> Path:
+    """Two patients' notes of 70 words; the model says the first again from its sixth letter on, the other not."""
+    rows = [
+        {"record_id": "r0", "subject": "p0", "prefix": NOTE[:8], "suffix": NOTE[8:], "response": NOTE[8:]},
+        {"record_id": "r1", "subject": "p1", "prefix": NOTE[:8], "suffix": NOTE[8:], "response": " and went home."},
+    ]
+    file = tmp_path / "said.jsonl"
+    file.write_text("".join(json.dumps({**row, "corpus": "notes"}) + "\n" for row in rows))
+    return file
+
+
+def test_identifiers_and_kinds_of_stored_responses(said: Path, tmp_path: Path) -> None:
+    found = audit(responses=said, out=tmp_path / "a", identifiers=True, **{"kinds.clinical": "notes"}, **SMALL)
+    besides = found.besides
+    assert besides is not None
+    assert besides.identifiers is not None
+    assert besides.kinds is not None
+    findings = pd.read_parquet(tmp_path / "a" / "findings.parquet")
+    assert {"2021"} & {value[-4:] for value in findings["value"]}
+    assert set(findings["record_id"]) == {"r0"}
+    # The only run of 50 words holds an identifier, which goes before the corpus that it is from.
+    assert besides.kinds[["kind", "group", "by"]].to_numpy().tolist() == [
+        ["patient_information", "harmful", "rules"]
+    ]
+
+
+def test_a_step_can_be_asked_of_an_audit_that_is_done(said: Path, tmp_path: Path) -> None:
+    first = audit(responses=said, out=tmp_path / "a", **SMALL)
+    before = (tmp_path / "a" / "scores.parquet").read_bytes()
+    assert not (tmp_path / "a" / "findings.parquet").exists()
+    assert audit(responses=said, out=tmp_path / "a", identifiers=True, **SMALL).run.info == first.run.info
+    assert (tmp_path / "a" / "findings.parquet").exists()
+    assert (tmp_path / "a" / "scores.parquet").read_bytes() == before
+
+
+def test_semantic_measures_are_rows_of_the_scores(
+    said: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under an encoder that says 1 for equal texts and 0 for others; it is asked once for an audit."""
+    asked = []
+
+    class Encoder:
+        def __init__(self, source: str, device: str) -> None:
+            asked.append(source)
+
+        def score(self, said: Any, meant: Any, *, idf: bool, advance: Callable[[int], None]) -> Any:
+            from medunlearn.models.bert_score import BertScore
+
+            advance(len(said))
+            return [BertScore(*3 * [float(a == b)]) for a, b in zip(said, meant, strict=True)]
+
+    monkeypatch.setattr("medunlearn.models.bert_score.BertScorer", Encoder)
+    for _ in range(2):
+        found = audit(responses=said, out=tmp_path / "a", encoder="org/encoder", **SMALL)
+    assert asked == ["org/encoder"]
+    scores = found.scores()
+    bert = scores[scores["measure"] == "bert_score"].set_index("probe_id")["value"].to_dict()
+    assert sorted(bert.values()) == [0.0, 1.0]
+    table = found.table().set_index("measure")
+    assert table.loc["bert_score", "value"] == 0.5
+    assert "bart_score" not in table.index
+    assert {"run_30", "rouge_l"} <= set(table.index)
+
+
+def test_options_are_asked_of_model_and_baseline(world: Any, tmp_path: Path) -> None:
+    letters = "ABCD"
+    rows = [
+        {"question": f"Which is number {n}?", "options": {a: f"pick {n}{a}" for a in letters}, "answer_idx": "A"}
+        for n in range(3)
+    ]
+    file = tmp_path / "questions.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = audit(
+        world.model,
+        f"seen={world.seen}",
+        out=tmp_path / "a",
+        baseline=world.before,
+        options=file,
+        **{"options.prompts": "continue", "options.replicates": 20},
+        **{**world.settings, "prefixes": 10, "sample": 2},
+        quiet=True,
+    )
+    assert found.besides is not None
+    assert found.besides.options is not None
+    table = found.besides.options.table()
+    exact = table[(table["measure"] == "exact") & (table["prompt"] == "continue")].iloc[0]
+    assert exact["n"] == 3
+    assert exact["difference"] == 0.0
+    assert len(pd.read_parquet(tmp_path / "a" / "options.parquet")) == 3
+    assert Audit.open(tmp_path / "a").besides is None
+
+
+def test_mistakes_are_told_at_once_before_anything_runs(said: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        audit(responses=said, out=tmp_path / "a", options="q.jsonl", **{"kinds.atleast": 3}, **SMALL)
+    told = "\n".join(caught.value.problems)
+    assert "kinds: " in told
+    assert "at_least" in told
+    assert "stored responses are no model to ask" in told
+    assert not (tmp_path / "a").exists()
+    with pytest.raises(ConfigError, match="bert_score has a model of its own"):
+        audit(responses=said, out=tmp_path / "a", measures="bert_score", **SMALL)
