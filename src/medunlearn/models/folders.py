@@ -1,7 +1,8 @@
 """Model folders on disk, read without loading the model: what is in them, what they stand on, their fingerprints.
 
 A model folder is *full* (a Hugging Face folder) or a *delta*: the tensors in which a model differs from its base,
-and where that base is. A base may itself be a delta; at the root of every chain is a full folder.
+and where that base is. A base may itself be a delta; at the root of every chain is a full folder. An *adapter* is
+read too, never written: LoRA's matrices as PEFT saves them, and the name of their base.
 
 | file of a delta | content |
 |---|---|
@@ -23,6 +24,7 @@ from medunlearn.errors import InputError, ModelError
 Weights = Literal["fp32", "bf16", "fp16"]
 MANIFEST = "delta.json"
 TENSORS = "delta.safetensors"
+ADAPTER, ADAPTER_TENSORS = "adapter_config.json", "adapter_model.safetensors"
 FORMAT = 1
 _NARROW: dict[frozenset[str], Weights] = {frozenset({"BF16"}): "bf16", frozenset({"F16"}): "fp16"}
 
@@ -63,6 +65,27 @@ class Manifest:
 
 def is_delta(folder: Path) -> bool:
     return (folder / MANIFEST).exists()
+
+
+def is_adapter(folder: Path) -> bool:
+    """Whether a folder holds a LoRA adapter as PEFT writes it, which needs its base."""
+    return (folder / ADAPTER).exists()
+
+
+def adapter_base(folder: Path) -> str:
+    """The base of an adapter: a folder, as it is written or seen from the adapter's own folder, or a hub id.
+
+    Raises:
+        ModelError: the adapter does not say, or has no weights as safetensors.
+    """
+    named = read_json(folder / ADAPTER).get("base_model_name_or_path")
+    if not isinstance(named, str) or not named:
+        raise ModelError(
+            f'{folder / ADAPTER} names no base. Write its folder or hub id: "base_model_name_or_path".'
+        )
+    if not (folder / ADAPTER_TENSORS).exists():
+        raise ModelError(f"{folder} has no {ADAPTER_TENSORS}. Save the adapter with save_pretrained of PEFT.")
+    return str(folder / named) if (folder / named).is_dir() else named
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -161,8 +184,15 @@ def fingerprint(folder: Path) -> str:
 
     Of a full folder: its configuration, weights and tokenizer. Of a delta: its base's recorded fingerprint and its
     tensors, so that it is known without the base, and stays the same when the base is moved. That the base still
-    has the recorded fingerprint is checked where the delta is loaded.
+    has the recorded fingerprint is checked where the delta is loaded. Of an adapter: its own files and its base's
+    fingerprint, or the base's name where it is no folder.
     """
+    if is_adapter(folder):
+        base = adapter_base(folder)
+        under = fingerprint(Path(base)) if Path(base).is_dir() else base
+        return sha256_of_json(
+            ["adapter", under, *(sha256_of(folder / name) for name in (ADAPTER, ADAPTER_TENSORS))]
+        )
     if is_delta(folder):
         return sha256_of_json(["delta", read_manifest(folder).base_fingerprint, sha256_of(folder / TENSORS)])
     names = sorted(path.name for path in folder.iterdir() if path.suffix == ".safetensors" or path.name in _TELLING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from transformers.utils import logging as transformers_logging
 from medunlearn.data.storage import as_storage_error
 from medunlearn.errors import InputError, ModelError
 from medunlearn.models.delta import LARGEST_SHARE, apply_delta, save_delta
-from medunlearn.models.folders import MANIFEST, TENSORS, Weights, chain
+from medunlearn.models.folders import MANIFEST, TENSORS, Weights, adapter_base, chain, is_adapter
 
 LOADING_ERRORS = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -83,10 +84,10 @@ class LanguageModel:
 def load_model(
     source: str | Path, *, device: str = "auto", weights: Weights = "fp32", trust_remote_code: bool = False
 ) -> LanguageModel:
-    """A causal model from a folder or a hub id; of a delta, its base with the changed tensors put in.
+    """A causal model from a folder or a hub id; a delta or a LoRA adapter with its base put under it.
 
     Args:
-        source: a folder that holds a Hugging Face model or a delta, or a hub id such as ``org/name``.
+        source: a folder that holds a Hugging Face model, a delta or an adapter, or a hub id such as ``org/name``.
         device: ``auto`` takes a GPU where there is one.
         weights: type of the weights in memory.
         trust_remote_code: run code that comes with the model; off unless asked for.
@@ -96,6 +97,8 @@ def load_model(
             is missing or another one.
     """
     transformers_logging.disable_progress_bar()
+    if is_adapter(Path(source)):
+        return _adapted(Path(source), device, weights, trust_remote_code)
     folder, root, deltas = Path(source), source, list[Path]()
     if folder.is_dir():
         root, *deltas = chain(folder)
@@ -124,14 +127,36 @@ def load_model(
     return LanguageModel(model.to(pick_device(device)), tokenizer, str(source))
 
 
+def _adapted(folder: Path, device: str, weights: Weights, trust_remote_code: bool) -> LanguageModel:
+    """A LoRA adapter merged into its base; its own tokenizer where it has one."""
+    from peft import PeftModel
+
+    base = load_model(adapter_base(folder), device=device, weights=weights, trust_remote_code=trust_remote_code)
+    try:
+        with warnings.catch_warnings():
+            # PEFT asks a property of the model that transformers renamed in 5.20.
+            warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
+            model = PeftModel.from_pretrained(base.model, folder).merge_and_unload()
+    except LOADING_ERRORS as error:
+        raise ModelError(f"Adapter {folder} does not fit its base: {str(error).strip().splitlines()[0]}") from error
+    tokenizer = AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").exists() else base.tokenizer
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return LanguageModel(model, tokenizer, str(folder))
+
+
 def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer of a model folder; a delta's is its base's.
+    """The tokenizer of a model folder; a delta's is its base's, and so is an adapter's that has none.
 
     Raises:
         ModelError: it cannot be loaded.
     """
-    root = chain(folder, check=False)[0]
-    _check_folder(root)
+    root: str | Path = folder
+    if is_adapter(folder) and not (folder / "tokenizer.json").exists():
+        root = adapter_base(folder)
+    if not is_adapter(Path(root)) and Path(root).is_dir():
+        root = chain(Path(root), check=False)[0]
+        _check_folder(root)
     try:
         return AutoTokenizer.from_pretrained(root)
     except LOADING_ERRORS as error:

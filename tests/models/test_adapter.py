@@ -1,0 +1,76 @@
+"""A LoRA adapter as PEFT saves it: loaded with its base under it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from medunlearn.errors import ModelError
+from medunlearn.models.folders import ADAPTER, ADAPTER_TENSORS, fingerprint
+from medunlearn.models.load import load_model, load_tokenizer
+from medunlearn.training.trainable import choose_trainable
+
+IDS = torch.tensor([[5, 60, 7, 80, 9]])
+
+
+@pytest.fixture
+def adapter(tiny: Callable[[], Any], tmp_path: Path) -> tuple[Path, torch.Tensor]:
+    """Its folder, whose base stands beside it, and the logits of the model that was saved."""
+    whole = tiny()
+    whole.save(tmp_path / "base")
+    model = choose_trainable(whole.model, "lora:4")
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for name, tensor in model.named_parameters():
+            if "lora_B" in name:
+                tensor.normal_(std=0.1)
+    model.eval()
+    with torch.inference_mode():
+        meant = model(input_ids=IDS).logits
+    model.save_pretrained(tmp_path / "adapter")
+    _name_base(tmp_path / "adapter", "../base")
+    return tmp_path / "adapter", meant
+
+
+def _name_base(folder: Path, base: str | None) -> None:
+    told = json.loads((folder / ADAPTER).read_text())
+    (folder / ADAPTER).write_text(json.dumps({**told, "base_model_name_or_path": base}))
+
+
+def test_an_adapter_gives_the_logits_that_it_was_saved_with(adapter: tuple[Path, torch.Tensor]) -> None:
+    folder, meant = adapter
+    found = load_model(folder, device="cpu")
+    with torch.inference_mode():
+        torch.testing.assert_close(found.model.eval()(input_ids=IDS).logits, meant, rtol=1e-5, atol=1e-5)
+        base = load_model(folder.parent / "base", device="cpu").model.eval()(input_ids=IDS).logits
+    assert (base - meant).abs().max() > 1e-2
+    assert load_tokenizer(folder)("aspirin")["input_ids"] == found.tokenizer("aspirin")["input_ids"]
+
+
+def test_its_fingerprint_is_of_both(adapter: tuple[Path, torch.Tensor], tiny: Callable[[], Any]) -> None:
+    folder, _ = adapter
+    before = fingerprint(folder)
+    assert before != fingerprint(folder.parent / "base")
+    other = tiny()
+    with torch.no_grad():
+        next(other.model.parameters()).add_(1.0)
+    other.save(folder.parent / "base")
+    assert fingerprint(folder) != before
+
+
+def test_what_is_missing_is_told(adapter: tuple[Path, torch.Tensor]) -> None:
+    folder, _ = adapter
+    _name_base(folder, None)
+    with pytest.raises(ModelError, match="names no base"):
+        load_model(folder)
+    _name_base(folder, "/nowhere/base")
+    with pytest.raises(ModelError, match="no model folder /nowhere/base"):
+        load_model(folder)
+    (folder / ADAPTER_TENSORS).unlink()
+    with pytest.raises(ModelError, match=ADAPTER_TENSORS):
+        load_model(folder)
