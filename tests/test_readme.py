@@ -19,12 +19,15 @@ PAGES = ("README.md", "CONTRIBUTING.md", "docs/definitions.md", "docs/files.md")
 SMALL = {
     "medunlearn train": ["epochs=1"],
     "medunlearn unlearn": ["epochs=1"],
-    "medunlearn run examples/hospital.yaml": ["train.epochs=1"],
+    "medunlearn evaluate": ["max_new_tokens=8"],
+    "medunlearn run examples/hospital.yaml": ["train.epochs=1", "evaluate.max_new_tokens=8"],
     "medunlearn run examples/lume-small.yaml": [
         "benchmark.documents_per_task=4",
         "train.epochs=1",
         "unlearn.epochs=1",
+        "unlearn.methods=[npo]",
         "evaluate.subjects=2",
+        "evaluate.max_new_tokens=8",
     ],
 }
 

@@ -133,7 +133,7 @@ HERE = {
     "hospital.yaml": ("benchmark.invented=20",),
     "lume-small.yaml": (
         *("benchmark.released=LUME", "benchmark.documents_per_task=4"),
-        "benchmark.nonmember_documents=null",
+        *("benchmark.nonmember_documents=null", "attack={}"),
     ),
 }
 
@@ -187,7 +187,7 @@ def test_demo(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.Monkey
         (("evaluate.metrics=[rouge]",), ["no metric 'rouge'", "Did you mean 'rouge_l'?"]),
         (("benchmark={builder: amnesa, invented: 20}",), ["no benchmark 'amnesa'", "Did you mean 'amnesia'?"]),
         (("benchmark={builder: amnesia, invented: x}",), ["invented='x'"]),
-        (("benchmark={}",), ["benchmark.builder is missing: amnesia, lume"]),
+        (("benchmark={}",), ["benchmark.builder is missing: amnesia, diagnosis, lume"]),
         (("benchmark.folder=nowhere",), ["There is no benchmark folder nowhere"]),
         (("nmae=x",), ["no setting 'nmae'", "Did you mean 'name'?"]),
         (("train=tiny",), ["train='tiny': input should be a valid dictionary"]),

@@ -39,7 +39,7 @@ def test_a_builder_of_ours_has_checked_settings() -> None:
     assert len(caught.value.problems) == 3
     with pytest.raises(UnknownNameError, match="Did you mean 'amnesia'"):
         build("amnesa", {"invented": 3})
-    assert set(SETTINGS) == {"amnesia", "lume", "muse", "options", "tofu"}
+    assert set(SETTINGS) == {"amnesia", "diagnosis", "lume", "medforget", "muse", "options", "tofu"}
 
 
 def test_a_builder_of_somebody_else_gets_the_values_as_they_are(path: str) -> None:
@@ -83,5 +83,5 @@ def test_an_experiments_section(tmp_path: Path, path: str) -> None:
     assert not (tmp_path / "unused").exists()
     with pytest.raises(ConfigError, match="give folder alone"):
         from_section({"folder": "x", "builder": path}, tmp_path)
-    with pytest.raises(ConfigError, match=r"benchmark\.builder is missing: amnesia, lume"):
+    with pytest.raises(ConfigError, match=r"benchmark\.builder is missing: amnesia, diagnosis, lume"):
         from_section({"size": 3}, tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -225,7 +226,7 @@ def test_keywords_from_a_file(saved: Benchmark, run: Run, tmp_path: Path, counti
 
 
 def test_a_file_that_does_not_fit_is_refused_before_anything_is_asked(
-    saved: Benchmark, run: Run, tmp_path: Path
+    saved: Benchmark, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keywords(replace(saved, name="another"), out=tmp_path / "other.parquet", quiet=True)
     strangers = pd.DataFrame({"question_id": ["x"], "keyword": ["sepsis"], "weight": [1.0], "field": ["note"]})
@@ -239,6 +240,7 @@ def test_a_file_that_does_not_fit_is_refused_before_anything_is_asked(
     ):
         with pytest.raises(InputError, match=part):
             ls(run, saved, keywords=str(tmp_path / f"{name}.parquet"))
+    monkeypatch.setitem(sys.modules, "spacy", None)  # as where it is not installed
     with pytest.raises(InputError, match="are not installed"):
         ls(run, saved, extractor="scispacy")
     with pytest.raises(UnknownNameError, match="Did you mean 'offline'"):

@@ -80,12 +80,14 @@ def audit(
     words = [str(one) for one in ([corpus] if isinstance(corpus, str | Path) else corpus)]
     against = [str(one) for one in ([baseline] if isinstance(baseline, str | Path) else baseline)]
     _refuse(model, words, responses, checked)
-    who, corpora = None, _corpora(words, checked)
+    who: Asked | None = None
+    corpora: list[Corpus] = []
     if responses is not None:
         _audit_stored(Path(responses), checked, folder, label)
     else:
         refuse_unused(str(model), model_name, llm)
         who = asked(str(model), name=model_name, llm=llm, permitted=allow_remote_llm, label=label, device=device)
+        corpora = _corpora(words, checked)
         _audit_model(who, corpora, checked, folder, quiet)
     taken, others = [Run.open(folder).label], []
     for word in against:
