@@ -50,7 +50,7 @@ def test_commands_run_in_their_order(workplace: Path, monkeypatch: pytest.Monkey
     for line in START:
         run(line)
     lines = [one for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for one in block.splitlines()]
-    assert len(lines) == 9
+    assert len(lines) == 10
     with PretendServer() as server:
         for line in lines:
             audits = line.startswith("medunlearn audit")
