@@ -11,7 +11,7 @@ from medunlearn.reports.audit import AuditContent, findings, findings_text, reco
 from medunlearn.reports.audit.content import contrast_of
 from medunlearn.reports.audit.epochs import epoch_cases, least_loss
 from medunlearn.reports.audit.published import contradictions, published, published_tables
-from medunlearn.reports.sweep.cases import FAILS, HOLDS, OPEN
+from medunlearn.reports.verdicts import FAILS, HOLDS, OPEN
 
 NAMES = (
     *("above baseline", "larger model", "longer prefix", "decoding", "first 100 tokens", "persistence"),

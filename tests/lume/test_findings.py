@@ -14,6 +14,7 @@ from medunlearn.reports.lume import Finding, findings, findings_text
 from medunlearn.reports.markdown import to_markdown
 from medunlearn.reports.page import to_html
 from medunlearn.reports.payload import payload
+from medunlearn.reports.verdicts import FAILS, HOLDS, OPEN
 
 METHODS = {"GA": "ga", "GD": "graddiff", "KL": "kl_min", "NPO": "npo"}
 Row = dict[str, Any]
@@ -85,7 +86,7 @@ def test_there_are_none_elsewhere() -> None:
     assert findings_text(other) == ""
 
 
-@pytest.mark.parametrize(("value", "verdict"), [(0.95, "holds"), (0.91, "open"), (0.87, "against")])
+@pytest.mark.parametrize(("value", "verdict"), [(0.95, "holds"), (0.91, OPEN), (0.87, FAILS)])
 def test_memorized(value: float, verdict: str) -> None:
     one = found(report([epoch("GA", 0, "regurgitation", value)]))["memorized"]
     assert verdicts(one) == [("target", verdict)]
@@ -107,10 +108,10 @@ def test_falling_to_zero_takes_every_number_of_a_task() -> None:
         contrast("zero", "NPO", 0.1, 0.3),
     ]
     one = found(report(START, rows))["zero"]
-    assert verdicts(one) == [("GA", "holds"), ("GD", "against"), ("KL", "open")]
+    assert verdicts(one) == [("GA", "holds"), ("GD", FAILS), ("KL", OPEN)]
     assert one.cases[1].says == "stays above in 1 of 4 numbers"
-    assert one.counts == {"holds": 1, "against": 1, "open": 1}
-    assert (one.verdict, one.summary) == ("against", "Holds in 1 of 3 cases, 1 against it, 1 open.")
+    assert one.counts == {HOLDS: 1, FAILS: 1, OPEN: 1}
+    assert (one.verdict, one.summary) == (FAILS, "Holds in 1 of 3 cases, does not hold in 1, open in 1.")
 
 
 def test_half_of_the_cases_carry_a_finding() -> None:
@@ -119,13 +120,13 @@ def test_half_of_the_cases_carry_a_finding() -> None:
         return found(report(START, rows))["zero"].verdict
 
     assert of(-0.05, 0.01) == "holds"
-    assert of(-0.05, 0.01, 0.01) == "open"
-    assert of(0.01) == "open"
+    assert of(-0.05, 0.01, 0.01) == OPEN
+    assert of(0.01) == OPEN
 
 
 def test_few_documents_settle_nothing() -> None:
     one = found(report(START, [contrast("zero", "GA", -0.09, -0.05, n_subjects=4)]))["zero"]
-    assert one.verdict == "open"
+    assert one.verdict == OPEN
     assert "(4 documents)" in str(one.cases[0].evidence[0])
 
 
@@ -133,10 +134,10 @@ def test_few_documents_settle_nothing() -> None:
     ("fell", "rose", "verdict"),
     [
         ((0.3, 0.5), (0.2, 0.4), "holds"),
-        ((0.3, 0.5), (-0.09, -0.01), "against"),
-        ((0.3, 0.5), (-0.1, 0.2), "open"),
-        ((-0.1, 0.1), (0.2, 0.4), "open"),
-        ((-0.3, -0.1), (-0.2, -0.1), "open"),
+        ((0.3, 0.5), (-0.09, -0.01), FAILS),
+        ((0.3, 0.5), (-0.1, 0.2), OPEN),
+        ((-0.1, 0.1), (0.2, 0.4), OPEN),
+        ((-0.3, -0.1), (-0.2, -0.1), OPEN),
     ],
 )
 def test_what_did_not_fall_cannot_recover(fell: Any, rose: Any, verdict: str) -> None:
@@ -160,7 +161,7 @@ def test_slower_than_each_of_the_others() -> None:
         "slower than each; learning rates differ: NPO 0.0003, GA 0.0001, GD 0.0001, KL 0.0001"
     )
     one = found(report(START, [*rows[1:], contrast("slower", "NPO", -0.3, -0.1)]))["slower"]
-    assert (one.verdict, one.cases[0].says) == ("against", "faster in 1 of 6 comparisons")
+    assert (one.verdict, one.cases[0].says) == (FAILS, "faster in 1 of 6 comparisons")
 
 
 def auc(label: str, *values: float) -> list[Any]:
@@ -171,7 +172,11 @@ def test_membership() -> None:
     """Half-way from 1 to 0.5 is 0.75; intervals are of 0.02 on either side."""
     rows = [*START, *auc("GA", 1, 0.5), *auc("GD", 1, 0.9, 0.3), *auc("KL", 1, 0.74), *auc("NPO", 1, 0.8)]
     of = found(report(rows))
-    assert verdicts(of["membership falls"]) == [("GA", "holds"), ("GD", "holds"), ("KL", "open")]
+    assert verdicts(of["membership falls"]) == [
+        ("GA", "holds"),
+        ("GD", "holds"),
+        ("KL", OPEN),
+    ]
     assert (of["membership stays"].verdict, of["over-forgotten"].verdict) == ("holds", "holds")
     assert of["over-forgotten"].cases[0].says == "first below 0.5, with its interval, after epoch 2"
     assert str(of["membership stays"].cases[0].evidence[0]) == (
@@ -179,8 +184,8 @@ def test_membership() -> None:
     )
     of = found(report([*START, *auc("GD", 1, 0.6), *auc("NPO", 1, 0.6)]))
     assert {name: of[name].verdict for name in ("membership stays", "over-forgotten")} == {
-        "membership stays": "against",
-        "over-forgotten": "against",
+        "membership stays": FAILS,
+        "over-forgotten": FAILS,
     }
 
 
@@ -195,10 +200,10 @@ def test_what_was_not_measured_has_no_case() -> None:
     of = found(report(START))
     assert {name for name, one in of.items() if one.cases} == {"memorized"}
     assert of["membership stays"].summary == "These runs have no case for it."
-    assert of["utility"].verdict == "open"
+    assert of["utility"].verdict == OPEN
 
 
-@pytest.mark.parametrize(("last", "verdict"), [(0.3, "holds"), (0.36, "open"), (0.39, "against")])
+@pytest.mark.parametrize(("last", "verdict"), [(0.3, "holds"), (0.36, OPEN), (0.39, FAILS)])
 def test_utility(last: float, verdict: str) -> None:
     """0.9 of 0.4 is 0.36."""
     rows = [epoch("NPO", number, "utility", value, node="") for number, value in enumerate((0.4, last))]
@@ -222,7 +227,10 @@ def test_they_are_in_all_three_files() -> None:
     assert "### holds: GA, GD and KL fall to zero on both sides." in text
     assert "<b>story" not in page + text
     zero = next(one for one in data["findings"] if one["name"] == "zero")
-    assert (zero["verdict"], zero["counts"]) == ("holds", {"holds": 1, "against": 0, "open": 0})
+    assert (zero["verdict"], zero["counts"]) == (
+        "holds",
+        {HOLDS: 1, FAILS: 0, OPEN: 0},
+    )
     assert zero["cases"][0]["evidence"][0]["low"] == -0.09
     other = replace(content, benchmark={**content.benchmark, "builder": "amnesia"})
     assert 'id="findings"' not in to_html(other)

@@ -10,8 +10,8 @@ import numpy as np
 from medunlearn.experiments.swept.cells import COLLAPSED, Cell, Cells
 from medunlearn.metrics.aggregates import COMPOSITES, DEGRADATION, Composite
 from medunlearn.metrics.tables import Array
-from medunlearn.reports.sweep.cases import FEWEST_SUBJECTS
 from medunlearn.reports.sweep.content import EVERYONE, Contrast
+from medunlearn.reports.verdicts import FEWEST_SUBJECTS
 from medunlearn.seeds import stable_seed
 from medunlearn.statistics.joint import Means, Table, pool_seeds, resample_together
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from medunlearn.reports.sweep.cases import FAILS, HOLDS, LEAST_SETTLED, OPEN, Evidence, Verdict
+from medunlearn.reports.sweep.cases import Evidence
+from medunlearn.reports.verdicts import FAILS, HOLDS, OPEN, Ruled, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Ruled):
     """A claim, and what these audits say of it.
 
     Attributes:
@@ -44,32 +45,8 @@ class Finding:
     cases: tuple[Case, ...]
 
     @property
-    def counts(self) -> dict[Verdict, int]:
-        found: dict[Verdict, int] = {HOLDS: 0, FAILS: 0, OPEN: 0}
-        for case in self.cases:
-            found[case.verdict] += 1
-        return found
-
-    @property
-    def verdict(self) -> Verdict:
-        """Does not hold with one case against it; holds where at least half of the cases are for it."""
-        counts = self.counts
-        if counts[FAILS]:
-            return FAILS
-        if counts[HOLDS] and counts[HOLDS] >= LEAST_SETTLED * len(self.cases):
-            return HOLDS
-        return OPEN
-
-    @property
-    def summary(self) -> str:
-        """``Holds in 12 of 20 cases, does not hold in 2, open in 6.``"""
-        if not self.cases:
-            return f"No case: {self.needs}."
-        counts, total = self.counts, len(self.cases)
-        noun = "case" if total == 1 else "cases"
-        return (
-            f"Holds in {counts[HOLDS]} of {total} {noun}, does not hold in {counts[FAILS]}, open in {counts[OPEN]}."
-        )
+    def no_case(self) -> str:
+        return f"No case: {self.needs}."
 
 
 def decided(sign: bool | None) -> Verdict:

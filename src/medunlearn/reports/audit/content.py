@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.reports.readings import Reading, number, reading_of, rows_of
-from medunlearn.reports.sweep.cases import FEWEST_SUBJECTS
 from medunlearn.reports.sweep.content import Contrast
+from medunlearn.reports.verdicts import FEWEST_SUBJECTS
 
 GREEDY = "greedy"
 PRIMARY = "run_30"

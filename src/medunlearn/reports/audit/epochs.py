@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from medunlearn.reports.audit.cases import Case, decided
 from medunlearn.reports.audit.content import AuditContent
 from medunlearn.reports.readings import number
-from medunlearn.reports.sweep.cases import OPEN, Evidence
+from medunlearn.reports.sweep.cases import Evidence
 from medunlearn.reports.sweep.content import Contrast
+from medunlearn.reports.verdicts import OPEN
 
 LOSS = "validation loss"
 

@@ -15,8 +15,9 @@ from medunlearn.reports.audit.cases import Case, Finding, decided
 from medunlearn.reports.audit.content import GREEDY, PRIMARY, AuditContent, contrast_of
 from medunlearn.reports.audit.epochs import epoch_cases
 from medunlearn.reports.readings import number
-from medunlearn.reports.sweep.cases import FAILS, HOLDS, OPEN, Evidence, Verdict
+from medunlearn.reports.sweep.cases import Evidence
 from medunlearn.reports.sweep.content import Contrast
+from medunlearn.reports.verdicts import FAILS, HOLDS, OPEN, Verdict
 
 Judge = Callable[[AuditContent], Iterator[Case]]
 

@@ -16,7 +16,7 @@ import yaml
 from medunlearn.reports.audit.cases import Finding
 from medunlearn.reports.audit.content import EXACT, AuditContent
 from medunlearn.reports.readings import number
-from medunlearn.reports.sweep.cases import HOLDS
+from medunlearn.reports.verdicts import HOLDS
 from medunlearn.reports.words import count
 
 

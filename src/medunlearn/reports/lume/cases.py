@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
+from medunlearn.reports.verdicts import FAILS, FEWEST_SUBJECTS, HOLDS, OPEN, Ruled, Verdict
 from medunlearn.reports.words import ABSENT, interval, signed
-
-Verdict = Literal["holds", "against", "open"]
-HOLDS: Verdict = "holds"
-AGAINST: Verdict = "against"
-OPEN: Verdict = "open"
-
-FEWEST_SUBJECTS = 5
-"""A number of fewer documents settles nothing: their bootstrap has few distinct draws."""
-
-LEAST_SETTLED = 0.5
-"""Share of the cases that must be for a finding before it holds as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +64,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Ruled):
     """A claim of the paper, and what these runs say about it.
 
     Attributes:
@@ -90,33 +79,13 @@ class Finding:
     cases: tuple[Case, ...]
 
     @property
-    def counts(self) -> dict[Verdict, int]:
-        found: dict[Verdict, int] = {HOLDS: 0, AGAINST: 0, OPEN: 0}
-        for case in self.cases:
-            found[case.verdict] += 1
-        return found
-
-    @property
-    def verdict(self) -> Verdict:
-        """Against with one case against it; holds where at least half of the cases are for it; open otherwise."""
-        counts = self.counts
-        if counts[AGAINST]:
-            return AGAINST
-        return HOLDS if counts[HOLDS] and counts[HOLDS] >= LEAST_SETTLED * len(self.cases) else OPEN
-
-    @property
-    def summary(self) -> str:
-        """``Holds in 4 of 9 cases, 3 against it, 2 open.``"""
-        if not self.cases:
-            return "These runs have no case for it."
-        counts, total = self.counts, len(self.cases)
-        noun = "case" if total == 1 else "cases"
-        return f"Holds in {counts[HOLDS]} of {total} {noun}, {counts[AGAINST]} against it, {counts[OPEN]} open."
+    def no_case(self) -> str:
+        return "These runs have no case for it."
 
 
 def decide(signs: Iterable[bool | None]) -> Verdict:
-    """Holds where every sign is for it; against where one is against it; open otherwise, and of no sign at all."""
+    """Holds where every sign is for it; does not where one is against it; open otherwise, and of no sign at all."""
     known = list(signs)
     if any(sign is False for sign in known):
-        return AGAINST
+        return FAILS
     return HOLDS if known and all(sign is True for sign in known) else OPEN

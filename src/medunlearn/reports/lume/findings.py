@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from medunlearn.reports.content import ReportContent
-from medunlearn.reports.lume.cases import AGAINST, HOLDS, OPEN, Case, Evidence, Finding, Verdict, decide
+from medunlearn.reports.lume.cases import Case, Evidence, Finding, decide
 from medunlearn.reports.readings import Reading, number, reading_of, rows_of
+from medunlearn.reports.verdicts import FAILS, HOLDS, OPEN, Verdict
 
 MEMORIZED = 0.9
 CHANCE = 0.5
@@ -88,7 +89,7 @@ def _memorized(epochs: Epochs) -> Iterator[Case]:
     for (task, side), reading in epochs.start().items():
         found = _minus(f"regurgitation on {side}", reading, MEMORIZED)
         verdict = decide([found.above])
-        says = {HOLDS: "memorized", AGAINST: "not memorized", OPEN: "not settled"}[verdict]
+        says = {HOLDS: "memorized", FAILS: "not memorized", OPEN: "not settled"}[verdict]
         yield Case("target", task, verdict, f"{says} on {side}", (found,))
 
 
@@ -99,7 +100,7 @@ def _to_zero(epochs: Epochs) -> Iterator[Case]:
             stays = [one.name for one in found if one.above]
             says = {
                 HOLDS: "falls to zero on both sides",
-                AGAINST: f"stays above in {len(stays)} of {len(found)} numbers",
+                FAILS: f"stays above in {len(stays)} of {len(found)} numbers",
                 OPEN: "not settled",
             }
             yield Case(run, task, verdict, says[verdict], tuple(found))
@@ -119,7 +120,7 @@ def _fall_and_rise(fell: Sequence[Evidence], rose: Sequence[Evidence]) -> tuple[
     if not told:
         return OPEN, "nothing to recover: no fall on retain that can be told from none"
     verdict = decide(told)
-    return verdict, {HOLDS: "falls and rises again", AGAINST: "falls and stays down", OPEN: "not settled"}[verdict]
+    return verdict, {HOLDS: "falls and rises again", FAILS: "falls and stays down", OPEN: "not settled"}[verdict]
 
 
 def _slower(epochs: Epochs) -> Iterator[Case]:
@@ -129,7 +130,7 @@ def _slower(epochs: Epochs) -> Iterator[Case]:
             faster = sum(one.below is True for one in found)
             says = {
                 HOLDS: "slower than each",
-                AGAINST: f"faster in {faster} of {len(found)} comparisons",
+                FAILS: f"faster in {faster} of {len(found)} comparisons",
                 OPEN: "not settled",
             }
             yield Case(run, task, verdict, says[verdict] + _rates(epochs, run), tuple(found))
@@ -192,7 +193,7 @@ def _utility(epochs: Epochs) -> Iterator[Case]:
             continue
         found = _minus(f"utility after epoch {max(line)}, 0.9 of target", line[max(line)], 0.9 * start)
         verdict = decide([found.below])
-        says = {HOLDS: "loses utility", AGAINST: "keeps utility", OPEN: "not settled"}[verdict]
+        says = {HOLDS: "loses utility", FAILS: "keeps utility", OPEN: "not settled"}[verdict]
         yield Case(run, "", verdict, says, (found,))
 
 

@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from medunlearn.reports.sweep.content import Contrast
+from medunlearn.reports.verdicts import Ruled, Verdict
 from medunlearn.reports.words import ABSENT, interval, signed
-
-Verdict = Literal["holds", "does not hold", "not measurable at this scale"]
-HOLDS: Verdict = "holds"
-FAILS: Verdict = "does not hold"
-OPEN: Verdict = "not measurable at this scale"
-
-FEWEST_SUBJECTS = 5
-"""A difference with fewer subjects in one of its parts settles nothing: their bootstrap has few distinct draws."""
-
-LEAST_SETTLED = 0.5
-"""Share of the cases that must be settled before a finding holds as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +41,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Ruled):
     """A claim of the paper, and what this sweep says about it.
 
     Attributes:
@@ -69,29 +58,5 @@ class Finding:
     cases: tuple[Case, ...]
 
     @property
-    def counts(self) -> dict[Verdict, int]:
-        found: dict[Verdict, int] = {HOLDS: 0, FAILS: 0, OPEN: 0}
-        for case in self.cases:
-            found[case.verdict] += 1
-        return found
-
-    @property
-    def verdict(self) -> Verdict:
-        """Does not hold with one case against it; holds where at least half of the cases are for it."""
-        counts = self.counts
-        if counts[FAILS]:
-            return FAILS
-        if counts[HOLDS] and counts[HOLDS] >= LEAST_SETTLED * len(self.cases):
-            return HOLDS
-        return OPEN
-
-    @property
-    def summary(self) -> str:
-        """``holds in 12 of 20 cases, does not hold in 2, not settled in 6``."""
-        if not self.cases:
-            return "The sweep has no case for it."
-        counts, total = self.counts, len(self.cases)
-        noun = "case" if total == 1 else "cases"
-        return (
-            f"Holds in {counts[HOLDS]} of {total} {noun}, does not hold in {counts[FAILS]}, open in {counts[OPEN]}."
-        )
+    def no_case(self) -> str:
+        return "The sweep has no case for it."

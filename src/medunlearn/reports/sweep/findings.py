@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from medunlearn.reports.readings import ALL
-from medunlearn.reports.sweep.cases import FAILS, HOLDS, OPEN, Case, Evidence, Finding, Verdict
+from medunlearn.reports.sweep.cases import Case, Evidence, Finding
 from medunlearn.reports.sweep.content import MEAN_OF_KINDS, RANDOM, UNLEARNED, Step, SweepContent
+from medunlearn.reports.verdicts import FAILS, HOLDS, OPEN, Verdict
 
 Judge = Callable[[SweepContent, str], Iterator[Case]]
 
