@@ -20,7 +20,11 @@ SMALL = {
     "medunlearn train": ["epochs=1"],
     "medunlearn unlearn": ["epochs=1"],
     "medunlearn evaluate": ["max_new_tokens=8"],
-    "medunlearn run examples/hospital.yaml": ["train.epochs=1", "evaluate.max_new_tokens=8"],
+    "medunlearn run examples/hospital.yaml": [
+        "train.epochs=1",
+        "unlearn.methods=[graddiff]",
+        "evaluate.max_new_tokens=8",
+    ],
     "medunlearn run examples/lume-small.yaml": [
         "benchmark.documents_per_task=4",
         "train.epochs=1",
