@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from medunlearn.errors import ModelError
 from medunlearn.models.folders import ADAPTER, ADAPTER_TENSORS, fingerprint
@@ -61,6 +62,15 @@ def test_its_fingerprint_is_of_both(adapter: tuple[Path, torch.Tensor], tiny: Ca
         next(other.model.parameters()).add_(1.0)
     other.save(folder.parent / "base")
     assert fingerprint(folder) != before
+
+
+def test_an_adapter_of_another_model_is_refused(adapter: tuple[Path, torch.Tensor]) -> None:
+    """Its matrices fit nothing in this base: what would load is the bare base."""
+    folder, _ = adapter
+    tensors = load_file(folder / ADAPTER_TENSORS)
+    save_file({name.replace("layers.", "blocks."): one for name, one in tensors.items()}, folder / ADAPTER_TENSORS)
+    with pytest.raises(ModelError, match="does not fit its base"):
+        load_model(folder)
 
 
 def test_what_is_missing_is_told(adapter: tuple[Path, torch.Tensor]) -> None:

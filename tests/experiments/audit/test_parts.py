@@ -113,6 +113,17 @@ def test_options_are_asked_of_model_and_baseline(world: Any, tmp_path: Path) -> 
     assert Audit.open(tmp_path / "a").besides is None
 
 
+def test_a_section_can_be_given_whole(said: Path, tmp_path: Path) -> None:
+    found = audit(
+        responses=said, out=tmp_path / "a", identifiers={"detectors": "patterns", "sensitive": False}, **SMALL
+    )
+    assert found.besides is not None
+    assert found.besides.identifiers is not None
+    assert found.besides.identifiers.sensitive is None
+    with pytest.raises(ConfigError, match="kinds='notes': give true, or its settings"):
+        audit(responses=said, out=tmp_path / "b", kinds="notes", **SMALL)
+
+
 def test_mistakes_are_told_at_once_before_anything_runs(said: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         audit(responses=said, out=tmp_path / "a", options="q.jsonl", **{"kinds.atleast": 3}, **SMALL)

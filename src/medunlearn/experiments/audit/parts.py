@@ -84,8 +84,8 @@ def checked_parts(values: Mapping[str, Any], *, model: bool) -> AuditParts:
             sections[key] = value
         elif below:
             sections.setdefault(name, {})[below] = value
-        elif value is not False:
-            sections.setdefault(name, {}).update({} if value is True else {"file": value})
+        elif value is not False and value is not None:
+            sections.setdefault(name, {}).update(_section(name, value))
     parts = check(AuditParts, sections)
     problems = []
     for name, settings in SETTINGS.items():
@@ -102,6 +102,17 @@ def checked_parts(values: Mapping[str, Any], *, model: bool) -> AuditParts:
     if problems:
         raise ConfigError(problems)
     return parts
+
+
+def _section(name: str, value: Any) -> Mapping[str, Any]:
+    """What stands for a whole section: true, its settings, or of options the file alone."""
+    if value is True:
+        return {}
+    if isinstance(value, Mapping):
+        return value
+    if name == "options":
+        return {"file": value}
+    raise ConfigError([f"{name}={value!r}: give true, or its settings: {name}.KEY=VALUE"])
 
 
 def add_parts(
