@@ -91,19 +91,34 @@ def model(tiny: Callable[[], Any]) -> Any:
     return tiny().model
 
 
-@pytest.mark.parametrize("softcap", [None, 0.5])
+@pytest.mark.parametrize(("way", "softcap"), [("kernel", None), ("scores", None), ("scores", 0.5)])
 @pytest.mark.parametrize("most", [1, 200, 2**24])
 @pytest.mark.parametrize("owner", [OWNER, [0, 0, 1, 1], [0, 1]])
 def test_it_is_attention_to_the_whole_prompt(
-    model: Any, monkeypatch: pytest.MonkeyPatch, softcap: float | None, most: int, owner: list[int]
+    model: Any, monkeypatch: pytest.MonkeyPatch, way: str, softcap: float | None, most: int, owner: list[int]
 ) -> None:
     """First a pass over unequal rows, all at once or in turns, then two over one token."""
     monkeypatch.setattr(shared_cache, "MOST_SCORES", most)
+    if way == "scores":
+        monkeypatch.setattr(shared_cache, "takes", lambda *states: False)
     asked = Asked(owner=owner)
     for mask in (padded(OWN[: len(owner)]), *[torch.ones(len(owner), 1, dtype=torch.long)] * 2):
         ours, theirs = asked.ask(model, mask, softcap=softcap)
         assert ours.shape == theirs.shape
         assert error(ours, theirs, mask) < 1e-6
+
+
+def test_the_kernel_is_taken_where_it_can(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In fp32 without a cap no scores are written out; with a cap, or in bf16, they are."""
+    written: list[int] = []
+    turn = SharedCache._turn
+    monkeypatch.setattr(SharedCache, "_turn", lambda *given: written.append(1) or turn(*given))
+    ones = torch.ones(len(OWNER), 1, dtype=torch.long)
+    Asked().ask(model, ones)
+    assert not written
+    Asked().ask(model, ones, softcap=0.5)
+    Asked(torch.bfloat16).ask(model, ones)
+    assert len(written) == 2
 
 
 def test_rows_and_heads_leave(model: Any) -> None:

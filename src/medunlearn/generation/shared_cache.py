@@ -2,7 +2,9 @@
 
 A head is what several prompts begin with, a row is one prompt's own tokens behind its head. Keys and values of a
 head are kept once. The queries of all rows that go on from it meet them in one matrix product; their scores are
-put beside those for the row's own tokens, and one softmax over both gives what a whole prompt would.
+put beside those for the row's own tokens, and one softmax over both gives what a whole prompt would. On a CPU, in
+fp32, head and own tokens are each attended to by PyTorch's kernel, and the two are joined by the sums of their
+weights, which comes to the same (:mod:`~medunlearn.generation.joining`).
 
 Models are given this through transformers' table of attention functions, for as long as a pass lasts. Nothing is
 done for sliding windows: a window must hold all that a row will be.
@@ -22,6 +24,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from medunlearn.generation.cache import RoomyLayer
 from medunlearn.generation.families import Families
+from medunlearn.generation.joining import attended, join, takes
 
 NAME = "medunlearn_shared_cache"
 MOST_SCORES = 2**24
@@ -112,6 +115,8 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
             scaling: factor of the scores.
             softcap: scores stay between minus and plus this; None leaves them as they are.
         """
+        if softcap is None and takes(queries, *own):
+            return self._joined(layer, queries, own, scaling)
         scaled = _precise(queries) * scaling
         many = queries.shape[0] * queries.shape[1] * self.get_seq_length(layer)
         turn = max(1, MOST_SCORES // many)
@@ -122,6 +127,17 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
             for start, part in zip(range(0, queries.shape[2], turn), torch.split(scaled, turn, dim=2), strict=True)
         ]
         return found[0] if len(found) == 1 else torch.cat(found, dim=2)
+
+    def _joined(self, layer: int, queries: Tensor, own: tuple[Tensor, Tensor], scaling: float) -> Tensor:
+        rows, heads = own[0].shape[:2]
+        steps = queries.shape[2]
+        grouped = queries.reshape(rows, heads, -1, queries.shape[3])
+        padding = None if self._head_padding is None else self._head_padding[:, None, None]
+        of_head, heads_sum = attended(self.families.fold(grouped), *self.heads[layer], padding, scaling)
+        unseen = None if self._unseen is None else self._unseen[:, None].repeat(1, 1, grouped.shape[2] // steps, 1)
+        of_own, own_sum = attended(grouped, *own, unseen, scaling)
+        found = join(self.families.unfold(of_head), self.families.unfold(heads_sum), of_own, own_sum)
+        return found.reshape(rows, queries.shape[1], steps, -1)
 
     def _turn(
         self,
