@@ -178,8 +178,8 @@ _FINDINGS: tuple[tuple[str, str, str, Judge], ...] = (
         "deletion",
         "Coarser levels are deleted more thoroughly.",
         "Per method and measure, where the target answers better than the retrained model on both (not asked "
-        "without retrained models): the drop from target to unlearned model on the forget set of the coarsest level, "
-        "minus that of the finest, is above 0. "
+        "without retrained models): the drop from target to unlearned model on the forget set of the coarsest "
+        "level, minus that of the finest, is above 0. "
         "Patients in both forget sets are drawn once for both.",
         _deletion,
     ),
