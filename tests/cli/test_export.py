@@ -141,7 +141,7 @@ def test_an_adapter_is_merged(medunlearn: Medunlearn, one_layer: Path, tmp_path:
     assert equal(state(tmp_path / "hf"), adapted.merge_and_unload().state_dict())
     (tmp_path / "adapter" / "adapter_model.safetensors").unlink()
     said = medunlearn("export", tmp_path / "adapter", "--out", tmp_path / "no", code=2)
-    assert "adapter without adapter_model.safetensors" in said.text
+    assert "has no adapter_model.safetensors. Save the adapter with save_pretrained" in said.text
 
 
 def test_given_again(medunlearn: Medunlearn, one_layer: Path, exported: Path, target: Path) -> None:

@@ -204,6 +204,18 @@ def test_a_loss_that_diverges_is_a_failure_not_bad_input(
     assert "is not complete (failed)" in medunlearn("evaluate", out, bench, "--split", "random_10", code=2).text
 
 
+def test_what_rounding_took_of_an_adapter_is_said(
+    medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path
+) -> None:
+    words = ("trainable=lora:2", "weights=bf16", "lr=1e-4", "train_on=records", *SHORT)
+    said = medunlearn(
+        "unlearn", target, bench, "--split", "random_10", "--method", "ga", "--out", tmp_path / "r", *words
+    )
+    share = info(tmp_path / "r")["results"]["saved"]["merge_rounding"]
+    assert 0.1 < share < 1
+    assert f"what that changed is {share:.0%} of what was learned; weights=fp32 or a larger lr" in said.text
+
+
 def test_a_model_that_takes_no_packing_is_said(
     medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from medunlearn.errors import ConfigError
 from medunlearn.experiments import unlearn as module
 from medunlearn.experiments.presets import unlearn_settings
 from medunlearn.experiments.runs import Run
-from medunlearn.experiments.unlearn import unlearn
+from medunlearn.experiments.unlearn import choose_parts, unlearn
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import load_model
+from medunlearn.training.trainable import trained
 
 
 def settings(**values: Any) -> Any:
@@ -80,13 +82,35 @@ def test_what_a_run_writes_down(hospital: Benchmark, target: Run, tmp_path: Path
     assert info["results"]["rendering"] == target.info["results"]["rendering"]
     assert info["results"]["steps"] == len(run.history()) == 2
     assert {"loss/forget", "loss/retain"} <= set(run.history().columns)
+    # What NPO asks of the reference of a whole model lay on disk; of the model as it was, the head alone was held.
+    head = load_model(run.model, device="cpu").model.get_output_embeddings().weight
+    assert (info["results"]["reference"], info["results"]["reference_bytes"]) == ("kept numbers", head.nbytes)
+    assert info["results"]["kept_bytes"] > 0
     written = (run.folder / "run.json").read_text()
     assert not [i.value for record in hospital.records for i in record.identifiers if i.value in written]
     assert fingerprint(target.model) == before != fingerprint(run.model)
 
 
+def test_the_seed_of_a_run_is_its_adapter_s(tiny: Callable[[], Any]) -> None:
+    starts = [
+        trained(choose_parts(tiny().model, "lora:2", settings(trainable="lora:2", seed=seed))) for seed in (0, 1, 1)
+    ]
+    for name, tensor in starts[1].items():
+        assert torch.equal(tensor, starts[2][name])
+        assert torch.equal(tensor, starts[0][name]) == ("lora_B" in name), name
+
+
+def test_a_run_says_which_way_the_reference_went(hospital: Benchmark, target: Run, tmp_path: Path) -> None:
+    values = {"method": "npo", "trainable": "layers:1", "train_on": "records", "keep_gb": 0.0}
+    found = unlearn(target, hospital, settings(**values), tmp_path / "r", quiet=True).info["results"]
+    assert (found["reference"], found["kept_bytes"]) == ("swapped tensors", 0)
+    assert found["reference_bytes"] == 4 * found["trained_parameters"] > 0
+
+
 def test_lora_is_merged(hospital: Benchmark, target: Run, tmp_path: Path) -> None:
-    run = unlearn(target, hospital, settings(trainable="lora:2", lr=1e-2), tmp_path / "r", quiet=True)
+    wanted = settings(method="npo", trainable="lora:2", lr=1e-2)
+    run = unlearn(target, hospital, wanted, tmp_path / "r", quiet=True)
+    assert (run.info["results"]["reference"], run.info["results"]["reference_bytes"]) == ("adapter off", 0)
     assert run.info["results"]["trained_parameters"] < run.info["results"]["parameters"] / 2
     # Merged, no adapter is left: the same names, of which the embedding and the norms did not change.
     before, after = (load_model(one.model, device="cpu").model.state_dict() for one in (target, run))
@@ -94,6 +118,7 @@ def test_lora_is_merged(hospital: Benchmark, target: Run, tmp_path: Path) -> Non
     assert list(before) == list(after)
     assert moved == {name for name in before if name.endswith("_proj.weight")}
     assert run.info["results"]["saved"]["form"] == "delta"
+    assert 0 < run.info["results"]["saved"]["merge_rounding"] < 1e-3
     assert fingerprint(run.model) != fingerprint(target.model)
 
 

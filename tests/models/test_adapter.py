@@ -1,8 +1,9 @@
-"""A LoRA adapter as PEFT saves it: loaded with its base under it."""
+"""A LoRA adapter as PEFT saves it: loaded with its base under it, and exported as one model."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,24 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from medunlearn.errors import ModelError
+from medunlearn.experiments.export import export
 from medunlearn.models.folders import ADAPTER, ADAPTER_TENSORS, fingerprint
-from medunlearn.models.load import load_model, load_tokenizer
+from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
 from medunlearn.training.trainable import choose_trainable
 
 IDS = torch.tensor([[5, 60, 7, 80, 9]])
+
+
+def loaded(folder: Path) -> LanguageModel:
+    return load_model(folder, device="cpu")
+
+
+def exported(folder: Path) -> LanguageModel:
+    return load_model(export(folder, folder.parent / "hf"), device="cpu")
+
+
+READERS = pytest.mark.parametrize("read", [loaded, exported])
+Read = Callable[[Path], LanguageModel]
 
 
 @pytest.fixture
@@ -43,14 +57,33 @@ def _name_base(folder: Path, base: str | None) -> None:
     (folder / ADAPTER).write_text(json.dumps({**told, "base_model_name_or_path": base}))
 
 
-def test_an_adapter_gives_the_logits_that_it_was_saved_with(adapter: tuple[Path, torch.Tensor]) -> None:
+@READERS
+def test_an_adapter_gives_the_logits_that_it_was_saved_with(adapter: tuple[Path, torch.Tensor], read: Read) -> None:
     folder, meant = adapter
-    found = load_model(folder, device="cpu")
+    found = read(folder)
     with torch.inference_mode():
         torch.testing.assert_close(found.model.eval()(input_ids=IDS).logits, meant, rtol=1e-5, atol=1e-5)
         base = load_model(folder.parent / "base", device="cpu").model.eval()(input_ids=IDS).logits
     assert (base - meant).abs().max() > 1e-2
     assert load_tokenizer(folder)("aspirin")["input_ids"] == found.tokenizer("aspirin")["input_ids"]
+
+
+@READERS
+def test_its_own_tokenizer_goes_with_it(adapter: tuple[Path, torch.Tensor], read: Read) -> None:
+    folder, _ = adapter
+    own = load_tokenizer(folder)
+    own.eos_token = own.pad_token
+    assert read(folder).tokenizer.eos_token != own.eos_token
+    shutil.rmtree(folder.parent / "hf", ignore_errors=True)
+    own.save_pretrained(folder)
+    assert read(folder).tokenizer.eos_token == own.eos_token
+
+
+def test_what_is_exported_has_the_type_of_its_base(adapter: tuple[Path, torch.Tensor]) -> None:
+    folder, _ = adapter
+    load_model(folder.parent / "base", device="cpu", weights="bf16").save(folder.parent / "base")
+    export(folder, folder.parent / "hf")
+    assert {one.dtype for one in load_file(folder.parent / "hf" / "model.safetensors").values()} == {torch.bfloat16}
 
 
 def test_its_fingerprint_is_of_both(adapter: tuple[Path, torch.Tensor], tiny: Callable[[], Any]) -> None:
@@ -64,23 +97,36 @@ def test_its_fingerprint_is_of_both(adapter: tuple[Path, torch.Tensor], tiny: Ca
     assert fingerprint(folder) != before
 
 
-def test_an_adapter_of_another_model_is_refused(adapter: tuple[Path, torch.Tensor]) -> None:
-    """Its matrices fit nothing in this base: what would load is the bare base."""
+@READERS
+@pytest.mark.parametrize("wrong", ["names", "shapes", "settings"])
+def test_an_adapter_that_does_not_fit_is_refused(
+    adapter: tuple[Path, torch.Tensor], read: Read, wrong: str
+) -> None:
+    """Where its matrices have other names than the base's, what would load is the bare base."""
     folder, _ = adapter
     tensors = load_file(folder / ADAPTER_TENSORS)
-    save_file({name.replace("layers.", "blocks."): one for name, one in tensors.items()}, folder / ADAPTER_TENSORS)
+    if wrong == "names":
+        tensors = {name.replace("layers.", "blocks."): one for name, one in tensors.items()}
+    if wrong == "shapes":
+        tensors = {name: one[:, :1].contiguous() for name, one in tensors.items()}
+    save_file(tensors, folder / ADAPTER_TENSORS)
+    if wrong == "settings":
+        told = json.loads((folder / ADAPTER).read_text())
+        (folder / ADAPTER).write_text(json.dumps({**told, "r": "four"}))
     with pytest.raises(ModelError, match="does not fit its base"):
-        load_model(folder)
+        read(folder)
+    assert not (folder.parent / "hf").exists()
 
 
-def test_what_is_missing_is_told(adapter: tuple[Path, torch.Tensor]) -> None:
+@READERS
+def test_what_is_missing_is_told(adapter: tuple[Path, torch.Tensor], read: Read) -> None:
     folder, _ = adapter
     _name_base(folder, None)
     with pytest.raises(ModelError, match="names no base"):
-        load_model(folder)
+        read(folder)
     _name_base(folder, "/nowhere/base")
     with pytest.raises(ModelError, match="no model folder /nowhere/base"):
-        load_model(folder)
+        read(folder)
     (folder / ADAPTER_TENSORS).unlink()
     with pytest.raises(ModelError, match=ADAPTER_TENSORS):
-        load_model(folder)
+        read(folder)

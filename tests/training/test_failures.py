@@ -20,7 +20,7 @@ from medunlearn.training.interrupt import Interruption
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken
 from medunlearn.training.plan import Plan
-from medunlearn.training.trainable import trained
+from medunlearn.training.trainable import choose_trainable, trained
 
 Make = Callable[..., Any]
 SETTINGS = LoopSettings(lr=1e-2, precision="fp32")
@@ -102,15 +102,35 @@ class FirstLayerOnly:
         return {"state": views["train"].mean_over_tokens(views["train"].hidden(0).square().mean(1))}
 
 
-def test_what_no_gradient_reaches_is_an_error(tiny: Make, plan: Plan) -> None:
+@pytest.fixture(params=[5, 1], ids=["five steps", "one step"])
+def any_plan(make_sequences: Make, request: pytest.FixtureRequest) -> Plan:
+    return Plan({"train": make_sequences(10)}, 10 // request.param, 1, 0)
+
+
+def test_what_no_gradient_reaches_is_an_error(tiny: Make, any_plan: Plan) -> None:
     with pytest.raises(FrozenParametersError, match=r"19 of 29 .*layers\.1\.self_attn\.q_proj.*no gradient"):
-        train_loop(tiny().model, 2, FirstLayerOnly(), plan, SETTINGS)
+        train_loop(tiny().model, 2, FirstLayerOnly(), any_plan, SETTINGS)
 
 
-def test_a_rate_too_small_for_the_weights_is_an_error(tiny: Make, plan: Plan) -> None:
+def test_an_adapter_that_no_gradient_reaches_is_an_error(tiny: Make, any_plan: Plan) -> None:
+    # Two of three layers with seven maps each; the first step is not due to move A, since B is 0 before it.
+    found = "14 of 21" if any_plan.steps == 1 else "28 of 42"
+    with pytest.raises(
+        FrozenParametersError, match=rf"{found} .*layers\.1\.self_attn\.q_proj\.lora_B.*no gradient"
+    ):
+        train_loop(choose_trainable(tiny().model, "lora:2"), 2, FirstLayerOnly(), any_plan, SETTINGS)
+
+
+def test_an_adapter_moves_in_one_step(tiny: Make, any_plan: Plan) -> None:
+    model = choose_trainable(tiny().model, "lora:2")
+    train_loop(model, 2, NextToken(), any_plan, SETTINGS)
+    assert all(tensor.any() for name, tensor in trained(model).items() if "lora_B" in name)
+
+
+def test_a_rate_too_small_for_the_weights_is_an_error(tiny: Make, any_plan: Plan) -> None:
     model = tiny().model.to(torch.bfloat16)
     with pytest.raises(FrozenParametersError, match="too small for the type of the weights"):
-        train_loop(model, 2, NextToken(), plan, LoopSettings(lr=1e-12))
+        train_loop(model, 2, NextToken(), any_plan, LoopSettings(lr=1e-12))
 
 
 def test_weights_in_bf16_that_do_move_are_none(tiny: Make, plan: Plan) -> None:

@@ -22,6 +22,7 @@ from medunlearn.errors import MedunlearnError
 
 INTERRUPTED = 130
 UNSCORED = "unscored"
+ROUNDED = 0.1  # share of what an adapter learned; where rounding changes as much, it is said
 
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, ...")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
@@ -117,6 +118,16 @@ def say_if_padded(say: Callable[[str], None], results: Mapping[str, Any]) -> Non
     """Say that a model could not be fed the cheap way, which its owner may want to know."""
     if results.get("batches", "").startswith("padded"):
         say(f"slower than it could be; batches were {results['batches']}")
+
+
+def say_if_rounded(say: Callable[[str], None], results: Mapping[str, Any]) -> None:
+    """Say that the type of the weights holds less than a LoRA adapter learned, where it changed much of that."""
+    share = results.get("saved", {}).get("merge_rounding", 0.0)
+    if share >= ROUNDED:
+        say(
+            f"merging the LoRA adapter rounded: what that changed is {share:.0%} of what was learned; weights=fp32 "
+            "or a larger lr keeps it"
+        )
 
 
 def print_json(value: Any) -> None:

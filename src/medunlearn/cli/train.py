@@ -17,6 +17,7 @@ from medunlearn.cli.common import (
     print_json,
     said_of_epochs,
     say_if_padded,
+    say_if_rounded,
     sayer,
     settings_help,
 )
@@ -65,3 +66,4 @@ def command(
     if "epochs" in results:
         say(said_of_epochs(results["epochs"]))
     say_if_padded(say, results)
+    say_if_rounded(say, results)

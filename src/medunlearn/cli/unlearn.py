@@ -18,6 +18,7 @@ from medunlearn.cli.common import (
     said_of_edit,
     said_of_epochs,
     say_if_padded,
+    say_if_rounded,
     sayer,
     settings_help,
 )
@@ -69,3 +70,4 @@ def command(
     if "epochs" in results:
         say(said_of_epochs(results["epochs"]))
     say_if_padded(say, results)
+    say_if_rounded(say, results)

@@ -15,7 +15,9 @@ class LoopFields(Settings):
     epochs: int = Field(3, ge=0, description="passes over the training set (unlearning: over the forget set)")
     lr: float = Field(2e-5, gt=0, description="peak learning rate of AdamW")
     batch_size: int = Field(64, ge=1, description="sequences a side in an optimizer step")
-    micro_batch_size: int = Field(8, ge=1, description="sequences a side in one pass; changes memory, no number")
+    micro_batch_size: int = Field(
+        8, ge=1, description="sequences a side in one pass; changes memory, and numbers only by dropout"
+    )
     schedule: Literal["cosine", "linear", "constant"] = Field(
         "cosine", description="learning rate after the warm-up"
     )
@@ -39,7 +41,8 @@ class LoopFields(Settings):
         "none", description="fsdp2: divide the decoder layers among the processes of torchrun"
     )
     gradient_checkpointing: bool = Field(
-        False, description="compute activations again in the backward pass; changes memory, no number"
+        False,
+        description="compute activations again in the backward pass; changes memory, and numbers only by dropout",
     )
 
 

@@ -5,24 +5,21 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import warnings
 from pathlib import Path
-from typing import Any
 
-from medunlearn.errors import HubError, InputError, ModelError
+from medunlearn.errors import HubError, InputError
 from medunlearn.experiments.material import model_folder
 from medunlearn.experiments.runs import FILE, Run
 from medunlearn.models.folders import fingerprint, is_delta, stored_weights
-from medunlearn.models.load import LOADING_ERRORS, LanguageModel, load_model
-
-ADAPTER = "adapter_config.json"
+from medunlearn.models.load import LanguageModel, load_model
 
 
 def export(source: Path | str, out: Path, *, push: str | None = None, private: bool = False) -> Path:
     """Write model and tokenizer as a full folder that transformers loads without medunlearn.
 
     A delta is put together with its base; a LoRA adapter (a folder that PEFT wrote) is merged into its base. The
-    weights keep their type. A folder that holds the same model already is left as it is.
+    weights keep their type; where an adapter was merged they have its base's, fp32 if that is on a hub. A folder
+    that holds the same model already is left as it is.
 
     Args:
         source: a run, or a model folder.
@@ -32,11 +29,14 @@ def export(source: Path | str, out: Path, *, push: str | None = None, private: b
 
     Raises:
         InputError: no model there, a folder that cannot be used, or no hub id.
+        ModelError: the model cannot be loaded, as of :func:`medunlearn.models.load.load_model`.
         StorageError: the disk refused; nothing is left half written.
         HubError: the hub refused; the folder is whole.
     """
     _check(source, out, push, private)
-    language_model = _load(source)
+    folder = Path(model_folder(source))
+    # A folder without weights has no type; loading it says what is missing.
+    language_model = load_model(folder, device="cpu", weights=stored_weights(folder))
     # Written beside its place and moved there whole, so that a full disk or a kill leaves no half of a model.
     scratch = out.absolute().with_name(f".{out.absolute().name}.{os.getpid()}.part")
     try:
@@ -72,34 +72,6 @@ def _check(source: Path | str, out: Path, push: str | None, private: bool) -> No
 def _refuse_other(out: Path, scratch: Path) -> None:
     if fingerprint(out) != fingerprint(scratch):
         raise InputError(f"{out} holds another model. Choose another --out, or remove it.")
-
-
-def _load(source: Path | str) -> LanguageModel:
-    folder = Path(model_folder(source))
-    if (folder / ADAPTER).exists() and not (folder / "config.json").exists():
-        return _merged(folder)
-    # A folder without weights has no type; loading it says what is missing.
-    return load_model(folder, device="cpu", weights=stored_weights(folder))
-
-
-def _merged(folder: Path) -> LanguageModel:
-    """The base of a LoRA adapter with the adapter merged in."""
-    from peft import PeftConfig, PeftModel
-
-    if not (folder / "adapter_model.safetensors").exists():
-        raise ModelError(f"{folder} holds an adapter without adapter_model.safetensors. Save it as safetensors.")
-    try:
-        base = str(PeftConfig.from_pretrained(str(folder)).base_model_name_or_path)
-        kind = stored_weights(Path(base)) if Path(base).is_dir() else "fp32"
-        language_model = load_model(base, device="cpu", weights=kind)
-        with warnings.catch_warnings():
-            # PEFT asks a property of the model that transformers renamed in 5.20.
-            warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
-            adapted: Any = PeftModel.from_pretrained(language_model.model, str(folder))
-    except (*LOADING_ERRORS, TypeError) as error:
-        raise ModelError(f"The adapter in {folder} cannot be loaded: {str(error).splitlines()[0]}") from error
-    language_model.model = adapted.merge_and_unload()
-    return language_model
 
 
 def _push(language_model: LanguageModel, out: Path, name: str, private: bool) -> None:

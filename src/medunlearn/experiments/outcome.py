@@ -19,6 +19,7 @@ from medunlearn.models.precision import Precision, settled
 from medunlearn.models.sequences import Rendering
 from medunlearn.models.vision.seeing import images_described
 from medunlearn.training.loop import History
+from medunlearn.training.merging import merge
 from medunlearn.training.processes import Processes
 from medunlearn.training.trainable import trained
 
@@ -66,14 +67,22 @@ def finish(
 ) -> dict[str, Any]:
     """Save model and history, then let the checkpoints go. A LoRA adapter is merged into the weights.
 
+    The adapter is not what is saved: every reader of the run would merge it into weights of a type of its own.
+
     Args:
         base: folder that the model was loaded from; given one, a model that changed little is saved as a delta.
 
     Returns:
-        How the model was saved, for ``run.json``.
+        How the model was saved, for ``run.json``: form, bytes, of a delta ``changed_tensors``, and where an adapter
+        was merged ``merge_rounding``, the share of what it learned that rounding changed
+        (:func:`medunlearn.training.merging.merge`).
+
+    Raises:
+        FrozenParametersError: rounding took away all that an adapter learned.
     """
+    rounding: dict[str, float] = {}
     if hasattr(language_model.model, "merge_and_unload"):
-        language_model.model = language_model.model.merge_and_unload()
+        language_model.model, rounding["merge_rounding"] = merge(language_model.model)
     folder = out / "model"
     if base is None:
         language_model.save(folder)
@@ -82,4 +91,4 @@ def finish(
         saved = language_model.save_smaller(base, folder)
     write_atomically(out / HISTORY, lambda path: pd.DataFrame(history).to_parquet(path))
     shutil.rmtree(out / "checkpoints", ignore_errors=True)
-    return saved
+    return {**saved, **rounding}

@@ -171,7 +171,7 @@ def choose_parts(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
         ConfigError: the model has no such part; says how to choose another.
     """
     try:
-        return choose_trainable(model, trainable)
+        return choose_trainable(model, trainable, seed=settings.seed)
     except ConfigError as error:
         if settings.trainable != "default":
             raise

@@ -170,11 +170,14 @@ def _types(file: Path) -> dict[str, str]:
 
 
 def stored_weights(folder: Path) -> Weights:
-    """The type that holds a folder's weights without rounding any.
+    """The type that holds a folder's weights without rounding any; of an adapter, its base's (fp32 of a hub id).
 
     Raises:
-        ModelError: a file cannot be read.
+        ModelError: a file cannot be read, or an adapter is not whole.
     """
+    if is_adapter(folder):
+        base = Path(adapter_base(folder))
+        return stored_weights(base) if base.is_dir() else "fp32"
     if is_delta(folder):
         return read_manifest(folder).weights
     kinds = {kind for file in folder.glob("*.safetensors") for kind in _types(file).values()}

@@ -182,7 +182,7 @@ def _adapted(
             # It only warns where the file lacks what the base asks for, and goes on with the bare base.
             warnings.filterwarnings("error", message="Found missing adapter keys", category=UserWarning)
             model = PeftModel.from_pretrained(base.model, folder).merge_and_unload()
-    except (*LOADING_ERRORS, UserWarning) as error:
+    except (*LOADING_ERRORS, TypeError, UserWarning) as error:
         raise ModelError(f"Adapter {folder} does not fit its base: {str(error).strip().splitlines()[0]}") from error
     tokenizer = AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").exists() else base.tokenizer
     if tokenizer.pad_token_id is None:

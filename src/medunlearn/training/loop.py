@@ -68,7 +68,7 @@ def train_loop(
     Raises:
         ConfigError: an optimizer that is not installed, or a model without layers to recompute.
         NonFiniteLossError: a term is NaN or infinite, or the gradient is.
-        FrozenParametersError: after two steps or more, a trained parameter did not move.
+        FrozenParametersError: a trained parameter did not move.
         KeyboardInterrupt: passed on, after a checkpoint.
         ProcessError: another process failed or was lost.
     """
@@ -128,8 +128,10 @@ def train_loop(
             raise
         finally:
             model.eval()
-    if step >= 2:
-        check_moved(before, parts, processes)
+    if step:
+        # As long as B of a LoRA adapter is 0, so is the gradient of its A: the first step does not move it.
+        due_to_move = {name: bits for name, bits in before.items() if step > 1 or ".lora_A." not in name}
+        check_moved(due_to_move, parts, processes)
         _check_same_weights(processes, {name: tensor for name, tensor in tensors.items() if not is_sharded(tensor)})
     if keep_final and step > kept:
         save()
