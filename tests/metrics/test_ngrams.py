@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from medunlearn.errors import InputError
 from medunlearn.metrics import ngrams
-from medunlearn.metrics.ngrams import distinct_ngrams, shared_ngrams, token_entropies
+from medunlearn.metrics.ngrams import shared_ngrams, token_entropies
 from medunlearn.metrics.token_entropy import token_entropy
 
 # Few different tokens, so that they repeat; a large one and a huge one, so that tables and packed numbers overflow.
@@ -44,30 +44,21 @@ def test_shared_ngrams_equal_those_of_each_pair(pairs: list[tuple[list[int], lis
     assert found.in_reference.tolist() == [grams(b, n).total() for _, b in pairs]
 
 
-@settings(deadline=None)
-@given(st.lists(TEXTS, max_size=20), st.integers(1, 5))
-def test_distinct_ngrams_equal_those_of_each_text(texts: list[list[int]], n: int) -> None:
-    slow = [len(grams(text, n)) / grams(text, n).total() if len(text) >= n else np.nan for text in texts]
-    assert distinct_ngrams(texts, n).tolist() == pytest.approx(slow, abs=1e-12, nan_ok=True)
-
-
 @pytest.mark.parametrize("limit", ["_LARGEST", "_LARGEST_TABLE"])
 def test_numbers_that_do_not_fit_change_nothing(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(0)
     texts = [draw.integers(0, 9, 40).astype(np.int32) for _ in range(40)]
-    before = shared_ngrams(texts, texts[::-1], 3), distinct_ngrams(texts, 3), token_entropies(texts)
+    before = shared_ngrams(texts, texts[::-1], 3), token_entropies(texts)
     monkeypatch.setattr(ngrams, limit, 2)
-    after = shared_ngrams(texts, texts[::-1], 3), distinct_ngrams(texts, 3), token_entropies(texts)
+    after = shared_ngrams(texts, texts[::-1], 3), token_entropies(texts)
     assert after[0].shared.tolist() == before[0].shared.tolist()
     assert after[1].tolist() == before[1].tolist()
-    assert after[2].tolist() == before[2].tolist()
 
 
 def test_by_hand() -> None:
     # the cat sat on the mat | the cat on the mat: bigrams the-cat, on-the, the-mat = 3 of 5 and of 4.
     found = shared_ngrams([[1, 2, 3, 4, 1, 5]], [np.array([1, 2, 4, 1, 5])], 2)
     assert (found.shared.tolist(), found.in_response.tolist(), found.in_reference.tolist()) == ([3], [5], [4])
-    assert distinct_ngrams([[1, 1, 1, 1, 2]], 2).tolist() == [2 / 4]
     # Counts 2, 1, 1 of 4: 1.5 bits of 2.
     assert token_entropies([(1, 1, 2, 3)]).tolist() == [0.75]
 
@@ -75,7 +66,5 @@ def test_by_hand() -> None:
 def test_what_cannot_be_counted_is_refused() -> None:
     with pytest.raises(InputError, match="n is at least 1"):
         shared_ngrams([[1]], [[1]], 0)
-    with pytest.raises(InputError, match="n is at least 1"):
-        distinct_ngrams([[1]], 0)
     with pytest.raises(InputError, match="2 responses for 1 references"):
         shared_ngrams([[1], [2]], [[1]], 1)

@@ -48,22 +48,6 @@ def token_entropies(texts: Sequence[Tokens]) -> Reals:
     return np.concatenate([np.zeros(0), *parts])
 
 
-def distinct_ngrams(texts: Sequence[Tokens], n: int) -> Reals:
-    """Share of a text's n-grams that are different, shape [texts]; NaN for a text with fewer than n tokens.
-
-    Range above 0 to 1, lower = repeats itself more.
-
-    Raises:
-        InputError: n below 1.
-
-    Source: Li et al. 2016, "A Diversity-Promoting Objective Function for Neural Conversation Models", Section 5
-    (distinct-n).
-    """
-    _refuse_order(n)
-    parts = [_distinct(texts[start : start + _AT_ONCE], n) for start in range(0, len(texts), _AT_ONCE)]
-    return np.concatenate([np.zeros(0), *parts])
-
-
 def shared_ngrams(responses: Sequence[Tokens], references: Sequence[Tokens], n: int) -> SharedNgrams:
     """N-grams that a response and its reference share, clipped as BLEU and ROUGE-N do.
 
@@ -97,15 +81,6 @@ def _entropies(texts: Sequence[Tokens]) -> Reals:
     n = np.maximum(lengths, 2)
     share = 1.0 - repeated / (n * np.log2(n))
     return np.where(different <= 1, 0.0, np.clip(share, 0.0, 1.0))
-
-
-def _distinct(texts: Sequence[Tokens], n: int) -> Reals:
-    rows, grams, bound = _ngrams(texts, n)
-    keys, _ = _counted(rows * bound + grams)
-    different = np.bincount(keys // bound, minlength=len(texts))
-    total = np.bincount(rows, minlength=len(texts))
-    shares: Reals = np.divide(different, total, out=np.full(len(texts), np.nan), where=total > 0)
-    return shares
 
 
 def _shared(responses: Sequence[Tokens], references: Sequence[Tokens], n: int) -> Integers:
