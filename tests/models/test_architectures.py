@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from transformers import AttentionInterface
 
 from medunlearn.generation.decode import decode_greedily
 from medunlearn.generation.sharing import shares
+from medunlearn.models import branches, feeding
 from medunlearn.models.batches import collate
 from medunlearn.models.decoder import Ways
-from medunlearn.models.feeding import decoder_of, make_batch, window
+from medunlearn.models.feeding import decoder_of, described, make_batch, window
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
@@ -28,7 +30,7 @@ CPU = torch.device("cpu")
 WORDS, WINDOW, MOST = 48, 8, 10
 BEST = Ways(attention="branches", head=True, layers=True, mlp=True)
 # Gemma 2 caps the products of its attention, which only transformers' plain attention does.
-WAYS = {"Gemma2": replace(BEST, attention="masks")}
+WAYS = {"Gemma2": replace(BEST, attention="masks", longest=WINDOW)}
 COMMON: dict[str, Any] = {
     "vocab_size": WORDS,
     "hidden_size": 16,
@@ -65,7 +67,10 @@ class Ends:
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def language_model(request: Any) -> LanguageModel:
-    name = request.param
+    return LanguageModel(build(request.param), Ends(), request.param)
+
+
+def build(name: str) -> Any:
     config = getattr(transformers, f"{'Gemma3Text' if name == 'Gemma3' else name}Config")
     head = "GPT2LMHeadModel" if name == "GPT2" else f"{name}ForCausalLM"
     given = {key: value for key, value in COMMON.items() if name != "GPT2" or "key_value" not in key}
@@ -75,7 +80,7 @@ def language_model(request: Any) -> LanguageModel:
         for name_of, tensor in model.named_parameters():
             if tensor.dim() == 1:
                 torch.nn.init.normal_(tensor, 0.0 if name_of.endswith("bias") else 0.5, 0.2)
-    return LanguageModel(model, Ends(), name)
+    return model
 
 
 @pytest.fixture(scope="module")
@@ -198,11 +203,16 @@ def family(notes: int, questions: int, shared: int, longest: int) -> list[TokenS
     return made
 
 
-def test_packed_is_separate(language_model: LanguageModel) -> None:
-    model = language_model.model
-    sequences = family(3, 3, 4, WINDOW)
-    assert decoder_of(model).ways == WAYS.get(language_model.source, BEST)
+@pytest.mark.parametrize(("shared", "longest"), [(4, WINDOW), (6, 2 * WINDOW), (WINDOW + 4, 3 * WINDOW)])
+def test_packed_is_separate(language_model: LanguageModel, shared: int, longest: int) -> None:
+    """Within a sliding window; past it with the end of a branch; past it with shared text."""
+    model, source = language_model.model, language_model.source
+    sequences = family(3, 3, shared, longest)
+    assert decoder_of(model).ways == WAYS.get(source, BEST)
     packed, padded = make_batch(model, sequences, 2, CPU), collate(sequences, 2, CPU)
+    if source in WAYS and longest > WINDOW:
+        assert packed.position_ids is None
+        return
     assert packed.position_ids is not None
     assert packed.input_ids.numel() < padded.input_ids.numel()
     assert packed.keys == padded.keys
@@ -221,8 +231,22 @@ def test_packed_is_separate(language_model: LanguageModel) -> None:
         assert (ours - theirs).norm() <= 1e-5 * theirs.norm()
 
 
-def test_a_sequence_longer_than_a_sliding_window_is_padded(language_model: LanguageModel) -> None:
-    sequences = family(2, 3, 6, 2 * WINDOW)
-    assert max(len(sequence.ids) for sequence in sequences) > WINDOW
-    batch = make_batch(language_model.model, sequences, 2, CPU)
-    assert (batch.position_ids is None) == (window(language_model.model) == WINDOW)
+@pytest.mark.parametrize("name", ["Gemma2", "Gemma3"])
+def test_batches_padded_for_their_length_are_counted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gemma 2 takes a mask alone; Gemma 3 is made not to hand its window over."""
+    model = build(name)
+    if name == "Gemma3":
+
+        def mute(*inputs: Any, sliding_window: Any, **more: Any) -> Any:
+            return branches.attend(*inputs, **more)
+
+        monkeypatch.setitem(AttentionInterface._global_mapping, branches.NAME, mute)
+    assert decoder_of(model).ways.longest == WINDOW
+    assert described(model).startswith("packed")
+    assert "padded" not in described(model)
+    short, long = family(3, 3, 4, WINDOW), family(2, 3, 6, 2 * WINDOW)
+    assert max(len(sequence.ids) for sequence in long) > WINDOW
+    batches = [make_batch(model, sequences, 2, CPU) for sequences in (short, long, short)]
+    assert [batch.position_ids is None for batch in batches] == [False, True, False]
+    assert "; padded 1 of 3 batches: longer than the window of 8 tokens" in described(model)
+    assert "padded" not in described(model, feeding.made(model))
