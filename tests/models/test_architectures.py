@@ -57,6 +57,14 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "Phi3": SLIDING,
     "GPT2": {"n_inner": 24},
 }
+# Decoding has its own tests of families (tests/generation).
+LEARNING: dict[str, dict[str, Any]] = {
+    **FAMILIES,
+    "Gemma": {"head_dim": 8},
+    "Olmo": {},
+    "Olmo3": {**SLIDING, "layer_types": MIXED},
+    "Phi": {},
+}
 
 
 class Ends:
@@ -70,13 +78,18 @@ def language_model(request: Any) -> LanguageModel:
     return LanguageModel(build(request.param), Ends(), request.param)
 
 
+@pytest.fixture(scope="module", params=LEARNING)
+def learning(request: Any) -> LanguageModel:
+    return LanguageModel(build(request.param), Ends(), request.param)
+
+
 def build(name: str) -> Any:
     config = getattr(transformers, f"{'Gemma3Text' if name == 'Gemma3' else name}Config")
     head = "GPT2LMHeadModel" if name == "GPT2" else f"{name}ForCausalLM"
     given = {key: value for key, value in COMMON.items() if name != "GPT2" or "key_value" not in key}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(4)
-        model = getattr(transformers, head)(config(**{**given, **FAMILIES[name]})).eval()
+        model = getattr(transformers, head)(config(**{**given, **LEARNING[name]})).eval()
         for name_of, tensor in model.named_parameters():
             if tensor.dim() == 1:
                 torch.nn.init.normal_(tensor, 0.0 if name_of.endswith("bias") else 0.5, 0.2)
@@ -94,29 +107,24 @@ def difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     return float((ours - theirs).norm() / theirs.norm())
 
 
-def test_logits_in_a_batch_are_those_alone(language_model: LanguageModel, sequences: Any) -> None:
+def test_logits_in_a_batch_are_those_alone(learning: LanguageModel, sequences: Any) -> None:
     with torch.no_grad():
-        together = decoder_of(language_model.model).logits(collate(sequences, 2, CPU))
+        together = decoder_of(learning.model).logits(collate(sequences, 2, CPU))
         alone = torch.cat(
-            [
-                language_model.model(input_ids=torch.tensor([s.ids])).logits[0, s.scored_from - 1 : -1]
-                for s in sequences
-            ]
+            [learning.model(input_ids=torch.tensor([s.ids])).logits[0, s.scored_from - 1 : -1] for s in sequences]
         )
     assert together.std() > 0.1
     assert difference(together, alone) < 1e-4
 
 
 @pytest.mark.parametrize("layer", [0, 1])
-def test_hidden_states_in_a_batch_are_those_alone(
-    language_model: LanguageModel, sequences: Any, layer: int
-) -> None:
+def test_hidden_states_in_a_batch_are_those_alone(learning: LanguageModel, sequences: Any, layer: int) -> None:
     with torch.no_grad():
-        together = decoder_of(language_model.model).hidden(collate(sequences, 2, CPU), layer)
+        together = decoder_of(learning.model).hidden(collate(sequences, 2, CPU), layer)
         alone = []
         for s in sequences:
             ids = torch.tensor([s.ids])
-            hidden = language_model.model(input_ids=ids, output_hidden_states=True).hidden_states[layer + 1]
+            hidden = learning.model(input_ids=ids, output_hidden_states=True).hidden_states[layer + 1]
             alone.append(hidden[0, s.scored_from - 1 : -1])
     assert difference(together, torch.cat(alone)) < 1e-4
 
@@ -170,8 +178,8 @@ def test_decoding_from_a_shared_cache_is_decoding_alone(
     assert rows[0] == (3 if head + 3 + most <= window(model) else len(made))
 
 
-def test_a_layer_can_be_chosen_and_its_reference_kept(language_model: LanguageModel, sequences: Any) -> None:
-    model, batch = language_model.model, collate(sequences, 2, CPU)
+def test_a_layer_can_be_chosen_and_its_reference_kept(learning: LanguageModel, sequences: Any) -> None:
+    model, batch = learning.model, collate(sequences, 2, CPU)
     chosen = trained(choose_trainable(model, "layers:1"))
     every = dict(model.named_parameters())
     assert 0 < len(chosen) < len(every) / 2
@@ -204,9 +212,9 @@ def family(notes: int, questions: int, shared: int, longest: int) -> list[TokenS
 
 
 @pytest.mark.parametrize(("shared", "longest"), [(4, WINDOW), (6, 2 * WINDOW), (WINDOW + 4, 3 * WINDOW)])
-def test_packed_is_separate(language_model: LanguageModel, shared: int, longest: int) -> None:
+def test_packed_is_separate(learning: LanguageModel, shared: int, longest: int) -> None:
     """Within a sliding window; past it with the end of a branch; past it with shared text."""
-    model, source = language_model.model, language_model.source
+    model, source = learning.model, learning.source
     sequences = family(3, 3, shared, longest)
     assert decoder_of(model).ways == WAYS.get(source, BEST)
     packed, padded = make_batch(model, sequences, 2, CPU), collate(sequences, 2, CPU)
