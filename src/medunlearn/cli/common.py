@@ -115,8 +115,15 @@ def said_of_edit(method: str, edit: Mapping[str, Any]) -> str:
 
 def say_if_padded(say: Callable[[str], None], results: Mapping[str, Any]) -> None:
     """Say that a model, or some batches, could not be fed the cheap way, which its owner may want to know."""
-    if "padded" in results.get("batches", ""):
-        say(f"slower than it could be; batches were {results['batches']}")
+    for name, of in (("batches", "batches"), ("option_batches", "batches of options")):
+        if "padded" in results.get(name, ""):
+            say(f"slower than it could be; {of} were {results[name]}")
+
+
+def say_if_whole(say: Callable[[str], None], results: Mapping[str, Any]) -> None:
+    """Say that a model's answers could not be decoded from one cache of a note."""
+    if results["context"] == "note" and results.get("generation", "").startswith("whole"):
+        say(f"slower than it could be; answers were decoded from {results['generation']}")
 
 
 def print_json(value: Any) -> None:
