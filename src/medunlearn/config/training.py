@@ -16,6 +16,12 @@ class LoopFields(Settings):
     lr: float = Field(2e-5, gt=0, description="peak learning rate of AdamW")
     batch_size: int = Field(64, ge=1, description="sequences a side in an optimizer step")
     micro_batch_size: int = Field(8, ge=1, description="sequences a side in one pass; changes memory, no number")
+    micro_batch_tokens: int | None = Field(
+        None,
+        ge=1,
+        description="tokens a side in one pass at most, text that questions share counted once; changes memory, no "
+        "number",
+    )
     schedule: Literal["cosine", "linear", "constant"] = Field(
         "cosine", description="learning rate after the warm-up"
     )
