@@ -58,7 +58,9 @@ def assume(model: Any, emptied: Callable[[Batch], Batch]) -> None:
 
 def make_batch(model: Any, sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
     """The cheapest batch that the model can take."""
-    _MADE.setdefault(model, Counter()).update(["batches", *(["too long"] if _too_long(model, sequences) else [])])
+    counts = _MADE.setdefault(model, Counter())
+    counts["batches"] += 1
+    counts["too long"] += _too_long(model, sequences)
     make = {"branches": pack_for_branches, "masks": pack, "padded": collate}[laid_out(model, sequences)]
     if model in _EMPTIED:
         # What a batch's shape depends on has a content till then.
