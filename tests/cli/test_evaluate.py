@@ -161,3 +161,27 @@ def test_ctrl_c_says_how_to_go_on(
     assert json.loads(record.read_text())["status"] == "interrupted"
     evaluate(medunlearn, runs, bench, *QUICK, "batch_size=4")
     assert json.loads(record.read_text())["status"] == "complete"
+
+
+def test_a_model_that_takes_none_of_the_cheap_ways_is_said(
+    medunlearn: Medunlearn, runs: Path, bench: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from medunlearn.generation import sharing
+    from medunlearn.models import feeding
+    from medunlearn.models.decoder import Ways
+
+    said = evaluate(medunlearn, runs, bench, *QUICK, "context=note", "subjects=1")
+    assert "slower than it could be" not in said.text
+    monkeypatch.setattr(feeding, "_found", lambda model: Ways("padded", head=True))
+    monkeypatch.setattr(sharing, "_tried", lambda model, way: False)
+    words = ("--against", runs / "target", *QUICK, "context=note", "subjects=1")
+    shutil.rmtree(runs / "graddiff" / "responses")
+    shutil.rmtree(runs / "graddiff" / "evaluations")
+    said = evaluate(medunlearn, runs, bench, *words)
+    for label in ("GradDiff", "target"):
+        assert f"{label}: slower than it could be; batches were padded: the model takes no layout" in said.text
+        assert f"{label}: slower than it could be; answers were decoded from whole prompts" in said.text
+    (record,) = (runs / "graddiff" / "evaluations").glob("*/run.json")
+    results = json.loads(record.read_text())["results"]
+    assert results["batches"].startswith("padded")
+    assert results["generation"].startswith("whole prompts")

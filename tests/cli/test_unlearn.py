@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from medunlearn.cli.common import say_if_padded
+
 Medunlearn = Callable[..., Any]
 SHORT = ("epochs=1", "precision=fp32")
 METHODS = ("ga", "graddiff", "kl_min", "ngdiff", "npo", "rmu", "simnpo")
@@ -232,3 +234,13 @@ def test_a_model_that_takes_no_packing_is_said(
     results = [info(tmp_path / name)["results"] for name in ("packed", "padded")]
     assert results[1]["batches"].endswith("; whole layers, mlp")
     assert results[1]["final_loss"] == pytest.approx(results[0]["final_loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("batches", "says"),
+    [("packed: all", 0), ("packed: all; padded 1 of 3 batches: longer than the window", 1), ("padded: all", 1)],
+)
+def test_batches_that_were_padded_are_said(batches: str, says: int) -> None:
+    said: list[str] = []
+    say_if_padded(said.append, {"batches": batches})
+    assert said == [f"slower than it could be; batches were {batches}"] * says

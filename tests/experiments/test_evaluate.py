@@ -65,6 +65,9 @@ def test_what_is_written_down(hospital: Benchmark, copy: Callable[..., Run]) -> 
     assert set(info["stages"]) == {"keywords", "ask", "score"}
     assert info["results"]["split"] == {"name": "random_10", "level": "patient", "forget": 2, "retain": 18}
     assert info["results"]["context"] == "closed_book"
+    assert info["results"]["batches"].startswith("packed: shared text once")
+    assert info["results"]["generation"].startswith("shared text once: one key/value cache")
+    assert "option_batches" not in info["results"]
     ids = {q.question_id for q in asked(hospital, hospital.split("random_10"), settings())}
     assert len(ids) == 32
     assert set(one.questions["question_id"]) == set(one.responses) == ids
@@ -88,7 +91,9 @@ def test_other_scores_ask_nothing_new(
     monkeypatch.setattr(
         "medunlearn.experiments.questioning.load_model", lambda *args, **more: pytest.fail("loaded")
     )
-    evaluate_one(target, hospital, settings(**changes), quiet=True)
+    results = evaluate_one(target, hospital, settings(**changes), quiet=True).record.info["results"]
+    # No model was asked, so nothing is said of how.
+    assert not {"batches", "option_batches", "generation"} & set(results)
 
 
 def test_a_response_does_not_depend_on_its_company(hospital: Benchmark, copy: Callable[..., Run]) -> None:

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from transformers import AttentionInterface
 
 from medunlearn.generation.decode import decode_greedily
 from medunlearn.generation.sharing import shares
+from medunlearn.models import branches, feeding
 from medunlearn.models.batches import collate
 from medunlearn.models.decoder import Ways
-from medunlearn.models.feeding import decoder_of, make_batch, window
+from medunlearn.models.feeding import decoder_of, described, make_batch, window
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
@@ -28,7 +30,7 @@ CPU = torch.device("cpu")
 WORDS, WINDOW, MOST = 48, 8, 10
 BEST = Ways(attention="branches", head=True, layers=True, mlp=True)
 # Gemma 2 caps the products of its attention, which only transformers' plain attention does.
-WAYS = {"Gemma2": replace(BEST, attention="masks")}
+WAYS = {"Gemma2": replace(BEST, attention="masks", longest=WINDOW)}
 COMMON: dict[str, Any] = {
     "vocab_size": WORDS,
     "hidden_size": 16,
@@ -55,6 +57,14 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "Phi3": SLIDING,
     "GPT2": {"n_inner": 24},
 }
+# Decoding has its own tests of families (tests/generation).
+LEARNING: dict[str, dict[str, Any]] = {
+    **FAMILIES,
+    "Gemma": {"head_dim": 8},
+    "Olmo": {},
+    "Olmo3": {**SLIDING, "layer_types": MIXED},
+    "Phi": {},
+}
 
 
 class Ends:
@@ -65,17 +75,25 @@ class Ends:
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def language_model(request: Any) -> LanguageModel:
-    name = request.param
+    return LanguageModel(build(request.param), Ends(), request.param)
+
+
+@pytest.fixture(scope="module", params=LEARNING)
+def learning(request: Any) -> LanguageModel:
+    return LanguageModel(build(request.param), Ends(), request.param)
+
+
+def build(name: str) -> Any:
     config = getattr(transformers, f"{'Gemma3Text' if name == 'Gemma3' else name}Config")
     head = "GPT2LMHeadModel" if name == "GPT2" else f"{name}ForCausalLM"
     given = {key: value for key, value in COMMON.items() if name != "GPT2" or "key_value" not in key}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(4)
-        model = getattr(transformers, head)(config(**{**given, **FAMILIES[name]})).eval()
+        model = getattr(transformers, head)(config(**{**given, **LEARNING[name]})).eval()
         for name_of, tensor in model.named_parameters():
             if tensor.dim() == 1:
                 torch.nn.init.normal_(tensor, 0.0 if name_of.endswith("bias") else 0.5, 0.2)
-    return LanguageModel(model, Ends(), name)
+    return model
 
 
 @pytest.fixture(scope="module")
@@ -89,29 +107,24 @@ def difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     return float((ours - theirs).norm() / theirs.norm())
 
 
-def test_logits_in_a_batch_are_those_alone(language_model: LanguageModel, sequences: Any) -> None:
+def test_logits_in_a_batch_are_those_alone(learning: LanguageModel, sequences: Any) -> None:
     with torch.no_grad():
-        together = decoder_of(language_model.model).logits(collate(sequences, 2, CPU))
+        together = decoder_of(learning.model).logits(collate(sequences, 2, CPU))
         alone = torch.cat(
-            [
-                language_model.model(input_ids=torch.tensor([s.ids])).logits[0, s.scored_from - 1 : -1]
-                for s in sequences
-            ]
+            [learning.model(input_ids=torch.tensor([s.ids])).logits[0, s.scored_from - 1 : -1] for s in sequences]
         )
     assert together.std() > 0.1
     assert difference(together, alone) < 1e-4
 
 
 @pytest.mark.parametrize("layer", [0, 1])
-def test_hidden_states_in_a_batch_are_those_alone(
-    language_model: LanguageModel, sequences: Any, layer: int
-) -> None:
+def test_hidden_states_in_a_batch_are_those_alone(learning: LanguageModel, sequences: Any, layer: int) -> None:
     with torch.no_grad():
-        together = decoder_of(language_model.model).hidden(collate(sequences, 2, CPU), layer)
+        together = decoder_of(learning.model).hidden(collate(sequences, 2, CPU), layer)
         alone = []
         for s in sequences:
             ids = torch.tensor([s.ids])
-            hidden = language_model.model(input_ids=ids, output_hidden_states=True).hidden_states[layer + 1]
+            hidden = learning.model(input_ids=ids, output_hidden_states=True).hidden_states[layer + 1]
             alone.append(hidden[0, s.scored_from - 1 : -1])
     assert difference(together, torch.cat(alone)) < 1e-4
 
@@ -165,8 +178,8 @@ def test_decoding_from_a_shared_cache_is_decoding_alone(
     assert rows[0] == (3 if head + 3 + most <= window(model) else len(made))
 
 
-def test_a_layer_can_be_chosen_and_its_reference_kept(language_model: LanguageModel, sequences: Any) -> None:
-    model, batch = language_model.model, collate(sequences, 2, CPU)
+def test_a_layer_can_be_chosen_and_its_reference_kept(learning: LanguageModel, sequences: Any) -> None:
+    model, batch = learning.model, collate(sequences, 2, CPU)
     chosen = trained(choose_trainable(model, "layers:1"))
     every = dict(model.named_parameters())
     assert 0 < len(chosen) < len(every) / 2
@@ -198,11 +211,16 @@ def family(notes: int, questions: int, shared: int, longest: int) -> list[TokenS
     return made
 
 
-def test_packed_is_separate(language_model: LanguageModel) -> None:
-    model = language_model.model
-    sequences = family(3, 3, 4, WINDOW)
-    assert decoder_of(model).ways == WAYS.get(language_model.source, BEST)
+@pytest.mark.parametrize(("shared", "longest"), [(4, WINDOW), (6, 2 * WINDOW), (WINDOW + 4, 3 * WINDOW)])
+def test_packed_is_separate(learning: LanguageModel, shared: int, longest: int) -> None:
+    """Within a sliding window; past it with the end of a branch; past it with shared text."""
+    model, source = learning.model, learning.source
+    sequences = family(3, 3, shared, longest)
+    assert decoder_of(model).ways == WAYS.get(source, BEST)
     packed, padded = make_batch(model, sequences, 2, CPU), collate(sequences, 2, CPU)
+    if source in WAYS and longest > WINDOW:
+        assert packed.position_ids is None
+        return
     assert packed.position_ids is not None
     assert packed.input_ids.numel() < padded.input_ids.numel()
     assert packed.keys == padded.keys
@@ -221,8 +239,22 @@ def test_packed_is_separate(language_model: LanguageModel) -> None:
         assert (ours - theirs).norm() <= 1e-5 * theirs.norm()
 
 
-def test_a_sequence_longer_than_a_sliding_window_is_padded(language_model: LanguageModel) -> None:
-    sequences = family(2, 3, 6, 2 * WINDOW)
-    assert max(len(sequence.ids) for sequence in sequences) > WINDOW
-    batch = make_batch(language_model.model, sequences, 2, CPU)
-    assert (batch.position_ids is None) == (window(language_model.model) == WINDOW)
+@pytest.mark.parametrize("name", ["Gemma2", "Gemma3"])
+def test_batches_padded_for_their_length_are_counted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gemma 2 takes a mask alone; Gemma 3 is made not to hand its window over."""
+    model = build(name)
+    if name == "Gemma3":
+
+        def mute(*inputs: Any, sliding_window: Any, **more: Any) -> Any:
+            return branches.attend(*inputs, **more)
+
+        monkeypatch.setitem(AttentionInterface._global_mapping, branches.NAME, mute)
+    assert decoder_of(model).ways.longest == WINDOW
+    assert described(model).startswith("packed")
+    assert "padded" not in described(model)
+    short, long = family(3, 3, 4, WINDOW), family(2, 3, 6, 2 * WINDOW)
+    assert max(len(sequence.ids) for sequence in long) > WINDOW
+    batches = [make_batch(model, sequences, 2, CPU) for sequences in (short, long, short)]
+    assert [batch.position_ids is None for batch in batches] == [False, True, False]
+    assert "; padded 1 of 3 batches: longer than the window of 8 tokens" in described(model)
+    assert "padded" not in described(model, feeding.made(model))

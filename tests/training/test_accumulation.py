@@ -10,11 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from medunlearn.config import TrainSettings, check
+from medunlearn.experiments.material import loop_settings
 from medunlearn.methods import LOSSES, make_method
 from medunlearn.models.batches import collate
-from medunlearn.models.feeding import decoder_of
+from medunlearn.models.feeding import decoder_of, make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.models.scoring import score_answers
+from medunlearn.training import gradients
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken, Unlearning
 from medunlearn.training.plan import Plan, micro_batches
@@ -25,15 +28,17 @@ CPU = torch.device("cpu")
 EIGHT = 8
 
 
-def summed(model: Any, objective: Any, sides: Mapping[str, Any], size: int) -> tuple[dict[str, float], Any]:
-    """Terms and gradients of one step over ``sides``, in micro-batches of ``size``."""
+def summed(
+    model: Any, objective: Any, sides: Mapping[str, Any], size: int, tokens: int | None = None
+) -> tuple[dict[str, float], Any]:
+    """Terms and gradients of one step over ``sides``, in micro-batches of ``size`` and so many tokens."""
     reference = Reference(model)
     # So far from the reference that a divergence is no small difference of large terms.
     with torch.no_grad():
         for tensor in model.parameters():
             tensor.mul_(1.2)
     totals, terms = {side: Totals.of(chosen) for side, chosen in sides.items()}, dict[str, float]()
-    for micro in micro_batches(sides, size):
+    for micro in micro_batches(sides, size, tokens=tokens):
         views = {
             side: ModelView(model, collate(chosen, 2, CPU), totals[side], reference)
             for side, chosen in micro.items()
@@ -58,14 +63,14 @@ def objective_of(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", [*LOSSES, "next_token"])
-@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize(("size", "tokens"), [(1, None), (3, None), (EIGHT, 30)])
 def test_batch_one_times_eight_is_batch_eight(
-    name: str, size: int, tiny: Callable[[], Any], make_sequences: Callable[..., Any]
+    name: str, size: int, tokens: int | None, tiny: Callable[[], Any], make_sequences: Callable[..., Any]
 ) -> None:
     sides = {"forget": make_sequences(EIGHT, "f"), "retain": make_sequences(EIGHT, "r")}
     assert len({s.scored for s in sides["forget"]}) > 3
     (whole, whole_gradients), (cut, cut_gradients) = [
-        summed(tiny().model, objective_of(name), sides, n) for n in (EIGHT, size)
+        summed(tiny().model, objective_of(name), sides, *bounds) for bounds in ((EIGHT,), (size, tokens))
     ]
     assert cut == pytest.approx(whole, rel=1e-5)
     assert_close(cut_gradients, whole_gradients)
@@ -77,15 +82,33 @@ def test_micro_batch_size_changes_no_number_of_a_run(
 ) -> None:
     plan = Plan({"forget": make_sequences(6, "f"), "retain": make_sequences(9, "r")}, 6, 2, 0)
     histories = []
-    for size in (6, 4, 1):
+    assert max(len(s.ids) for sequences in plan.sides.values() for s in sequences) > 16
+    for size, tokens in ((6, None), (4, None), (1, None), (6, 16)):
         model = choose_trainable(tiny().model, "layers:0-1")
-        settings = LoopSettings(lr=1e-4, micro_batch_size=size, precision="fp32")
+        settings = LoopSettings(lr=1e-4, micro_batch_size=size, micro_batch_tokens=tokens, precision="fp32")
         histories.append(train_loop(model, 2, objective_of(name), plan, settings, reference=Reference(model)))
     # Divergences near 0 are sums of terms of both signs, so they agree to an absolute 1e-6.
     numbers = [[{k: v for k, v in row.items() if k != "seconds"} for row in history] for history in histories]
     for run in numbers[1:]:
         assert run[0] == pytest.approx(numbers[0][0], rel=1e-5, abs=1e-6)
         assert run[1] == pytest.approx(numbers[0][1], rel=1e-4, abs=1e-6)
+
+
+def test_passes_keep_to_their_budget_of_tokens(
+    tiny: Callable[[], Any], make_sequences: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = check(TrainSettings, {"model": "tiny", "micro_batch_tokens": 16, "precision": "fp32"})
+    sequences, passes = make_sequences(6), list[list[int]]()
+
+    def noted(model: Any, chosen: Any, *more: Any) -> Any:
+        passes.append([len(sequence.ids) for sequence in chosen])
+        return make_batch(model, chosen, *more)
+
+    monkeypatch.setattr(gradients, "make_batch", noted)
+    train_loop(tiny().model, 2, NextToken(), Plan({"train": sequences}, 6, 1, 0), loop_settings(given, 0))
+    assert sorted(length for lengths in passes for length in lengths) == sorted(len(s.ids) for s in sequences)
+    assert any(len(lengths) > 1 for lengths in passes)
+    assert all(sum(lengths) <= 16 or len(lengths) == 1 for lengths in passes)
 
 
 def test_the_mean_is_over_tokens_not_over_sequences(

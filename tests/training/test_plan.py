@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medunlearn.errors import InputError
-from medunlearn.models.sequences import TokenSequence
+from medunlearn.models.sequences import TokenSequence, tokens_once
 from medunlearn.training.plan import Plan, micro_batches, rows, share
 
 
@@ -102,6 +102,45 @@ def test_every_process_has_its_share(count: int, size: int, processes: int) -> N
     assert places == list(range(len(pieces)))
     assert all(shares) == (count >= processes)
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+notes = st.lists(st.tuples(st.integers(1, 30), st.lists(st.integers(2, 20), min_size=1, max_size=4)), max_size=6)
+
+
+@given(notes, notes, st.integers(1, 5), st.integers(4, 60), st.integers(1, 3))
+def test_micro_batches_keep_a_budget_of_tokens(
+    forget: list[Any], retain: list[Any], size: int, budget: int, processes: int
+) -> None:
+    step = {
+        name: [
+            TokenSequence(f"{note}-{place}", (note,) * shared + (99,) * own, shared, shared + 1)
+            for note, (shared, questions) in enumerate(found)
+            for place, own in enumerate(questions)
+        ]
+        for name, found in (("forget", forget), ("retain", retain))
+    }
+    count = min(map(len, step.values()))
+    step = {name: sequences[:count] for name, sequences in step.items()}
+    if not count:
+        return
+    pieces = micro_batches(step, size, processes, tokens=budget)
+    assert len(pieces) % processes == 0 or len(pieces) == count
+    for name, sequences in step.items():
+        assert Counter(key for piece in pieces for key in keys(piece[name])) == Counter(keys(sequences))
+        for piece in pieces:
+            assert 1 <= len(piece[name]) <= size
+            assert len(piece[name]) == 1 or tokens_once(piece[name]) <= budget
+
+
+def test_a_budget_of_tokens_by_hand() -> None:
+    """A note of 10 tokens stands once with its questions of 2; what fits in no rest begins a piece."""
+    asked = [TokenSequence(f"a{n}", (1,) * 10 + (n, 9), 10, 11) for n in range(3)]
+    other = [TokenSequence(f"b{n}", (2,) * 13 + (n, 9), 13, 14) for n in range(2)]
+    long = TokenSequence("long", (3,) * 50, 0, 1)
+    pieces = [keys(piece["train"]) for piece in micro_batches({"train": [*asked, *other, long]}, 8, tokens=17)]
+    assert pieces == [["a0", "a1", "a2"], ["b0", "b1"], ["long"]]
+    pieces = [keys(piece["train"]) for piece in micro_batches({"train": asked}, 8, tokens=15)]
+    assert pieces == [["a2"], ["a0", "a1"]]
 
 
 def test_shares_are_of_like_length() -> None:

@@ -115,9 +115,16 @@ def said_of_edit(method: str, edit: Mapping[str, Any]) -> str:
 
 
 def say_if_padded(say: Callable[[str], None], results: Mapping[str, Any]) -> None:
-    """Say that a model could not be fed the cheap way, which its owner may want to know."""
-    if results.get("batches", "").startswith("padded"):
-        say(f"slower than it could be; batches were {results['batches']}")
+    """Say that a model, or some batches, could not be fed the cheap way, which its owner may want to know."""
+    for name, of in (("batches", "batches"), ("option_batches", "batches of options")):
+        if "padded" in results.get(name, ""):
+            say(f"slower than it could be; {of} were {results[name]}")
+
+
+def say_if_whole(say: Callable[[str], None], results: Mapping[str, Any]) -> None:
+    """Say that a model's answers could not be decoded from one cache of a note."""
+    if results["context"] == "note" and results.get("generation", "").startswith("whole"):
+        say(f"slower than it could be; answers were decoded from {results['generation']}")
 
 
 def say_if_rounded(say: Callable[[str], None], results: Mapping[str, Any]) -> None:

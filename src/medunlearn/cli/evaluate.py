@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,9 @@ from medunlearn.cli.common import (
     print_json,
     print_line,
     print_table,
+    say_if_padded,
+    say_if_whole,
+    sayer,
     settings_help,
     with_interval,
 )
@@ -83,6 +87,7 @@ def command(
         device=device,
         quiet=quiet or json,
     )
+    _say_how(evaluation, sayer(quiet, json))
     if out is not None:
         write_text(out, evaluation.table().to_csv(index=False))
     measures = _measures(evaluation, bench)
@@ -114,6 +119,16 @@ def _measures(evaluation: Evaluation, benchmark: Benchmark) -> dict[str, list[di
     return {
         "tofu": [{str(k): v for k, v in row.items()} for row in table.where(table.notna(), None).to_dict("records")]
     }
+
+
+def _say_how(evaluation: Evaluation, say: Callable[[str], None]) -> None:
+    """Say of each model what of the cheap ways it did not take."""
+    for model in evaluation.models:
+        lines: list[str] = []
+        for tell in (say_if_padded, say_if_whole):
+            tell(lines.append, model.record.info["results"])
+        for line in lines:
+            say(f"{model.run.label}: {line}")
 
 
 def _cell(value: object) -> str:

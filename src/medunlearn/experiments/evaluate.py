@@ -94,8 +94,8 @@ def evaluate_one(
             with recording.stage("keywords"):
                 keywords = disease_keywords.for_evaluation(benchmark, settings, metrics, run.folder, quiet=quiet)
             with recording.stage("ask"):
-                store, responses = ask(run, benchmark, settings, rendering, questions, device, quiet, live)
-                options = rate(run, benchmark, settings, rendering, questions, metrics, device, quiet, live)
+                store, responses, how = ask(run, benchmark, settings, rendering, questions, device, quiet, live)
+                options, more = rate(run, benchmark, settings, rendering, questions, metrics, device, quiet, live)
             with recording.stage("score"):
                 items = _items(benchmark, split, questions, responses, options, keywords)
                 _score(folder, benchmark, split, settings, metrics, questions, items, device)
@@ -109,6 +109,8 @@ def evaluate_one(
                     "forget": len(split.forget),
                     "retain": len(split.retain),
                 },
+                **how,
+                **more,
             }
     return Evaluated(run, Run.open(folder))
 

@@ -77,6 +77,7 @@ def loop_settings(settings: LoopFields, seed: int) -> LoopSettings:
         weight_decay=settings.weight_decay,
         clip=settings.clip,
         micro_batch_size=settings.micro_batch_size,
+        micro_batch_tokens=settings.micro_batch_tokens,
         precision=settings.precision,
         checkpoint_seconds=settings.checkpoint_seconds,
         optimizer=settings.optimizer,

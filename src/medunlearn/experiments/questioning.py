@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,18 @@ from medunlearn.errors import ConfigError, InputError
 from medunlearn.experiments.runs import Run
 from medunlearn.generation.options import LogProbs, known_options, rate_options
 from medunlearn.generation.respond import open_store, respond
+from medunlearn.generation.sharing import Way, way_of
 from medunlearn.metrics import get_metric
+from medunlearn.models.feeding import described, made, window
 from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
 from medunlearn.models.sequences import Rendering
 from medunlearn.progress import progress
+
+GENERATION: Mapping[Way, str] = {
+    "once": "shared text once: one key/value cache, read by all of its questions",
+    "repeated": "shared text once: its key/value cache is copied for each question",
+    "whole": "whole prompts: the model takes no cache of ours, so shared text is run for every question",
+}
 
 
 def asked(benchmark: Benchmark, split: Split, settings: EvaluateSettings) -> list[Question]:
@@ -49,8 +58,12 @@ def ask(
     device: str,
     quiet: bool,
     live: LanguageModel | None,
-) -> tuple[Path, dict[str, Response]]:
-    """The run's store of responses, and the responses; the model is loaded only if some are missing."""
+) -> tuple[Path, dict[str, Response], dict[str, str]]:
+    """The run's store of responses, the responses, and how a model was asked for them.
+
+    The model is loaded only if some are missing. How it was asked is for a run's record: ``batches`` of scoring and
+    the way of ``generation``; empty where it was not.
+    """
     if live is None and "epoch" in run.info["results"] and not run.model.is_dir():
         raise InputError(
             f"{run.folder} holds no weights, so that nothing more can be asked. A run keeps those of its epochs "
@@ -61,10 +74,11 @@ def ask(
     store = store_of(run, benchmark, settings, rendering, limit)
     known = store.read()
     if all((question.question_id, rendering.context, 0) in known for question in questions):
-        return store.folder, {q.question_id: known[q.question_id, rendering.context, 0] for q in questions}
+        return store.folder, {q.question_id: known[q.question_id, rendering.context, 0] for q in questions}, {}
     language_model = live or load_model(run.model, device=device, weights=settings.weights, images=benchmark.folder)
+    before = made(language_model.model)
     with progress(f"{run.label}: responses", len(questions), quiet=quiet) as advance:
-        return store.folder, respond(
+        responses = respond(
             language_model,
             questions,
             benchmark.record,
@@ -74,6 +88,15 @@ def ask(
             batch_size=settings.batch_size,
             advance=advance,
         )
+    batches = described(language_model.model, before)
+    return store.folder, responses, {"batches": batches, "generation": generation_described(language_model.model)}
+
+
+def generation_described(model: Any) -> str:
+    """How a model's answers are decoded, for a run's record."""
+    way, size = way_of(model), window(model)
+    limited = way != "whole" and size < math.inf
+    return GENERATION[way] + (f"; whole prompts past the window of {size} tokens" if limited else "")
 
 
 def rate(
@@ -86,12 +109,15 @@ def rate(
     device: str,
     quiet: bool,
     live: LanguageModel | None,
-) -> dict[str, LogProbs]:
-    """How likely the model finds each option of the questions that have some, where a metric asks for that."""
+) -> tuple[dict[str, LogProbs], dict[str, str]]:
+    """How likely the model finds each option of the questions that have some, where a metric asks for that.
+
+    With how a model was asked, for a run's record: ``option_batches``; empty where it was not.
+    """
     wanted = any("alternative_log_probs" in get_metric(name).needs for name in metrics)
     choices = [question for question in questions if question.options] if wanted else []
     if not choices:
-        return {}
+        return {}, {}
     store = open_store(
         run.folder / "responses",
         model_fingerprint=run.fingerprint,
@@ -103,10 +129,11 @@ def rate(
     )
     known = known_options(store, choices, rendering.context)
     if len(known) == len(choices):
-        return known
+        return known, {}
     language_model = live or load_model(run.model, device=device, weights=settings.weights, images=benchmark.folder)
+    before = made(language_model.model)
     with progress(f"{run.label}: alternative answers", len(choices), quiet=quiet) as advance:
-        return rate_options(
+        found = rate_options(
             language_model,
             choices,
             benchmark.record,
@@ -115,6 +142,7 @@ def rate(
             batch_size=settings.batch_size,
             advance=advance,
         )
+    return found, {"option_batches": described(language_model.model, before)}
 
 
 def store_of(

@@ -3,7 +3,7 @@
 A packed row holds groups: some shared tokens, then branches that go on from them. A dense mask over such a row
 would have every token meet every other and throw most of it away. Here the shared tokens attend causally among
 themselves, once, and the branches of a group are one small batch whose keys are the shared ones followed by their
-own.
+own. Where a layer's attention slides, a token meets those that its window holds in the sequence alone.
 
 It is an attention function like those of transformers (``AttentionInterface``), under the name in :data:`NAME`. A
 call that brings no :class:`Layout` gets PyTorch's own attention, so that a model set to it does everything else as
@@ -45,7 +45,11 @@ class Group:
 
 
 class Layout:
-    """How one row of tokens divides into groups, and what their attention needs, prepared once a batch."""
+    """How one row of tokens divides into groups, and what their attention needs, prepared once a batch.
+
+    Attributes:
+        windows: the sliding window in tokens that each attention was called with, first to last; None without.
+    """
 
     def __init__(self, groups: Sequence[Group], device: torch.device, *, reads_shared: bool = True) -> None:
         """
@@ -54,6 +58,7 @@ class Layout:
         """
         self.groups = tuple(groups)
         self.reads_shared = reads_shared
+        self.windows: dict[nn.Module, int | None] = {}
         self._last: set[nn.Module] = set()
         self.sizes = [size for group in self.groups for size in (group.shared, group.own)]
         self.folds = [_Fold(group, device) for group in self.groups]
@@ -75,6 +80,7 @@ class _Fold:
     """Columns of a group's branches to a batch of rows, and back. Rows of a batch are padded to the longest."""
 
     def __init__(self, group: Group, device: torch.device) -> None:
+        self.shared = group.shared
         self.branches, self.longest = len(group.lengths), max(group.lengths)
         self.even = min(group.lengths) == self.longest
         inside = torch.arange(self.longest) < torch.tensor(group.lengths)[:, None]
@@ -83,10 +89,8 @@ class _Fold:
         self.columns = torch.full(inside.shape, group.own)
         self.columns[inside] = torch.arange(group.own)
         self.columns = self.columns.to(device)
-        self.mask = None
-        if group.shared:
-            seen = torch.ones(self.longest, group.shared + self.longest, dtype=torch.bool)
-            self.mask = seen.tril(group.shared).to(device)
+        self.mask = _band(self.longest, group.shared).to(device) if group.shared else None
+        self._within: dict[int, tuple[Tensor | None, Tensor | None]] = {}
 
     def __call__(self, states: Tensor) -> Tensor:
         """[1, heads, own, width] -> [branches, heads, longest, width]."""
@@ -95,10 +99,26 @@ class _Fold:
             return states.reshape(heads, self.branches, self.longest, width).transpose(0, 1)
         return pad(states[0], (0, 0, 0, 1))[:, self.columns].transpose(0, 1)
 
+    def masks(self, window: int | None) -> tuple[Tensor | None, Tensor | None]:
+        """What shared tokens see of each other, and branches of both; None is everything before."""
+        if window is None or window >= self.shared + self.longest:
+            return None, self.mask
+        if window not in self._within:
+            device = self.places.device
+            alone = _band(self.shared, 0, window).to(device) if window < self.shared else None
+            self._within[window] = alone, _band(self.longest, self.shared, window).to(device)
+        return self._within[window]
+
     def back(self, states: Tensor) -> Tensor:
         """[branches, heads, longest, width] -> [1, heads, own, width]."""
         flat = states.transpose(0, 1).flatten(1, 2)
         return (flat if self.even else flat[:, self.places])[None]
+
+
+def _band(queries: int, before: int, window: int | None = None) -> Tensor:
+    """[queries, before + queries], True where a query sees a key: itself and what is before it, in the window."""
+    seen = torch.ones(queries, before + queries, dtype=torch.bool).tril(before)
+    return seen if window is None else seen.triu(before + 1 - window)
 
 
 def attend(
@@ -123,18 +143,20 @@ def attend(
         )
     if kwargs.get("softcap") is not None or kwargs.get("s_aux") is not None:
         raise ValueError("This model's attention does more than a softmax of products.")
+    window = layout.windows[module] = kwargs.get("sliding_window")
     heads = query.shape[1]
     parts = [torch.split(_of_heads(tensor, heads), layout.sizes, dim=2) for tensor in (query, key, value)]
     done = []
     for number, (group, fold) in enumerate(zip(layout.groups, layout.folds, strict=True)):
         shared = [part[2 * number] for part in parts]
         own = [fold(part[2 * number + 1]) for part in parts]
+        before, behind = fold.masks(window)
         if group.shared:
             read = layout.reads_shared_of(module)
-            done.append(_attention(shared, None, dropout, scaling) if read else torch.zeros_like(shared[0]))
+            done.append(_attention(shared, before, dropout, scaling) if read else torch.zeros_like(shared[0]))
             for place in (1, 2):
                 own[place] = torch.cat([shared[place].expand(fold.branches, -1, -1, -1), own[place]], dim=2)
-        mixed = _attention(own, fold.mask, dropout, scaling)
+        mixed = _attention(own, behind, dropout, scaling)
         done.append(fold.back(mixed))
     return torch.cat(done, dim=2).transpose(1, 2).contiguous(), None
 

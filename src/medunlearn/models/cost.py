@@ -25,7 +25,7 @@ from medunlearn.models.batches import ROUNDING, rounded_up
 from medunlearn.models.feeding import laid_out
 from medunlearn.models.hollow import Hollow
 from medunlearn.models.packing import groups_for_branches, reads_shared, rows_for_masks
-from medunlearn.models.sequences import TokenSequence, families
+from medunlearn.models.sequences import TokenSequence, tokens_once
 
 PROBES = ((2 * ROUNDING, 4), (4 * ROUNDING, 4), (4 * ROUNDING, 12), (6 * ROUNDING, 4))
 """Length and scored tokens of the sequences from which costs are found; the last is for a second side."""
@@ -72,18 +72,12 @@ def batch_shape(model: Any, sequences: Sequence[TokenSequence]) -> Shape:
         )
         if reads_shared(sequences):
             pairs, shared = pairs + shared, 0
-        return Shape(positions, pairs, shared, scored, _once(sequences))
+        return Shape(positions, pairs, shared, scored, tokens_once(sequences))
     if how == "masks":
         rows, length = rows_for_masks(sequences)
-        return Shape(rows * length, rows * length**2, 0, scored, _once(sequences))
+        return Shape(rows * length, rows * length**2, 0, scored, tokens_once(sequences))
     rows, length = len(sequences), rounded_up(max(len(sequence.ids) for sequence in sequences))
     return Shape(rows * length, rows * length**2, 0, scored, sum(len(sequence.ids) for sequence in sequences))
-
-
-def _once(sequences: Sequence[TokenSequence]) -> int:
-    """Tokens, those that sequences share once."""
-    spared = sum((len(family) - 1) * sequences[family[0]].shared for family in families(sequences))
-    return sum(len(sequence.ids) for sequence in sequences) - spared
 
 
 @dataclass(frozen=True, slots=True)

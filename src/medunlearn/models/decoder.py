@@ -7,6 +7,7 @@ of this file: R rows of T tokens, N scored tokens in all, V vocabulary, W width 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -26,17 +27,18 @@ class Ways:
 
     Attributes:
         attention: ``branches``: families in one row, by :mod:`medunlearn.models.branches`; ``masks``: packed rows
-        with
-            a mask of our own; ``padded``: a row for each sequence.
+            with a mask of our own; ``padded``: a row for each sequence.
         head: the output head alone gives the model's logits.
         layers: a layer can be stood in for by its output.
         mlp: the MLP of a layer treats every position by itself.
+        longest: tokens of the longest sequence that ``attention`` takes; batches with a longer one are padded.
     """
 
     attention: Literal["branches", "masks", "padded"] = "padded"
     head: bool = False
     layers: bool = False
     mlp: bool = False
+    longest: float = math.inf
 
 
 class Decoder:

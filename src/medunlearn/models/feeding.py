@@ -1,13 +1,15 @@
 """How a model can be fed: tried once on a few tokens, and compared with the model left to itself.
 
-Not every model takes every saving of the engine: its attention must take a layout or a mask of our own, a sliding
-window must not cut a sequence, something may stand behind its head. What does not give the model's own numbers is
-not used, down to padded batches of whole sequences; runs record what was found.
+Not every model takes every saving of the engine: its attention must take a layout or a mask of our own, and hand
+the layout its sliding window, lest that cut a sequence; something may stand behind its head. What does not give the
+model's own numbers is not used, down to padded batches of whole sequences; runs record what was found and done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -23,8 +25,12 @@ from medunlearn.models.packing import pack, pack_for_branches, saves_tokens
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.models.vision.positions import axes_of, with_axes
 
+Made = Literal["batches", "too long"]
+"""All batches, and those padded for a sequence that is longer than the model's packed rows take."""
+
 _WAYS: WeakKeyDictionary[nn.Module, Ways] = WeakKeyDictionary()
 _EMPTIED: WeakKeyDictionary[nn.Module, Callable[[Batch], Batch]] = WeakKeyDictionary()
+_MADE: WeakKeyDictionary[nn.Module, Counter[Made]] = WeakKeyDictionary()
 _REFUSED = (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError)
 
 
@@ -43,7 +49,8 @@ def assume(model: Any, emptied: Callable[[Batch], Batch]) -> None:
     """
     capped = getattr(model.config.get_text_config(), "attn_logit_softcapping", None) is not None
     head = type(model.get_output_embeddings()) is nn.Linear
-    _WAYS[model] = Ways("masks" if capped else "branches", head, True, True)
+    how: tuple[Literal["masks", "branches"], float] = ("masks", window(model)) if capped else ("branches", math.inf)
+    _WAYS[model] = Ways(how[0], head, True, True, how[1])
     if not capped:
         model.set_attn_implementation(branches.NAME)
     _EMPTIED[model] = emptied
@@ -51,6 +58,9 @@ def assume(model: Any, emptied: Callable[[Batch], Batch]) -> None:
 
 def make_batch(model: Any, sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
     """The cheapest batch that the model can take."""
+    counts = _MADE.setdefault(model, Counter())
+    counts["batches"] += 1
+    counts["too long"] += _too_long(model, sequences)
     make = {"branches": pack_for_branches, "masks": pack, "padded": collate}[laid_out(model, sequences)]
     if model in _EMPTIED:
         # What a batch's shape depends on has a content till then.
@@ -63,7 +73,7 @@ def make_batch(model: Any, sequences: Sequence[TokenSequence], pad: int, device:
 def laid_out(model: Any, sequences: Sequence[TokenSequence]) -> Literal["branches", "masks", "padded"]:
     """How the cheapest batch of these sequences is laid out that the model can take."""
     attention = decoder_of(model).ways.attention
-    if attention != "padded" and max(len(sequence.ids) for sequence in sequences) <= window(model):
+    if not _too_long(model, sequences):
         if attention == "branches" and _attention_of(model) == branches.NAME:
             return "branches"
         if attention == "masks" and saves_tokens(sequences):
@@ -73,15 +83,33 @@ def laid_out(model: Any, sequences: Sequence[TokenSequence]) -> Literal["branche
 
 def window(model: Any) -> float:
     """The shortest sliding window of a model's attention in tokens; infinite without one."""
+    return min(size or math.inf for size in _windows(model))
+
+
+def _windows(model: Any) -> list[int | None]:
+    """The sliding window of each layer's attention in tokens; None without one."""
     config = model.config.get_text_config()
     size = getattr(config, "sliding_window", None)
-    kinds = getattr(config, "layer_types", None)
-    slides = size is not None and (kinds is None or any("sliding" in str(kind) for kind in kinds))
-    return float(size) if slides and size is not None else float("inf")
+    kinds = getattr(config, "layer_types", None) or ["sliding"] * config.num_hidden_layers
+    return [size if "sliding" in str(kind) else None for kind in kinds]
 
 
-def described(model: Any) -> str:
-    """How the model is fed, for a run's record."""
+def _too_long(model: Any, sequences: Sequence[TokenSequence]) -> bool:
+    return max(len(sequence.ids) for sequence in sequences) > decoder_of(model).ways.longest
+
+
+def made(model: Any) -> dict[Made, int]:
+    """How many batches were made for the model so far."""
+    return dict(_MADE.get(model, {}))
+
+
+def described(model: Any, since: Mapping[Made, int] | None = None) -> str:
+    """How the model is fed and, where that differs from batch to batch, how many were padded.
+
+    Args:
+        since: what :func:`made` said before; batches from then on are counted, otherwise all.
+    """
+    batches, long = (made(model).get(kind, 0) - (since or {}).get(kind, 0) for kind in ("batches", "too long"))
     ways = decoder_of(model).ways
     how = {
         "branches": "packed: shared text once, attention by branches",
@@ -89,6 +117,8 @@ def described(model: Any) -> str:
         "padded": "padded: the model takes no layout or mask of ours, so shared text is run for every question",
     }[ways.attention]
     missing = [name for name in ("head", "layers", "mlp") if not getattr(ways, name)]
+    if long:
+        how += f"; padded {long} of {batches} batches: longer than the window of {ways.longest} tokens"
     return how + ("; whole " + ", ".join(missing) if missing else "")
 
 
@@ -135,10 +165,14 @@ def _compared(model: Any, few: Sequence[TokenSequence], device: torch.device) ->
     if _attention_of(model) in ("sdpa", branches.NAME):
         model.set_attn_implementation(branches.NAME)
         tried = replace(ways, attention="branches")
-        if works(tried, pack_for_branches(few, 0, device), apart):
-            return tried
+        packed = pack_for_branches(few, 0, device)
+        if works(tried, packed, apart):
+            # The few tokens are shorter than a window: that it holds is known where attention hands it over.
+            assert packed.layout is not None
+            keeps = list(packed.layout.windows.values()) == _windows(model)
+            return tried if keeps else replace(tried, longest=window(model))
         model.set_attn_implementation("sdpa")
-    tried = replace(ways, attention="masks")
+    tried = replace(ways, attention="masks", longest=window(model))
     return tried if works(tried, pack(few, 0, device)) else ways
 
 

@@ -226,6 +226,12 @@ def families(sequences: Sequence[TokenSequence]) -> list[list[int]]:
     return list(found.values())
 
 
+def tokens_once(sequences: Sequence[TokenSequence]) -> int:
+    """Tokens of the sequences, those that several share counted once."""
+    spared = sum((len(family) - 1) * sequences[family[0]].shared for family in families(sequences))
+    return sum(len(sequence.ids) for sequence in sequences) - spared
+
+
 def families_by_length(sequences: Sequence[TokenSequence]) -> list[list[int]]:
     """The families, those of short sequences first."""
     return sorted(families(sequences), key=lambda places: max(len(sequences[place].ids) for place in places))

@@ -145,7 +145,9 @@ def _summed(
     device = next(model.parameters()).device
     totals = {side: Totals.of(chosen) for side, chosen in sequences.items()}
     summed: dict[str, float] = {}
-    pieces = micro_batches(sequences, settings.micro_batch_size, processes.world, training.plan.row)
+    pieces = micro_batches(
+        sequences, settings.micro_batch_size, processes.world, training.plan.row, settings.micro_batch_tokens
+    )
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         for place, micro, weight in _own(pieces, training):
             torch.manual_seed(stable_seed("dropout", settings.seed, number, place))

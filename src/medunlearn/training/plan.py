@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 from medunlearn.errors import InputError
-from medunlearn.models.sequences import TokenSequence, families, families_by_length
+from medunlearn.models.sequences import TokenSequence, families, families_by_length, tokens_once
 from medunlearn.seeds import generator
 
 T = TypeVar("T")
@@ -120,7 +120,11 @@ def rows(sequences: Sequence[TokenSequence], tokens: int) -> list[list[int]]:
 
 
 def micro_batches(
-    step: Mapping[str, Sequence[TokenSequence]], size: int, processes: int = 1, row: int | None = None
+    step: Mapping[str, Sequence[TokenSequence]],
+    size: int,
+    processes: int = 1,
+    row: int | None = None,
+    tokens: int | None = None,
 ) -> list[dict[str, list[TokenSequence]]]:
     """A step cut into pieces of at most ``size`` sequences a side, as many for each of several processes.
 
@@ -130,10 +134,16 @@ def micro_batches(
 
     Args:
         row: a plan's; ``size`` then counts rows of so many tokens.
+        tokens: the most that a piece has a side, shared text counted once; a longer sequence is alone.
     """
     if row is not None:
-        return _by_tokens(step, size * row, processes)
+        return _by_tokens(step, min(size * row, tokens or size * row), processes)
     most = max(len(sequences) for sequences in step.values())
+    if tokens is not None:
+        within = {side: _within(_by_length(sequences), size, tokens) for side, sequences in step.items()}
+        pieces = min(most, -(-max(map(len, within.values())) // processes) * processes)
+        parted = {side: sorted(_parted(parts, pieces), key=tokens_once) for side, parts in within.items()}
+        return [{side: parts[place] for side, parts in parted.items()} for place in range(pieces)]
     pieces = -(-most // size)
     pieces = min(most, -(-pieces // processes) * processes)
     cut = {side: _cut(_by_length(sequences), size, pieces) for side, sequences in step.items()}
@@ -154,11 +164,34 @@ def _by_tokens(
         pieces[-1].append(sequence)
         filled += len(sequence.ids)
     wanted = min(len(sequences), -(-len(pieces) // processes) * processes)
+    return [{side: piece} for piece in sorted(_parted(pieces, wanted), key=_tokens)]
+
+
+def _parted(pieces: list[list[TokenSequence]], wanted: int) -> list[list[TokenSequence]]:
+    """As many pieces as wanted: those of the most sequences are halved."""
+    pieces = list(pieces)
     while len(pieces) < wanted:
-        largest = max(range(len(pieces)), key=lambda place: len(pieces[place]))
-        half = len(pieces[largest]) // 2
-        pieces[largest : largest + 1] = [pieces[largest][:half], pieces[largest][half:]]
-    return [{side: piece} for piece in sorted(pieces, key=_tokens)]
+        most = max(range(len(pieces)), key=lambda place: len(pieces[place]))
+        half = len(pieces[most]) // 2
+        pieces[most : most + 1] = [pieces[most][:half], pieces[most][half:]]
+    return pieces
+
+
+def _within(found: Sequence[Sequence[TokenSequence]], size: int, tokens: int) -> list[list[TokenSequence]]:
+    """Families in pieces of at most ``size`` sequences and ``tokens``; one that fits in no rest begins a piece."""
+    pieces: list[list[TokenSequence]] = [[]]
+    filled = 0
+    for family in found:
+        full = filled + tokens_once(family) > tokens or len(pieces[-1]) + len(family) > size
+        for place, sequence in enumerate(family):
+            more = len(sequence.ids) - (sequence.shared if place else 0)
+            full = full if place == 0 else filled + more > tokens or len(pieces[-1]) == size
+            if pieces[-1] and full:
+                pieces.append([])
+                filled, more = 0, len(sequence.ids)
+            pieces[-1].append(sequence)
+            filled += more
+    return pieces
 
 
 def _tokens(sequences: Sequence[TokenSequence]) -> int:

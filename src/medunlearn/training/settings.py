@@ -25,6 +25,8 @@ class LoopSettings:
         weight_decay: of AdamW.
         clip: largest norm of the gradient; 0 for none.
         micro_batch_size: sequences a side in one pass; a step's gradient is accumulated over its passes.
+        micro_batch_tokens: the most tokens a side in one pass, shared text counted once; None for no bound. A
+            longer sequence is alone.
         precision: ``bf16`` runs matrix products in bfloat16 by autocast and keeps weights as they are; ``auto``
             does where the device is fast in it.
         checkpoint_seconds: at least so long between two checkpoints.
@@ -42,6 +44,7 @@ class LoopSettings:
     weight_decay: float = 0.0
     clip: float = 1.0
     micro_batch_size: int = 8
+    micro_batch_tokens: int | None = None
     precision: Precision = "auto"
     checkpoint_seconds: float = 60.0
     optimizer: OptimizerName = "adamw"
