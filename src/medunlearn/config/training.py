@@ -21,8 +21,8 @@ class LoopFields(Settings):
     micro_batch_tokens: int | None = Field(
         None,
         ge=1,
-        description="tokens a side in one pass at most, text that questions share counted once; changes memory, and "
-        "numbers only by dropout",
+        description="tokens a side in one pass at most, text that questions share counted once; changes memory, "
+        "and numbers only by dropout",
     )
     schedule: Literal["cosine", "linear", "constant"] = Field(
         "cosine", description="learning rate after the warm-up"
