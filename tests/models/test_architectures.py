@@ -65,6 +65,15 @@ LEARNING: dict[str, dict[str, Any]] = {
     "Olmo3": {**SLIDING, "layer_types": MIXED},
     "Phi": {},
 }
+CHUNKED = {
+    "Llama4": {
+        "head_dim": 8,
+        "intermediate_size_mlp": 24,
+        "num_local_experts": 2,
+        "attention_chunk_size": WINDOW,
+        "layer_types": ["chunked_attention", "full_attention", "chunked_attention"],
+    }
+}
 
 
 class Ends:
@@ -84,12 +93,12 @@ def learning(request: Any) -> LanguageModel:
 
 
 def build(name: str) -> Any:
-    config = getattr(transformers, f"{'Gemma3Text' if name == 'Gemma3' else name}Config")
+    config = getattr(transformers, f"{name}{'Text' if name in ('Gemma3', 'Llama4') else ''}Config")
     head = "GPT2LMHeadModel" if name == "GPT2" else f"{name}ForCausalLM"
     given = {key: value for key, value in COMMON.items() if name != "GPT2" or "key_value" not in key}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(4)
-        model = getattr(transformers, head)(config(**{**given, **LEARNING[name]})).eval()
+        model = getattr(transformers, head)(config(**{**given, **{**LEARNING, **CHUNKED}[name]})).eval()
         for name_of, tensor in model.named_parameters():
             if tensor.dim() == 1:
                 torch.nn.init.normal_(tensor, 0.0 if name_of.endswith("bias") else 0.5, 0.2)
@@ -239,9 +248,9 @@ def test_packed_is_separate(learning: LanguageModel, shared: int, longest: int) 
         assert (ours - theirs).norm() <= 1e-5 * theirs.norm()
 
 
-@pytest.mark.parametrize("name", ["Gemma2", "Gemma3"])
+@pytest.mark.parametrize("name", ["Gemma2", "Gemma3", "Llama4"])
 def test_batches_padded_for_their_length_are_counted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gemma 2 takes a mask alone; Gemma 3 is made not to hand its window over."""
+    """Gemma 2 takes a mask alone, Gemma 3 is made not to hand its window over, Llama 4 attends in chunks."""
     model = build(name)
     if name == "Gemma3":
 

@@ -82,16 +82,16 @@ def laid_out(model: Any, sequences: Sequence[TokenSequence]) -> Literal["branche
 
 
 def window(model: Any) -> float:
-    """The shortest sliding window of a model's attention in tokens; infinite without one."""
+    """The shortest sliding window or chunk of a model's attention in tokens; infinite without one."""
     return min(size or math.inf for size in _windows(model))
 
 
 def _windows(model: Any) -> list[int | None]:
-    """The sliding window of each layer's attention in tokens; None without one."""
+    """The sliding window of each layer's attention in tokens, or the chunk that it keeps to; None without one."""
     config = model.config.get_text_config()
-    size = getattr(config, "sliding_window", None)
+    sliding, chunk = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
     kinds = getattr(config, "layer_types", None) or ["sliding"] * config.num_hidden_layers
-    return [size if "sliding" in str(kind) else None for kind in kinds]
+    return [chunk if "chunked" in kind else sliding if "sliding" in kind else None for kind in map(str, kinds)]
 
 
 def _too_long(model: Any, sequences: Sequence[TokenSequence]) -> bool:
