@@ -140,6 +140,13 @@ def micro_batches(
     return [{side: parts[place] for side, parts in cut.items()} for place in range(pieces)]
 
 
+def largest(step: Mapping[str, Sequence[TokenSequence]], row: int | None = None) -> int:
+    """The size from which on :func:`micro_batches` cuts a step no further."""
+    if row is not None:
+        return -(-max(map(_tokens, step.values())) // row)
+    return max(len(sequences) for sequences in step.values())
+
+
 def _by_tokens(
     step: Mapping[str, Sequence[TokenSequence]], most: int, processes: int
 ) -> list[dict[str, list[TokenSequence]]]:
