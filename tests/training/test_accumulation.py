@@ -12,7 +12,7 @@ from torch import Tensor
 
 from medunlearn.methods import LOSSES, make_method
 from medunlearn.models.batches import collate
-from medunlearn.models.feeding import decoder_of
+from medunlearn.models.feeding import decoder_of, make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.models.scoring import score_answers
 from medunlearn.training.loop import LoopSettings, train_loop
@@ -25,7 +25,9 @@ CPU = torch.device("cpu")
 EIGHT = 8
 
 
-def summed(model: Any, objective: Any, sides: Mapping[str, Any], size: int) -> tuple[dict[str, float], Any]:
+def summed(
+    model: Any, objective: Any, sides: Mapping[str, Any], size: int, packed: bool = False
+) -> tuple[dict[str, float], Any]:
     """Terms and gradients of one step over ``sides``, in micro-batches of ``size``."""
     reference = Reference(model)
     # So far from the reference that a divergence is no small difference of large terms.
@@ -35,7 +37,12 @@ def summed(model: Any, objective: Any, sides: Mapping[str, Any], size: int) -> t
     totals, terms = {side: Totals.of(chosen) for side, chosen in sides.items()}, dict[str, float]()
     for micro in micro_batches(sides, size):
         views = {
-            side: ModelView(model, collate(chosen, 2, CPU), totals[side], reference)
+            side: ModelView(
+                model,
+                make_batch(model, chosen, 2, CPU) if packed else collate(chosen, 2, CPU),
+                totals[side],
+                reference,
+            )
             for side, chosen in micro.items()
         }
         found: dict[str, Tensor] = objective.terms(views)
@@ -69,6 +76,22 @@ def test_batch_one_times_eight_is_batch_eight(
     ]
     assert cut == pytest.approx(whole, rel=1e-5)
     assert_close(cut_gradients, whole_gradients)
+
+
+@pytest.mark.parametrize("name", ["graddiff", "npo", "kl_min", "rmu"])
+def test_text_in_common_is_cut_to_the_same_numbers(
+    name: str, tiny: Callable[[], Any], make_sequences: Callable[..., Any], with_notes: Callable[..., Any]
+) -> None:
+    """Notes of three questions, in pieces that part some of them, against padded rows that share nothing."""
+    sides = {
+        "forget": with_notes(make_sequences(EIGHT, "f"), 3),
+        "retain": with_notes(make_sequences(EIGHT, "r"), 3),
+    }
+    whole, whole_gradients = summed(tiny().model, objective_of(name), sides, EIGHT)
+    for size in (EIGHT, 3, 2, 1):
+        cut, cut_gradients = summed(tiny().model, objective_of(name), sides, size, packed=True)
+        assert cut == pytest.approx(whole, rel=1e-5)
+        assert_close(cut_gradients, whole_gradients)
 
 
 @pytest.mark.parametrize("name", ["npo", "kl_min", "rmu"])
