@@ -147,7 +147,7 @@ def forecast(experiment: Experiment, *, device: str = "auto", counted: bool = Tr
         stages.append(_tried(title, lambda: planner.evaluating(title, experiment.evaluate, where)))  # noqa: B023
     stages += _beside(experiment, benchmark, folders)
     stages.append(Stage("report", "to do"))
-    doubts = (drawn.doubt,) if drawn.doubt else ()
+    doubts: tuple[str, ...] = (drawn.doubt,) if drawn.doubt else ()
     if join().world == 1 and any(one.sharding != "none" for one in (target, *experiment.methods)):
         doubts += (WHOLE,)
     return _judged(Forecast(settings.name, tuple(stages), room_on(device, settings.out), doubts, ()))
