@@ -6,6 +6,7 @@ is too high. With MALLOC_MMAP_THRESHOLD_=65536 in the environment the C library 
 without it, it keeps much of it, which no estimate of tensors can know.
 
     python benchmarks_perf/memory_estimate.py
+    python benchmarks_perf/memory_estimate.py --shape 8b    an estimate alone, of a model too large for most
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import psutil
 import torch
+from large import GB, SHAPES
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from medunlearn.config import UnlearnSettings, check
@@ -35,6 +37,8 @@ from medunlearn.training.settings import LoopSettings
 from medunlearn.training.trainable import choose_trainable
 
 METHODS = ("graddiff", "kl_min", "npo")
+LIMIT = 40.0
+"""GB that a step of one layer of an 8B-shaped model may take."""
 TRAINABLE = ("all", "layers:3", "lora")
 
 
@@ -91,6 +95,36 @@ def estimated(chosen: argparse.Namespace, trainable: str, method: str, precision
     return memory.total
 
 
+def of_shape(chosen: argparse.Namespace) -> None:
+    """Print what a layer-selective NPO step of a bf16 model would hold; nothing is loaded or measured."""
+    width, inner, layers, heads, key_heads, vocabulary = SHAPES[chosen.shape]
+    shape = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=key_heads,
+        max_position_embeddings=8192,
+        tie_word_embeddings=chosen.shape != "8b",
+    )
+    trainable = f"layers:{layers // 4}"
+    with on_meta():
+        model = choose_trainable(AutoModelForCausalLM.from_config(shape, dtype=torch.bfloat16), trainable)
+    chosen.vocabulary, chosen.batch = vocabulary, chosen.micro
+    values = {"method": "npo", "split": "-", "micro_batch_size": chosen.micro, "precision": "bf16"}
+    estimator = Estimator(Hollow(model, torch.device("cpu")), "bf16")
+    objective = Unlearning(make_method("npo", {}))
+    memory = estimator.training(plan(chosen), check(UnlearnSettings, values), objective, budget=0).memory
+    assert memory is not None
+    parts = ", ".join(f"{name} {size / GB:.1f}" for name, size in vars(memory).items() if size)
+    print(
+        f"estimate, not measured on a GPU: {chosen.shape}-shaped, {trainable} trained, NPO, {chosen.micro} "
+        f"questions a side on notes of {chosen.note} tokens, bf16: {memory.total / GB:.1f} GB ({parts}), of "
+        f"{LIMIT:.0f} GB that it may take"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     shape = {"vocabulary": 16384, "width": 512, "layers": 8, "note": 500, "questions": 6, "batch": 24, "micro": 12}
@@ -99,7 +133,11 @@ def main() -> None:
     parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"])
     parser.add_argument("--trainable", nargs="+", default=TRAINABLE)
     parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--shape", choices=SHAPES, help="only estimate an NPO step of a model of this shape")
     chosen = parser.parse_args()
+    if chosen.shape:
+        of_shape(chosen)
+        return
     # As the command line sets it (cli/main.py): fewer kernels are kept.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     fresh = multiprocessing.get_context("spawn")

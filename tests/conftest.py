@@ -58,6 +58,21 @@ def make_sequences() -> Callable[..., list[Any]]:
     return make
 
 
+@pytest.fixture(scope="session")
+def with_notes() -> Callable[..., list[Any]]:
+    """``with_notes(sequences, every=2)``: the same; each ``every`` of them go on from a note in common."""
+    from medunlearn.models.sequences import TokenSequence
+
+    def shared(sequences: list[TokenSequence], every: int = 2) -> list[TokenSequence]:
+        made = []
+        for place, s in enumerate(sequences):
+            note = tuple(range(20 + place // every, 40 + place // every))
+            made.append(TokenSequence(s.key, (*note, *s.ids), len(note), len(note) + s.scored_from))
+        return made
+
+    return shared
+
+
 CATEGORIES = {"tumor": "Cancer", "sepsis": "Infectious/Immune", "infarction": "Cardiovascular", "odd": "Other"}
 ASKED = ("complaint", "laboratory result", "imaging", "treatment", "course and laboratory", "therapy and scan")
 

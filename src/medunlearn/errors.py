@@ -6,7 +6,8 @@
     │   ├── UnknownNameError         no such method, metric, builder, key, node, ...
     │   ├── BenchmarkError           a benchmark folder that does not match itself
     │   ├── SourceError              a row or file of a user's data that cannot be read
-    │   └── ModelError               a model folder that cannot be used
+    │   ├── ModelError               a model folder that cannot be used
+    │   └── OutOfMemoryError         training does not fit in memory with these settings; what was done is kept
     ├── NonFiniteLossError           a loss became NaN or infinite; the last good checkpoint is kept
     ├── FrozenParametersError        parameters that should have moved did not
     ├── ProcessError                 another process of the run failed, or was lost
@@ -68,6 +69,18 @@ class SourceError(InputError):
 
 class ModelError(InputError):
     """A model folder or hub id that cannot be used."""
+
+
+class OutOfMemoryError(InputError):
+    """Training does not fit in memory with these settings.
+
+    Args:
+        torn: it ran out in the middle of a step; the weights in memory are not to be kept.
+    """
+
+    def __init__(self, message: str, *, torn: bool = False) -> None:
+        super().__init__(message)
+        self.torn = torn
 
 
 class NonFiniteLossError(MedunlearnError):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -63,6 +64,13 @@ def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Advance]
                 yield advance
         finally:
             _open.remove(bars)
+
+
+def remark(line: str, *, quiet: bool = False) -> None:
+    """One line on standard error, above the bars that are open."""
+    if not quiet:
+        console = _open[-1].console if _open else Console(stderr=True, soft_wrap=True)
+        console.print(f"[dim]>[/] {escape(line)}", highlight=False)
 
 
 @contextmanager

@@ -29,6 +29,26 @@ class Sinking:
         return {"sink": -self.weight * forget.nll(), "hold": retain.nll()}
 '''
 
+HUNGRY = """
+import os
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+
+@dataclass(frozen=True)
+class Hungry:
+    calls: ClassVar[list[int]] = []
+
+    def loss(self, forget, retain):
+        self.calls.append(1)
+        room = 0 if len(self.calls) > int(os.environ.get("FULL_AFTER", 10**6)) else 2
+        if len(retain.sequence_nll()) > room:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return {"sink": -0.1 * forget.nll(), "hold": retain.nll()}
+"""
+
 
 def info(folder: Path) -> dict[str, Any]:
     read: dict[str, Any] = json.loads((folder / "run.json").read_text())
@@ -244,3 +264,28 @@ def test_batches_that_were_padded_are_said(batches: str, says: int) -> None:
     said: list[str] = []
     say_if_padded(said.append, {"batches": batches})
     assert said == [f"slower than it could be; batches were {batches}"] * says
+
+
+def test_memory_that_runs_out(
+    medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For good: an error that says what to change. For large passes alone: smaller ones, and the run says so."""
+    (tmp_path / "hungry.py").write_text(HUNGRY)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ("unlearn", target, bench, "--split", "random_10", "--method", "hungry:Hungry", *SHORT, "batch_size=4")
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setenv("FULL_AFTER", "6")  # the engine's look, two tries, and the first step's two passes among them
+        said = medunlearn(*words, "--out", out, code=2)
+    assert "error: Memory runs out at step 1, with one sequence or row a side in a pass" in said.text
+    assert "gradient_checkpointing=true; or optimizer=adamw_8bit; or " in said.text
+    assert "trainable=lora or trainable=layers:7" in said.text
+    assert "micro_batch_size" not in said.text
+    assert info(out)["status"] == "failed"
+    assert [path.parent.name for path in out.glob("checkpoints/unlearn/*/state.json")] == ["step-00000001"]
+    said = medunlearn(*words, "--out", out)
+    note = "memory ran out; from step 1 on passes hold 2 sequences a side instead of 8"
+    assert said.text.count(note) == 1
+    assert info(out)["results"]["micro_batch_size"] == 2
+    medunlearn(*words, "--out", tmp_path / "whole", "micro_batch_size=2")
+    assert weights(out) == weights(tmp_path / "whole")

@@ -111,6 +111,31 @@ def test_bytes_of_what_is_trained(estimator: Callable[[str], Estimator]) -> None
     assert lora.reference == 0
 
 
+@pytest.mark.parametrize("trainable", ["all", "layers:1"])
+def test_a_process_of_several_holds_its_share_of_the_layers(
+    estimator: Callable[[str], Estimator], trainable: str
+) -> None:
+    stage, sharded = estimator(trainable), SETTINGS.model_copy(update={"sharding": "fsdp2"})
+    one, four = (
+        stage.training(plan(), settings, objective("npo"), budget=0, counted=False, processes=4).memory
+        for settings in (SETTINGS, sharded)
+    )
+    assert one is not None
+    assert four is not None
+    model = stage.hollow.model
+    layers = [nbytes(layer) for layer in model.model.layers]
+    inside = nbytes(model.model.layers, trained=True)
+    ends = nbytes(model, trained=True) - inside
+    together = max(nbytes(layer) + nbytes(layer, trained=True) for layer in model.model.layers)
+    # Only one of the equal layers is trained in the second case, and it is the one that takes most.
+    assert together == 2 * layers[0]
+    assert four.weights == nbytes(model) - sum(layers) + sum(layers) // 4 + together
+    assert four.gradients == four.reference == ends + inside // 4
+    counters = 4 * len(list(model.parameters()))
+    assert four.moments == pytest.approx(one.moments - 2 * inside * 3 / 4, abs=counters)
+    assert four.activations == one.activations
+
+
 @pytest.mark.parametrize("trainable", ["all", "layers:1", "lora:2"])
 def test_the_peak_is_that_of_real_tensors(
     tiny: Callable[[], Any], estimator: Callable[[str], Estimator], trainable: str

@@ -184,3 +184,19 @@ def test_of_several_processes_the_main_one_speaks(values: Values, monkeypatch: p
         said[rank] = module.before_experiment(plan({**values, "retrain": False}), "cpu")
     assert said[0][0].startswith("memory: about")
     assert said[1] == []
+
+
+def test_the_plan_of_a_sharded_run_is_that_of_one_of_its_processes(
+    values: Values, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from medunlearn.experiments import forecast as module
+
+    values = {**values, "retrain": False, "train": {**values["train"], "sharding": "fsdp2"}}
+    found = {}
+    for world in (1, 2):
+        monkeypatch.setattr(module, "join", lambda world=world: Processes(0, world))
+        found[world] = by_name(module.forecast(plan(values), device="cpu", counted=False))["target"].work.memory
+        doubts = module.forecast(plan(values), device="cpu", counted=False).doubts
+        assert any("torchrun" in doubt for doubt in doubts) == (world == 1)
+    assert found[2].moments < 0.9 * found[1].moments
+    assert found[2].total < found[1].total

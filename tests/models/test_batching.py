@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
@@ -13,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medunlearn.errors import MedunlearnError
+from medunlearn.generation import decode
 from medunlearn.generation.decode import Decoded, decode_greedily
+from medunlearn.models import scoring
 from medunlearn.models.batching import Batching, is_out_of_memory
 
 ERRORS = [
@@ -54,6 +57,57 @@ def test_halved_until_it_fits_and_doubled_after_two(error: BaseException) -> Non
             memory.room = 8
     assert found == list(range(24))
     assert memory.tried == [8, 4, 2, 2, 4, 4, 8, 4]
+
+
+def test_what_fails_again_and_again_is_tried_ever_more_seldom() -> None:
+    memory = Memory(40)
+    list(Batching(64).over(range(32 * 62), memory))
+    failed = [place for place, size in enumerate(memory.tried) if size > 40]
+    assert [after - before - 1 for before, after in pairwise(failed)] == [2, 4, 8, 16]
+
+
+def test_once_it_fits_its_failures_count_anew() -> None:
+    memory, batching = Memory(40), Batching(64)
+    list(batching.over(range(32 * 6), memory))
+    assert memory.tried == [64, 32, 32, 64, 32, 32, 32, 32]
+    memory.room, memory.tried = 64, []
+    list(batching.over(range(128), memory))
+    assert memory.tried == [64, 64]
+    memory.room, memory.tried = 40, []
+    list(batching.over(range(32 * 4), memory))
+    assert memory.tried == [64, 32, 32, 64, 32, 32]
+
+
+@pytest.mark.parametrize("call", ["score", "decode"])
+def test_calls_share_what_they_met(
+    tiny: Callable[[], Any], make_sequences: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    language_model, sequences, tried = tiny(), make_sequences(8), list[int]()
+    module, name = (scoring, "_score") if call == "score" else (decode, "_decode")
+    work = getattr(module, name)
+
+    def little(*given: Any) -> Any:
+        some = given[0] if call == "score" else given[1]
+        tried.append(len(some))
+        if len(some) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return work(*given)
+
+    def again(batching: Batching) -> Any:
+        if call == "score":
+            return scoring.score_answers(language_model, sequences, batch_size=batching)
+        prompts = [sequence.prompt for sequence in sequences]
+        batches = decode.decode(language_model, prompts, max_new_tokens=2, batch_size=batching)
+        return sorted((pair for batch in batches for pair in batch), key=itemgetter(0))
+
+    usual = again(Batching(2))
+    monkeypatch.setattr(module, name, little)
+    batching = Batching(8)
+    tried.clear()
+    found = [again(batching) for _ in range(3)]
+    assert tried == [8, 4, 2, 2, 4, 2, 2, *(2, 2, 4, 2, 2), *(2, 2, 2, 2)]
+    if call == "decode":
+        assert found == [usual] * 3
 
 
 @given(room=st.integers(1, 9), largest=st.integers(1, 9), count=st.integers(0, 40))

@@ -22,6 +22,7 @@ from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.models.tiny import build_tiny
 from medunlearn.seeds import generator
+from medunlearn.training.keeping import Keeping
 from medunlearn.training.loop import train_loop
 from medunlearn.training.objectives import NextToken, Unlearning
 from medunlearn.training.plan import Plan
@@ -73,6 +74,20 @@ class Odd:
         return {"retain": self.what(usual) if self.here and self.calls == self.at else usual}
 
 
+class Little:
+    """The likelihood; the process of a rank has memory for ``room`` sequences, and from a call on for none."""
+
+    def __init__(self, rank: int, room: int, none_from: int) -> None:
+        self.here, self.room, self.none_from, self.calls = join().rank == rank, room, none_from, 0
+
+    def terms(self, views: Mapping[str, Any]) -> dict[str, Tensor]:
+        self.calls += 1
+        room = 0 if self.calls >= self.none_from else self.room
+        if self.here and views["retain"].batch.size > room:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return {"retain": views["retain"].nll()}
+
+
 def signalled(usual: Tensor) -> Tensor:
     os.kill(os.getpid(), signal.SIGTERM)
     return usual
@@ -83,20 +98,22 @@ def refused(usual: Tensor) -> Tensor:
 
 
 def train(
-    objective: str | Odd,
+    objective: str | Odd | Little,
     processes: Processes = ALONE,
     *,
     trainable: str = "all",
     dropout: float = 0.0,
     checkpoints: Path | None = None,
     sharded: bool = False,
+    keep: Path | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
-    """What a run ended with: weights, history, the step of its checkpoint, error, kinds of parameters."""
+    """What a run ended with: weights, history, the step of its checkpoint, error, kinds of parameters.
+
+    Args:
+        keep: folder of what is kept for all epochs; None keeps nothing.
+    """
     model = model_of(trainable, dropout)
-    if sharded:
-        shard(model, processes, settings.get("precision", "fp32"))
-    kinds = {name: type(tensor).__name__ for name, tensor in model.named_parameters()}
     chosen: Any = objective
     if isinstance(objective, str):
         method = {"lora": "npo"}.get(objective, objective)
@@ -104,6 +121,14 @@ def train(
         chosen = NextToken() if method == "next_token" else Unlearning(make_method(method, arguments))
     plan = Plan({"forget": sequences(FORGET, "f"), "retain": sequences(RETAIN, "r")}, BATCH, EPOCHS, 0)
     options = LoopSettings(**{"lr": 1e-3, "precision": "fp32", "micro_batch_size": 2, **settings})
+    kept, complete = None, False
+    if keep:
+        keeping = Keeping(model, 2, chosen, plan, options.micro_batch_size, 1 << 30)
+        kept, complete = keeping.run(keep, options.precision, processes=processes), keeping.complete
+    if sharded:
+        shard(model, processes, settings.get("precision", "fp32"))
+    kinds = {name: type(tensor).__name__ for name, tensor in model.named_parameters()}
+    reference = (ShardedReference if sharded else Reference)(model, kept, complete=complete)
     history, error = [], ""
     try:
         history = train_loop(
@@ -113,7 +138,7 @@ def train(
             plan,
             options,
             checkpoints=checkpoints,
-            reference=ShardedReference(model) if sharded else Reference(model),
+            reference=reference,
             processes=processes,
         )
     except (MedunlearnError, KeyboardInterrupt) as found:
@@ -122,6 +147,7 @@ def train(
         make_whole(model)
     return {
         "kinds": kinds,
+        "reference": reference.kind,
         "weights": {name: tensor.detach().clone() for name, tensor in model.named_parameters()},
         "history": [{key: value for key, value in row.items() if key != "seconds"} for row in history],
         "saved": sorted(folder.name for folder in checkpoints.iterdir()) if checkpoints else [],
@@ -144,6 +170,18 @@ def cases(out: Path) -> dict[str, Callable[[Processes], dict[str, Any]]]:
         found[f"{name}@fsdp2"] = lambda processes, name=name: train(
             name, processes, trainable=TRAINABLE.get(name, "all"), sharded=True
         )
+    found |= {
+        "npo@fsdp2+recompute": lambda processes: train("npo", processes, sharded=True, gradient_checkpointing=True),
+        "kl_min layers:2@fsdp2": lambda processes: train("kl_min", processes, trainable="layers:2", sharded=True),
+        "npo+kept": lambda processes: train("npo", processes, keep=out / "kept"),
+        "kl_min layers:2@fsdp2+kept": lambda processes: train(
+            "kl_min", processes, trainable="layers:2", sharded=True, keep=out / "kept@fsdp2"
+        ),
+        "little": lambda processes: train(Little(0, 1, 10**6), processes),
+        "none": lambda processes: train(
+            Little(1, 1, CALL), processes, checkpoints=out / "none", micro_batch_size=1
+        ),
+    }
     return found | {
         "stopped": drops(out / "stopped", stop=True),
         "resumed": drops(out / "stopped"),

@@ -29,7 +29,13 @@ EIGHT = 8
 
 
 def summed(
-    model: Any, objective: Any, sides: Mapping[str, Any], size: int, tokens: int | None = None
+    model: Any,
+    objective: Any,
+    sides: Mapping[str, Any],
+    size: int,
+    tokens: int | None = None,
+    *,
+    packed: bool = False,
 ) -> tuple[dict[str, float], Any]:
     """Terms and gradients of one step over ``sides``, in micro-batches of ``size`` and so many tokens."""
     reference = Reference(model)
@@ -40,7 +46,12 @@ def summed(
     totals, terms = {side: Totals.of(chosen) for side, chosen in sides.items()}, dict[str, float]()
     for micro in micro_batches(sides, size, tokens=tokens):
         views = {
-            side: ModelView(model, collate(chosen, 2, CPU), totals[side], reference)
+            side: ModelView(
+                model,
+                make_batch(model, chosen, 2, CPU) if packed else collate(chosen, 2, CPU),
+                totals[side],
+                reference,
+            )
             for side, chosen in micro.items()
         }
         found: dict[str, Tensor] = objective.terms(views)
@@ -76,6 +87,22 @@ def test_batch_one_times_eight_is_batch_eight(
     assert_close(cut_gradients, whole_gradients)
 
 
+@pytest.mark.parametrize("name", ["graddiff", "npo", "kl_min", "rmu"])
+def test_text_in_common_is_cut_to_the_same_numbers(
+    name: str, tiny: Callable[[], Any], make_sequences: Callable[..., Any], with_notes: Callable[..., Any]
+) -> None:
+    """Notes of three questions, in pieces that part some of them, against padded rows that share nothing."""
+    sides = {
+        "forget": with_notes(make_sequences(EIGHT, "f"), 3),
+        "retain": with_notes(make_sequences(EIGHT, "r"), 3),
+    }
+    whole, whole_gradients = summed(tiny().model, objective_of(name), sides, EIGHT)
+    for size in (EIGHT, 3, 2, 1):
+        cut, cut_gradients = summed(tiny().model, objective_of(name), sides, size, packed=True)
+        assert cut == pytest.approx(whole, rel=1e-5)
+        assert_close(cut_gradients, whole_gradients)
+
+
 @pytest.mark.parametrize("name", ["npo", "kl_min", "rmu"])
 def test_micro_batch_size_changes_no_number_of_a_run(
     name: str, tiny: Callable[[], Any], make_sequences: Callable[..., Any]
@@ -88,7 +115,8 @@ def test_micro_batch_size_changes_no_number_of_a_run(
         settings = LoopSettings(lr=1e-4, micro_batch_size=size, micro_batch_tokens=tokens, precision="fp32")
         histories.append(train_loop(model, 2, objective_of(name), plan, settings, reference=Reference(model)))
     # Divergences near 0 are sums of terms of both signs, so they agree to an absolute 1e-6.
-    numbers = [[{k: v for k, v in row.items() if k != "seconds"} for row in history] for history in histories]
+    own = ("seconds", "micro_batch_size")
+    numbers = [[{k: v for k, v in row.items() if k not in own} for row in history] for history in histories]
     for run in numbers[1:]:
         assert run[0] == pytest.approx(numbers[0][0], rel=1e-5, abs=1e-6)
         assert run[1] == pytest.approx(numbers[0][1], rel=1e-4, abs=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,30 +12,23 @@ import torch
 from torch import Tensor
 
 from medunlearn.methods import LOSSES, make_method
+from medunlearn.models.feeding import make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.training.keeping import Keeping
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
-from medunlearn.training.trainable import choose_trainable
+from medunlearn.training.trainable import choose_trainable, trained
+from medunlearn.training.views import ModelView, Totals
 
 Make = Callable[..., Any]
 PLENTY = 1 << 30
 SETTINGS = LoopSettings(lr=1e-2, precision="fp32", micro_batch_size=2)
 
 
-def with_notes(sequences: list[TokenSequence], every: int = 2) -> list[TokenSequence]:
-    """The same sequences; pairs of them go on from a note in common."""
-    made = []
-    for place, s in enumerate(sequences):
-        note = tuple(range(20 + place // every, 40 + place // every))
-        made.append(TokenSequence(s.key, (*note, *s.ids), len(note), len(note) + s.scored_from))
-    return made
-
-
 @pytest.fixture
-def plan(make_sequences: Make) -> Plan:
+def plan(make_sequences: Make, with_notes: Make) -> Plan:
     """Three epochs over the forget set; the retain set comes more than once too."""
     sides = {"forget": make_sequences(6, "f"), "retain": with_notes(make_sequences(4, "r"))}
     return Plan(sides, 3, 3, 0)
@@ -57,12 +51,12 @@ def run(
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("trainable", ["layers:0-1", "layers:1", "lora:4"])
+@pytest.mark.parametrize("trainable", ["all", "layers:0-1", "layers:1", "lora:4"])
 def test_a_run_that_keeps_is_one_that_does_not(
     tiny: Make, plan: Plan, tmp_path: Path, name: str, trainable: str
 ) -> None:
-    if (name, trainable) == ("rmu", "lora:4"):
-        pytest.skip("an adapter on layers that RMU does not run would not move, which is an error")
+    if name == "rmu" and trainable in ("all", "lora:4"):
+        pytest.skip("layers that RMU does not run would not move, which is an error")
     before = torch.get_rng_state()
     ours, history, _, keeping = run(choose_trainable(tiny().model, trainable), name, plan, PLENTY, tmp_path)
     theirs, wanted, _, nothing = run(choose_trainable(tiny().model, trainable), name, plan, 0)
@@ -163,3 +157,57 @@ def test_a_method_that_changes_its_mind_is_told(tiny: Make, plan: Plan) -> None:
     reference = Reference(model, keeping.run(None, "fp32"), complete=keeping.complete)
     with pytest.raises(RuntimeError, match="keep_gb=0"):
         train_loop(model, 2, method, plan, SETTINGS, reference=reference)
+
+
+@pytest.mark.parametrize("trainable", ["all", "layers:1", "lora:4"])
+@pytest.mark.parametrize("name", ["npo", "kl_min", "rmu"])
+def test_what_was_kept_is_what_a_deep_copy_says(
+    tiny: Make, plan: Plan, tmp_path: Path, name: str, trainable: str
+) -> None:
+    """Kept, then moved away from: loss and every gradient, beside a reference that is a model of its own."""
+    if name == "rmu" and trainable != "layers:1":
+        trainable = "layers:0-1"
+    model, objective = choose_trainable(tiny().model, trainable), objective_of(name)
+    keeping = Keeping(model, 2, objective, plan, 2, PLENTY)
+    reference = Reference(model, keeping.run(tmp_path, "fp32"), complete=keeping.complete)
+    assert reference.kind == "kept numbers"
+    before, source = copy.deepcopy(model).requires_grad_(False), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for tensor in trained(model).values():
+            tensor.add_(0.02 * torch.randn(tensor.shape, generator=source))
+    sides = plan.step(1)
+    ours, our_terms = gradients(model, objective, sides, lambda *given: ModelView(*given, reference))
+    theirs, their_terms = gradients(model, objective, sides, lambda *given: Beside(before, *given))
+    assert our_terms == pytest.approx(their_terms, rel=1e-5)
+    assert ours.keys() == theirs.keys()
+    assert len(theirs) > 5
+    for key, gradient in theirs.items():
+        assert gradient.norm() > 0, key
+        assert (ours[key] - gradient).norm() <= 1e-5 * gradient.norm(), key
+
+
+class Beside(ModelView):
+    """A view whose reference is a second model, as peers have it."""
+
+    def __init__(self, before: Any, *given: Any) -> None:
+        super().__init__(*given, None)
+        self._before = ModelView(before, *given[1:], None)
+
+    @property
+    def reference(self) -> Any:
+        return self._before
+
+
+def gradients(
+    model: Any, objective: Unlearning, sides: dict[str, list[TokenSequence]], view: Callable[..., ModelView]
+) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """Of one step over both sides at once."""
+    model.zero_grad()
+    device = torch.device("cpu")
+    views = {
+        side: view(model, make_batch(model, chosen, 2, device), Totals.of(chosen)) for side, chosen in sides.items()
+    }
+    terms = objective.terms(views)
+    torch.stack(list(terms.values())).sum().backward()
+    found = {name: tensor.grad.clone() for name, tensor in trained(model).items() if tensor.grad is not None}
+    return found, {name: float(value.detach()) for name, value in terms.items()}

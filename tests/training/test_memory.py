@@ -11,6 +11,7 @@ from torch import Tensor
 
 from medunlearn.errors import ConfigError
 from medunlearn.methods import LOSSES, make_method
+from medunlearn.models.feeding import make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.training.loop import train_loop
 from medunlearn.training.memory import recomputing
@@ -28,12 +29,21 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "trainable"), CASES)
+@pytest.mark.parametrize(
+    ("name", "trainable", "shared"),
+    [*((*case, False) for case in CASES), ("npo", "all", True), ("kl_min", "lora:4", True)],
+)
 def test_recomputing_changes_no_number(
-    name: str, trainable: str, tiny: Callable[[], Any], make_sequences: Callable[..., Any]
+    name: str,
+    trainable: str,
+    shared: bool,
+    tiny: Callable[[], Any],
+    make_sequences: Callable[..., Any],
+    with_notes: Callable[..., Any],
 ) -> None:
     # One step from a model that has moved away from its reference: Adam would blow up the rounding of later ones.
-    plan = Plan({"forget": make_sequences(5, "f"), "retain": make_sequences(4, "r")}, 5, 1, 0)
+    sides = {"forget": make_sequences(5, "f"), "retain": make_sequences(4, "r")}
+    plan = Plan({side: with_notes(made) if shared else made for side, made in sides.items()}, 5, 1, 0)
     ended: list[tuple[dict[str, Tensor], dict[str, Any], int]] = []
     for asked in (False, True):
         model, passes = choose_trainable(tiny().model, trainable), list[int]()
@@ -41,6 +51,7 @@ def test_recomputing_changes_no_number(
         with torch.no_grad():
             for tensor in trained(model).values():
                 tensor.add_(0.02 * torch.randn(tensor.shape, generator=source))
+        assert not shared or make_batch(model, plan.step(0)["forget"], 2, torch.device("cpu")).layout
         mlp = next(module for name, module in model.named_modules() if name.endswith("layers.0.mlp"))
         mlp.register_forward_pre_hook(lambda *_, passes=passes: passes.append(1))
         method = None if name == "next_token" else make_method(name, {"layer": 1} if name == "rmu" else {})

@@ -70,6 +70,45 @@ def test_two_processes_are_one(two: Path, name: str, way: str) -> None:
     assert len(moved) > 10
 
 
+@pytest.mark.parametrize(
+    ("name", "method", "trainable", "reference"),
+    [
+        ("npo@fsdp2+recompute", "npo", "all", "swapped tensors"),
+        ("kl_min layers:2@fsdp2", "kl_min", "layers:2", "swapped tensors"),
+        ("npo+kept", "npo", "all", "kept numbers"),
+        ("kl_min layers:2@fsdp2+kept", "kl_min", "layers:2", "kept numbers"),
+    ],
+)
+def test_what_saves_time_or_memory_changes_no_number_of_two_processes(
+    two: Path, name: str, method: str, trainable: str, reference: str
+) -> None:
+    ours, theirs = ended(two, name), company.train(method, trainable=trainable)
+    assert ours["reference"] == reference
+    assert len(ours["history"]) == company.STEPS
+    for our, their in zip(ours["history"], theirs["history"], strict=True):
+        assert our == pytest.approx(their, rel=1e-5, abs=1e-6)
+    for key, tensor in theirs["weights"].items():
+        assert (ours["weights"][key] - tensor).norm() <= 1e-5 * tensor.norm(), key
+
+
+def test_where_one_lacks_memory_all_take_smaller_passes(two: Path) -> None:
+    ours, theirs = ended(two, "little"), company.train(company.Little(1, 9, 10**6))
+    assert ours["error"] == ""
+    for rank in (0, 1):
+        assert [row["micro_batch_size"] for row in ended(two, "little", rank)["history"]] == [1] * company.STEPS
+    for key, tensor in theirs["weights"].items():
+        assert (ours["weights"][key] - tensor).norm() <= 1e-5 * tensor.norm(), key
+
+
+def test_where_one_has_no_room_at_all_the_steps_before_are_kept(two: Path) -> None:
+    errors = [ended(two, "none", rank)["error"] for rank in (0, 1)]
+    assert errors[0] == errors[1]
+    assert errors[0].startswith(
+        f"OutOfMemoryError 2: Memory runs out at step {company.STEP - 1}, with one sequence"
+    )
+    assert ended(two, "none")["saved"] == [f"step-{company.STEP - 1:08d}"]
+
+
 @pytest.mark.parametrize("name", [*LOSSES, "lora", "resumed"])
 def test_both_processes_hold_the_same_weights(two: Path, name: str) -> None:
     assert_same(ended(two, name, 1)["weights"], ended(two, name, 0)["weights"])

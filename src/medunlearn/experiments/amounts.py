@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Memory:
     """Bytes at the moment when a stage holds most, on the device that it runs on, in each of its processes.
 
-    What ``offload=optimizer`` moves from a GPU to the host is not in it, nor is what ``sharding`` would save.
+    What ``offload=optimizer`` moves from a GPU to the host is not in it.
 
     Attributes:
         weights: of the model.

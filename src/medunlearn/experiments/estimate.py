@@ -17,11 +17,12 @@ from torch import Tensor
 
 from medunlearn.config import LoopFields
 from medunlearn.experiments.amounts import Memory, Work
+from medunlearn.experiments.divided import divided
 from medunlearn.models.cost import PassCost, Shape, batch_shape, costs
 from medunlearn.models.feeding import make_batch
 from medunlearn.models.hollow import Hollow, nbytes
 from medunlearn.models.kept import Kept
-from medunlearn.models.precision import Precision
+from medunlearn.models.precision import Precision, settled
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.training.keeping import Keeping
@@ -81,6 +82,7 @@ class Estimator:
         budget: int | None = None,
         start: int = 0,
         counted: bool = True,
+        processes: int = 1,
     ) -> Work:
         """What a plan takes from step ``start`` on.
 
@@ -88,21 +90,26 @@ class Estimator:
             objective: what is minimised.
             budget: bytes that the run may keep of the model before training, its reference; None: it has none.
             counted: tokens and FLOPs are wanted; memory alone is found from one epoch.
+            processes: that train together; the memory is that of each.
         """
         steps = range(start, plan.steps if counted else min(plan.steps, start + plan.steps_an_epoch))
-        cut = [micro_batches(plan.step(number), settings.micro_batch_size, row=plan.row) for number in steps]
+        size, tokens = settings.micro_batch_size, settings.micro_batch_tokens
+        cut = [micro_batches(plan.step(number), size, processes, plan.row, tokens) for number in steps]
         if not cut:
             return Work()
         micros = [micro for step in cut for micro in step]
         shapes = [self.shapes(micro) for micro in micros]
         hollow = self.rehearsed(shape.values() for shape in shapes)
-        stage = _Stage(self, hollow, plan, settings, objective, budget, several=max(map(len, cut)) > 1)
+        stage = _Stage(self, hollow, plan, settings, objective, budget, several=max(map(len, cut)) > processes)
         measures: tuple[Callable[[Shape], int], ...] = (lambda s: s.positions, lambda s: s.scored)
         largest = {
             max(range(len(shapes)), key=lambda place: sum(measure(s) for s in shapes[place].values()))
             for measure in measures[: 2 if counted else 1]
         }
         memory = max((stage.memory(micros[place]) for place in largest), key=lambda found: found.total)
+        if settings.sharding != "none":
+            halved = settled(self.precision, self.hollow.device) == "bf16"
+            memory = divided(memory, hollow.model, processes, halved=halved)
         work = Work(memory=memory, kept=stage.keeping.bytes if stage.keeping else 0)
         if not counted:
             return work
@@ -149,8 +156,8 @@ class _Stage:
         found: list[Keeping] = []
 
         def decide() -> None:
-            size = self.settings.micro_batch_size
-            found.append(Keeping(self.model, PAD, self.objective, self.plan, size, budget))
+            size, tokens = self.settings.micro_batch_size, self.settings.micro_batch_tokens
+            found.append(Keeping(self.model, PAD, self.objective, self.plan, size, budget, tokens=tokens))
 
         self.model.eval()
         self.deciding = self.hollow.rehearse(decide).flops
@@ -171,11 +178,7 @@ class _Stage:
 
         self.model.eval()
         found = costs(self.hollow, lambda given: lambda: keep(given), list(keeping.wanted))
-        pieces = [
-            self.estimator.shapes(piece)
-            for side, wanted in keeping.wanted.items()
-            for piece in micro_batches({side: wanted.sequences}, self.settings.micro_batch_size)
-        ]
+        pieces = [self.estimator.shapes({side: piece}) for side in keeping.wanted for piece in keeping.pieces(side)]
         return _summed(found, pieces) + Work(flops=self.deciding)
 
     def counted(self, shapes: Iterable[Mapping[str, Shape]]) -> Work:

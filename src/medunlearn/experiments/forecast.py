@@ -27,6 +27,11 @@ from medunlearn.experiments.utility.measure import utility_folder
 from medunlearn.experiments.watch.sections import check_watched
 from medunlearn.training.processes import join
 
+WHOLE = (
+    "With sharding, each process holds a share of the decoder layers; the memory here is that of one process that "
+    "holds all. Give the plan by torchrun too, with as many processes as the run will have."
+)
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -123,6 +128,7 @@ def forecast(experiment: Experiment, *, device: str = "auto", counted: bool = Tr
         counted=counted,
         long_notes=target.long_notes,
         images=target.images,
+        processes=join().world,
     )
     stages, folders = [built], dict[str, Path | None]()
     for name, train in (("target", target), ("retrained", experiment.retrained)):
@@ -141,7 +147,9 @@ def forecast(experiment: Experiment, *, device: str = "auto", counted: bool = Tr
         stages.append(_tried(title, lambda: planner.evaluating(title, experiment.evaluate, where)))  # noqa: B023
     stages += _beside(experiment, benchmark, folders)
     stages.append(Stage("report", "to do"))
-    doubts = (drawn.doubt,) if drawn.doubt else ()
+    doubts: tuple[str, ...] = (drawn.doubt,) if drawn.doubt else ()
+    if join().world == 1 and any(one.sharding != "none" for one in (target, *experiment.methods)):
+        doubts += (WHOLE,)
     return _judged(Forecast(settings.name, tuple(stages), room_on(device, settings.out), doubts, ()))
 
 
@@ -200,7 +208,14 @@ def before_training(benchmark: Benchmark, settings: TrainSettings, out: Path, de
     def estimate() -> Forecast:
         drawn = blueprint(benchmark, settings)
         planner = Planner(
-            benchmark, drawn, settings.template, settings.context, device, counted=False, images=settings.images
+            benchmark,
+            drawn,
+            settings.template,
+            settings.context,
+            device,
+            counted=False,
+            images=settings.images,
+            processes=join().world,
         )
         return _single(planner.training("train", settings), out, device)
 
@@ -224,6 +239,7 @@ def before_unlearning(
             counted=False,
             long_notes=shown.long_notes,
             images=shown.images,
+            processes=join().world,
         )
         return _single(planner.unlearning(settings), out, device)
 

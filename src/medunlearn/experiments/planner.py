@@ -77,6 +77,7 @@ class Planner:
     Args:
         template, context, long_notes, images: the target model's; its descendants are asked like it.
         counted: tokens and FLOPs are wanted too, not only memory.
+        processes: that train together; memory is that of each.
     """
 
     def __init__(
@@ -90,10 +91,11 @@ class Planner:
         counted: bool = True,
         long_notes: LongNotes = "refuse",
         images: Images = "use",
+        processes: int = 1,
     ) -> None:
         self.benchmark, self.blueprint, self.counted = benchmark, drawn, counted
         self.template, self.context, self.long_notes, self.images = template, context, long_notes, images
-        self.device = pick_device(device)
+        self.device, self.processes = pick_device(device), processes
         self._estimators: dict[tuple[str, str, str], Estimator] = {}
         self._asking: dict[tuple[Any, ...], Work] = {}
 
@@ -229,7 +231,15 @@ class Planner:
     ) -> tuple[Work, list[str]]:
         start = _resumes_at(folder, phase)
         estimator = self.estimator(trainable, weights, settings.precision)
-        work = estimator.training(plan, settings, objective, budget=budget, start=start, counted=self.counted)
+        work = estimator.training(
+            plan,
+            settings,
+            objective,
+            budget=budget,
+            start=start,
+            counted=self.counted,
+            processes=self.processes,
+        )
         return work, [f"{phase} at step {start} of {plan.steps}"] if start else []
 
     def _sequences(

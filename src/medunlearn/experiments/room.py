@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,7 +12,10 @@ from typing import Literal
 import psutil
 import torch
 
+from medunlearn.config import LoopFields
+from medunlearn.errors import OutOfMemoryError
 from medunlearn.experiments.amounts import Memory
+from medunlearn.models.batching import is_out_of_memory
 from medunlearn.models.load import pick_device
 
 GIB = 2**30
@@ -102,3 +106,41 @@ def _changes(memory: Memory, on_gpu: bool) -> str:
         (memory.weights, "weights=bf16 or the model, for a smaller one"),
     ]
     return "; or ".join(way for size, way in sorted(ways, key=lambda one: -one[0]) if size and way)
+
+
+@contextmanager
+def saying_what_helps(settings: LoopFields, device: str) -> Iterator[None]:
+    """Around a training: where memory runs out for good, the error says what to change.
+
+    Raises:
+        OutOfMemoryError: memory ran out.
+    """
+    try:
+        yield
+    except (OutOfMemoryError, RuntimeError, MemoryError) as error:
+        ours = isinstance(error, OutOfMemoryError)
+        if not ours and not is_out_of_memory(error):
+            raise
+        on_gpu = pick_device(device).type == "cuda"
+        said = str(error) if ours else "Memory runs out."
+        raise OutOfMemoryError(
+            f"{said} Where more is free, the same command goes on from what is kept. Or begin anew, "
+            f"with another --out and {_left(settings, on_gpu)}; or a smaller model."
+        ) from error
+
+
+def _left(settings: LoopFields, on_gpu: bool) -> str:
+    """What a training can still change to take less, the cheapest first."""
+    context = getattr(settings, "context", None)
+    ways = [
+        # Without sharding it has been tried.
+        ("micro_batch_size=1", settings.sharding != "none" and settings.micro_batch_size > 1),
+        ("gradient_checkpointing=true", not settings.gradient_checkpointing),
+        ("offload=optimizer", on_gpu and settings.optimizer == "adamw" and settings.offload == "none"),
+        ("optimizer=adamw_8bit", settings.optimizer == "adamw"),
+        ("context=closed_book", context == "note"),
+        ("weights=bf16", settings.weights == "fp32"),
+        ("trainable=lora or trainable=layers:7", getattr(settings, "trainable", "") in ("all", "default")),
+        ("a smaller max_length", True),
+    ]
+    return "; or ".join(way for way, helps in ways if helps)

@@ -19,7 +19,9 @@ from medunlearn.experiments.material import (
     training_data,
 )
 from medunlearn.experiments.outcome import finish, open_recording, report_steps, summary
+from medunlearn.experiments.room import saying_what_helps
 from medunlearn.experiments.runs import Run
+from medunlearn.experiments.smaller import saying_if_smaller, smallest
 from medunlearn.experiments.watching import check_epochs, epoch_evaluation, finish_epochs
 from medunlearn.models.load import LanguageModel, load_model, pick_device
 from medunlearn.models.sequences import Rendering, TokenSequence
@@ -43,6 +45,7 @@ def train(
     Raises:
         InputError: a model, split or folder that cannot be used.
         NonFiniteLossError: the loss diverged; the last good checkpoint is kept.
+        OutOfMemoryError: a single sequence does not fit in memory; the last good checkpoint is kept.
     """
     loop = loop_settings(settings, settings.seed)
     check_epochs(settings, benchmark, None)
@@ -58,7 +61,7 @@ def train(
         return Run.open(out)
     rendering = rendering_for(settings)
     recording.info["lineage"] = [settings.model]
-    with recording.running():
+    with recording.running(), saying_what_helps(settings, device):
         with recording.stage("load"):
             language_model, phases = processes.together(
                 lambda: _load(benchmark, settings, rendering, processes.device(device))
@@ -98,7 +101,10 @@ def train(
                         evaluated if phase == "finetune" else None,
                     )
                 ]
-        recording.info["results"] = summary(history, language_model, rendering, loop.precision)
+        recording.info["results"] = {
+            **summary(history, language_model, rendering, loop.precision),
+            "micro_batch_size": smallest(history, loop.micro_batch_size),
+        }
         if evaluated and "finetune" in recording.info["stages"]:
             finish_epochs(evaluated, "finetune")
         if settings.sharding != "none":
@@ -150,7 +156,7 @@ def _phase(
             checkpoints=out / "checkpoints" / phase,
             keep_final=phase == "pretrain",
             processes=processes,
-            on_step=report_steps(advance),
+            on_step=saying_if_smaller(report_steps(advance), loop.micro_batch_size, quiet),
             on_epoch=on_epoch,
         )
 

@@ -11,7 +11,9 @@ from medunlearn.errors import ConfigError
 from medunlearn.experiments.editing.run import edit
 from medunlearn.experiments.material import chosen, loop_settings, rendering_of, sequences, training_data
 from medunlearn.experiments.outcome import finish, open_recording, report_steps, summary
+from medunlearn.experiments.room import saying_what_helps
 from medunlearn.experiments.runs import Recording, Run
+from medunlearn.experiments.smaller import saying_if_smaller, smallest
 from medunlearn.experiments.watching import check_epochs, epoch_evaluation, finish_epochs
 from medunlearn.methods import make_method
 from medunlearn.methods.editing import EditMethod
@@ -45,6 +47,7 @@ def unlearn(
     Raises:
         InputError: an unknown method, setting, split or node, or a folder that cannot be used.
         NonFiniteLossError: a loss term diverged; the last good checkpoint is kept.
+        OutOfMemoryError: a single sequence a side does not fit in memory; the last good checkpoint is kept.
     """
     method = unlearning_method(settings)
     benchmark.split(settings.split)
@@ -65,7 +68,8 @@ def unlearn(
                 lambda: edit(recording, target, benchmark, settings, method, device=place, quiet=quiet)
             )
         else:
-            _forget(recording, target, benchmark, settings, method, processes, device, quiet)
+            with saying_what_helps(settings, device):
+                _forget(recording, target, benchmark, settings, method, processes, device, quiet)
     return processes.on_main(lambda: Run(out, recording.info))
 
 
@@ -91,7 +95,8 @@ def _forget(
     objective, silent = Unlearning(method), quiet or not processes.main
     with recording.stage("keep"):
         budget = int(settings.keep_gb * 1e9)
-        keeping = processes.together(lambda: Keeping(model, pad, objective, plan, loop.micro_batch_size, budget))
+        size, tokens = loop.micro_batch_size, loop.micro_batch_tokens
+        keeping = processes.together(lambda: Keeping(model, pad, objective, plan, size, budget, tokens=tokens))
         keeping.asked.check_reaches(model)
         folder, label = out / "checkpoints" / "kept", f"{recording.label}: what repeats, once"
         with progress(label, keeping.sequences, quiet=silent) as advance:
@@ -118,13 +123,14 @@ def _forget(
             checkpoints=out / "checkpoints" / "unlearn",
             reference=reference,
             processes=processes,
-            on_step=report_steps(advance),
+            on_step=saying_if_smaller(report_steps(advance), loop.micro_batch_size, quiet),
             on_epoch=epochs,
         )
     recording.info["results"] = {
         **summary(history, language_model, rendering, loop.precision),
         "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
         "trainable": trainable,
+        "micro_batch_size": smallest(history, loop.micro_batch_size),
         "reference": reference.kind,
         "reference_bytes": reference.held_bytes(),
         "kept_bytes": keeping.bytes,

@@ -12,6 +12,7 @@ from medunlearn.errors import ConfigError
 from medunlearn.generation.decode import Decoded, decode, foretold
 from medunlearn.generation.decodings import Decoding
 from medunlearn.generation.sampling import Drawn
+from medunlearn.models.batching import Batching
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import AnswerScore, score_answers
 from medunlearn.models.sequences import TokenSequence, begin_tokens
@@ -83,17 +84,19 @@ def continue_openings(
     ]
     advance(many * len(openings) - len(wanted))
     size = ROUND * batch_size
+    # A pass over whole texts and a step of decoding take memory of their own each.
+    for_ratings, for_responses = Batching(batch_size), Batching(batch_size)
     for start in range(0, len(wanted), size):
         chosen = wanted[start : start + size]
         if decoding.draws:
             purposes = [("audit decoding", seed, decoding.name, opening.key, sample) for opening, sample in chosen]
             drawn = Drawn(decoding, purposes, max_new_tokens)
-            batches = _decoded(language_model, chosen, (), max_new_tokens, batch_size, drawn, advance)
+            batches = _decoded(language_model, chosen, (), max_new_tokens, for_responses, drawn, advance)
             rated: Mapping[str, AnswerScore] = {}
         else:
-            rated = _rated(language_model, [opening for opening, _ in chosen], batch_size)
+            rated = _rated(language_model, [opening for opening, _ in chosen], for_ratings)
             begun = [foretold(opening.suffix, rated[opening.key].choices) for opening, _ in chosen]
-            batches = _decoded(language_model, chosen, begun, max_new_tokens, batch_size, None, advance)
+            batches = _decoded(language_model, chosen, begun, max_new_tokens, for_responses, None, advance)
         for batch in batches:
             store.add(_response(language_model, *chosen[place], decoding, said, rated) for place, said in batch)
 
@@ -103,7 +106,7 @@ def _decoded(
     chosen: Sequence[tuple[Opening, int]],
     begun: Sequence[Sequence[int]],
     most: int,
-    batch_size: int,
+    batching: Batching,
     drawn: Drawn | None,
     advance: Callable[[int], None],
 ) -> Iterator[list[tuple[int, Decoded]]]:
@@ -116,13 +119,15 @@ def _decoded(
         shared=[len(begin) + shortest] * len(chosen),
         begun=begun,
         max_new_tokens=most,
-        batch_size=batch_size,
+        batch_size=batching,
         **({} if drawn is None else {"choose": drawn}),
         advance=advance,
     )
 
 
-def _rated(language_model: LanguageModel, openings: Sequence[Opening], batch_size: int) -> dict[str, AnswerScore]:
+def _rated(
+    language_model: LanguageModel, openings: Sequence[Opening], batching: Batching
+) -> dict[str, AnswerScore]:
     """How the model rates each opening's suffix, after the true tokens before each."""
     begin = tuple(begin_tokens(language_model.tokenizer))
     by_record: dict[str, list[Opening]] = {}
@@ -136,7 +141,7 @@ def _rated(language_model: LanguageModel, openings: Sequence[Opening], batch_siz
         # Nothing predicts a text's very first token.
         sequences.append(TokenSequence(record, ids, 0, max(1, len(begin) + first[record])))
     found = {}
-    scores = score_answers(language_model, sequences, batch_size=batch_size)
+    scores = score_answers(language_model, sequences, batch_size=batching)
     for sequence, score in zip(sequences, scores, strict=True):
         for opening in by_record[sequence.key]:
             start = len(opening.prefix) - first[sequence.key]

@@ -33,7 +33,7 @@ def decode(
     shared: Sequence[int] = (),
     begun: Sequence[Sequence[int]] = (),
     max_new_tokens: int,
-    batch_size: int = 64,
+    batch_size: int | Batching = 64,
     choose: Choose = likeliest,
     advance: Callable[[int], None] = lambda done: None,
 ) -> Iterator[list[tuple[int, Decoded]]]:
@@ -51,7 +51,7 @@ def decode(
         begun: the first tokens of each prompt's answer where they are known already (:func:`foretold`), the one
             that ends it among them where it is reached; empty where none are. An answer goes on from there.
         max_new_tokens: longest answer in tokens, those begun with included.
-        batch_size: the most prompts at a time.
+        batch_size: the most prompts at a time; or a batching that goes by what earlier calls have met.
         choose: chooses the next token, greedily or by a draw (:class:`~medunlearn.generation.sampling.Drawn`).
         advance: called with the number of prompts done since the last call.
 
@@ -59,12 +59,12 @@ def decode(
         MedunlearnError: a single prompt does not fit in memory.
     """
     language_model.model.eval()
-    batching, ends = Batching(batch_size), end_tokens(language_model)
+    batching, ends = Batching.of(batch_size), end_tokens(language_model)
     known = [_cut(tokens, max_new_tokens, ends) for tokens in begun] if begun else [()] * len(prompts)
     complete = [place for place, tokens in enumerate(known) if len(tokens) == max_new_tokens or ends & {*tokens}]
-    for start in range(0, len(complete), batch_size):
-        yield [(place, _answer(known[place], ends)) for place in complete[start : start + batch_size]]
-        advance(len(complete[start : start + batch_size]))
+    for start in range(0, len(complete), batching.largest):
+        yield [(place, _answer(known[place], ends)) for place in complete[start : start + batching.largest]]
+        advance(len(complete[start : start + batching.largest]))
     for alike in arrange(language_model.model, prompts, shared, known, leave_out={*complete}):
         for batch in batching.over(alike, lambda some: _decode(language_model, some, max_new_tokens, choose)):
             yield batch

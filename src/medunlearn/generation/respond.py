@@ -9,6 +9,7 @@ from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.generation.decode import decode_greedily, foretold
+from medunlearn.models.batching import Batching
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, TokenSequence, families_by_length, question_sequence
@@ -74,9 +75,11 @@ def respond(
     advance(len(questions) - len(missing))
     tokenizer, pictures = language_model.tokenizer, language_model.pictures
     sequences = [question_sequence(q, records[q.record_id], tokenizer, rendering, pictures) for q in missing]
+    # A pass over whole answers and a step of decoding take memory of their own each.
+    scoring, decoding = Batching(batch_size), Batching(batch_size)
     for places in _rounds(sequences, ROUND * batch_size):
         chosen = [sequences[place] for place in places]
-        scores = score_answers(language_model, chosen, batch_size=batch_size)
+        scores = score_answers(language_model, chosen, batch_size=scoring)
         for batch in decode_greedily(
             language_model,
             [sequence.prompt for sequence in chosen],
@@ -85,7 +88,7 @@ def respond(
                 foretold(s.ids[s.scored_from :], score.choices) for s, score in zip(chosen, scores, strict=True)
             ],
             max_new_tokens=max_new_tokens,
-            batch_size=batch_size,
+            batch_size=decoding,
             advance=advance,
         ):
             responses = [

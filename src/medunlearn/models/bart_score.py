@@ -66,10 +66,11 @@ class BartScorer:
         advance(sum(counts.values()) - sum(counts[pair] for pair in scored))
         ids = self._tokens({text for pair in scored for text in pair})
         scored.sort(key=lambda pair: (len(ids[pair[1]]), pair[1], len(ids[pair[0]]), pair[0]), reverse=True)
+        encoding, rating = Batching(batch_size), Batching(batch_size)
         found: dict[Pair, float] = {}
-        chunks = with_states(scored, lambda pair: pair[:1], lambda some: self._states(some, ids, batch_size))
+        chunks = with_states(scored, lambda pair: pair[:1], lambda some: self._states(some, ids, encoding))
         for chunk, states in chunks:
-            for done in Batching(batch_size).over(chunk, lambda some: self._rate(some, states, ids)):  # noqa: B023
+            for done in rating.over(chunk, lambda some: self._rate(some, states, ids)):  # noqa: B023
                 found |= done
                 advance(sum(counts[pair] for pair in done))
         return [found.get(pair) for pair in zip(sources, targets, strict=True)]
@@ -81,11 +82,11 @@ class BartScorer:
         given = self.tokenizer(some, truncation=True, max_length=self._longest, return_attention_mask=False)
         return dict(zip(some, given["input_ids"], strict=True))
 
-    def _states(self, texts: Sequence[str], ids: Mapping[str, list[int]], batch_size: int) -> dict[str, Tensor]:
+    def _states(self, texts: Sequence[str], ids: Mapping[str, list[int]], batching: Batching) -> dict[str, Tensor]:
         """The encoder's last states of each text, [tokens, width]."""
         order = sorted(texts, key=lambda text: len(ids[text]), reverse=True)
         found: dict[str, Tensor] = {}
-        for done in Batching(batch_size).over(order, lambda some: self._encode(some, ids)):
+        for done in batching.over(order, lambda some: self._encode(some, ids)):
             found |= done
         return found
 

@@ -2,7 +2,7 @@
 
 A batch size that fits short prompts may not fit long ones, and nobody wants to find it by hand for each model and
 device. Work that runs out of memory is done again in half as large batches, and twice as large ones are tried
-after a few that went well. What was done before stays done.
+after a few that went well; after ever more of them where larger ones fail again. What was done before stays done.
 """
 
 from __future__ import annotations
@@ -34,7 +34,14 @@ class Batching:
 
     def __init__(self, largest: int) -> None:
         self.largest = self.size = largest
-        self._went_well = 0
+        self._went_well, self._patience = 0, PATIENCE
+        self._failed: int | None = None  # the smallest batch that did not fit, until one as large does
+        self._again = False  # a batch has fitted since
+
+    @classmethod
+    def of(cls, size: int | Batching) -> Batching:
+        """One for a batch size; one that several calls share as it is."""
+        return size if isinstance(size, Batching) else cls(size)
 
     def over(
         self,
@@ -71,29 +78,40 @@ class Batching:
             # Out of the except clause, for the error's traceback holds the tensors that are to be freed.
             if fits:
                 start += len(batch)
-                self._grow()
+                self._grow(len(batch))
                 yield done
             else:
                 self._shrink(len(batch))
 
-    def _grow(self) -> None:
+    def _grow(self, fitted: int) -> None:
         self._went_well += 1
-        if self._went_well >= PATIENCE and self.size < self.largest:
+        self._again = True
+        if self._failed is not None and fitted >= self._failed:
+            self._failed, self._patience = None, PATIENCE
+        if self._went_well >= self._patience and self.size < self.largest:
             self.size = min(self.largest, 2 * self.size)
             self._went_well = 0
 
     def _shrink(self, tried: int) -> None:
         self.size = max(1, tried // 2)
         self._went_well = 0
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        if self._failed is not None and self._again:
+            self._patience *= 2
+        self._failed, self._again = min(tried, self._failed or tried), False
+        let_go()
 
 
 ONE_IS_TOO_MUCH = (
     "Memory runs out with a single sequence in a batch. Use a smaller model or weights=bf16, ask with "
     "context=closed_book, or free memory that other programs hold."
 )
+
+
+def let_go() -> None:
+    """Free what work that failed has held. To be called once its error is gone, whose traceback holds it too."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def is_out_of_memory(error: BaseException) -> bool:

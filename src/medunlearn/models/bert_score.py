@@ -113,11 +113,10 @@ class BertScorer:
         scored = [pair for pair in counts if all(float(weights[text].sum()) > 0 for text in pair)]
         advance(sum(counts.values()) - sum(counts[pair] for pair in scored))
         scored.sort(key=lambda pair: (len(ids[pair[1]]), pair[1], len(ids[pair[0]]), pair[0]), reverse=True)
+        encoding, rating = Batching(batch_size), Batching(batch_size)
         found: dict[Pair, BertScore] = {}
-        for chunk, states in with_states(
-            scored, lambda pair: pair, lambda some: self._states(some, ids, batch_size)
-        ):
-            for done in Batching(batch_size).over(chunk, lambda some: _match(some, states, weights)):  # noqa: B023
+        for chunk, states in with_states(scored, lambda pair: pair, lambda some: self._states(some, ids, encoding)):
+            for done in rating.over(chunk, lambda some: _match(some, states, weights)):  # noqa: B023
                 found |= done
                 advance(sum(counts[pair] for pair in done))
         return [found.get(pair) for pair in zip(responses, references, strict=True)]
@@ -139,11 +138,11 @@ class BertScorer:
         unseen = log(len(references) + 1)
         return lambda ids: torch.tensor([rare.get(token, unseen) for token in ids])
 
-    def _states(self, texts: Sequence[str], ids: Mapping[str, list[int]], batch_size: int) -> dict[str, Tensor]:
+    def _states(self, texts: Sequence[str], ids: Mapping[str, list[int]], batching: Batching) -> dict[str, Tensor]:
         """Unit-length states of each text's tokens, [tokens, width]."""
         order = sorted(texts, key=lambda text: len(ids[text]), reverse=True)
         found: dict[str, Tensor] = {}
-        for done in Batching(batch_size).over(order, lambda some: self._encode(some, ids)):
+        for done in batching.over(order, lambda some: self._encode(some, ids)):
             found |= done
         return found
 

@@ -54,14 +54,15 @@ def score_answers(
     language_model: LanguageModel,
     sequences: Sequence[TokenSequence],
     *,
-    batch_size: int = 32,
+    batch_size: int | Batching = 32,
     advance: Callable[[int], None] = lambda done: None,
 ) -> list[AnswerScore]:
     """Scores in the order of the sequences.
 
     Args:
-        batch_size: sequences in one pass at most, fewer where memory runs out. Sequences that share text go
-            together, and those of like length; that changes no number.
+        batch_size: sequences in one pass at most, fewer where memory runs out; or a batching that goes by what
+            earlier calls have met. Sequences that share text go together, and those of like length; that changes
+            no number.
         advance: called with the number of sequences done since the last call.
 
     Raises:
@@ -74,7 +75,7 @@ def score_moments(
     language_model: LanguageModel,
     sequences: Sequence[TokenSequence],
     *,
-    batch_size: int = 32,
+    batch_size: int | Batching = 32,
     advance: Callable[[int], None] = lambda done: None,
 ) -> list[TokenMoments]:
     """Log-probability of each scored token beside its mean and variance, in the order of the sequences.
@@ -94,7 +95,7 @@ def _in_batches(
     rate: Callable[[Sequence[TokenSequence], LanguageModel], list[Score]],
     language_model: LanguageModel,
     sequences: Sequence[TokenSequence],
-    batch_size: int,
+    batch_size: int | Batching,
     advance: Callable[[int], None],
 ) -> list[Score]:
     order = families_by_length(sequences)
@@ -106,7 +107,7 @@ def _in_batches(
         return dict(zip(chosen, rate([sequences[place] for place in chosen], language_model), strict=True))
 
     language_model.model.eval()
-    for done in Batching(batch_size).over(places, score, family.__getitem__):
+    for done in Batching.of(batch_size).over(places, score, family.__getitem__):
         scores |= done
         advance(len(done))
     return [scores[place] for place in range(len(sequences))]

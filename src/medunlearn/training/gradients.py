@@ -17,8 +17,9 @@ from medunlearn.models.precision import autocast
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import stable_seed
+from medunlearn.training.fitting import MicroBatch
 from medunlearn.training.objectives import Objective, Unlearning, weighing
-from medunlearn.training.plan import Plan, micro_batches, share
+from medunlearn.training.plan import Plan, largest, micro_batches, share
 from medunlearn.training.processes import Processes
 from medunlearn.training.settings import LoopSettings
 from medunlearn.training.sharding import hand_over_gradients, is_sharded
@@ -34,6 +35,7 @@ class Training:
     """What every step of a run works with.
 
     Attributes:
+        micro_batch: how many sequences a pass takes; at first as the settings say.
         parts: what this process holds of each trained parameter; what the optimizer steps.
         sharded: layers are divided among the processes, so that every pass communicates.
     """
@@ -43,6 +45,7 @@ class Training:
     objective: Objective
     plan: Plan
     settings: LoopSettings
+    micro_batch: MicroBatch
     optimizer: torch.optim.Optimizer
     parts: Mapping[str, Tensor]
     reference: Reference | None
@@ -87,10 +90,11 @@ def gradients(training: Training, sequences: Mapping[str, Sequence[TokenSequence
         apart.backward({name: value * weight for name, value in named.items()})
 
     def work() -> _Share:
+        apart.clear()
         terms = _summed(training, sequences, number, training.objective.terms, backward)
         return _Share(terms, apart.reached())
 
-    shares = _of_all(training, work)
+    shares = _of_all(training, sequences, number, work)
     terms = _added(shares)
     _check_finite(terms, number)
     found = {}
@@ -114,12 +118,18 @@ def probed(training: Training, sequences: Mapping[str, Sequence[TokenSequence]],
     def work() -> _Share:
         return _Share(_summed(training, sequences, number, objective.probe))
 
-    return _added(_of_all(training, work))
+    return _added(_of_all(training, sequences, number, work))
 
 
-def _of_all(training: Training, work: Callable[[], _Share]) -> list[_Share]:
+def _of_all(
+    training: Training,
+    sequences: Mapping[str, Sequence[TokenSequence]],
+    number: int,
+    work: Callable[[], _Share],
+) -> list[_Share]:
     if not training.sharded:
-        return training.processes.each(work)
+        most = largest(sequences, training.processes.world, training.plan.row, training.settings.micro_batch_tokens)
+        return training.micro_batch.fitted(training.processes, number, most, work)
     # Passes communicate: one that fails here ends this process, and the others see it go.
     done = work()
     return training.processes.each(lambda: done)
@@ -146,7 +156,7 @@ def _summed(
     totals = {side: Totals.of(chosen) for side, chosen in sequences.items()}
     summed: dict[str, float] = {}
     pieces = micro_batches(
-        sequences, settings.micro_batch_size, processes.world, training.plan.row, settings.micro_batch_tokens
+        sequences, training.micro_batch.size, processes.world, training.plan.row, settings.micro_batch_tokens
     )
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         for place, micro, weight in _own(pieces, training):

@@ -9,14 +9,17 @@ copied. What would take more than the budget is computed in the steps, as if the
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from medunlearn.models.batching import Batching
 from medunlearn.models.decoder import Trunk
 from medunlearn.models.feeding import decoder_of, make_batch
 from medunlearn.models.kept import Kept, name_of
@@ -55,13 +58,22 @@ class Keeping:
     """
 
     def __init__(
-        self, model: Any, pad: int, objective: Objective, plan: Plan, micro_batch_size: int, budget: int
+        self,
+        model: Any,
+        pad: int,
+        objective: Objective,
+        plan: Plan,
+        micro_batch_size: int,
+        budget: int,
+        *,
+        tokens: int | None = None,
     ) -> None:
         """
         Args:
             budget: bytes that may be kept.
+            tokens: the most tokens of a pass, as in a step's micro-batches.
         """
-        self.model, self.pad, self.size = model, pad, micro_batch_size
+        self.model, self.pad, self.size, self.tokens = model, pad, micro_batch_size, tokens
         self.decoder = decoder_of(model)
         self.frozen = self.decoder.first_trained()
         self.asked = watch(model, pad, objective, plan)
@@ -91,6 +103,11 @@ class Keeping:
         """How many sequences :meth:`run` goes through."""
         return sum(len(wanted.sequences) for wanted in self.wanted.values())
 
+    def pieces(self, side: str) -> list[list[TokenSequence]]:
+        """Sequences of the passes over one side."""
+        sequences = self.wanted[side].sequences
+        return [piece[side] for piece in micro_batches({side: sequences}, self.size, tokens=self.tokens)]
+
     @property
     def bytes(self) -> int:
         return sum(wanted.bytes for wanted in self.wanted.values())
@@ -112,6 +129,7 @@ class Keeping:
             advance: called with the number of sequences done since the last call.
 
         Raises:
+            MedunlearnError: memory runs out with a single sequence.
             StorageError: the disk refused.
         """
         sharing = ALONE if folder is None else processes
@@ -120,19 +138,25 @@ class Keeping:
         return kept if sharing.world == 1 else processes.together(lambda: Kept(folder))
 
     def _run(self, kept: Kept, precision: Precision, processes: Processes, advance: Callable[[int], None]) -> None:
-        device, training = next(self.model.parameters()).device, self.model.training
+        training, batching = self.model.training, Batching(self.size)
         self.model.eval()
         try:
             for side, wanted in self.wanted.items():
-                pieces = micro_batches({side: wanted.sequences}, self.size)
-                for place, chosen in enumerate(pieces):
+                for place, chosen in enumerate(self.pieces(side)):
                     if place % processes.world == processes.rank:
-                        with torch.no_grad(), autocast(device, precision):
-                            self.keep(kept, chosen[side], wanted.what)
-                    advance(len(chosen[side]))
+                        work = partial(self._passed, kept, wanted.what, precision)
+                        deque(batching.over(chosen, work), maxlen=0)
+                    advance(len(chosen))
         finally:
             self.model.train(training)
         kept.write()
+
+    @torch.no_grad()
+    def _passed(
+        self, kept: Kept, what: frozenset[str], precision: Precision, sequences: Sequence[TokenSequence]
+    ) -> None:
+        with autocast(next(self.model.parameters()).device, precision):
+            self.keep(kept, sequences, what)
 
     def keep(self, kept: Kept, sequences: Sequence[TokenSequence], what: frozenset[str]) -> None:
         """One pass over sequences of one micro-batch, as far as it is not in ``kept`` yet; without gradient."""

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from medunlearn.errors import InputError, NonFiniteLossError, ProcessError
+from medunlearn.errors import InputError, NonFiniteLossError, OutOfMemoryError, ProcessError
 from medunlearn.models.reference import Reference
 from medunlearn.training.checkpoint import Resumed, load_checkpoint, save_checkpoint
+from medunlearn.training.fitting import MicroBatch, naming_step
 from medunlearn.training.gradients import Gradients, Training, clip, gradients
 from medunlearn.training.interrupt import Interruption
 from medunlearn.training.memory import recomputing
@@ -63,12 +64,14 @@ def train_loop(
             it calls now and then what it is given besides, which raises KeyboardInterrupt where the run is to stop.
 
     Returns:
-        One row a step: step, epoch, lr, every loss term, loss, gradient norm, tokens, seconds.
+        One row a step: step, epoch, lr, every loss term, loss, gradient norm, tokens, sequences a side in one of
+        its passes (fewer than the settings say once memory ran out), seconds.
 
     Raises:
         ConfigError: an optimizer that is not installed, or a model without layers to recompute.
         NonFiniteLossError: a term is NaN or infinite, or the gradient is.
         FrozenParametersError: a trained parameter did not move.
+        OutOfMemoryError: memory runs out with a single sequence a side, or outside the passes.
         KeyboardInterrupt: passed on, after a checkpoint.
         ProcessError: another process failed or was lost.
     """
@@ -76,12 +79,17 @@ def train_loop(
     parts = own_parts(tensors)
     before = checksums(parts)
     optimizer = make_optimizer(parts.values(), settings)
-    training = Training(model, pad, objective, plan, settings, optimizer, parts, reference, processes, sharded)
+    micro_batch = MicroBatch(settings.micro_batch_size)
+    training = Training(
+        model, pad, objective, plan, settings, micro_batch, optimizer, parts, reference, processes, sharded
+    )
     resumed = processes.together(
         lambda: load_checkpoint(checkpoints, model, optimizer, processes) if checkpoints else None
     )
     step, history = (resumed.step, resumed.history) if resumed else (0, [])
     _check_same_step(processes, step, checkpoints)
+    if history:
+        micro_batch.size = history[-1].get("micro_batch_size", micro_batch.size)
 
     def save() -> None:
         if checkpoints:
@@ -114,16 +122,17 @@ def train_loop(
             processes.each(lambda: end_step(history))
             ended = end_epoch()
             while step < plan.steps and not ended:
-                history.append(_step(training, step, history[-1]["lr"] if history else None))
+                with naming_step(step, kept if checkpoints else 0):
+                    history.append(_step(training, step, history[-1]["lr"] if history else None))
                 step += 1
                 due = processes.each(lambda: end_step(history[-1:]))[0]
                 if due or (on_epoch and step % plan.steps_an_epoch == 0):
                     save()
                     saved_at, kept = time.monotonic(), step
                 ended = end_epoch()
-        except (KeyboardInterrupt, NonFiniteLossError):
+        except (KeyboardInterrupt, NonFiniteLossError, OutOfMemoryError) as error:
             # A step changes weights only at its very end: what stands here is the state after `step` steps.
-            if step > kept and not interruption.torn:
+            if step > kept and not interruption.torn and not getattr(error, "torn", False):
                 save()
             raise
         finally:
@@ -159,6 +168,7 @@ def _step(training: Training, number: int, last_rate: float | None) -> dict[str,
         **_losses(found),
         "gradient_norm": float(norm),
         "tokens": sum(len(sequence.ids) for side in sequences.values() for sequence in side),
+        "micro_batch_size": training.micro_batch.size,
         "seconds": time.perf_counter() - started,
     }
 

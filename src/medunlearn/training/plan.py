@@ -150,6 +150,22 @@ def micro_batches(
     return [{side: parts[place] for side, parts in cut.items()} for place in range(pieces)]
 
 
+def largest(
+    step: Mapping[str, Sequence[TokenSequence]],
+    processes: int = 1,
+    row: int | None = None,
+    tokens: int | None = None,
+) -> int:
+    """The size from which on :func:`micro_batches` makes no larger pieces of a step."""
+    if row is not None:
+        held = -(-max(map(_tokens, step.values())) // processes)
+        return -(-(held if tokens is None else min(held, tokens)) // row)
+    if tokens is not None:
+        cut = [_within(_by_length(sequences), len(sequences), tokens) for sequences in step.values()]
+        return max(len(piece) for pieces in cut for piece in pieces)
+    return -(-max(len(sequences) for sequences in step.values()) // processes)
+
+
 def _by_tokens(
     step: Mapping[str, Sequence[TokenSequence]], most: int, processes: int
 ) -> list[dict[str, list[TokenSequence]]]:

@@ -26,6 +26,12 @@ class Apart:
         self.tensors = tensors
         self._found: dict[str, dict[int, Tensor]] = {}
 
+    def clear(self) -> None:
+        """Begin anew, without what was left by passes that failed."""
+        self._found = {}
+        for tensor in self.tensors:
+            tensor.grad = None
+
     def backward(self, terms: Mapping[str, Tensor]) -> None:
         """Add the gradient of each term of a micro-batch."""
         names = list(terms)

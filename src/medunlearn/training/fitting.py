@@ -1,0 +1,84 @@
+"""A step whose passes do not fit in memory is computed again, in smaller micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from medunlearn.errors import OutOfMemoryError
+from medunlearn.models.batching import is_out_of_memory, let_go
+from medunlearn.training.processes import Processes
+
+T = TypeVar("T")
+
+
+@dataclass
+class MicroBatch:
+    """How many sequences a side one pass takes. It falls where memory runs out, and stays there.
+
+    Terms of a pass are weighed by what the whole step holds, so that its size changes no number but for rounding
+    (and which elements dropout leaves out, where a model has any).
+
+    Attributes:
+        size: sequences, or rows of a packed plan.
+    """
+
+    size: int
+
+    def fitted(self, processes: Processes, number: int, most: int, work: Callable[[], T]) -> list[T]:
+        """What every process made of its share of a step, by rank; the same in all processes.
+
+        Args:
+            number: of the step.
+            most: the size from which on a pass gets no larger.
+            work: this process's passes, in micro-batches of :attr:`size`. It must not communicate, and is called
+                again from its beginning.
+
+        Raises:
+            OutOfMemoryError: a single sequence does not fit.
+        """
+        while True:
+            shares = processes.each(lambda: _unless_full(work))
+            done = [share[0] for share in shares if share is not None]
+            if len(done) == len(shares):
+                return done
+            let_go()
+            tried = min(self.size, most)
+            if tried <= 1:
+                raise OutOfMemoryError(
+                    f"Memory runs out at step {number}, with one sequence or row a side in a pass. The model is "
+                    "kept as it was before this step."
+                )
+            self.size = -(-tried // 2)
+
+
+def _unless_full(work: Callable[[], T]) -> tuple[T] | None:
+    try:
+        return (work(),)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return None
+
+
+@contextmanager
+def naming_step(number: int, saved: int) -> Iterator[None]:
+    """Around a step: where memory runs out in it for good, the error says so.
+
+    Args:
+        number: of the step.
+        saved: steps that are in a checkpoint.
+
+    Raises:
+        OutOfMemoryError: outside the passes of an unsharded model, which are tried again: in the optimizer say. The
+            weights may be half-way through the step.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        kept = f"The state after {saved} of the steps before it is kept." if saved else "No step is kept."
+        raise OutOfMemoryError(f"Memory runs out at step {number}. {kept}", torn=True) from error
