@@ -14,7 +14,7 @@ from torch import Tensor
 from medunlearn.methods import LOSSES, make_method
 from medunlearn.models.feeding import make_batch
 from medunlearn.models.reference import Reference
-from medunlearn.models.sequences import TokenSequence
+from medunlearn.models.sequences import TokenSequence, tokens_once
 from medunlearn.training.keeping import Keeping
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import Unlearning
@@ -92,6 +92,16 @@ def test_what_is_kept(
     assert keeping.complete
     # The estimate is what it takes, to the byte.
     assert keeping.run(None, "fp32").bytes == keeping.bytes
+
+
+def test_passes_keep_to_their_tokens(tiny: Make, plan: Plan) -> None:
+    model = choose_trainable(tiny().model, "layers:1")
+    longest = max(len(sequence.ids) for sequence in plan.sides["retain"])
+    keeping = Keeping(model, 2, objective_of("rmu"), plan, 100, PLENTY, tokens=2 * longest)
+    pieces = keeping.pieces("retain")
+    assert 1 < len(pieces) < len(plan.sides["retain"])
+    assert all(tokens_once(piece) <= 2 * longest for piece in pieces)
+    assert sorted(s.key for piece in pieces for s in piece) == sorted(s.key for s in plan.sides["retain"])
 
 
 def test_once_through_the_retain_set_only_what_saves_a_copy(tiny: Make, make_sequences: Make) -> None:

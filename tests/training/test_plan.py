@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from medunlearn.errors import InputError
 from medunlearn.models.sequences import TokenSequence, tokens_once
-from medunlearn.training.plan import Plan, micro_batches, rows, share
+from medunlearn.training.plan import Plan, largest, micro_batches, rows, share
 
 
 def side(name: str, count: int) -> list[TokenSequence]:
@@ -130,6 +130,10 @@ def test_micro_batches_keep_a_budget_of_tokens(
         for piece in pieces:
             assert 1 <= len(piece[name]) <= size
             assert len(piece[name]) == 1 or tokens_once(piece[name]) <= budget
+    most = largest(step, processes, tokens=budget)
+    assert micro_batches(step, most, processes, tokens=budget) == micro_batches(
+        step, 1000, processes, tokens=budget
+    )
 
 
 def test_a_budget_of_tokens_by_hand() -> None:
