@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -17,6 +18,12 @@ TEXTS = [
     "Question: Which drug was Ana Silva given? Answer: aspirin and heparin, for five days.",
 ]
 SPECIAL = 3  # tokens 0 to 2 are begin, end and pad
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays; looking through it for garbage takes a third of a second a time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
