@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import functools
+import gc
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,22 @@ TEXTS = [
     "Question: Which drug was Ana Silva given? Answer: aspirin and heparin, for five days.",
 ]
 SPECIAL = 3  # tokens 0 to 2 are begin, end and pad
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays; looking through it for garbage takes a third of a second a time."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_built_once() -> Iterator[None]:
+    """Typer's runner builds all commands anew for each that it runs, which takes longer than many of them."""
+    from typer.main import get_command
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", functools.cache(get_command))
+        yield
 
 
 @pytest.fixture(scope="session")

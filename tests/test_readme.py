@@ -17,25 +17,28 @@ PAGES = ("README.md", "CONTRIBUTING.md", "docs/definitions.md", "docs/files.md")
 
 # What is appended to keep a command short; nothing that it says is changed.
 SMALL = {
-    "medunlearn train": ["epochs=1", "tiny_width=64", "tiny_layers=2"],
+    "medunlearn train": ["epochs=1", "tiny_width=32", "tiny_layers=2"],
     "medunlearn unlearn": ["epochs=1"],
-    "medunlearn evaluate": ["max_new_tokens=8"],
+    "medunlearn evaluate": ["max_new_tokens=4", "subjects=4", "replicates=50"],
     "medunlearn run examples/hospital.yaml": [
         "train.epochs=1",
-        "train.tiny_width=64",
+        "train.tiny_width=32",
         "train.tiny_layers=2",
         "unlearn.methods=[graddiff]",
-        "evaluate.max_new_tokens=8",
+        "evaluate.subjects=2",
+        "evaluate.replicates=50",
+        "evaluate.max_new_tokens=4",
     ],
     "medunlearn run examples/lume-small.yaml": [
         "benchmark.documents_per_task=4",
         "train.epochs=1",
-        "train.tiny_width=64",
+        "train.tiny_width=32",
         "train.tiny_layers=2",
         "unlearn.epochs=1",
         "unlearn.methods=[npo]",
         "evaluate.subjects=2",
-        "evaluate.max_new_tokens=8",
+        "evaluate.replicates=50",
+        "evaluate.max_new_tokens=4",
     ],
 }
 
@@ -102,7 +105,7 @@ def test_scripts_and_examples_that_pages_name_exist():
 
 def test_the_python_of_the_readme_runs(workplace, capsys):
     (code,) = blocks("README.md", "python")
-    exec(code.replace('model="tiny"', 'model="tiny", epochs=1, tiny_width=64'), {})
+    exec(code.replace('model="tiny"', 'model="tiny", epochs=1, tiny_width=32, tiny_layers=2'), {})
     assert "rouge_l" in capsys.readouterr().out
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forked, command
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.llm.pretend import PretendServer, share_of_faults
@@ -41,18 +39,11 @@ def test_a_build_cut_off_goes_on_where_it_stopped(
         settings = (FAST, "llm.retries=12", "llm.concurrency=2")
         return ["build", "amnesia", str(file), *asked(server), "--out", str(tmp_path / out), *settings]
 
-    def start(server: PretendServer, out: str) -> subprocess.Popen[str]:
-        # A shell that starts the tests in the background has them ignore Ctrl-C.
-        heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-        line = [sys.executable, "-c", f"{heeding}; from medunlearn.cli.main import main; main()"]
-        line += words(server, out)
-        return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
     with PretendServer(faults, answer=canned, delay=0.03) as server:
-        with start(server, "cut") as running:
-            wait_for(lambda: stored(tmp_path / "cut") >= COUNT + 4 or running.poll() is not None)
-            os.kill(running.pid, which)
-            _, errors = running.communicate(timeout=30)
+        running = Forked(command(*words(server, "cut")))
+        wait_for(lambda: stored(tmp_path / "cut") >= COUNT + 4 or running.poll() is not None)
+        running.send_signal(which)
+        _, errors = running.communicate()
         if which == signal.SIGINT:
             assert running.returncode == 130
             assert "it goes on from there" in " ".join(errors.split())

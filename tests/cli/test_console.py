@@ -18,7 +18,7 @@ from forking import Forked, command
 from medunlearn.experiments.runs import Run
 
 COMMAND = Path(sys.executable).parent / "medunlearn"
-TINY = ("--model", "tiny", "tiny_width=32", "tiny_layers=2", "precision=fp32", "epochs=6", "checkpoint_seconds=0")
+TINY = ("--model", "tiny", "tiny_width=32", "tiny_layers=2", "precision=fp32", "epochs=3", "checkpoint_seconds=0")
 PATIENCE = 60.0
 
 
@@ -97,13 +97,13 @@ def test_training_that_is_stopped_ends_where_it_would_have(
     assert not (out / "model").exists()
     states = sorted(checkpoints.glob("step-*/state.json"))
     done = json.loads(states[-1].read_text())["history"]
-    assert 3 <= len(done) < 108
+    assert 3 <= len(done) < 54
     medunlearn(*words)
     assert status(out) == "complete"
     # The steps before the stop were not trained again: they still took the time that they took.
     history = Run.open(out).history()
     assert history["seconds"].tolist()[: len(done)] == [row["seconds"] for row in done]
-    assert len(history) == 108
+    assert len(history) == 54
     assert weights(out) == weights(uninterrupted)
     assert not (out / "checkpoints").exists()
 
@@ -113,7 +113,8 @@ def test_answers_that_were_stored_are_not_asked_again(
 ) -> None:
     import pandas as pd
 
-    words = ("evaluate", uninterrupted, bench, "--split", "random_10", "batch_size=2", "replicates=20")
+    small = ("batch_size=2", "replicates=20", "max_new_tokens=8")
+    words = ("evaluate", uninterrupted, bench, "--split", "random_10", *small)
 
     def parts() -> dict[Path, bytes]:
         return {path: path.read_bytes() for path in (uninterrupted / "responses").glob("*/part-*.parquet")}
@@ -156,10 +157,15 @@ def test_streams_and_exit_codes(bench: Path, tmp_path: Path) -> None:
     said = run("inspect", bench, "--json")
     assert (said.returncode, said.stderr) == (0, "")
     assert json.loads(said.stdout)["counts"]["records"] == 20
-    said = run("train", bench, "--model", "tinny", "--out", tmp_path / "r")
+    said = run("inspect", tmp_path / "nowhere")
     assert (said.returncode, said.stdout) == (2, "")
-    assert said.stderr.startswith("error: There is no model folder tinny")
+    assert said.stderr.startswith("error: ")
     assert "Traceback" not in said.stderr
+    wrong = Forked(command("train", bench, "--model", "tinny", "--out", tmp_path / "r"))
+    printed, told = wrong.communicate()
+    assert (wrong.returncode, printed) == (2, "")
+    assert told.startswith("error: There is no model folder tinny")
+    assert "Traceback" not in told
 
 
 def test_one_command_through_the_console(bench: Path, target: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from medunlearn.experiments.named_presets import PRESETS
+from medunlearn.experiments.pipeline import plan
 
 Medunlearn = Callable[..., Any]
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -162,6 +163,8 @@ def test_demo(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.Monkey
         tiny, train={**tiny.train, **short, "tiny_width": 32, "tiny_layers": 2}, unlearn={**tiny.unlearn, **short}
     )
     monkeypatch.setattr("medunlearn.experiments.named_presets.PRESETS", {**PRESETS, "tiny": small})
+    few = {"subjects": 2, "replicates": 20, "max_new_tokens": 4}
+    monkeypatch.setattr("medunlearn.experiments.demo.plan", lambda values: plan({**values, "evaluate": few}))
     opened: list[str] = []
     monkeypatch.setattr("typer.launch", opened.append)
     words = ("demo", "--out", tmp_path / "demo", "--patients", 20)

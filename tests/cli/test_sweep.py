@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import forked_workers
 
 Medunlearn = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
@@ -37,7 +38,8 @@ def swept(medunlearn: Medunlearn, tmp_path_factory: pytest.TempPathFactory) -> A
         patch.chdir(folder)
         (folder / "examples").symlink_to(ROOT / "examples")
         (block,) = re.findall(r"```bash\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-        said = [medunlearn(*shlex.split(line)[1:], *SMALL) for line in block.splitlines()]
+        with forked_workers():
+            said = [medunlearn(*shlex.split(line)[1:], *SMALL) for line in block.splitlines()]
         yield (*said, folder / "runs" / "sweep-small")
 
 
@@ -86,7 +88,8 @@ def test_another_seed_replaces_those_of_the_file(medunlearn: Medunlearn, tmp_pat
 def test_a_failing_cell_is_said_and_ends_with_1(swept: Any, medunlearn: Medunlearn) -> None:
     *_, out = swept
     words = ("unlearn.search.lr=[1e-3, 1e30]", "--out", out, "--jobs", 1)
-    said = medunlearn("sweep", EXAMPLE, *SMALL, *words, code=1)
+    with forked_workers():
+        said = medunlearn("sweep", EXAMPLE, *SMALL, *words, code=1)
     assert "1 of 9 cells have no result; the others are done. - search graddiff 1e+30: The gradient" in said.text
     assert "sweep.json lists them" in said.text
     assert re.search(r"search +failed +1", said.stdout)

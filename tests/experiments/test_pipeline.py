@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,21 @@ from medunlearn.experiments.runs import Run
 Values = dict[str, Any]
 
 
-@pytest.fixture
-def values(small: Values, tmp_path: Path) -> Values:
+def small_experiment(small: Values, out: Path) -> Values:
     return {
         "name": "Small",
-        "out": tmp_path / "out",
+        "out": out,
         "benchmark": {"builder": "amnesia", "invented": 20},
         "split": "random_10",
         "train": {**small, "epochs": 1},
         "unlearn": {"methods": ["graddiff", "npo"], "epochs": 1, "precision": "fp32"},
         "evaluate": {"subjects": 2, "replicates": 20, "max_new_tokens": 4},
     }
+
+
+@pytest.fixture
+def values(small: Values, tmp_path: Path) -> Values:
+    return small_experiment(small, tmp_path / "out")
 
 
 def go(values: Values, **changes: Any) -> Finished:
@@ -55,6 +60,28 @@ def stages(out: Path) -> dict[str, list[Path]]:
     return found
 
 
+@dataclass(frozen=True)
+class Done:
+    """An experiment that ran; tests run it again and with changes, so that its folder gets more and more runs.
+
+    Attributes:
+        names: of what it left in its folder.
+    """
+
+    values: Values
+    finished: Finished
+    lines: list[str]
+    names: list[str]
+
+
+@pytest.fixture(scope="module")
+def done(small: Values, tmp_path_factory: pytest.TempPathFactory) -> Done:
+    values = small_experiment(small, tmp_path_factory.mktemp("done") / "out")
+    lines: list[str] = []
+    finished = run_experiment(plan(values), quiet=True, say=lines.append)
+    return Done(values, finished, lines, sorted(path.name for path in values["out"].iterdir()))
+
+
 @pytest.fixture
 def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def arm() -> None:
@@ -64,14 +91,13 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return arm
 
 
-def test_end_to_end(values: Values) -> None:
-    lines: list[str] = []
-    finished = run_experiment(plan(values), quiet=True, say=lines.append)
+def test_end_to_end(done: Done) -> None:
+    values, finished = done.values, done.finished
     assert [model.label for model in finished.content.models] == ["target", "retrained", "GradDiff", "NPO"]
     assert [model.role for model in finished.content.models] == ["target", "retrained", "unlearned", "unlearned"]
     assert finished.report == values["out"] / "report" / "report.html"
     assert all((values["out"] / "report" / f"report.{kind}").exists() for kind in ("html", "md", "json"))
-    assert [line.split(":")[0] for line in lines] == [
+    assert [line.split(":")[0] for line in done.lines] == [
         "benchmark",
         "target model",
         "retrained model",
@@ -85,7 +111,8 @@ def test_end_to_end(values: Values) -> None:
     assert len(Benchmark.load(next(values["out"].glob("bench-*"))).records) == 20
 
 
-def test_given_again_it_does_nothing(values: Values, refuse: Callable[[], None]) -> None:
+def test_given_again_it_does_nothing(done: Done, refuse: Callable[[], None]) -> None:
+    values = done.values
     first = go(values)
     before = {name: when for name, when in state(values["out"]).items() if not name.startswith("report")}
     refuse()
@@ -98,9 +125,8 @@ def test_given_again_it_does_nothing(values: Values, refuse: Callable[[], None])
     assert first.report.read_text() == second.report.read_text()
 
 
-def test_a_change_of_unlearning_leaves_the_rest(values: Values) -> None:
-    go(values)
-    out = values["out"]
+def test_a_change_of_unlearning_leaves_the_rest(done: Done) -> None:
+    values, out = done.values, done.values["out"]
     kept = [folder for name in ("target", "retrained") for folder in stages(out)[name]] + list(out.glob("bench-*"))
     before = [
         {name: when for name, when in state(folder).items() if not name.endswith("run.json")} for folder in kept
@@ -113,27 +139,26 @@ def test_a_change_of_unlearning_leaves_the_rest(values: Values) -> None:
     now = stages(out)
     assert (len(now["target"]), len(now["retrained"])) == (1, 1)
     for name in old:
-        assert len(now[name]) == 2
+        assert len(now[name]) == len(old[name]) + 1
         assert set(old[name]) < set(now[name])
     assert [len(model.history) for model in finished.content.models[2:]] == [4, 4]
 
 
-def test_a_change_of_one_method_leaves_the_others(values: Values) -> None:
-    go(values, retrain=False)
-    go(values, retrain=False, unlearn={"npo.beta": 0.5})
-    now = stages(values["out"])
-    assert (len(now["graddiff"]), len(now["npo"])) == (1, 2)
+def test_a_change_of_one_method_leaves_the_others(done: Done) -> None:
+    old = stages(done.values["out"])
+    go(done.values, retrain=False, unlearn={"npo.beta": 0.5})
+    now = stages(done.values["out"])
+    assert (len(now["graddiff"]), len(now["npo"])) == (len(old["graddiff"]), len(old["npo"]) + 1)
 
 
-def test_a_change_of_scoring_asks_nobody(values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
-    go(values, retrain=False)
+def test_a_change_of_scoring_asks_nobody(done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("medunlearn.training.loop._step", lambda *args, **more: pytest.fail("trained"))
     monkeypatch.setattr("medunlearn.experiments.questioning.load_model", lambda *args, **more: pytest.fail("asked"))
-    go(values, retrain=False, evaluate={"metrics": ["exact_match"]})
+    go(done.values, retrain=False, evaluate={"metrics": ["exact_match"]})
 
 
-def test_the_same_experiment_gives_the_same_summaries(values: Values, tmp_path: Path) -> None:
-    finished = [go(values, out=tmp_path / name) for name in ("a", "b")]
+def test_the_same_experiment_gives_the_same_summaries(done: Done, tmp_path: Path) -> None:
+    finished = done.finished, go(done.values, out=tmp_path)
     for first, second in zip(*(one.content.models for one in finished), strict=True):
         pd.testing.assert_frame_equal(first.summary, second.summary, check_exact=True)
         unequal = ["seconds"]
@@ -143,8 +168,7 @@ def test_the_same_experiment_gives_the_same_summaries(values: Values, tmp_path: 
     pd.testing.assert_frame_equal(
         finished[0].content.comparisons, finished[1].content.comparisons, check_exact=True
     )
-    names = [sorted(path.name for path in (tmp_path / name).iterdir()) for name in ("a", "b")]
-    assert names[0] == names[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == done.names
 
 
 def test_the_seed_reaches_every_stage(values: Values) -> None:
@@ -185,9 +209,8 @@ def test_every_mistake_of_every_section_at_once(values: Values) -> None:
     assert len(caught.value.problems) == 5
 
 
-def test_evaluations_belong_to_their_runs(values: Values) -> None:
-    go(values)
-    for folders in stages(values["out"]).values():
+def test_evaluations_belong_to_their_runs(done: Done) -> None:
+    for folders in stages(done.values["out"]).values():
         found = Evaluated.find(Run.open(folders[0]))
         assert found.record.folder.parent.parent == folders[0]
         assert found.record.info["label"] == found.run.label

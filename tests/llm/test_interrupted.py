@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import PATIENCE, Forked
 
-from medunlearn.llm import Store
+from medunlearn.llm import Client, Message, Request, ServerSettings, Store, decide
 from medunlearn.llm.pretend import PretendServer, share_of_faults
 
-RUN = """
-import signal, sys
-# A shell that starts the tests in the background has them ignore Ctrl-C.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from medunlearn.llm import Client, Message, Request, ServerSettings, Store, decide
-url, folder, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-settings = ServerSettings(base_url=url, model="m", concurrency=4, backoff_seconds=0.01, retries=12)
-requests = (Request(f"r{n}", (Message("user", f"note {n}"),), max_tokens=9) for n in range(count))
-with Store(folder) as store, Client(settings, decide(url, data_use="credentialed"), store=store) as client:
-    for outcome in client.stream(requests):
-        print(outcome.id, outcome.status, outcome.text, outcome.stored, flush=True)
-"""
 COUNT = 60
 
 
-def start(url: str, folder: Path) -> subprocess.Popen[str]:
-    words = [sys.executable, "-c", RUN, url, str(folder), str(COUNT)]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def ask(url: str, folder: Path) -> None:
+    settings = ServerSettings(base_url=url, model="m", concurrency=4, backoff_seconds=0.01, retries=12)
+    requests = (Request(f"r{n}", (Message("user", f"note {n}"),), max_tokens=9) for n in range(COUNT))
+    with Store(folder) as store, Client(settings, decide(url, data_use="credentialed"), store=store) as client:
+        for outcome in client.stream(requests):
+            print(outcome.id, outcome.status, outcome.text, outcome.stored, flush=True)
+
+
+def start(url: str, folder: Path) -> Forked:
+    return Forked(lambda: ask(url, folder))
 
 
 def stored(folder: Path) -> int:
@@ -52,23 +45,25 @@ def test_a_run_cut_off_goes_on_where_it_stopped(tmp_path: Path, which: signal.Si
     server = PretendServer(share_of_faults(0.15, kinds=("busy", "error_500", "reset", "not_json")), delay=0.3)
     with server:
         running = start(server.base_url, tmp_path / "cut")
-        assert running.stdout is not None
-        seen = [running.stdout.readline() for _ in range(12)]
-        os.kill(running.pid, which)
-        rest, errors = running.communicate(timeout=20)
+        until = time.monotonic() + PATIENCE
+        while not (tmp_path / "cut").exists() or stored(tmp_path / "cut") < 16:
+            assert time.monotonic() < until, "nothing came"
+            time.sleep(0.02)
+        running.send_signal(which)
+        said, errors = running.communicate()
         server.delay = 0.03
         assert running.returncode in (-which, 130, 1)
-        handed_out = {line.split()[0] for line in [*seen, *rest.splitlines()] if line.strip()}
+        handed_out = {line.split()[0] for line in said.splitlines()}
         before = stored(tmp_path / "cut")
         # Whatever was handed out is on the disk, and at most what was in flight is missing of what came in.
-        assert len(handed_out) <= before < COUNT
+        assert 0 < len(handed_out) <= before < COUNT
         if which == signal.SIGINT:
             assert "KeyboardInterrupt" in errors.splitlines()[-1]
             assert "Task was destroyed" not in errors
-        done = start(server.base_url, tmp_path / "cut").communicate(timeout=60)[0].splitlines()
-        whole = start(server.base_url, tmp_path / "whole").communicate(timeout=60)[0].splitlines()
+        done = start(server.base_url, tmp_path / "cut").communicate()[0].splitlines()
+        whole = start(server.base_url, tmp_path / "whole").communicate()[0].splitlines()
         sent = server.count
-        again = start(server.base_url, tmp_path / "cut").communicate(timeout=60)[0].splitlines()
+        again = start(server.base_url, tmp_path / "cut").communicate()[0].splitlines()
     assert len(done) == len({line.split()[0] for line in done}) == COUNT
     assert sum(line.endswith("True") for line in done) == before
     assert table(tmp_path / "cut").equals(table(tmp_path / "whole"))

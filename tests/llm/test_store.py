@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-import subprocess
-import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from forking import Forked
 
 from medunlearn.errors import InputError, StorageError
 from medunlearn.llm import LogProbs, Store, Stored, Usage
@@ -37,16 +37,13 @@ SAID = Stored(
     "2026",
 )
 
-# Takes turns with others of its kind: each puts its own keys and the common ones.
-WRITER = """
-import sys
-from medunlearn.llm import Store, Stored, Usage
-folder, name = sys.argv[1:]
-with Store(folder) as store:
-    for number in range(150):
-        for key in (f"{name}-{number}", f"common-{number}"):
-            store.put(Stored(key, "answered", "", name, "stop", None, "m", "", "", "", 0.0, None, 0, 1, Usage(1)))
-"""
+
+def write(folder: Path, name: str) -> None:
+    """Takes turns with others of its kind: each puts its own keys and the common ones."""
+    with Store(folder) as store:
+        for number in range(150):
+            for key in (f"{name}-{number}", f"common-{number}"):
+                store.put(replace(SAID, key=key, text=name))
 
 
 def test_what_is_put_comes_back(tmp_path: Path) -> None:
@@ -113,9 +110,8 @@ def test_prompts_are_not_in_it(tmp_path: Path) -> None:
 
 def test_several_processes_share_it(tmp_path: Path) -> None:
     names = ["one", "two", "three"]
-    command = [sys.executable, "-c", WRITER, str(tmp_path)]
-    running = [subprocess.Popen([*command, name]) for name in names]
-    assert [process.wait(60) for process in running] == [0, 0, 0]
+    running = [Forked(partial(write, tmp_path, name)) for name in names]
+    assert [process.wait() for process in running] == [0, 0, 0]
     with Store(tmp_path) as store:
         table = store.table()
     assert len(table) == 150 * 4

@@ -148,6 +148,13 @@ def test_what_a_run_records(connect: Make, label: Make) -> None:
     assert json.loads(json.dumps(facts)) == facts
 
 
+def test_certificates_are_read_once(connect: Make, label: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect()
+    monkeypatch.setattr("ssl.create_default_context", lambda: pytest.fail("they were read again"))
+    _, client = connect()
+    assert client.ask(label()).status == "answered"
+
+
 def test_asking_needs_no_torch() -> None:
     code = "import sys, medunlearn.llm; print(sorted({'torch', 'transformers', 'openai'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
-import subprocess
-import sys
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from forking import Forked
 from safetensors.torch import load_file, save_file
 
 from medunlearn.errors import ModelError, StorageError
@@ -104,23 +105,22 @@ def test_a_base_that_was_changed_is_refused(base: Path, delta: Path, name: str) 
 
 def test_a_full_disk_leaves_no_half_of_a_delta(base: Path, tmp_path: Path) -> None:
     """In a process of its own, whose files may not grow beyond 8 KiB: the reason reaches the user in words."""
-    code = (
-        "import resource, signal, sys, torch\n"
-        "from pathlib import Path\n"
-        "from medunlearn.models.load import load_model\n"
-        "from medunlearn.models.delta import save_delta\n"
-        "base, out = Path(sys.argv[1]), Path(sys.argv[2])\n"
-        "model = load_model(base, device='cpu').model\n"
-        "with torch.no_grad(): model.model.layers[1].mlp.up_proj.weight.add_(1)\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n"
-        "try: save_delta(model, base, out)\n"
-        "except Exception as error: print(type(error).__name__, '|', error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(base), str(tmp_path / "out")], capture_output=True, text=True, check=True
-    )
-    assert "too large" in done.stdout.lower(), done.stdout
+
+    def work() -> None:
+        model = load_model(base, device="cpu").model
+        with torch.no_grad():
+            model.model.layers[1].mlp.up_proj.weight.add_(1)
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+        try:
+            save_delta(model, base, tmp_path / "out")
+        except Exception as error:
+            print(type(error).__name__, "|", error)
+
+    process = Forked(work)
+    said, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert "too large" in said.lower(), said
     assert list((tmp_path / "out").iterdir()) == []
 
 

@@ -10,12 +10,17 @@ import os
 import selectors
 import signal
 import socket
+import subprocess
 import sys
+import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from unittest import mock
 
 PATIENCE = 90.0
 
@@ -135,12 +140,58 @@ def torchrun(words: Sequence[str]) -> None:
     assert [process.returncode for process in both] == [0, 0], ended
 
 
+class _Worker(Forked):
+    """A worker of a sweep, forked: what a sweep does with the one that it starts."""
+
+    _alone = threading.Lock()
+
+    def __init__(self, log: Path) -> None:
+        from medunlearn.experiments.sweep.workers import serve
+
+        log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Another one that is forked meanwhile would keep this one's pipes open.
+        with self._alone, log.open("ab") as errors:
+            read, write = os.pipe()
+
+            def work() -> None:
+                os.setsid()
+                os.dup2(read, 0)
+                os.dup2(errors.fileno(), 2)
+                serve()
+
+            super().__init__(work)
+            os.close(read)
+        out, err = self._streams
+        os.close(err)
+        self._streams = []
+        self.stdin, self.stdout = os.fdopen(write, "wb"), os.fdopen(out, "rb")
+
+    def wait(self, timeout: float | None = None) -> int:
+        try:
+            return super().wait(PATIENCE if timeout is None else timeout)
+        except AssertionError as late:
+            raise subprocess.TimeoutExpired("worker", PATIENCE) from late
+
+
+@contextmanager
+def forked_workers() -> Iterator[None]:
+    """Sweeps fork their workers, on one thread each, instead of starting Python."""
+
+    def started(worker: Any, log: Path) -> _Worker:
+        return _Worker(log)
+
+    place = "medunlearn.experiments.sweep.workers._Worker._started"
+    with mock.patch(place, started), mock.patch.dict(os.environ, {"OMP_NUM_THREADS": "1"}):
+        yield
+
+
 def _load() -> None:
     """What takes long to load, so that what is forked has it."""
     for name in (
         "medunlearn.cli.main",
         "medunlearn.experiments.forecast",
         "transformers.models.llama.modeling_llama",
+        "openai",
     ):
         importlib.import_module(name)
     import torch
@@ -158,7 +209,8 @@ def _become(work: Callable[[], object], out: int, err: int, environment: Mapping
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(out, 1)
         os.dup2(err, 2)
-        sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w")
+        # Not closed with the object: a process that this one forks makes objects of its own.
+        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, how, closefd=False) for n, how in enumerate("rww"))
         os.environ.update({"COLUMNS": "80", **environment})
         work()
         code = 0

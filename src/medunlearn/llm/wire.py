@@ -12,8 +12,10 @@ one place that
 from __future__ import annotations
 
 import logging
+import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import certifi
@@ -40,12 +42,11 @@ class Transport(httpx.AsyncBaseTransport):
     """
 
     def __init__(self, settings: ServerSettings, *, on_this_machine: bool, secret: str | None) -> None:
-        context = ssl.create_default_context()
-        context.load_verify_locations(certifi.where())
         self._here = on_this_machine
         self._secret = secret
         self._most = settings.largest_answer_bytes
-        self._context, self._proxy = context, None if on_this_machine else settings.proxy
+        self._context = _trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+        self._proxy = None if on_this_machine else settings.proxy
         # One connection each: a pool of many looks through all of them for every request.
         self._all: list[httpx.AsyncHTTPTransport] = []
         self._idle: list[httpx.AsyncHTTPTransport] = []
@@ -95,6 +96,18 @@ class Transport(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         for line in self._all:
             await line.aclose()
+
+
+@lru_cache(maxsize=4)
+def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
+    """Whose certificates are believed: one for all clients, since reading them takes longer than an answer may.
+
+    Args:
+        file, folder: OpenSSL's own variables, which it reads when the context is made.
+    """
+    context = ssl.create_default_context()
+    context.load_verify_locations(certifi.where())
+    return context
 
 
 class _Counted(httpx.AsyncByteStream):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from forking import Forked, command, forked_workers
 
 from medunlearn.errors import InputError
 from medunlearn.experiments.pipeline import plan as experiment
@@ -74,11 +73,12 @@ def twice(sweep_values: Values, tmp_path_factory: pytest.TempPathFactory) -> Any
     values = {**sweep_values, "seeds": [0], "unlearn": unlearn}
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
-        with pytest.MonkeyPatch.context() as poison:
+        with pytest.MonkeyPatch.context() as poison, forked_workers():
             poison.setenv("POISON", "1")
             first = run_sweep(plan(values), jobs=2, quiet=True)
         old, kept = record(first), written(values["out"], ("target", "retrained", "graddiff"))
         lines: list[str] = []
+        # Its worker is started, as a user's is.
         second = run_sweep(plan(values), jobs=1, quiet=True, say=lines.append)
         yield Twice(values, first, old, kept, second, lines)
 
@@ -181,30 +181,22 @@ def test_costs_come_from_cells_that_are_done(twice: Twice) -> None:
     assert half["target"] == pytest.approx(nothing["target"] / 2)
 
 
-SLOW = """
-import json, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from medunlearn.cli.main import app
-app(sys.argv[1:])
-"""
-
-
 def test_an_interrupt_ends_all_and_keeps_the_checkpoint(sweep_values: Values, tmp_path: Path) -> None:
     out = tmp_path / "out"
     train = {**sweep_values["train"], "epochs": 1000, "checkpoint_seconds": 0}
     file = tmp_path / "sweep.yaml"
     file.write_text(json.dumps({**sweep_values, "out": str(out), "seeds": [0], "train": train}))
-    command = [sys.executable, "-c", SLOW, "sweep", str(file), "--jobs", "2"]
-    started = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    with forked_workers():
+        started = Forked(command("sweep", file, "--jobs", 2))
     limit = time.monotonic() + 120
     while not list(out.glob("target-*/checkpoints/*/*/state.json")):
         assert time.monotonic() < limit
-        assert started.poll() is None, started.communicate()[1]
+        assert started.poll() is None, started.communicate()
         time.sleep(0.05)
     with pytest.raises(InputError, match="Another sweep runs in"):
         run_sweep(plan({**sweep_values, "out": out}), quiet=True)
     started.send_signal(signal.SIGINT)
-    _, said = started.communicate(timeout=90)
+    _, said = started.communicate()
     assert started.returncode == 130, said
     assert "interrupted." in said
     assert "Traceback" not in said
