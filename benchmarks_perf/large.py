@@ -39,9 +39,9 @@ SHAPES = {
 GB = 1e9
 
 
-def random_model(shape: str, device: str) -> Any:
+def shaped(shape: str) -> LlamaConfig:
     width, inner, layers, heads, key_heads, vocabulary = SHAPES[shape]
-    config = LlamaConfig(
+    return LlamaConfig(
         vocab_size=vocabulary,
         hidden_size=width,
         intermediate_size=inner,
@@ -51,12 +51,15 @@ def random_model(shape: str, device: str) -> Any:
         max_position_embeddings=8192,
         tie_word_embeddings=shape != "8b",
     )
+
+
+def random_model(shape: str, device: str) -> Any:
     torch.manual_seed(0)
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)
     try:
         with torch.device(device):
-            return LlamaForCausalLM(config).eval()
+            return LlamaForCausalLM(shaped(shape)).eval()
     finally:
         torch.set_default_dtype(before)
 

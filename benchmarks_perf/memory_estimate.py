@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 import torch
-from large import GB, SHAPES
+from large import GB, SHAPES, shaped
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from medunlearn.config import UnlearnSettings, check
@@ -97,21 +97,11 @@ def estimated(chosen: argparse.Namespace, trainable: str, method: str, precision
 
 def of_shape(chosen: argparse.Namespace) -> None:
     """Print what a layer-selective NPO step of a bf16 model would hold; nothing is loaded or measured."""
-    width, inner, layers, heads, key_heads, vocabulary = SHAPES[chosen.shape]
-    shape = LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=width,
-        intermediate_size=inner,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=key_heads,
-        max_position_embeddings=8192,
-        tie_word_embeddings=chosen.shape != "8b",
-    )
-    trainable = f"layers:{layers // 4}"
+    shape = shaped(chosen.shape)
+    trainable = f"layers:{shape.num_hidden_layers // 4}"
     with on_meta():
         model = choose_trainable(AutoModelForCausalLM.from_config(shape, dtype=torch.bfloat16), trainable)
-    chosen.vocabulary, chosen.batch = vocabulary, chosen.micro
+    chosen.vocabulary, chosen.batch = shape.vocab_size, chosen.micro
     values = {"method": "npo", "split": "-", "micro_batch_size": chosen.micro, "precision": "bf16"}
     estimator = Estimator(Hollow(model, torch.device("cpu")), "bf16")
     objective = Unlearning(make_method("npo", {}))
