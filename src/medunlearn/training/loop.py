@@ -138,13 +138,16 @@ def train_loop(
         finally:
             model.eval()
     if step:
-        # As long as B of a LoRA adapter is 0, so is the gradient of its A: the first step does not move it.
-        due_to_move = {name: bits for name, bits in before.items() if step > 1 or ".lora_A." not in name}
-        check_moved(due_to_move, parts, processes)
+        check_moved(_due_to_move(before, step), parts, processes)
         _check_same_weights(processes, {name: tensor for name, tensor in tensors.items() if not is_sharded(tensor)})
     if keep_final and step > kept:
         save()
     return history
+
+
+def _due_to_move(before: Mapping[str, int], steps: int) -> dict[str, int]:
+    """What so many steps move: the first moves no A of a LoRA adapter, whose gradient is 0 as long as its B is."""
+    return {name: bits for name, bits in before.items() if steps > 1 or ".lora_A." not in name}
 
 
 def _step(training: Training, number: int, last_rate: float | None) -> dict[str, Any]:
