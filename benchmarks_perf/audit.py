@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from medunlearn.audit.asked import unit_without_model
+from medunlearn.audit.audit import SCORES
+from medunlearn.audit.measures import default_measures
+from medunlearn.audit.scoring import score_all
+from medunlearn.audit.stored import read_stored
+from medunlearn.audit.summary import summarize
 from medunlearn.config.audit import AuditSettings
-from medunlearn.experiments.audit.asked import unit_without_model
-from medunlearn.experiments.audit.audit import SCORES
-from medunlearn.experiments.audit.scoring import score_all
-from medunlearn.experiments.audit.stored import read_stored
-from medunlearn.experiments.audit.summary import summarize
-from medunlearn.memorization.measures import default_measures
 from medunlearn.seeds import generator
 
 PREFIX, SUFFIX = 40, 500  # words; their tokens are counted and printed

@@ -14,12 +14,12 @@ import argparse
 import re
 import time
 
+from medunlearn.audit.identifiers.detectors.patterns import Patterns
+from medunlearn.audit.identifiers.findings import Output, find_known
+from medunlearn.audit.identifiers.known import Known
 from medunlearn.data.records import Record
-from medunlearn.data.synthetic import invent_hospital
-from medunlearn.memorization.identifiers.detectors.patterns import Patterns
-from medunlearn.memorization.identifiers.findings import Output, find_known
-from medunlearn.memorization.identifiers.known import Known
 from medunlearn.seeds import generator
+from medunlearn.synthetic import invent_hospital
 
 
 def responses(records: list[Record], count: int, words: int) -> list[Output]:

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.experiments.build import build
-from medunlearn.experiments.keywords import of_records
 from medunlearn.metrics import Item, Keywords, Tools, get_metric
+from medunlearn.metrics.leakage.keywords import of_records
 from medunlearn.metrics.leakage.offline import Offline, ends_phrase
 from medunlearn.metrics.leakage.relevance import seeds_of
 from medunlearn.metrics.leakage.terms import terms
+from medunlearn.papers.builders import build
 from medunlearn.seeds import generator
 
 Weighted = Sequence[tuple[str, float]]

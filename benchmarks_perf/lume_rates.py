@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from medunlearn.benchmarks.lume import LUME_UNLEARN, SPLIT
 from medunlearn.config import EvaluateSettings, check
-from medunlearn.experiments.build import build
-from medunlearn.experiments.evaluate import evaluate_one
-from medunlearn.experiments.evaluated import Evaluated
-from medunlearn.experiments.presets import train_settings, unlearn_settings
-from medunlearn.experiments.train import train
-from medunlearn.experiments.unlearn import unlearn
+from medunlearn.papers.builders import build
+from medunlearn.papers.lume.build import LUME_UNLEARN, SPLIT
+from medunlearn.pipeline.evaluate import evaluate_one
+from medunlearn.pipeline.presets import train_settings, unlearn_settings
+from medunlearn.pipeline.train import train
+from medunlearn.pipeline.unlearn import unlearn
+from medunlearn.results.evaluated import Evaluated
 
 RATES = (1e-4, 3e-4, 1e-3)
 FORGOTTEN = 0.1

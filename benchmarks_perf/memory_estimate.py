@@ -22,12 +22,12 @@ from large import GB, SHAPES, shaped
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from medunlearn.config import UnlearnSettings, check
-from medunlearn.experiments.estimate import Estimator
-from medunlearn.experiments.machine import PeakMemory
 from medunlearn.methods import make_method
-from medunlearn.models.hollow import Hollow, on_meta
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
+from medunlearn.pipeline.estimate.estimate import Estimator
+from medunlearn.pipeline.estimate.hollow import Hollow, on_meta
+from medunlearn.results.machine import PeakMemory
 from medunlearn.seeds import generator
 from medunlearn.training.keeping import Keeping
 from medunlearn.training.loop import train_loop

@@ -23,13 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from medunlearn.experiments.build import build
-from medunlearn.memorization.verbatim import Run, longest_run, runs_of_at_least
+from medunlearn.audit.verbatim import Run, longest_run, runs_of_at_least
 from medunlearn.metrics import Item, get_metric, words
 from medunlearn.metrics.ngrams import shared_ngrams, token_entropies
 from medunlearn.metrics.rouge import rouge_l_recalls
 from medunlearn.metrics.scoring import score
 from medunlearn.metrics.token_entropy import token_entropy
+from medunlearn.papers.builders import build
 from medunlearn.seeds import generator
 
 Ids = Sequence[int]

@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from medunlearn.data.synthetic.phantom import Body, project, radiograph
-from medunlearn.data.synthetic.phantom.shapes import FIELD_MM, Ellipsoid
-from medunlearn.data.synthetic.radiology import InventedRadiology
+from medunlearn.synthetic.phantom import Body, project, radiograph
+from medunlearn.synthetic.phantom.shapes import FIELD_MM, Ellipsoid
+from medunlearn.synthetic.radiology import InventedRadiology
 
 
 def bodies(patients: int) -> list[Body]:

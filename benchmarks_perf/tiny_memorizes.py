@@ -13,10 +13,10 @@ from pathlib import Path
 import torch
 
 from medunlearn.config import EvaluateSettings, check
-from medunlearn.experiments.build import build
-from medunlearn.experiments.evaluate import evaluate_one
-from medunlearn.experiments.presets import train_settings
-from medunlearn.experiments.train import train
+from medunlearn.papers.builders import build
+from medunlearn.pipeline.evaluate import evaluate_one
+from medunlearn.pipeline.presets import train_settings
+from medunlearn.pipeline.train import train
 
 SPLIT = "random_10"
 

@@ -14,12 +14,12 @@ import math
 from pathlib import Path
 
 from medunlearn.config import EvaluateSettings, check
-from medunlearn.experiments.build import build
-from medunlearn.experiments.evaluate import evaluate_one
-from medunlearn.experiments.evaluated import Evaluated
-from medunlearn.experiments.presets import train_settings, unlearn_settings
-from medunlearn.experiments.train import train
-from medunlearn.experiments.unlearn import unlearn
+from medunlearn.papers.builders import build
+from medunlearn.pipeline.evaluate import evaluate_one
+from medunlearn.pipeline.presets import train_settings, unlearn_settings
+from medunlearn.pipeline.train import train
+from medunlearn.pipeline.unlearn import unlearn
+from medunlearn.results.evaluated import Evaluated
 
 METHODS = ("ga", "graddiff", "kl_min", "npo", "simnpo", "rmu")
 RATES = (1e-4, 3e-4, 6e-4, 1e-3, 3e-3, 1e-2)

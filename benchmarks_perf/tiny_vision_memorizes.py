@@ -15,9 +15,9 @@ import torch
 
 from medunlearn.build import medforget
 from medunlearn.config import EvaluateSettings, check, parse_overrides
-from medunlearn.experiments.evaluate import evaluate_one
-from medunlearn.experiments.presets import train_settings
-from medunlearn.experiments.train import train
+from medunlearn.pipeline.evaluate import evaluate_one
+from medunlearn.pipeline.presets import train_settings
+from medunlearn.pipeline.train import train
 
 SPLIT = "patient_25"
 METRICS = ["rouge_l", "exact_match", "option_accuracy"]

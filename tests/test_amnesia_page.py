@@ -15,9 +15,9 @@ from medunlearn.cli.main import app
 from medunlearn.config import TrainSettings as Train
 from medunlearn.config import UnlearnSettings as Unlearn
 from medunlearn.config import fields_of, read_yaml
-from medunlearn.experiments.named_presets import PRESETS
-from medunlearn.experiments.pipeline import plan
-from medunlearn.experiments.runs import Run
+from medunlearn.pipeline.named_presets import PRESETS
+from medunlearn.pipeline.pipeline import plan
+from medunlearn.results.runs import Run
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "amnesia.md").read_text(encoding="utf-8")

@@ -12,11 +12,11 @@ import yaml
 from forking import torchrun
 from typer.testing import CliRunner
 
-from medunlearn.benchmarks.lume import LUME_UNLEARN
 from medunlearn.cli.main import app
 from medunlearn.config import EpochFields, UnlearnSettings
-from medunlearn.experiments.pipeline import plan
-from medunlearn.experiments.runs import Run
+from medunlearn.papers.lume.build import LUME_UNLEARN
+from medunlearn.pipeline.pipeline import plan
+from medunlearn.results.runs import Run
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "epochs.md"

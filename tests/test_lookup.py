@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from medunlearn import lookup
-from medunlearn.benchmarks import BENCHMARKS
+from medunlearn import registry as lookup
+from medunlearn.data.builders import BENCHMARKS
 from medunlearn.errors import InputError, UnknownNameError
-from medunlearn.lookup import names, resolve
+from medunlearn.registry import names, resolve
 
 TABLE = {"dumps": "json:dumps", "loads": "json:loads", "broken": "json:nothing"}
 

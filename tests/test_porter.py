@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.stem.porter import PorterStemmer
 
-from medunlearn.porter import porter_stem
+from medunlearn.metrics.porter import porter_stem
 
 THEIRS = PorterStemmer().stem
 ENDINGS = [

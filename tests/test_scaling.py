@@ -14,7 +14,7 @@ from forking import torchrun
 from typer.testing import CliRunner
 
 from medunlearn.cli.main import app
-from medunlearn.experiments.runs import Run
+from medunlearn.results.runs import Run
 
 PAGE = Path(__file__).parents[1] / "docs" / "scaling.md"
 SMALL = {

@@ -28,37 +28,37 @@ if TYPE_CHECKING:
         unlearn,
         utility,
     )
+    from medunlearn.audit.audit import Audit
+    from medunlearn.audit.options.run import audit_options
+    from medunlearn.audit.run import audit
     from medunlearn.data.benchmark import Benchmark
-    from medunlearn.experiments.audit.audit import Audit
-    from medunlearn.experiments.audit.run import audit
-    from medunlearn.experiments.audit_options import audit_options
-    from medunlearn.experiments.keywords import keywords
-    from medunlearn.experiments.runs import Run
-    from medunlearn.experiments.semeval import semeval
+    from medunlearn.metrics.leakage.keywords import keywords
+    from medunlearn.papers.lume.semeval import semeval
+    from medunlearn.results.runs import Run
 
 # Loaded when first asked for, so that `import medunlearn` is light and scoring responses needs no torch.
 _WHERE = {
-    "Audit": "medunlearn.experiments.audit.audit",
+    "Audit": "medunlearn.audit.audit",
     "Benchmark": "medunlearn.data.benchmark",
-    "Run": "medunlearn.experiments.runs",
+    "Run": "medunlearn.results.runs",
     "agree": "medunlearn.api",
     "annotate": "medunlearn.api",
     "attack": "medunlearn.api",
-    "audit_options": "medunlearn.experiments.audit_options",
-    "audit": "medunlearn.experiments.audit.run",
+    "audit_options": "medunlearn.audit.options.run",
+    "audit": "medunlearn.audit.run",
     "diagnose": "medunlearn.api",
     "evaluate": "medunlearn.api",
     "export": "medunlearn.api",
     "export_tasks": "medunlearn.api",
     "inspect": "medunlearn.api",
     "judge": "medunlearn.api",
-    "keywords": "medunlearn.experiments.keywords",
+    "keywords": "medunlearn.metrics.leakage.keywords",
     "load": "medunlearn.api",
     "plan": "medunlearn.api",
     "report": "medunlearn.api",
     "run": "medunlearn.api",
     "sweep": "medunlearn.api",
-    "semeval": "medunlearn.experiments.semeval",
+    "semeval": "medunlearn.papers.lume.semeval",
     "train": "medunlearn.api",
     "unlearn": "medunlearn.api",
     "utility": "medunlearn.api",

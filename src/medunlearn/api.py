@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from medunlearn.attacks.attacked import Attacks
+from medunlearn.attacks.run import attack as _attack
+from medunlearn.attacks.run import attack_settings
 from medunlearn.config import (
     DiagnoseSettings,
     EvaluateSettings,
@@ -21,33 +24,30 @@ from medunlearn.config import (
     read_yaml,
 )
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.experiments.attack import attack as _attack
-from medunlearn.experiments.attack import attack_settings
-from medunlearn.experiments.attacked import Attacks
-from medunlearn.experiments.evaluate import evaluate as _evaluate
-from medunlearn.experiments.evaluated import Evaluated, Evaluation
-from medunlearn.experiments.export import export as _export
-from medunlearn.experiments.gather import gather
-from medunlearn.experiments.judged import Agreed, Judged, judged_among
-from medunlearn.experiments.judged import agree as _agree
-from medunlearn.experiments.judged import annotate as _annotate
-from medunlearn.experiments.judging import Llm, job, judges_of
-from medunlearn.experiments.material import identity
-from medunlearn.experiments.presets import is_tiny, train_settings, unlearn_settings
-from medunlearn.experiments.runs import Recording, Run
-from medunlearn.experiments.train import train as _train
-from medunlearn.experiments.unlearn import unlearn as _unlearn
-from medunlearn.llm.judging.judges import JudgeSettings
+from medunlearn.judging.judged import Agreed, Judged, judged_among
+from medunlearn.judging.judged import agree as _agree
+from medunlearn.judging.judged import annotate as _annotate
+from medunlearn.judging.judges import JudgeSettings
+from medunlearn.judging.responses import Llm, job, judges_of
+from medunlearn.pipeline.evaluate import evaluate as _evaluate
+from medunlearn.pipeline.export import export as _export
+from medunlearn.pipeline.material import identity
+from medunlearn.pipeline.presets import is_tiny, train_settings, unlearn_settings
+from medunlearn.pipeline.report.gather import gather
+from medunlearn.pipeline.train import train as _train
+from medunlearn.pipeline.unlearn import unlearn as _unlearn
 from medunlearn.reports.write import write_report
+from medunlearn.results.evaluated import Evaluated, Evaluation
+from medunlearn.results.runs import Recording, Run
 
 if TYPE_CHECKING:
-    from medunlearn.benchmarks.description import Description
-    from medunlearn.experiments.diagnosis.diagnose import Diagnosed
-    from medunlearn.experiments.forecast import Forecast
-    from medunlearn.experiments.pipeline import Finished
-    from medunlearn.experiments.sweep.result import Swept
-    from medunlearn.experiments.utility.found import Utilities
-    from medunlearn.experiments.utility.tasks import ExportedTasks
+    from medunlearn.data.describe import Description
+    from medunlearn.papers.memorization.diagnosis.diagnose import Diagnosed
+    from medunlearn.pipeline.estimate.forecast import Forecast
+    from medunlearn.pipeline.pipeline import Finished
+    from medunlearn.pipeline.sweep.result import Swept
+    from medunlearn.pipeline.utility.found import Utilities
+    from medunlearn.pipeline.utility.tasks import ExportedTasks
 
 RUNS = Path("runs")
 
@@ -136,7 +136,7 @@ def inspect(benchmark: Benchmark | Path | str, *, tokenizer: Path | str | None =
     Args:
         tokenizer: a folder that holds one, a run, or a hub id, to count its tokens; None counts words.
     """
-    from medunlearn.experiments.describing import described
+    from medunlearn.pipeline.describing import described
 
     found = benchmark if isinstance(benchmark, Benchmark) else Benchmark.load(benchmark)
     return described(found, tokenizer)
@@ -186,7 +186,7 @@ def utility(
     Raises:
         InputError: the harness is not installed; a task that there is not, or whose data cannot be had.
     """
-    from medunlearn.experiments.utility.measure import utility as measure
+    from medunlearn.pipeline.utility.measure import utility as measure
 
     checked = check(UtilitySettings, {"tasks": tasks, **settings})
     return measure(run, checked, against=against, device=device, quiet=quiet)
@@ -201,7 +201,7 @@ def export_tasks(benchmark: Benchmark, out: Path | str, *, split: str, **setting
     Raises:
         InputError: an unknown split or metric; a folder that is not empty.
     """
-    from medunlearn.experiments.utility.tasks import export_tasks as export
+    from medunlearn.pipeline.utility.tasks import export_tasks as export
 
     return export(benchmark, check(TaskExportSettings, {"split": split, **settings}), Path(out))
 
@@ -223,7 +223,7 @@ def diagnose(
         out: folder of tables and report; None: one in the run's.
         settings: as `medunlearn diagnose --help` lists them.
     """
-    from medunlearn.experiments.diagnosis.diagnose import diagnose as found
+    from medunlearn.papers.memorization.diagnosis.diagnose import diagnose as found
 
     checked = check(DiagnoseSettings, settings)
     where = None if out is None else Path(out)
@@ -313,7 +313,7 @@ def run(
     Args:
         overrides: settings that replace the file's; nested ones as ``**{"train.lr": 1e-3}``.
     """
-    from medunlearn.experiments.pipeline import plan, run_experiment
+    from medunlearn.pipeline.pipeline import plan, run_experiment
 
     values = experiment if isinstance(experiment, dict) else read_yaml(Path(experiment))
     return run_experiment(plan(merge(values, overrides)), device=device, quiet=quiet)
@@ -327,8 +327,8 @@ def plan(experiment: Path | str | dict[str, Any], *, device: str = "auto", **ove
     Args:
         overrides: as for :func:`run`.
     """
-    from medunlearn.experiments.forecast import forecast
-    from medunlearn.experiments.pipeline import plan as checked
+    from medunlearn.pipeline.estimate.forecast import forecast
+    from medunlearn.pipeline.pipeline import plan as checked
 
     values = experiment if isinstance(experiment, dict) else read_yaml(Path(experiment))
     return forecast(checked(merge(values, overrides)), device=device)
@@ -351,8 +351,8 @@ def sweep(
         jobs: cells at the same time, each in a process of its own; None for one a GPU, or one a core.
         overrides: as for :func:`run`.
     """
-    from medunlearn.experiments.sweep.plan import plan as checked
-    from medunlearn.experiments.sweep.run import run_sweep
+    from medunlearn.pipeline.sweep.plan import plan as checked
+    from medunlearn.pipeline.sweep.run import run_sweep
 
     values = sweep if isinstance(sweep, dict) else read_yaml(Path(sweep))
     return run_sweep(checked(merge(values, overrides)), jobs=jobs, device=device, quiet=quiet)

@@ -7,10 +7,10 @@ from typing import Any
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError
-from medunlearn.experiments.build import build, save_new
-from medunlearn.experiments.lume_new import build_new
-from medunlearn.experiments.medforget.build import build_medforget
-from medunlearn.experiments.notes import build_from_notes
+from medunlearn.papers.amnesia.notes import build_from_notes
+from medunlearn.papers.builders import build, save_new
+from medunlearn.papers.lume.new import build_new
+from medunlearn.papers.medforget.assemble import build_medforget
 
 
 def amnesia(
@@ -105,7 +105,7 @@ def options(file: Path | str, *, out: Path | str | None = None, **settings: Any)
     """Multiple-choice questions of a file (MedQA, MedMCQA, or one in their form).
 
     Args:
-        file: one question a row (:mod:`medunlearn.data.sources.options`).
+        file: one question a row (:mod:`medunlearn.sources.options`).
         out: folder to keep it in; None keeps it in memory.
         settings: as `medunlearn build options --help` lists them.
 

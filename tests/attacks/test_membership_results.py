@@ -10,19 +10,19 @@ import pandas as pd
 import pytest
 
 from medunlearn.attacks import make_attack
+from medunlearn.attacks.attacked import Attacked, Attacks, reading
 from medunlearn.attacks.membership.results import compare, curves, privacy_leaks, score_candidates, summarize
 from medunlearn.attacks.membership.sample import Candidate, candidates
 from medunlearn.attacks.protocol import Passage
-from medunlearn.benchmarks.amnesia import build
 from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split
 from medunlearn.errors import InputError
-from medunlearn.experiments.attacked import Attacked, Attacks, reading
-from medunlearn.experiments.runs import Run
 from medunlearn.metrics.privacy_leak import privacy_leak
 from medunlearn.metrics.protocol import Score
+from medunlearn.papers.amnesia.build import build
+from medunlearn.results.runs import Run
 
 
 def table_of(values: list[float], members: list[bool], attack: str = "loss", group: str = "all") -> pd.DataFrame:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from medunlearn.benchmarks.amnesia import amnesia_splits
-from medunlearn.benchmarks.amnesia_notes import AskedNote, Origin, from_notes
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Identifier, Record
-from medunlearn.data.sources.notes import Note
 from medunlearn.errors import InputError
+from medunlearn.papers.amnesia.build import amnesia_splits
+from medunlearn.papers.amnesia.from_notes import AskedNote, Origin, from_notes
+from medunlearn.sources.notes import Note
 
 ORIGIN = Origin("AMNESIA on mine", "mine.csv", "", "credentialed", "llm:m:amnesia_questions@1", {"k": "v"})
 

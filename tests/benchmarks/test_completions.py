@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medunlearn.benchmarks.completions import completion, completion_questions
+from medunlearn.data.completions import completion, completion_questions
 from medunlearn.data.records import Record
 from medunlearn.data.sentences import sentence_starts
 from medunlearn.seeds import generator

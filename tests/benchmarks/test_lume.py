@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from medunlearn.benchmarks.lume import build
 from medunlearn.config import LumeSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError, SourceError
+from medunlearn.papers.lume.build import build
 
 RELEASED = Path(__file__).parents[3] / "shared" / "data" / "lume"
 needs_released = pytest.mark.skipif(not RELEASED.is_dir(), reason=f"the released LUME files are not in {RELEASED}")

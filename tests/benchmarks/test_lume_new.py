@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from medunlearn.benchmarks import identifier_asked
-from medunlearn.benchmarks.lume_documents import Asked, Document
-from medunlearn.benchmarks.lume_new import build, is_askable
 from medunlearn.config import LumeNewSettings, check
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.builders import identifier_asked
 from medunlearn.errors import ConfigError, InputError, SourceError
+from medunlearn.papers.lume.build_new import build, is_askable
+from medunlearn.papers.lume.documents import Asked, Document
 
 SMALL: dict[str, Any] = {"stories": 21, "personal_biographies": 12, "public_biographies": 10, "nonmembers": 6}
 TASKS = ("story", "personal_biography", "public_biography")

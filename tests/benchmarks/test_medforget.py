@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medunlearn.benchmarks.medforget import Illustrated, assemble, build, names, open_source
-from medunlearn.benchmarks.medforget_checks import BLANK, normalised, stands_in, wrong_cloze, wrong_options
-from medunlearn.benchmarks.medforget_items import sentences
-from medunlearn.benchmarks.medforget_partitions import LEVELS, partition_rows, partitions
-from medunlearn.benchmarks.medforget_questions import templated
-from medunlearn.benchmarks.medforget_selection import select
 from medunlearn.config import MedforgetSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Record
 from medunlearn.data.splits import share
 from medunlearn.errors import ConfigError, InputError
+from medunlearn.papers.medforget.build import Illustrated, assemble, build, names, open_source
+from medunlearn.papers.medforget.checks import BLANK, normalised, stands_in, wrong_cloze, wrong_options
+from medunlearn.papers.medforget.items import sentences
+from medunlearn.papers.medforget.partitions import LEVELS, partition_rows, partitions
+from medunlearn.papers.medforget.questions import templated
+from medunlearn.papers.medforget.selection import select
 
 
 def made(**values: object) -> Benchmark:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medunlearn.benchmarks.medforget_checks import BLANK, says, stands_in, wrong_cloze, wrong_options
-from medunlearn.benchmarks.medforget_items import choice, gap, sentences
-from medunlearn.benchmarks.medforget_selection import askable
+from medunlearn.papers.medforget.checks import BLANK, says, stands_in, wrong_cloze, wrong_options
+from medunlearn.papers.medforget.items import choice, gap, sentences
+from medunlearn.papers.medforget.selection import askable
 
 TEXT = "The heart is enlarged. There is a left pleural effusion 23 mm deep."
 

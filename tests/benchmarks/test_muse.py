@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from medunlearn.benchmarks.muse import build
 from medunlearn.config import MuseSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import SourceError
+from medunlearn.papers.muse.build import build
 
 
 def built(folder: Path) -> Benchmark:

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from medunlearn.benchmarks.tofu import build
 from medunlearn.config import TofuSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import HubError, SourceError
+from medunlearn.papers.tofu.build import build
 
 
 def built(folder: Path, **more: Any) -> Benchmark:

@@ -150,7 +150,7 @@ def pmc(count: int) -> list[dict[str, Any]]:
 def test_of_pmc_patients_as_many_are_drawn_as_the_paper_drew(
     medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], chosen: int
 ) -> None:
-    from medunlearn.experiments import notes_input
+    from medunlearn.papers.amnesia import notes_input
 
     assert notes_input.PAPER_SAMPLE == 8820
     monkeypatch.setattr(notes_input, "PAPER_SAMPLE", 4)
@@ -255,7 +255,7 @@ def test_the_same_in_python_and_in_an_experiment(
 ) -> None:
     import medunlearn as mu
     from medunlearn.errors import ConfigError
-    from medunlearn.experiments.build import from_section
+    from medunlearn.papers.builders import from_section
 
     file = write_csv(tmp_path / "n.csv", own_notes(6))
     with PretendServer(answer=canned) as server:

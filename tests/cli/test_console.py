@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from forking import Forked, command
 
-from medunlearn.experiments.runs import Run
+from medunlearn.results.runs import Run
 
 COMMAND = Path(sys.executable).parent / "medunlearn"
 TINY = ("--model", "tiny", "tiny_width=32", "tiny_layers=2", "precision=fp32", "epochs=3", "checkpoint_seconds=0")

@@ -13,8 +13,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from medunlearn.experiments.audit_compare import audit_content
 from medunlearn.llm.pretend import PretendServer
+from medunlearn.papers.memorization.compare import audit_content
 
 Run = Callable[..., Any]
 DRUG = "The dose is 5 mg orally twice daily; it is contraindicated in renal impairment; adverse reactions are few. "

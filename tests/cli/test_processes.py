@@ -12,7 +12,7 @@ import pytest
 from forking import PATIENCE, Forked, command, together
 
 from medunlearn.errors import InputError, ProcessError
-from medunlearn.experiments.runs import Run
+from medunlearn.results.runs import Run
 from medunlearn.training.processes import join, leave
 
 LONG = ("--model", "tiny", "tiny_width=32", "tiny_layers=2", "epochs=4", "precision=fp32", "checkpoint_seconds=0")

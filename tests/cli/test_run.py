@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from medunlearn.experiments.named_presets import PRESETS
-from medunlearn.experiments.pipeline import plan
+from medunlearn.pipeline.named_presets import PRESETS
+from medunlearn.pipeline.pipeline import plan
 
 Medunlearn = Callable[..., Any]
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -162,9 +162,9 @@ def test_demo(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.Monkey
     small = replace(
         tiny, train={**tiny.train, **short, "tiny_width": 32, "tiny_layers": 2}, unlearn={**tiny.unlearn, **short}
     )
-    monkeypatch.setattr("medunlearn.experiments.named_presets.PRESETS", {**PRESETS, "tiny": small})
+    monkeypatch.setattr("medunlearn.pipeline.named_presets.PRESETS", {**PRESETS, "tiny": small})
     few = {"subjects": 2, "replicates": 20, "max_new_tokens": 4}
-    monkeypatch.setattr("medunlearn.experiments.demo.plan", lambda values: plan({**values, "evaluate": few}))
+    monkeypatch.setattr("medunlearn.pipeline.demo.plan", lambda values: plan({**values, "evaluate": few}))
     opened: list[str] = []
     monkeypatch.setattr("typer.launch", opened.append)
     words = ("demo", "--out", tmp_path / "demo", "--patients", 20)

@@ -105,7 +105,7 @@ def test_given_again_it_does_nothing(
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("the model was loaded")
 
-    monkeypatch.setattr("medunlearn.experiments.unlearn.load_model", refuse)
+    monkeypatch.setattr("medunlearn.pipeline.unlearn.load_model", refuse)
     words = ("unlearn", target, bench, "--split", "random_10", "--method", "graddiff", "--out", graddiff, *SHORT)
     medunlearn(*words)
     assert json.loads(medunlearn(*words, "--json").stdout) == info(graddiff)

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.judging.writing import TASKS
 from medunlearn.llm.pretend import PretendServer
-from medunlearn.llm.tasks import TASKS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "llm.md").read_text(encoding="utf-8")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import hmean
 
 from medunlearn.errors import InputError
-from medunlearn.metrics.aggregates import COMPOSITES, degraded, harmonic_mean
+from medunlearn.results.composites import COMPOSITES, degraded, harmonic_mean
 
 MU, AFE = COMPOSITES
 SHARES = st.lists(st.floats(0.0, 1.0, allow_subnormal=False), min_size=1, max_size=6)

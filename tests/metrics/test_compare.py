@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from medunlearn.errors import InputError
-from medunlearn.metrics.summary import compare, summarize
+from medunlearn.results.summary import compare, summarize
 from medunlearn.statistics import paired_difference
 
 METRICS = ("rouge_l", "em", "te")

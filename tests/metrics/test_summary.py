@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from medunlearn.errors import InputError
-from medunlearn.metrics.summary import summarize
+from medunlearn.results.summary import summarize
 from medunlearn.statistics import bootstrap_mean
 
 PARTS = ("rouge_l", "em", "cs", "te", "es")

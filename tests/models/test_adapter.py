@@ -13,9 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from medunlearn.errors import ModelError
-from medunlearn.experiments.export import export
 from medunlearn.models.folders import ADAPTER, ADAPTER_TENSORS, fingerprint
 from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
+from medunlearn.pipeline.export import export
 from medunlearn.training.trainable import choose_trainable
 
 IDS = torch.tensor([[5, 60, 7, 80, 9]])

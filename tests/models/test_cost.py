@@ -11,12 +11,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Gemma2Config, Gemma2ForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from medunlearn.models.cost import PassCost, Shape, batch_shape, costs
 from medunlearn.models.decoder import Ways
 from medunlearn.models.feeding import decoder_of, make_batch
-from medunlearn.models.hollow import ATTENTION, Hollow, nbytes, on_meta
 from medunlearn.models.seen import Seen
 from medunlearn.models.sequences import TokenSequence
+from medunlearn.pipeline.estimate.cost import PassCost, Shape, batch_shape, costs
+from medunlearn.pipeline.estimate.hollow import ATTENTION, Hollow, nbytes, on_meta
 from medunlearn.training.trainable import choose_trainable
 from medunlearn.training.views import ModelView, Totals
 

@@ -127,7 +127,7 @@ def make_content(**changes: Any) -> ReportContent:
         "benchmark": {
             "name": "hospital",
             "builder": "amnesia",
-            "source": "medunlearn.data.synthetic",
+            "source": "medunlearn.synthetic",
             "licence": "CC0-1.0",
             "data_use": "open",
             "levels": ["disease", "patient"],

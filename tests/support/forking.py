@@ -146,7 +146,7 @@ class _Worker(Forked):
     _alone = threading.Lock()
 
     def __init__(self, log: Path) -> None:
-        from medunlearn.experiments.sweep.workers import serve
+        from medunlearn.pipeline.sweep.workers import serve
 
         log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Another one that is forked meanwhile would keep this one's pipes open.
@@ -180,7 +180,7 @@ def forked_workers() -> Iterator[None]:
     def started(worker: Any, log: Path) -> _Worker:
         return _Worker(log)
 
-    place = "medunlearn.experiments.sweep.workers._Worker._started"
+    place = "medunlearn.pipeline.sweep.workers._Worker._started"
     with mock.patch(place, started), mock.patch.dict(os.environ, {"OMP_NUM_THREADS": "1"}):
         yield
 
@@ -189,7 +189,7 @@ def _load() -> None:
     """What takes long to load, so that what is forked has it."""
     for name in (
         "medunlearn.cli.main",
-        "medunlearn.experiments.forecast",
+        "medunlearn.pipeline.estimate.forecast",
         "transformers.models.llama.modeling_llama",
         "openai",
     ):

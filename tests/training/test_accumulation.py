@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from medunlearn.config import TrainSettings, check
-from medunlearn.experiments.material import loop_settings
 from medunlearn.methods import LOSSES, make_method
 from medunlearn.models.batches import collate
 from medunlearn.models.feeding import decoder_of, make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.models.scoring import score_answers
+from medunlearn.pipeline.material import loop_settings
 from medunlearn.training import gradients
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken, Unlearning

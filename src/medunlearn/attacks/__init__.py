@@ -12,7 +12,7 @@ from typing import Any
 
 from medunlearn.attacks.protocol import Attack
 from medunlearn.errors import InputError, UnknownNameError
-from medunlearn.lookup import made, names, resolve
+from medunlearn.registry import made, names, resolve
 
 ATTACKS: dict[str, str] = {
     "loss": "medunlearn.attacks.membership.loss:Loss",

@@ -26,7 +26,7 @@ from medunlearn.config import AttackSettings, parse_overrides
 from medunlearn.errors import InputError
 
 if TYPE_CHECKING:
-    from medunlearn.experiments.attacked import Attacks
+    from medunlearn.attacks.attacked import Attacks
 
 EPILOG = (
     "Example: `medunlearn attack runs/npo bench/ --split random_10 --attack membership --against runs/target "
@@ -58,11 +58,11 @@ def command(
     json: Json = False,
 ) -> None:
     """Attack a model: tell members of its training set, or bring back what it was made to forget."""
+    from medunlearn.attacks.run import attack as run_attack
+    from medunlearn.attacks.run import attack_settings
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.data.storage import write_text
-    from medunlearn.experiments.attack import attack as run_attack
-    from medunlearn.experiments.attack import attack_settings
-    from medunlearn.experiments.runs import Run
+    from medunlearn.results.runs import Run
 
     if out is not None and out.is_dir():
         raise InputError(f"{out} is a folder; --out is the CSV file to write.")

@@ -93,7 +93,7 @@ def command(
     json: Json = False,
 ) -> None:
     """Measure what a model repeats word for word of texts that it may have been trained on."""
-    from medunlearn.experiments.audit.run import audit
+    from medunlearn.audit.run import audit
 
     if out is None:
         raise ConfigError(["--out is missing: the folder of the audit"])

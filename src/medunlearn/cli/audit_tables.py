@@ -11,7 +11,7 @@ from medunlearn.cli.common import UNSCORED, print_json, print_line, print_table,
 from medunlearn.cli.found_tables import besides_json, print_besides
 
 if TYPE_CHECKING:
-    from medunlearn.experiments.audit.audit import Audit
+    from medunlearn.audit.audit import Audit
 
 EXAMPLES = 3
 _CELL = ["corpus", "prefix_tokens", "variant", "measure"]

@@ -44,7 +44,7 @@ def _column(flag: str, what: str) -> Any:
 
 
 def build_and_tell(builder: str, values: dict[str, Any], out: Path, quiet: bool, as_json: bool) -> None:
-    from medunlearn.experiments.build import build, save_new
+    from medunlearn.papers.builders import build, save_new
 
     given = {key: value for key, value in values.items() if value is not None}
     benchmark = save_new(build(builder, given), out)
@@ -52,7 +52,7 @@ def build_and_tell(builder: str, values: dict[str, Any], out: Path, quiet: bool,
 
 
 def _build_notes(values: dict[str, Any], out: Path, dry_run: bool, quiet: bool, as_json: bool) -> None:
-    from medunlearn.experiments.notes import build_from_notes, plan_from_notes
+    from medunlearn.papers.amnesia.notes import build_from_notes, plan_from_notes
 
     given = {key: value for key, value in values.items() if value is not None}
     say = sayer(quiet, as_json)
@@ -230,7 +230,7 @@ def _refuse_given(flags: Mapping[str, Any], why: str) -> None:
 def _build_lume_new(
     values: dict[str, Any], out: Path, dry_run: bool, review: bool, quiet: bool, as_json: bool
 ) -> None:
-    from medunlearn.experiments.lume_new import build_new, plan_new
+    from medunlearn.papers.lume.new import build_new, plan_new
 
     if dry_run:
         show_plans(plan_new(values, out), quiet, as_json)

@@ -80,7 +80,7 @@ def command(
 
 
 def _run(values: dict[str, Any], out: Path, dry_run: bool, quiet: bool, as_json: bool) -> None:
-    from medunlearn.experiments.medforget.build import build_medforget, plan_medforget
+    from medunlearn.papers.medforget.assemble import build_medforget, plan_medforget
 
     if dry_run:
         show_plans(plan_medforget(values, out), quiet, as_json)

@@ -12,7 +12,7 @@ from medunlearn.cli.run import print_finished
 from medunlearn.errors import UnknownNameError
 
 if TYPE_CHECKING:
-    from medunlearn.experiments.audit_demo import Shown
+    from medunlearn.papers.memorization.demo import Shown
 
 EPILOG = (
     "Example: `medunlearn demo --out demo/` (a few minutes on two CPU cores, no network)\n\n"
@@ -45,8 +45,8 @@ def command(
     if what == "audit":
         _audit(out, texts, epochs, seed, quiet, json)
         return
-    from medunlearn.experiments.demo import demo_experiment
-    from medunlearn.experiments.pipeline import run_experiment
+    from medunlearn.pipeline.demo import demo_experiment
+    from medunlearn.pipeline.pipeline import run_experiment
 
     finished = run_experiment(
         demo_experiment(out, seed=seed, patients=patients), device=device, quiet=quiet, say=sayer(quiet, json)
@@ -58,8 +58,8 @@ def command(
 
 def _audit(out: Path, texts: int, epochs: int, seed: int, quiet: bool, as_json: bool) -> None:
     from medunlearn.cli.audit_tables import print_audit, records_of
-    from medunlearn.experiments.audit_demo import demo_audit
-    from medunlearn.experiments.audit_demo.models import WHOLE
+    from medunlearn.papers.memorization.demo import demo_audit
+    from medunlearn.papers.memorization.demo.models import WHOLE
 
     shown = demo_audit(out, each=texts, epochs=epochs, seed=seed, quiet=quiet or as_json)
     if as_json:

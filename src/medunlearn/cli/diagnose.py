@@ -23,7 +23,7 @@ from medunlearn.cli.common import (
 from medunlearn.config import DiagnoseSettings, check, parse_overrides
 
 if TYPE_CHECKING:
-    from medunlearn.experiments.diagnosis.diagnose import Diagnosed
+    from medunlearn.papers.memorization.diagnosis.diagnose import Diagnosed
 
 EPILOG = (
     "Example: `medunlearn diagnose runs/diagnosis bench/ --against runs/base`\n\n"
@@ -47,8 +47,8 @@ def command(
 ) -> None:
     """Ask for diagnoses, count top-k accuracy overall and by specialty, and write a report."""
     from medunlearn.data.benchmark import Benchmark
-    from medunlearn.experiments.diagnosis.diagnose import diagnose
-    from medunlearn.experiments.runs import Run
+    from medunlearn.papers.memorization.diagnosis.diagnose import diagnose
+    from medunlearn.results.runs import Run
 
     words = overrides or []
     # `--against a b` gives b to the arguments: a word that is no setting is another run.
@@ -90,9 +90,14 @@ def _rows(table: Any) -> list[dict[str, Any]]:
 
 
 def _print(found: Diagnosed) -> None:
-    from medunlearn.experiments.diagnosis.diagnose import content_of
-    from medunlearn.reports.diagnosis import prose
-    from medunlearn.reports.diagnosis.tables import accuracy_cells, difference_cells, epoch_cells, rise_cells
+    from medunlearn.papers.memorization.diagnosis.diagnose import content_of
+    from medunlearn.papers.memorization.diagnosis.report import prose
+    from medunlearn.papers.memorization.diagnosis.report.tables import (
+        accuracy_cells,
+        difference_cells,
+        epoch_cells,
+        rise_cells,
+    )
 
     content = content_of(found)
     for title, table in (

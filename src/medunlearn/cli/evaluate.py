@@ -30,7 +30,7 @@ from medunlearn.errors import InputError
 
 if TYPE_CHECKING:
     from medunlearn.data.benchmark import Benchmark
-    from medunlearn.experiments.evaluated import Evaluation
+    from medunlearn.results.evaluated import Evaluation
 
 EPILOG = (
     "Example: `medunlearn evaluate runs/npo bench/ --split random_10 --against runs/target runs/retrained`\n\n"
@@ -66,8 +66,8 @@ def command(
     """Ask a model the benchmark's questions and score what it says."""
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.data.storage import write_text
-    from medunlearn.experiments.evaluate import evaluate
-    from medunlearn.experiments.runs import Run
+    from medunlearn.pipeline.evaluate import evaluate
+    from medunlearn.results.runs import Run
 
     if out is not None and out.is_dir():
         raise InputError(f"{out} is a folder; --out is the CSV file to write.")
@@ -92,7 +92,7 @@ def command(
         write_text(out, evaluation.table().to_csv(index=False))
     measures = _measures(evaluation, bench)
     if semeval:
-        from medunlearn.experiments.semeval import semeval_rows
+        from medunlearn.papers.lume.semeval import semeval_rows
 
         measures |= {"semeval": semeval_rows(evaluation.models)}
     if json:
@@ -113,7 +113,7 @@ def _measures(evaluation: Evaluation, benchmark: Benchmark) -> dict[str, list[di
     """What a benchmark's paper makes of several scores at once; empty for those that do not."""
     if benchmark.builder != "tofu":
         return {}
-    from medunlearn.experiments.tofu import tofu_measures
+    from medunlearn.papers.tofu.measures import tofu_measures
 
     table = tofu_measures(evaluation, benchmark).astype("object")
     return {

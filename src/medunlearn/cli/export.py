@@ -28,7 +28,7 @@ def command(
     json: Json = False,
 ) -> None:
     """Write a model as a full Hugging Face folder; LoRA is merged, a delta is put together with its base."""
-    from medunlearn.experiments.export import export
+    from medunlearn.pipeline.export import export
 
     folder = export(source, out, push=push, private=private)
     if json:

@@ -28,7 +28,7 @@ def command(
 ) -> None:
     """Write a benchmark as tasks of lm-evaluation-harness, scored by our metrics."""
     from medunlearn.data.benchmark import Benchmark
-    from medunlearn.experiments.utility.tasks import export_tasks
+    from medunlearn.pipeline.utility.tasks import export_tasks
 
     settings = check(TaskExportSettings, {"split": split, **parse_overrides(overrides or [])})
     found = export_tasks(Benchmark.load(benchmark), settings, out)

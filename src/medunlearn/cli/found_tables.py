@@ -9,10 +9,10 @@ import pandas as pd
 from medunlearn.cli.common import UNSCORED, print_line, print_table, with_interval
 
 if TYPE_CHECKING:
-    from medunlearn.experiments.audit.audit import Audit
-    from medunlearn.experiments.audit_identifiers.judged import Judged
-    from medunlearn.experiments.audit_identifiers.search import Found
-    from medunlearn.experiments.audit_options.audit import OptionsAudit
+    from medunlearn.audit.audit import Audit
+    from medunlearn.audit.identifiers.search.judged import Judged
+    from medunlearn.audit.identifiers.search.search import Found
+    from medunlearn.audit.options.run.audit import OptionsAudit
 
 
 def print_besides(audit: Audit) -> None:

@@ -26,7 +26,7 @@ from medunlearn.config.identifiers import IdentifierSettings
 if TYPE_CHECKING:
     import pandas as pd
 
-    from medunlearn.experiments.audit_identifiers.search import MakeJudge
+    from medunlearn.audit.identifiers.search.search import MakeJudge
 
 app = typer.Typer(
     help="Identifiers and sensitive content in what a model said: find, count, review, measure the detectors.",
@@ -80,7 +80,7 @@ def find(
     json: Json = False,
 ) -> None:
     """Find identifiers and sensitive content in responses, trace them to the records, and count them."""
-    from medunlearn.experiments.audit_identifiers.search import plan_judging, search
+    from medunlearn.audit.identifiers.search.search import plan_judging, search
 
     server, values = judging.server_and_settings(llm, overrides, dry_run)
     settings = check(IdentifierSettings, {**values, **({} if seed is None else {"seed": seed})})
@@ -98,7 +98,7 @@ def find(
 
 
 def _judge(url: str, model: str | None, how: dict[str, Any]) -> MakeJudge:
-    from medunlearn.experiments.audit_judging import one_judge
+    from medunlearn.audit.kinds.judging import one_judge
 
     return lambda folder, records, use: one_judge(url, model, folder, data_use=use, records=records, **how)
 
@@ -117,7 +117,7 @@ def review(
     json: Json = False,
 ) -> None:
     """Write a sample of responses, with their records and findings, for people to review."""
-    from medunlearn.experiments.audit_identifiers.search import Found
+    from medunlearn.audit.identifiers.search.search import Found
 
     path = Found.open(folder).review(out, number=number, least_rouge=least_rouge, seed=seed or 0)
     if json:
@@ -137,7 +137,7 @@ def corrected(
     json: Json = False,
 ) -> None:
     """Counts as the reviewers correct them, with the precision and recall of what was found."""
-    from medunlearn.experiments.audit_identifiers.review import read_review
+    from medunlearn.audit.identifiers.search.review import read_review
 
     table = read_review(folder, sheets or [])
     if json:
@@ -162,9 +162,9 @@ def recall(
     json: Json = False,
 ) -> None:
     """How much a detector finds of what is there, and how much of what it finds is there."""
-    from medunlearn.memorization.identifiers.detectors import make_detector
-    from medunlearn.memorization.identifiers.labelled import invented_notes, read_labelled
-    from medunlearn.memorization.identifiers.recall import detector_recall
+    from medunlearn.audit.identifiers.detectors import make_detector
+    from medunlearn.audit.identifiers.labelled import invented_notes, read_labelled
+    from medunlearn.audit.identifiers.recall import detector_recall
 
     texts = read_labelled(labelled) if labelled else invented_notes(number, seed=seed or 0)
     table = detector_recall(make_detector(detector), texts, seed=seed or 0)

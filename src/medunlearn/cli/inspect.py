@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from medunlearn.benchmarks.description import Description, GroupSize
-from medunlearn.benchmarks.medforget_partitions import partition_rows
 from medunlearn.cli.common import Json, Quiet, ending, print_json, print_line, print_table
 from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.data.describe import Description, GroupSize
 from medunlearn.data.image_files import checked_images
 from medunlearn.data.storage import read_json
 from medunlearn.errors import InputError
+from medunlearn.papers.medforget.partitions import partition_rows
 
 EPILOG = "Examples: `medunlearn inspect bench/`, and `medunlearn inspect bench/ --tables --tokenizer runs/target`"
 
@@ -39,7 +39,7 @@ def command(
     if (folder / MANIFEST).exists():
         benchmark = Benchmark.load(folder)
         if tables or tokenizer is not None:
-            from medunlearn.experiments.describing import described
+            from medunlearn.pipeline.describing import described
 
             found = described(benchmark, tokenizer)
             if json or not quiet:
@@ -53,8 +53,8 @@ def command(
         if json or not quiet:
             _run(info, json)
         if info.get("verb") == "audit" and info.get("status") == "complete" and not (json or quiet):
+            from medunlearn.audit.audit import Audit
             from medunlearn.cli.audit_tables import print_audit
-            from medunlearn.experiments.audit.audit import Audit
 
             print_audit(Audit.open(folder))
     else:

@@ -20,11 +20,11 @@ from medunlearn.cli.common import (
     settings_help,
 )
 from medunlearn.config import check, parse_overrides
-from medunlearn.llm.judging.judges import JudgeSettings
+from medunlearn.judging.judges import JudgeSettings
 from medunlearn.llm.usage import in_money
 
 if TYPE_CHECKING:
-    from medunlearn.experiments.judge import Plan
+    from medunlearn.judging.run import Plan
 
 SERVER = "llm."
 
@@ -79,7 +79,7 @@ def judge(
     json: Json = False,
 ) -> None:
     """Judge labels, questions or responses with one or several language models."""
-    from medunlearn.experiments import judging
+    from medunlearn.judging import responses as judging
 
     values = parse_overrides(overrides or [])
     server = {key.removeprefix(SERVER): value for key, value in values.items() if key.startswith(SERVER)}
@@ -131,8 +131,8 @@ def annotate(
     json: Json = False,
 ) -> None:
     """Write a CSV and a local page on which a person labels what judges judged."""
-    from medunlearn.experiments.judged import Judged
-    from medunlearn.experiments.judged import annotate as write
+    from medunlearn.judging.judged import Judged
+    from medunlearn.judging.judged import annotate as write
 
     table, page = write(Judged.open(run), out, number=number, seed=seed or 0)
     if json:
@@ -151,8 +151,8 @@ def agree(
     json: Json = False,
 ) -> None:
     """Compare judges with people's labels, and people with each other."""
-    from medunlearn.experiments.judged import Judged
-    from medunlearn.experiments.judged import agree as compare
+    from medunlearn.judging.judged import Judged
+    from medunlearn.judging.judged import agree as compare
 
     found = compare(Judged.open(run), labels)
     if json:

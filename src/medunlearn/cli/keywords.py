@@ -32,7 +32,7 @@ def command(
 ) -> None:
     """Find each question's disease keywords, which the leakage score (LS) looks for in responses."""
     from medunlearn.data.benchmark import Benchmark
-    from medunlearn.experiments.keywords import keywords
+    from medunlearn.metrics.leakage.keywords import keywords
 
     found = keywords(Benchmark.load(benchmark), extractor=extractor, out=out, quiet=quiet or json)
     if json:

@@ -17,8 +17,8 @@ Rows = list[dict[str, str]]
 
 
 def _methods() -> Rows:
-    from medunlearn.lookup import names
     from medunlearn.methods import METHODS, method_class
+    from medunlearn.registry import names
 
     rows = []
     for name in sorted(names("methods", METHODS)):
@@ -31,8 +31,8 @@ def _methods() -> Rows:
 
 
 def _metrics() -> Rows:
-    from medunlearn.lookup import names
     from medunlearn.metrics import METRICS, get_metric
+    from medunlearn.registry import names
 
     metrics = [get_metric(name) for name in sorted(names("metrics", METRICS))]
     return [
@@ -42,8 +42,8 @@ def _metrics() -> Rows:
 
 
 def _benchmarks() -> Rows:
-    from medunlearn.benchmarks import BENCHMARKS, default_metrics_of
-    from medunlearn.lookup import names
+    from medunlearn.data.builders import BENCHMARKS, default_metrics_of
+    from medunlearn.registry import names
 
     return [
         {"name": name, "metrics": ", ".join(default_metrics_of(name)), "what": _about(target)}
@@ -53,7 +53,7 @@ def _benchmarks() -> Rows:
 
 def _attacks() -> Rows:
     from medunlearn.attacks import ATTACKS, attack_class
-    from medunlearn.lookup import names
+    from medunlearn.registry import names
 
     rows = []
     for name in names("attacks", ATTACKS):
@@ -65,8 +65,8 @@ def _attacks() -> Rows:
 
 
 def _measures() -> Rows:
-    from medunlearn.lookup import names
-    from medunlearn.memorization.measures import MEASURES, get_measure
+    from medunlearn.audit.measures import MEASURES, get_measure
+    from medunlearn.registry import names
 
     measures = [get_measure(name) for name in names("measures", MEASURES)]
     return [
@@ -76,8 +76,8 @@ def _measures() -> Rows:
 
 
 def _tasks() -> Rows:
-    from medunlearn.llm.tasks import TASKS, task_class
-    from medunlearn.lookup import names
+    from medunlearn.judging.writing import TASKS, task_class
+    from medunlearn.registry import names
 
     classes = {name: task_class(name) for name in sorted(names("tasks", TASKS))}
     return [
@@ -87,7 +87,7 @@ def _tasks() -> Rows:
 
 
 def _presets() -> Rows:
-    from medunlearn.experiments.named_presets import PRESETS
+    from medunlearn.pipeline.named_presets import PRESETS
 
     return [
         {"name": name, "devices": str(preset.processes), "what": preset.about} for name, preset in PRESETS.items()

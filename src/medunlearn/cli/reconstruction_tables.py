@@ -9,7 +9,7 @@ import pandas as pd
 from medunlearn.cli.common import print_line, print_table, with_interval
 
 if TYPE_CHECKING:
-    from medunlearn.experiments.reconstruction.attacked import Reconstructions
+    from medunlearn.attacks.reconstruction.attacked import Reconstructions
 
 
 def print_reconstructions(found: Reconstructions) -> None:

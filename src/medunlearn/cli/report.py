@@ -50,13 +50,13 @@ def command(
 ) -> None:
     """Write report.html, report.md and report.json from evaluated runs."""
     from medunlearn.data.benchmark import Benchmark
-    from medunlearn.experiments.audit_compare import is_audit
-    from medunlearn.experiments.evaluated import Evaluated
-    from medunlearn.experiments.gather import gather
-    from medunlearn.experiments.judged import judged_among
-    from medunlearn.experiments.runs import Run
-    from medunlearn.reports import lume
+    from medunlearn.judging.judged import judged_among
+    from medunlearn.papers.lume import report as lume
+    from medunlearn.papers.memorization.compare import is_audit
+    from medunlearn.pipeline.report.gather import gather
     from medunlearn.reports.write import write_report
+    from medunlearn.results.evaluated import Evaluated
+    from medunlearn.results.runs import Run
 
     _check_out(out)
     if any((run / "sweep.json").exists() for run in runs):
@@ -94,8 +94,8 @@ def _report_sweep(
     as_json: bool,
 ) -> None:
     from medunlearn.data.benchmark import Benchmark
-    from medunlearn.experiments.swept.folder import gather_folder
-    from medunlearn.experiments.swept.reporting import findings_text, verdicts, write_report
+    from medunlearn.papers.amnesia.swept.folder import gather_folder
+    from medunlearn.papers.amnesia.swept.reporting import findings_text, verdicts, write_report
 
     if len(runs) > 1:
         raise InputError("A sweep is reported by itself: give its folder alone.")
@@ -122,8 +122,8 @@ def _report_audits(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    from medunlearn.experiments.audit_compare import audit_content
-    from medunlearn.reports.audit import findings, findings_text, write_audit_content
+    from medunlearn.papers.memorization.compare import audit_content
+    from medunlearn.papers.memorization.report import findings, findings_text, write_audit_content
 
     content = audit_content(runs, relations, title=title, show_text=show_text, seed=seed)
     page = write_audit_content(content, out)

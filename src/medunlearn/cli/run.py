@@ -27,8 +27,8 @@ from medunlearn.data.storage import read_json
 SHOWN = ("Model", "Utility", "Forgetting", "Distance")
 
 if TYPE_CHECKING:
-    from medunlearn.experiments.forecast import Forecast
-    from medunlearn.experiments.pipeline import Finished
+    from medunlearn.pipeline.estimate.forecast import Forecast
+    from medunlearn.pipeline.pipeline import Finished
 
 EPILOG = (
     "Example: `medunlearn run examples/hospital.yaml unlearn.epochs=5 unlearn.npo.beta=0.2`\n\n"
@@ -51,8 +51,8 @@ def command(
     json: Json = False,
 ) -> None:
     """Run an experiment: build, train, retrain, unlearn with each method, evaluate, report."""
-    from medunlearn.experiments.forecast import before_experiment, forecast
-    from medunlearn.experiments.pipeline import plan, run_experiment
+    from medunlearn.pipeline.estimate.forecast import before_experiment, forecast
+    from medunlearn.pipeline.pipeline import plan, run_experiment
 
     values = merge(read_yaml(experiment), parse_overrides(overrides or []))
     values |= {key: value for key, value in {"out": out, "seed": seed}.items() if value is not None}
@@ -69,8 +69,8 @@ def command(
 
 def print_finished(finished: Finished, *, quiet: bool, as_json: bool) -> None:
     """Each model's place: utility, forgetting, and the distance to the retrained model."""
+    from medunlearn.papers.lume.report import findings, findings_text
     from medunlearn.reports.headline import main_plane, standings
-    from medunlearn.reports.lume import findings, findings_text
     from medunlearn.reports.readings import Results
     from medunlearn.reports.tables import headline_table
 
@@ -91,7 +91,7 @@ def print_finished(finished: Finished, *, quiet: bool, as_json: bool) -> None:
 
 def print_forecast(found: Forecast, *, quiet: bool, as_json: bool) -> None:
     """What is left of each stage; warnings stand last, where they are read."""
-    from medunlearn.experiments.room import shown_bytes
+    from medunlearn.pipeline.estimate.room import shown_bytes
 
     if as_json:
         print_json(found.facts())

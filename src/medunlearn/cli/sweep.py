@@ -25,8 +25,8 @@ from medunlearn.config import SearchSettings, SweepSettings, merge, parse_overri
 from medunlearn.errors import MedunlearnError
 
 if TYPE_CHECKING:
-    from medunlearn.experiments.sweep.result import Swept
-    from medunlearn.experiments.sweep.survey import SweepPlan
+    from medunlearn.pipeline.sweep.result import Swept
+    from medunlearn.pipeline.sweep.survey import SweepPlan
 
 EPILOG = (
     "Example: `medunlearn sweep examples/sweep-small.yaml unlearn.epochs=2 --jobs 2`\n\n"
@@ -58,9 +58,9 @@ def command(
     json: Json = False,
 ) -> None:
     """Run a sweep: methods x splits x seeds, with a report; survives a failing cell."""
-    from medunlearn.experiments.sweep.plan import plan
-    from medunlearn.experiments.sweep.run import run_sweep
-    from medunlearn.experiments.sweep.survey import foresee
+    from medunlearn.pipeline.sweep.plan import plan
+    from medunlearn.pipeline.sweep.run import run_sweep
+    from medunlearn.pipeline.sweep.survey import foresee
 
     values = merge(read_yaml(sweep), parse_overrides(overrides or []))
     if out is not None:
@@ -102,7 +102,7 @@ def print_swept(swept: Swept, *, quiet: bool, as_json: bool) -> None:
             ]
             print_table("Learning rates", [name.capitalize() for name in columns], shown)
         if swept.content is not None:
-            from medunlearn.experiments.swept.reporting import findings_text
+            from medunlearn.papers.amnesia.swept.reporting import findings_text
 
             print_line(findings_text(swept.content))
         print_line(f"report: {swept.report}" if swept.report else "There is no report: no model was evaluated.")

@@ -45,9 +45,9 @@ def command(
 ) -> None:
     """Train a model on a benchmark's records and questions. Given again, it resumes."""
     from medunlearn.data.benchmark import Benchmark
-    from medunlearn.experiments.forecast import before_training
-    from medunlearn.experiments.presets import train_settings
-    from medunlearn.experiments.train import train
+    from medunlearn.pipeline.estimate.forecast import before_training
+    from medunlearn.pipeline.presets import train_settings
+    from medunlearn.pipeline.train import train
 
     values = {"model": model, "without": without, "seed": seed}
     given = {key: value for key, value in values.items() if value is not None}

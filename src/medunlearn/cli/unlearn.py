@@ -48,10 +48,10 @@ def command(
 ) -> None:
     """Make a trained model forget one split's forget set. Given again, it resumes."""
     from medunlearn.data.benchmark import Benchmark
-    from medunlearn.experiments.forecast import before_unlearning
-    from medunlearn.experiments.presets import is_tiny, unlearn_settings
-    from medunlearn.experiments.runs import Run
-    from medunlearn.experiments.unlearn import unlearn
+    from medunlearn.pipeline.estimate.forecast import before_unlearning
+    from medunlearn.pipeline.presets import is_tiny, unlearn_settings
+    from medunlearn.pipeline.unlearn import unlearn
+    from medunlearn.results.runs import Run
 
     trained = Run.open(target)
     given = {"method": method, "split": split, **({} if seed is None else {"seed": seed})}

@@ -25,7 +25,7 @@ from medunlearn.config import UtilitySettings, check, parse_overrides
 from medunlearn.errors import InputError
 
 if TYPE_CHECKING:
-    from medunlearn.experiments.utility.found import Utilities
+    from medunlearn.pipeline.utility.found import Utilities
 
 EPILOG = (
     "Example: `medunlearn utility runs/npo --tasks mmlu --against runs/target runs/retrained limit=20`\n\n"
@@ -54,8 +54,8 @@ def command(
 ) -> None:
     """Measure a model's utility with tasks of lm-evaluation-harness."""
     from medunlearn.data.storage import write_text
-    from medunlearn.experiments.runs import Run
-    from medunlearn.experiments.utility.measure import utility
+    from medunlearn.pipeline.utility.measure import utility
+    from medunlearn.results.runs import Run
 
     if out is not None and out.is_dir():
         raise InputError(f"{out} is a folder; --out is the CSV file to write.")

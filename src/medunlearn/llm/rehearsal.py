@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from itertools import combinations
 from typing import Any
 
-from medunlearn.llm.tasks import rules
-from medunlearn.llm.tasks.words import sentences
+from medunlearn.judging.writing import rules
+from medunlearn.judging.writing.words import sentences
 from medunlearn.seeds import generator
 
 Parts = Mapping[str, str]

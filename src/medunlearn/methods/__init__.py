@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from medunlearn.errors import InputError, UnknownNameError
-from medunlearn.lookup import made, names, resolve
+from medunlearn.registry import made, names, resolve
 
 LOSSES: dict[str, str] = {
     "ga": "medunlearn.methods.ga:GradientAscent",

@@ -7,8 +7,8 @@ as ``module:attribute``, or declared as an entry point in the group ``medunlearn
 from __future__ import annotations
 
 from medunlearn.errors import InputError
-from medunlearn.lookup import resolve
 from medunlearn.metrics.protocol import Encoder, Entailment, Item, Judgement, Keywords, Metric, Need, Score, Tools
+from medunlearn.registry import resolve
 
 METRICS: dict[str, str] = {
     "answer_probability": "medunlearn.metrics.answer_probability:METRIC",
@@ -27,9 +27,9 @@ METRICS: dict[str, str] = {
     "rouge_l_f": "medunlearn.metrics.rouge_l_f:METRIC",
     "te": "medunlearn.metrics.token_entropy:METRIC",
     "token_f1": "medunlearn.metrics.token_f1:METRIC",
-    "top_1": "medunlearn.metrics.diagnosis.top_k:TOP_1",
-    "top_2": "medunlearn.metrics.diagnosis.top_k:TOP_2",
-    "top_3": "medunlearn.metrics.diagnosis.top_k:TOP_3",
+    "top_1": "medunlearn.papers.memorization.diagnosis.top_k:TOP_1",
+    "top_2": "medunlearn.papers.memorization.diagnosis.top_k:TOP_2",
+    "top_3": "medunlearn.papers.memorization.diagnosis.top_k:TOP_3",
     "truth_ratio": "medunlearn.metrics.truth_ratio:METRIC",
     "truth_ratio_utility": "medunlearn.metrics.truth_ratio_utility:METRIC",
 }

@@ -1,7 +1,7 @@
 """Our metrics as lm-evaluation-harness calls them: what the ``utils.py`` of an exported task is made of.
 
 Light on purpose: neither torch nor the harness is imported. Tasks are written by
-:mod:`medunlearn.experiments.utility.tasks`.
+:mod:`medunlearn.pipeline.utility.tasks`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from itertools import product
 
 from medunlearn.data.records import SIDES
 from medunlearn.errors import InputError
-from medunlearn.metrics.aggregates import harmonic_mean
+from medunlearn.results.composites import harmonic_mean
 
 TASKS = ("story", "personal_biography", "public_biography")
 MEASURES = ("regurgitation", "knowledge")

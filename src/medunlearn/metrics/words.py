@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from medunlearn.porter import porter_stem
+from medunlearn.metrics.porter import porter_stem
 
 Ids = npt.NDArray[np.int64]
 

@@ -42,7 +42,7 @@ def decoder_of(model: Any) -> Decoder:
 
 
 def assume(model: Any, emptied: Callable[[Batch], Batch]) -> None:
-    """Have a model without content (:mod:`medunlearn.models.hollow`) fed as most models are: it cannot be tried.
+    """Have a model without content fed as most models are: it cannot be tried.
 
     Args:
         emptied: what becomes of each batch that is made for the model; it must not hold the model.

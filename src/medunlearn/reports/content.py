@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from medunlearn.llm.judging.words import Section
+from medunlearn.judging.words import Section
 
 Role = Literal["target", "retrained", "unlearned"]
 
@@ -21,7 +21,7 @@ class ModelResult:
         label: its name in the report: ``target``, ``retrained``, ``GradDiff``; unique in a report.
         role: what it is to the others.
         method: the name of the unlearning method; None for target and retrained.
-        summary: as :func:`medunlearn.metrics.summary.summarize` gives it: side, fold, kind (``all`` is every
+        summary: as :func:`medunlearn.results.summary.summarize` gives it: side, fold, kind (``all`` is every
             kind together), metric, value, low, high, n_scored, n_unscored, n_subjects, parts. A value that
             is null is shown as unscored, never as 0.
         history: one row an optimizer step: step, epoch, lr, loss, ``loss/<term>``, gradient_norm, tokens,
@@ -143,7 +143,7 @@ class ReportContent:
         epochs: the summaries of unlearning runs that were evaluated as they went on: model, epoch (0 is the
             target), level, node (empty for the whole split), measure, and a summary's columns; may be empty.
         contrasts: on LUME, differences between epochs and between methods
-            (:mod:`medunlearn.experiments.lume.contrasts`); may be empty.
+            (:mod:`medunlearn.papers.lume.contrasts`); may be empty.
         published: TOFU's or MUSE's measures, which are made of several metrics or models at once; may be empty.
         utility: what tasks of lm-evaluation-harness found, one row a model, task and metric that counts, and
             ``utility`` for them together: model, name, metric, value, low, high, stderr, n_scored, shots; may be

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from medunlearn.metrics.aggregates import DEGRADATION
 from medunlearn.reports.content import ModelResult
 from medunlearn.reports.readings import ALL, Gap, Place, Reading, Results
 from medunlearn.reports.words import signed_with_interval
+from medunlearn.results.composites import DEGRADATION
 
 _ROLES = ("target", "retrained", "unlearned")
 

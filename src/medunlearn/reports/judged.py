@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from medunlearn.llm.judging.words import Section
+from medunlearn.judging.words import Section
 from medunlearn.reports.content import JudgedContent
 from medunlearn.reports.tables import Cell, Table
 

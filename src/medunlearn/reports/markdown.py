@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from medunlearn.papers.lume.report import findings
+from medunlearn.papers.lume.report.tables import cases_table
 from medunlearn.reports.content import Example, ReportContent
 from medunlearn.reports.epochs import epoch_table
 from medunlearn.reports.headline import main_plane, standings, verdict
 from medunlearn.reports.judged import judged_tables
-from medunlearn.reports.lume import findings
-from medunlearn.reports.lume.tables import cases_table
 from medunlearn.reports.membership import (
     NOTES,
     difference_table,

@@ -10,13 +10,13 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from medunlearn.papers.lume.report import findings
+from medunlearn.papers.lume.report.tables import cases_table
 from medunlearn.reports import curves, figures, membership, prose, reconstruction, utility
 from medunlearn.reports.content import ReportContent
 from medunlearn.reports.epochs import epoch_figures, epoch_table
 from medunlearn.reports.headline import Plane, Standing, drawable, main_plane, panel_planes, standings, verdict
 from medunlearn.reports.judged import judged_tables
-from medunlearn.reports.lume import findings
-from medunlearn.reports.lume.tables import cases_table
 from medunlearn.reports.published import published_table
 from medunlearn.reports.readings import Results
 from medunlearn.reports.tables import (
@@ -32,13 +32,7 @@ from medunlearn.reports.tables import (
     run_facts,
     shared_facts,
 )
-from medunlearn.reports.words import (
-    interval,
-    kind_text,
-    place_text,
-    signed,
-    value_text,
-)
+from medunlearn.reports.words import interval, kind_text, place_text, signed, value_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from medunlearn.papers.lume.report import Finding, findings
 from medunlearn.reports.content import Membership, ModelResult, PublishedMeasures, ReportContent
 from medunlearn.reports.headline import Plane, Standing, main_plane, standings, verdict
-from medunlearn.reports.lume import Finding, findings
 from medunlearn.reports.readings import Results, rows_of
 
 FORMAT = 1

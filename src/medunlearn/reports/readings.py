@@ -9,8 +9,8 @@ from typing import Any
 
 from medunlearn.data.records import FOLDS, KINDS
 from medunlearn.errors import InputError
-from medunlearn.metrics.aggregates import COMPOSITES, DEGRADATION
 from medunlearn.reports.content import ModelResult, ReportContent
+from medunlearn.results.composites import COMPOSITES, DEGRADATION
 
 ALL = "all"
 _DEGRADATION_TEXT = ("Degradation score", "0-1, higher = more output has collapsed into repetition or nothing")

@@ -9,15 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medunlearn.errors import InputError
-from medunlearn.statistics.bootstrap import (
-    LEVEL,
-    REPLICATES,
-    Array,
-    Resampled,
-    Statistic,
-    resample_means,
-    usable,
-)
+from medunlearn.statistics.bootstrap import LEVEL, REPLICATES, Array, Resampled, Statistic, resample_means, usable
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from medunlearn.data.synthetic import DISEASES
 from medunlearn.metrics.leakage.phrases import words_of
 from medunlearn.metrics.leakage.terms import terms
+from medunlearn.synthetic import DISEASES
 
 PAPER = Path(__file__).parents[4] / "shared" / "papers" / "amnesia.txt"
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from medunlearn.experiments.editing.samples import without
 from medunlearn.methods.chip import CHIP, project
 from medunlearn.methods.editing import EditedModel
 from medunlearn.methods.manu import MANU
@@ -18,6 +17,7 @@ from medunlearn.models.mlps import Matrix, merger, mlps
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens, question_sequence
 from medunlearn.models.vision.pictures import FIRST, PLACES
 from medunlearn.models.vision.seeing import sight_of
+from medunlearn.pipeline.editing.samples import without
 
 Sides = Callable[[LanguageModel], tuple[Side, Side]]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from medunlearn.benchmarks import GROUPINGS
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.builders import GROUPINGS
 from medunlearn.data.records import Record
 from medunlearn.data.splits import Split
 from medunlearn.errors import InputError

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from medunlearn.benchmarks.medforget import names
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question, Record
 from medunlearn.data.splits import Split
 from medunlearn.errors import InputError
+from medunlearn.papers.medforget.build import names
 
 NONE = "none"
 

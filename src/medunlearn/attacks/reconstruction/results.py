@@ -8,8 +8,8 @@ import pandas as pd
 
 from medunlearn.attacks.reconstruction.contexts import NONE, ContextLevel
 from medunlearn.data.splits import Split
-from medunlearn.metrics.summary import compare, summarize
-from medunlearn.metrics.tables import ALL_KINDS
+from medunlearn.results.matrix import ALL_KINDS
+from medunlearn.results.summary import compare, summarize
 
 METRICS: tuple[str, ...] = ("rouge_l_f", "rouge_l", "exact_match", "option_accuracy")
 _JUDGED = ("gen_score", "factuality")

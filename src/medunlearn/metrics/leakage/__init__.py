@@ -11,8 +11,8 @@ here, or given as ``module:Class``, or declared as an entry point in the group `
 from __future__ import annotations
 
 from medunlearn.errors import InputError
-from medunlearn.lookup import resolve
 from medunlearn.metrics.leakage.phrases import Extractor
+from medunlearn.registry import resolve
 
 EXTRACTORS: dict[str, str] = {
     "offline": "medunlearn.metrics.leakage.offline:Offline",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from medunlearn.lookup import resolve
 from medunlearn.models.vision.protocol import Family
+from medunlearn.registry import resolve
 
 FAMILIES: Mapping[str, str] = {
     "idefics3": "medunlearn.models.vision.idefics3:FAMILY",

@@ -1,0 +1,285 @@
+"""What can be audited: a model on this machine, or one behind a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from medunlearn.audit.probes import Probe
+from medunlearn.audit.scoring import Key
+from medunlearn.audit.units import Encoded, Unit, WordsUnit, continuations, tokenizer_in, unit_of
+from medunlearn.config import check
+from medunlearn.config.audit import AuditSettings
+from medunlearn.data.records import Identifier, Record
+from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.data.storage import read_json
+from medunlearn.errors import ConfigError, InputError, MedunlearnError
+from medunlearn.generation.decodings import Decoding
+from medunlearn.llm import ServerSettings, decide
+from medunlearn.sources.corpus import Corpus, DataUse
+
+LLM = "llm"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a model is to be asked.
+
+    Attributes:
+        folder: of the audit.
+        corpora: that the probes are from.
+    """
+
+    probes: Sequence[Probe]
+    corpora: Sequence[Corpus]
+    decodings: Sequence[Decoding]
+    settings: AuditSettings
+    folder: Path
+
+    @property
+    def many(self) -> int:
+        """Responses in all."""
+        each = sum(self.settings.samples if decoding.draws else 1 for decoding in self.decodings)
+        return each * len(self.probes)
+
+
+class Asked(Protocol):
+    """A model that is audited.
+
+    Attributes:
+        label: what tables call it.
+    """
+
+    label: str
+
+    def identity(self) -> Any:
+        """What it is, for the run's key: equal identities, equal models."""
+        ...
+
+    def unit(self, settings: AuditSettings) -> Unit:
+        """What its texts are counted in."""
+        ...
+
+    def check(self, corpora: Sequence[Corpus], settings: AuditSettings) -> None:
+        """Refuse what cannot be done before anything is."""
+        ...
+
+    def answer(self, job: Job, store: ResponseStore, unit: Unit, advance: Callable[[int], None]) -> dict[Key, str]:
+        """Put responses in the store; returns why those are missing that are."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """For ``run.json``."""
+        ...
+
+
+def asked(
+    model: str,
+    *,
+    name: str | None = None,
+    llm: Mapping[str, Any] | None = None,
+    permitted: bool = False,
+    label: str | None = None,
+    device: str = "auto",
+) -> Asked:
+    """The model behind a word: a run, a folder or a hub id; or ``http://...`` with ``name``, or ``NAME@http://...``.
+
+    Raises:
+        ConfigError: a server without a model's name, or settings of a server that has none.
+    """
+    before, at, url = model.partition("@http")
+    if model.startswith(("http://", "https://")) or at:
+        called, address = (before, "http" + url) if at else (name, model)
+        if not called:
+            raise ConfigError(["--model-name is missing: the model, as the server calls it"])
+        server = check(ServerSettings, {**(llm or {}), "base_url": address, "model": called})
+        return OnServer(label or server.name, server, permitted)
+    return Local(model, device, label)
+
+
+def renamed(who: Asked, taken: Sequence[str]) -> Asked:
+    """The same under a label that is not taken: two runs of one kind are also called by their folders."""
+    if who.label in taken and isinstance(who, Local):
+        who.label = f"{who.label} ({Path(who.source).name})"
+    number, label = 2, who.label
+    while who.label in taken:
+        who.label, number = f"{label} {number}", number + 1
+    return who
+
+
+class Local:
+    """A model on this machine: a run, a folder (whole, delta, or adapter merged by export) or a hub id."""
+
+    def __init__(self, source: str, device: str = "auto", label: str | None = None) -> None:
+        self.source, self._device = source, device
+        run = Path(source) / "run.json"
+        self.label = label or (str(read_json(run).get("label", source)) if run.exists() else Path(source).name)
+        self._model: Any = None
+
+    def identity(self) -> Any:
+        from medunlearn.pipeline.material import identity
+
+        return identity(self.source)
+
+    def unit(self, settings: AuditSettings) -> Unit:
+        if settings.tokenizer is not None:
+            raise ConfigError(["tokenizer: a model on this machine has its own; leave it out"])
+        from medunlearn.models.load import load_tokenizer
+        from medunlearn.pipeline.material import model_folder
+
+        folder = Path(model_folder(self.source))
+        tokenizer = load_tokenizer(folder) if folder.is_dir() else self._loaded(settings).tokenizer
+        return unit_of(tokenizer, self.label)
+
+    def check(self, corpora: Sequence[Corpus], settings: AuditSettings) -> None:
+        return
+
+    def answer(self, job: Job, store: ResponseStore, unit: Unit, advance: Callable[[int], None]) -> dict[Key, str]:
+        known = store.read()
+        keys = keys_of(job)
+        if all(key in known for key in keys):
+            advance(len(keys))
+            return {}
+        from medunlearn.generation.continuing import Opening, continue_openings, refuse_too_long
+
+        settings, model = job.settings, self._loaded(job.settings)
+        refuse_too_long(model, max(probe.prefix_tokens for probe in job.probes), settings.max_new_tokens)
+        openings = [
+            Opening(p.probe_id, p.record_id, tuple(p.prefix_ids.tolist()), tuple(p.suffix_ids.tolist()))
+            for p in job.probes
+        ]
+        for decoding in job.decodings:
+            continue_openings(
+                model,
+                openings,
+                decoding,
+                store,
+                samples=settings.samples,
+                seed=settings.seed,
+                max_new_tokens=settings.max_new_tokens,
+                batch_size=settings.batch_size,
+                advance=advance,
+            )
+        return {}
+
+    def facts(self) -> dict[str, Any]:
+        return {"kind": "local", "source": self.source}
+
+    def _loaded(self, settings: AuditSettings) -> Any:
+        if self._model is None:
+            from medunlearn.models.load import load_model
+            from medunlearn.pipeline.material import model_folder
+
+            self._model = load_model(model_folder(self.source), device=self._device, weights=settings.weights)
+        return self._model
+
+
+@dataclass
+class OnServer:
+    """A model behind an OpenAI-compatible completions endpoint.
+
+    Attributes:
+        permitted: the user allows that protected texts leave this machine.
+    """
+
+    label: str
+    server: ServerSettings
+    permitted: bool
+    _facts: dict[str, Any] = field(default_factory=dict)
+
+    def identity(self) -> Any:
+        return ["server", self.server.name, self.server.extra]
+
+    def unit(self, settings: AuditSettings) -> Unit:
+        return unit_without_model(settings)
+
+    def check(self, corpora: Sequence[Corpus], settings: AuditSettings) -> None:
+        self._decision(corpora, settings).enforce()
+
+    def answer(self, job: Job, store: ResponseStore, unit: Unit, advance: Callable[[int], None]) -> dict[Key, str]:
+        from medunlearn.generation.server import Prompt, continue_on_server
+
+        use = data_use_of(job.corpora, job.settings)
+        known = {one.record_id: one.identifiers for corpus in job.corpora for one in corpus.documents}
+        by_id = {probe.probe_id: probe for probe in job.probes}
+
+        def tokens(keys: Sequence[str], texts: Sequence[str]) -> list[tuple[int, ...]]:
+            return ids_of(continuations(unit, [by_id[key].prefix for key in keys], texts))
+
+        decision = self._decision(job.corpora, job.settings)
+        lacking = continue_on_server(
+            self.server,
+            decision,
+            [Prompt(p.probe_id, p.prefix, _values(known.get(p.record_id), use)) for p in job.probes],
+            job.decodings,
+            store,
+            tokens,
+            folder=job.folder / LLM,
+            samples=job.settings.samples,
+            seed=job.settings.seed,
+            max_new_tokens=job.settings.max_new_tokens,
+            advance=advance,
+        )
+        self._facts = {"guard": decision.to_json(), "unanswered": len(lacking.reasons)}
+        if lacking.may_come and not job.settings.allow_missing:
+            first = next(iter(lacking.reasons.values()))
+            raise MedunlearnError(
+                f"{len(lacking.reasons)} of {job.many} responses are missing: {first} What came is kept; give the "
+                "same command again and the rest is asked for, or finish without it: allow_missing=true."
+            )
+        return lacking.reasons
+
+    def facts(self) -> dict[str, Any]:
+        return {"kind": "server", "server": self.server.model_dump(mode="json"), **self._facts}
+
+    def _decision(self, corpora: Sequence[Corpus], settings: AuditSettings) -> Any:
+        records = (Record(d.record_id, d.text, {}, d.identifiers or ()) for c in corpora for d in c.documents)
+        use = data_use_of(corpora, settings)
+        return decide(self.server.base_url, data_use=use, records=records, permitted=self.permitted)
+
+
+def keys_of(job: Job) -> list[Key]:
+    """Every response that there should be: decoding by decoding, probe by probe."""
+    return [
+        (probe.probe_id, decoding.name, sample)
+        for decoding in job.decodings
+        for probe in job.probes
+        for sample in range(job.settings.samples if decoding.draws else 1)
+    ]
+
+
+def unit_without_model(settings: AuditSettings) -> Unit:
+    """The tokens of ``tokenizer``, or words and punctuation marks where there is none."""
+    return WordsUnit() if settings.tokenizer is None else tokenizer_in(settings.tokenizer)
+
+
+def ids_of(encoded: Sequence[Encoded]) -> list[tuple[int, ...]]:
+    return [tuple(one.ids.tolist()) for one in encoded]
+
+
+def data_use_of(corpora: Sequence[Corpus], settings: AuditSettings) -> DataUse:
+    """Open only where the user or every corpus says so."""
+    if settings.data_use is not None:
+        return settings.data_use
+    return "open" if all(corpus.data_use == "open" for corpus in corpora) else "credentialed"
+
+
+def _values(identifiers: tuple[Identifier, ...] | None, use: DataUse) -> tuple[str, ...] | None:
+    if identifiers is None:
+        return () if use == "open" else None
+    return tuple(one.value for one in identifiers)
+
+
+def response_of(key: Key, text: str, ids: tuple[int, ...]) -> Response:
+    """A response of which nothing but its text is known."""
+    return Response(key[0], key[1], key[2], text, ids, finished=True)
+
+
+def refuse_unused(model: str, name: str | None, llm: Mapping[str, Any] | None) -> None:
+    """Raises:
+    InputError: words about a server, and none is asked.
+    """
+    if (name or llm) and "http" not in model:
+        raise InputError(f"{model} is no server: --model-name and llm.KEY=VALUE are for http://HOST:PORT/v1.")

@@ -1,0 +1,156 @@
+"""A transformer that labels tokens, from a folder that the user has: a de-identification model, say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from medunlearn.audit.identifiers.detectors.protocol import Span, without_overlaps
+from medunlearn.audit.identifiers.kinds import kind_of, kinds
+from medunlearn.data.storage import sha256_of
+from medunlearn.errors import InputError
+
+LABELS: Mapping[str, str] = {
+    "per": "name",
+    "doctor": "clinician",
+    "staff": "clinician",
+    "hcw": "clinician",
+    "hosp": "hospital",
+    "org": "hospital",
+    "loc": "location",
+    "state": "location",
+    "country": "location",
+    "zip": "location",
+    "medicalrecord": "record_number",
+    "healthplan": "health_plan_number",
+    "ipaddr": "ip_address",
+    "ipaddress": "ip_address",
+    "bioid": "biometric",
+}
+"""What models call kinds that are neither named so nor declared so by records."""
+BATCH = 16
+_STRIDE = 32
+
+
+class Tagger:
+    """A token classification model (B-, I- or plain labels) in a folder, on the CPU.
+
+    Labels whose kind is not known are passed over; ``ignored`` lists them.
+
+    Args:
+        folder: of the model and its tokenizer, in safetensors; no code of its is run.
+
+    Raises:
+        InputError: no such folder, no such model in it, or no label of a known kind.
+    """
+
+    name = "tagger"
+
+    def __init__(self, folder: str = "") -> None:
+        path = Path(folder)
+        if not folder or not path.is_dir():
+            raise InputError(f"There is no model folder {folder!r}. Write detectors=tagger:FOLDER.")
+        self._tokenizer, self._model = _load(path)
+        labels = {int(number): str(label) for number, label in self._model.config.id2label.items()}
+        self._kinds = {number: _kind(label) for number, label in labels.items()}
+        self._begins = {number: label[:2] == "B-" for number, label in labels.items()}
+        self.ignored = tuple(
+            sorted(labels[n] for n, kind in self._kinds.items() if kind is None and labels[n] != "O")
+        )
+        if not any(self._kinds.values()):
+            raise InputError(f"{folder}: none of its labels is a kind of identifier: {', '.join(labels.values())}.")
+        self._version = f"{path.name}-{sha256_of(path / 'model.safetensors')[:8]}"
+
+    @property
+    def version(self) -> str:
+        return self._version
+
+    def find(self, texts: Sequence[str]) -> list[list[Span]]:
+        found: list[list[Span]] = [[] for _ in texts]
+        for start in range(0, len(texts), BATCH):
+            for place, spans in self._batch(texts[start : start + BATCH]):
+                found[start + place] += spans
+        return [without_overlaps(_merged(spans)) for spans in found]
+
+    def _batch(self, texts: Sequence[str]) -> Iterator[tuple[int, list[Span]]]:
+        """Spans of each window, with the place of the text that it is of; long texts have several windows."""
+        import torch
+
+        fed = self._tokenizer(
+            list(texts),
+            truncation=True,
+            stride=min(_STRIDE, self._tokenizer.model_max_length // 4),
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+            padding=True,
+            return_tensors="pt",
+        )
+        with torch.inference_mode():
+            logits = self._model(input_ids=fed["input_ids"], attention_mask=fed["attention_mask"]).logits
+        best = logits.softmax(-1).max(-1)
+        rows = zip(
+            fed["overflow_to_sample_mapping"].tolist(),
+            best.indices.tolist(),
+            best.values.tolist(),
+            fed["offset_mapping"].tolist(),
+            strict=True,
+        )
+        for place, labels, scores, offsets in rows:
+            yield place, self._spans(texts[place], labels, scores, offsets)
+
+    def _spans(self, text: str, labels: list[int], scores: list[float], offsets: list[list[int]]) -> list[Span]:
+        """Tokens of one kind that stand side by side are one span, unless a new one begins."""
+        spans: list[Span] = []
+        for label, score, (start, end) in zip(labels, scores, offsets, strict=True):
+            kind = self._kinds[label]
+            if kind is None or start == end:
+                continue
+            start += len(text[start:end]) - len(text[start:end].lstrip())
+            last = spans[-1] if spans else None
+            near = last is not None and last.kind == kind and not text[last.end : start].strip()
+            if last is not None and near and not (self._begins[label] and last.end != start):
+                spans[-1] = Span(last.start, end, kind, min(last.score, score))
+            else:
+                spans.append(Span(start, end, kind, score))
+        return spans
+
+
+def _merged(spans: Sequence[Span]) -> list[Span]:
+    """Spans of one kind that overlap, as windows do, are one."""
+    kept: list[Span] = []
+    for span in sorted(spans, key=lambda one: (one.start, one.end)):
+        last = kept[-1] if kept else None
+        if last is not None and last.kind == span.kind and span.start < last.end:
+            kept[-1] = Span(last.start, max(last.end, span.end), last.kind, max(last.score, span.score))
+        else:
+            kept.append(span)
+    return kept
+
+
+def _kind(label: str) -> str | None:
+    bare = label.split("-", 1)[-1] if label[:2] in ("B-", "I-", "E-", "S-", "L-", "U-") else label
+    plain = bare.strip().lower()
+    if plain in LABELS:
+        return LABELS[plain]
+    kind = kind_of(plain)
+    # Every unknown type is `other_code` to records; a label has to say so itself.
+    known = plain in kinds() or any(plain in one.also for one in kinds().values())
+    return kind.name if known else None
+
+
+def _load(folder: Path) -> tuple[Any, Any]:
+    from transformers import AutoModelForTokenClassification, AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        model = AutoModelForTokenClassification.from_pretrained(folder, local_files_only=True, use_safetensors=True)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder} holds no token classification model: {str(error).splitlines()[0]}") from error
+    if not tokenizer.is_fast:
+        raise InputError(f"{folder}: its tokenizer does not say where tokens stand; a fast tokenizer is needed.")
+    # A tokenizer without a limit would never cut a text, and the model has one.
+    longest = getattr(model.config, "max_position_embeddings", None)
+    if longest and tokenizer.model_max_length > longest:
+        tokenizer.model_max_length = longest
+    return tokenizer, model.eval()

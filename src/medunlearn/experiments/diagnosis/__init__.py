@@ -1,1 +1,0 @@
-"""The diagnosis case: what training watches, and top-k accuracy before and after it."""

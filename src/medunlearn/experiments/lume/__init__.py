@@ -1,1 +1,0 @@
-"""From the evaluated epochs of LUME runs to the differences that its findings are decided by."""

@@ -1,1 +1,0 @@
-"""MedForget into a folder: images drawn, checked or pointed to, questions by templates or a language model."""

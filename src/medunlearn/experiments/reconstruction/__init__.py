@@ -1,1 +1,0 @@
-"""The reconstruction attack on runs: asked, scored, compared."""

@@ -1,1 +1,0 @@
-"""What is measured of every model besides its answers, at the end and after each epoch: membership and utility."""

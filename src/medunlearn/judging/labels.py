@@ -1,0 +1,85 @@
+"""Reading what people labelled, from the CSV that the sheet gave them or one of their own."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from medunlearn.errors import SourceError
+from medunlearn.judging.task import JudgingTask
+
+NEEDED = ("case_id", "label")
+_SHOWN = 5
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+People = dict[str, dict[str, str]]
+"""Annotator -> case id -> verdict; what somebody left blank is not there."""
+
+
+def harmless(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula; a model may have said one."""
+    return f"'{cell}" if cell.startswith(_FORMULA) else cell
+
+
+def read_people(paths: Sequence[Path], task: JudgingTask, case_ids: Sequence[str]) -> People:
+    """The labels of one or several files; an annotator may have several files for different cases.
+
+    Columns: case_id and label; annotator where there is one, else the file's name stands for it. Labels are those
+    of ``task.human_labels``, in any case; blank ones are cases not yet labelled. Other columns are passed over.
+
+    Raises:
+        SourceError: a file that cannot be read, lacks a column, has a wrong label, an id that was not asked about,
+            or two labels of one annotator for one case; the first few with their lines. No label at all.
+    """
+    known = {harmless(case_id): case_id for case_id in case_ids} | {case_id: case_id for case_id in case_ids}
+    people: People = {}
+    for path in paths:
+        _read_file(path, task, known, people)
+    if not any(people.values()):
+        raise SourceError(f"{', '.join(map(str, paths))}: no case has a label. Fill in the column `label`.")
+    return {name: labels for name, labels in people.items() if labels}
+
+
+def _read_file(path: Path, task: JudgingTask, known: Mapping[str, str], people: People) -> None:
+    allowed = {label.casefold(): label for label in task.human_labels}
+    problems: list[str] = []
+    for line, row in rows_of(path):
+        given = row["label"].strip()
+        if not given:
+            continue
+        case_id, label = known.get(row["case_id"].strip()), allowed.get(given.casefold())
+        own = people.setdefault((row.get("annotator") or "").strip() or path.stem, {})
+        if case_id is None:
+            problems.append(f"line {line}: case_id {row['case_id']!r} is not among the judged cases")
+        elif label is None:
+            problems.append(f"line {line}: label {given!r} is none of {', '.join(task.human_labels)}")
+        elif own.get(case_id, task.as_verdict(label)) != task.as_verdict(label):
+            problems.append(f"line {line}: case_id {case_id!r} has another label further up")
+        else:
+            own[case_id] = task.as_verdict(label)
+    if problems:
+        more = f" ({len(problems)} such in all)" if len(problems) > _SHOWN else ""
+        raise SourceError(f"{path}: " + "; ".join(problems[:_SHOWN]) + more + ".")
+
+
+def rows_of(path: Path) -> list[tuple[int, dict[str, str]]]:
+    """Line numbers and rows; spreadsheets in many countries write semicolons."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            head = file.readline()
+            file.seek(0)
+            reader = csv.DictReader(file, delimiter=";" if head.count(";") > head.count(",") else ",", restval="")
+            names = [(name or "").strip() for name in reader.fieldnames or []]
+            missing = [name for name in NEEDED if name not in names]
+            if missing:
+                raise SourceError(
+                    f"{path} lacks the column {', '.join(missing)}; it has {', '.join(names) or 'none'}. "
+                    "Labels need case_id and label."
+                )
+            reader.fieldnames = names
+            return [(reader.line_num, row) for row in reader]
+    except FileNotFoundError:
+        raise SourceError(f"There is no file {path}.") from None
+    except (OSError, ValueError, csv.Error) as error:
+        raise SourceError(f"{path} cannot be read as CSV in UTF-8: {error}.") from error

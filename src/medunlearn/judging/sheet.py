@@ -1,0 +1,100 @@
+"""What a person gets who checks the judges: a CSV to fill in, and a page that does the same in a browser.
+
+Both show the cases alone, in a drawn order, and nothing that a judge said: annotators are blinded (AMNESIA, F.3).
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from medunlearn.data.storage import sha256_of_json, write_text
+from medunlearn.errors import InputError
+from medunlearn.judging.labels import harmless
+from medunlearn.judging.task import Case, JudgingTask
+
+CSV, PAGE = "labels.csv", "annotate.html"
+NOTE = (
+    "These files hold text from records of patients. Keep them where the records may be kept, do not mail or "
+    "upload them, and delete them when the work is done. The page loads nothing and sends nothing; it keeps your "
+    "labels and comments in this browser until you clear its data. What you save holds case ids, labels and "
+    "comments: write nothing into a comment that names a patient."
+)
+_TEMPLATES = Path(__file__).parent / "templates"
+_ON_SCREEN = {"title": "Title or note", "category": "Assigned category", "reference": "Reference answer"}
+
+
+def write_sheet(folder: Path, task: JudgingTask, cases: Sequence[Case]) -> tuple[Path, Path]:
+    """Write ``labels.csv`` and ``annotate.html``, and return where they are.
+
+    Raises:
+        InputError: one is there already; somebody's labels may be in it.
+    """
+    there = [folder / name for name in (CSV, PAGE) if (folder / name).exists()]
+    if there:
+        raise InputError(f"{there[0]} is there already, and may hold labels. Choose another --out.")
+    write_text(folder / CSV, as_csv(task, cases))
+    write_text(folder / PAGE, as_page(task, cases))
+    return folder / CSV, folder / PAGE
+
+
+def as_csv(task: JudgingTask, cases: Sequence[Case]) -> str:
+    """One row a case: case_id, annotator and label to fill in, comment, and what is to be judged."""
+    buffer = io.StringIO()
+    rows = csv.writer(buffer, lineterminator="\r\n")
+    rows.writerow(("case_id", "annotator", "label", "comment", *task.shows))
+    for case in cases:
+        cells = (case.case_id, "", "", "", *(case.fields[name] for name in task.shows))
+        rows.writerow([harmless(cell) for cell in cells])
+    # Spreadsheets take a file for UTF-8 only with this mark at its start.
+    return "\ufeff" + buffer.getvalue()
+
+
+def as_page(task: JudgingTask, cases: Sequence[Case]) -> str:
+    """One HTML file without a network: its policy forbids it to load or send anything."""
+    # Imported here: most commands write no page.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    script = (_TEMPLATES / "annotate.js").read_text(encoding="utf-8")
+    style = (_TEMPLATES / "annotate.css").read_text(encoding="utf-8")
+    return environment.get_template("annotate.html.jinja").render(
+        task=task,
+        note=NOTE,
+        number=len(cases),
+        script=script,
+        style=style,
+        script_hash=_hash(script),
+        style_hash=_hash(style),
+        data=for_script(_data(task, cases)),
+    )
+
+
+def _data(task: JudgingTask, cases: Sequence[Case]) -> dict[str, Any]:
+    shown = [
+        {
+            "id": case.case_id,
+            "fields": [[_ON_SCREEN.get(name, name.capitalize()), case.fields[name]] for name in task.shows],
+        }
+        for case in cases
+    ]
+    return {"sheet": sha256_of_json([task.version, [case.case_id for case in cases]])[:16], "cases": shown} | {
+        "task": task.name,
+        "labels": list(task.human_labels),
+    }
+
+
+def for_script(value: Any) -> str:
+    """JSON that can stand in a script element: nothing in it ends the element or starts another."""
+    text = json.dumps(value, ensure_ascii=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _hash(content: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()

@@ -1,0 +1,51 @@
+"""What a language model is asked to write: one file a task, its prompt beside it, and their dictionary.
+
+- :mod:`task` says what a task is; :mod:`rules` and :mod:`words` are what code checks answers with.
+- :mod:`writing` asks a task of many sources: results in order, and every reject with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from medunlearn.judging.writing.task import Sampling, Source, Task
+from medunlearn.judging.writing.writing import Reject, Written, estimated, reasons, save_rejects, write
+from medunlearn.registry import resolve
+
+TASKS: Mapping[str, str] = {
+    "amnesia_questions": "medunlearn.papers.amnesia.prompts.questions:AmnesiaQuestions",
+    "disease_label": "medunlearn.papers.amnesia.prompts.disease_label:DiseaseLabel",
+    "lume_biography": "medunlearn.papers.lume.prompts.biography:LumeBiography",
+    "lume_question": "medunlearn.papers.lume.prompts.question:LumeQuestion",
+    "lume_story": "medunlearn.papers.lume.prompts.story:LumeStory",
+    "lume_verify": "medunlearn.papers.lume.prompts.verify:LumeVerify",
+    "medforget_paraphrase": "medunlearn.papers.medforget.prompts.paraphrase:MedforgetParaphrase",
+    "medforget_section": "medunlearn.papers.medforget.prompts.section:MedforgetSection",
+    "sensitive_content": "medunlearn.audit.identifiers.sensitive_content:SensitiveContent",
+    "memorized_kind": "medunlearn.audit.kinds.memorized_kind:MemorizedKind",
+}
+
+
+def task_class(name: str) -> type[Task]:
+    """The class behind a name, a dotted path or a plug-in.
+
+    Raises:
+        UnknownNameError: says the nearest right name.
+    """
+    found: type[Task] = resolve("tasks", name, TASKS)
+    return found
+
+
+__all__ = [
+    "TASKS",
+    "Reject",
+    "Sampling",
+    "Source",
+    "Task",
+    "Written",
+    "estimated",
+    "reasons",
+    "save_rejects",
+    "task_class",
+    "write",
+]

@@ -1,0 +1,105 @@
+"""Words of an answer against words of a text: the plain measures that the checks of tasks rest on."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from medunlearn.metrics.porter import porter_stem
+
+# Words that say nothing of a patient: grammar, and what every note and every question is about.
+_EMPTY_WORDS = """
+a about after all also an and any are as at be because been before between both but by can could did do does
+during each for from had has have he her his how i if in indicate indicated indicates into is it its likely
+may might more most no not of on or other our over own patient patients rather reported same she should showed
+shown shows so some such suggest suggested suggesting suggests than that the their them then there these they
+this those through to together too under until up was we were what when where which while who whose why will
+with within would yes you your
+"""
+_EMPTY = frozenset(_EMPTY_WORDS.split())
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_SMALL = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+_NUMBERS = {word: number for number, word in enumerate(f"{_SMALL} seventeen eighteen nineteen".split())}
+_NUMBERS |= {word: 20 + 10 * place for place, word in enumerate(_TENS.split())}
+_WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+")
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
+_TYPOGRAPHY = str.maketrans("‘’“”‐‑–—−", "''\"\"-----")
+_SENTENCE_END = re.compile(r"[.!?]+[\"')\]]*(?=\s+[\"'(\[]?[A-Z0-9]|\s*$)")
+# A full stop after these ends no sentence. After one letter it does: notes end on "hepatitis B.", "mmol/L."
+_ABBREVIATION = re.compile(
+    r"\b(?:dr|mr|mrs|ms|prof|st|vs|nos|fig|figs|approx|ca|cf|e\.g|i\.e|resp|spp?|subsp|var)$",
+    re.IGNORECASE,
+)
+
+
+@lru_cache(maxsize=1024)
+def content(text: str) -> frozenset[str]:
+    """What a text says, as a set: stems of its words and the values of its numbers, without empty words.
+
+    ``three``, ``3`` and ``3.0`` are one; ``1,200`` is ``1200``.
+    """
+    return frozenset(
+        found for word in _WORD.findall(text.casefold()) if word not in _EMPTY and (found := _value(word))
+    )
+
+
+def support(answer: str, text: str) -> float:
+    """Share of what an answer says that the text says too, in [0, 1]; 0 for an answer that says nothing."""
+    said = content(answer)
+    return len(said & content(text)) / len(said) if said else 0.0
+
+
+def has_strange_number(answer: str, text: str) -> bool:
+    """Whether an answer holds a number that the text does not."""
+    return any(found[0].isdigit() for found in content(answer) - content(text))
+
+
+def holds(text: str, phrase: str) -> bool:
+    """Whether a phrase stands in a text as whole words; case, white space and punctuation at its ends aside."""
+    wanted = squeezed(phrase).strip(" .,;:!?")
+    return bool(wanted) and bool(re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", squeezed(text)))
+
+
+@lru_cache(maxsize=1024)
+def squeezed(text: str) -> str:
+    """A text in lower case, with plain quotation marks and dashes and single spaces."""
+    return " ".join(text.translate(_TYPOGRAPHY).casefold().split())
+
+
+def sentences(text: str) -> int:
+    """How many sentences a text has; at least 1 unless it is empty."""
+    text = text.strip()
+    ends = [end for end in _SENTENCE_END.finditer(text) if not _ABBREVIATION.search(text[: end.start()])]
+    open_end = bool(text) and (not ends or ends[-1].end() < len(text))
+    return len(ends) + open_end
+
+
+def words(text: str) -> int:
+    """How many words a text has, by white space."""
+    return len(text.split())
+
+
+def same(first: str, second: str) -> bool:
+    """Whether two texts are the same but for case, punctuation at the ends, articles in front, and white space."""
+    return _plain(first) == _plain(second)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"^(?:the|an?)\s+", "", squeezed(text).strip(" .,;:!?\"'()[]"))
+
+
+def _value(word: str) -> str:
+    if word in _NUMBERS:
+        return str(_NUMBERS[word])
+    if not word[0].isdigit():
+        return _stem(word)
+    plain = word.replace(",", "") if _THOUSANDS.fullmatch(word) else word.replace(",", ".")
+    try:
+        return f"{float(plain):.12g}"
+    except ValueError:
+        return plain  # 1.2.2020, say
+
+
+@lru_cache(maxsize=65536)
+def _stem(word: str) -> str:
+    return porter_stem(word)

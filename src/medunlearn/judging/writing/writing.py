@@ -1,0 +1,157 @@
+"""Sources in, results and rejects out: the one road of every task. It resumes through the client's store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from medunlearn.data.storage import write_table
+from medunlearn.errors import InputError
+from medunlearn.judging.writing.task import Sampling, Source, Task
+from medunlearn.llm.client import Client
+from medunlearn.llm.estimate import Estimate, estimate
+from medunlearn.llm.requests import Outcome
+from medunlearn.llm.settings import ServerSettings
+from medunlearn.llm.store import Store
+from medunlearn.llm.usage import in_money
+from medunlearn.progress import progress
+
+REJECTS = pa.schema(
+    [
+        ("task", pa.string()),
+        ("id", pa.string()),
+        ("status", pa.string()),
+        ("reason", pa.string()),
+        ("model", pa.string()),
+        ("key", pa.string()),
+        ("requests", pa.int64()),
+        ("tokens", pa.int64()),
+        ("money", pa.float64()),
+    ]
+)
+AGAIN = ("failed", "not_sent")
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A source without a result.
+
+    Attributes:
+        task: name and version of the task, or of the step that left it out.
+        id: of the source.
+        status: ``invalid``, ``refused``, ``failed``, ``not_sent`` as in an outcome; ``declined``: the model says
+            rightly that there is nothing to have; ``excluded``: a rule of the benchmark or a bad row.
+        reason: one sentence, without text of record or answer.
+        model, key: where the store has the model's last words; empty where none was asked.
+        requests, tokens, money: what it cost.
+    """
+
+    task: str
+    id: str
+    status: Literal["invalid", "refused", "failed", "not_sent", "declined", "excluded"]
+    reason: str
+    model: str = ""
+    key: str = ""
+    requests: int = 0
+    tokens: int = 0
+    money: float | None = None
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a task gave: every source is in exactly one of the two.
+
+    Attributes:
+        results: id -> accepted answer, in the order of the sources.
+        rejects: in the order of the sources.
+    """
+
+    results: Mapping[str, Any] = field(repr=False)
+    rejects: tuple[Reject, ...]
+
+    @property
+    def to_ask_again(self) -> tuple[Reject, ...]:
+        """Those that server, network or budget are to blame for: another run asks them again."""
+        return tuple(reject for reject in self.rejects if reject.status in AGAIN)
+
+
+def write(
+    task: Task, sources: Sequence[Source], client: Client, *, sampling: Sampling | None = None, quiet: bool = False
+) -> Written:
+    """Ask a task of every source.
+
+    Raises:
+        InputError: two sources have one id, or a field that the prompt shows is missing.
+    """
+    results: dict[str, Any] = {}
+    rejects: dict[str, Reject] = {}
+    by_id = _by_id(sources)
+    requests = (task.request(source, sampling) for source in sources)
+    with progress(task.title, len(sources), quiet=quiet) as advance:
+        for outcome in client.stream(requests, quiet=True):
+            source = by_id[outcome.id]
+            reject = _reject(task, source, outcome, client.settings.name)
+            if reject is None:
+                results[source.id] = task.shaped(source, outcome.value)
+            else:
+                rejects[source.id] = reject
+            advance(note=cost(client, len(rejects)))
+    return Written(
+        {source.id: results[source.id] for source in sources if source.id in results},
+        tuple(rejects[source.id] for source in sources if source.id in rejects),
+    )
+
+
+def estimated(
+    task: Task,
+    sources: Sequence[Source],
+    settings: ServerSettings,
+    store: Store | None,
+    sampling: Sampling | None = None,
+) -> Estimate:
+    """What a task would send and cost; sends nothing."""
+    _by_id(sources)
+    return estimate((task.request(source, sampling) for source in sources), settings, store)
+
+
+def cost(client: Client, rejects: int) -> str:
+    """``12,300 tokens, 0.41 spent, 2 rejected``."""
+    spent = client.spent
+    money = f", {in_money(spent.money)} spent" if spent.money is not None else ""
+    return f"{spent.tokens:,} tokens{money}, {rejects} rejected"
+
+
+def reasons(rejects: Sequence[Reject], most: int = 8) -> Iterator[str]:
+    """What was rejected and why, counted, the most frequent first."""
+    counted = Counter((reject.task, reject.status, reject.reason) for reject in rejects).most_common()
+    for (task, status, reason), count in counted[:most]:
+        yield f"{count} x {task}: {status}: {reason}"
+    if len(counted) > most:
+        yield f"and {len(counted) - most} further reasons"
+
+
+def save_rejects(path: Path, rejects: Sequence[Reject]) -> None:
+    """The table ``rejects.parquet``; it is written where nothing was rejected too."""
+    write_table(path, [asdict(reject) for reject in rejects], REJECTS)
+
+
+def _by_id(sources: Sequence[Source]) -> dict[str, Source]:
+    twice = [name for name, count in Counter(source.id for source in sources).items() if count > 1]
+    if twice:
+        raise InputError(f"{len(twice)} sources have an id that another has: {', '.join(sorted(twice)[:5])}.")
+    return {source.id: source for source in sources}
+
+
+def _reject(task: Task, source: Source, outcome: Outcome, model: str) -> Reject | None:
+    said = task.declined(source, outcome.value) if outcome.status == "answered" else outcome.reason
+    if outcome.status == "answered" and not said:
+        return None
+    status = "declined" if outcome.status == "answered" else outcome.status
+    used = outcome.usage
+    cost = (used.requests, used.tokens, used.money)
+    return Reject(task.version, source.id, status, said, model, outcome.key, *cost)

@@ -1,1 +1,0 @@
-"""Top-k diagnostic accuracy: an ordered list from a response, names compared, the place of the right one."""

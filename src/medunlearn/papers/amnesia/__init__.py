@@ -1,0 +1,1 @@
+"""AMNESIA (Davoudi et al. 2026)."""

@@ -1,0 +1,1 @@
+"""Prompts of AMNESIA's questions and disease labels."""

@@ -1,0 +1,137 @@
+"""Build a benchmark from settings, or open the folder that holds one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from medunlearn.config import (
+    AmnesiaSettings,
+    DiagnosisSettings,
+    LumeNewSettings,
+    LumeSettings,
+    MedforgetSettings,
+    MuseSettings,
+    Settings,
+    TofuSettings,
+    check,
+)
+from medunlearn.config.options import OptionsSettings
+from medunlearn.data.benchmark import MANIFEST, TABLES, Benchmark
+from medunlearn.data.builders import BENCHMARKS
+from medunlearn.errors import ConfigError, InputError
+from medunlearn.papers.lume.build_new import build as build_anew
+from medunlearn.registry import resolve
+
+SETTINGS: Mapping[str, type[Settings]] = {
+    "amnesia": AmnesiaSettings,
+    "diagnosis": DiagnosisSettings,
+    "lume": LumeSettings,
+    "medforget": MedforgetSettings,
+    "muse": MuseSettings,
+    "options": OptionsSettings,
+    "tofu": TofuSettings,
+}
+# What a builder puts beside the tables (experiments/notes.py) is ours, too.
+OURS = (
+    *TABLES,
+    "README.md",
+    "build.json",
+    "labels.parquet",
+    "evidence.parquet",
+    "rejects.parquet",
+    "llm",
+    "keywords",
+    "review",
+    "images",
+    "images.parquet",
+    "studies.parquet",
+    "excluded.parquet",
+)
+
+
+def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
+    """A benchmark in memory.
+
+    Args:
+        builder: a name of ``BENCHMARKS``, or ``module:function`` of a builder outside the tree, which is given the
+            values as they are.
+
+    Raises:
+        UnknownNameError: no such builder.
+        ConfigError: wrong settings, all at once.
+    """
+    if builder == "lume" and values.get("new"):
+        return build_anew(check(LumeNewSettings, values))
+    make = resolve("benchmarks", builder, BENCHMARKS)
+    settings = check(SETTINGS[builder], values) if builder in SETTINGS else dict(values)
+    benchmark: Benchmark = make(settings)
+    return benchmark
+
+
+def needs_folder(section: Mapping[str, Any]) -> bool:
+    """Whether an experiment's benchmark can only be made in its folder, where its images are kept."""
+    return section.get("builder") == "medforget" and not section.get("text_only")
+
+
+def save_new(benchmark: Benchmark, folder: Path) -> Benchmark:
+    """Write a benchmark to a new folder; one that holds the same benchmark already is left as it is.
+
+    Raises:
+        InputError: the folder holds something else.
+    """
+    refuse_foreign(folder)
+    if (folder / MANIFEST).exists():
+        if Benchmark.load(folder).fingerprint != benchmark.fingerprint:
+            raise InputError(f"{folder} holds another benchmark. Choose another --out, or remove it.")
+    else:
+        benchmark.save(folder)
+    return replace(benchmark, folder=folder)
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Refuse a place that holds neither a benchmark nor what a build that was cut off leaves.
+
+    Raises:
+        InputError: it is a file, or has files of somebody else.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file, not a folder. Choose another --out.")
+    if (folder / MANIFEST).exists():
+        return
+    # What a save that was killed may leave is written again; anybody else's files are not written over.
+    if folder.is_dir() and any(
+        file.name not in OURS and not file.name.endswith(".part") for file in folder.iterdir()
+    ):
+        raise InputError(f"{folder} is not empty and holds no benchmark. Choose another --out.")
+
+
+def from_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
+    """The benchmark that an experiment names: ``folder: bench/``, or settings of a builder, built into ``folder``.
+
+    Raises:
+        ConfigError: neither.
+    """
+    if "folder" in section:
+        if len(section) > 1:
+            raise ConfigError(["benchmark: give folder alone, or a builder with its settings"])
+        return Benchmark.load(Path(section["folder"]))
+    values = dict(section)
+    builder = values.pop("builder", None)
+    if builder is None:
+        raise ConfigError([f"benchmark.builder is missing: {', '.join(BENCHMARKS)}; or give benchmark.folder"])
+    if builder == "amnesia" and "notes" in values:
+        from medunlearn.papers.amnesia.notes import build_from_notes
+
+        return build_from_notes(values, folder).benchmark
+    if builder == "lume" and values.get("new"):
+        from medunlearn.papers.lume.new import build_new
+
+        return build_new(values, folder).benchmark
+    if builder == "medforget":
+        from medunlearn.papers.medforget.assemble import build_medforget
+
+        return build_medforget(values, folder).benchmark
+    return save_new(build(builder, values), folder)

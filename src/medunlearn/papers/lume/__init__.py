@@ -1,0 +1,1 @@
+"""LUME (Ramakrishna et al. 2025)."""

@@ -1,0 +1,154 @@
+"""LUME: stories, personal biographies and public biographies; completions and knowledge questions.
+
+Source: LUME, Section 2. The released files count more documents than the paper's Table 1 (1,733 and 5,466
+examples against 1,387 and 4,394); what is built here is what the files hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from medunlearn.config import LumeSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.builders import PII_FIELDS
+from medunlearn.data.hierarchy import Hierarchy
+from medunlearn.data.records import SIDES, Question, Record
+from medunlearn.data.splits import request, shuffled
+from medunlearn.errors import InputError
+from medunlearn.papers.lume.released import FILES, LumeDocument, LumeRow, read_lume
+
+SPLIT = "released"
+NONMEMBER_TASK = "public_biography"
+"""Section 2.3: membership is told on the biographies of real people (task 3)."""
+
+LUME_UNLEARN: Mapping[str, Any] = {
+    "methods": ["ga", "graddiff", "kl_min", "npo", "ngdiff"],
+    "epochs": 10,
+    "lr": 1e-5,
+    "batch_size": 32,
+    "evaluate_every": 1,
+}
+"""The ``unlearn`` section of the paper's experiment (Section 3): its four methods and NGDiff, which it cites,
+evaluated after each epoch. Its schedule and warm-up are not told; here they are the defaults."""
+
+
+def build(settings: LumeSettings) -> Benchmark:
+    """The released files, or a seeded subset, as a benchmark with one split, ``released``.
+
+    Raises:
+        SourceError: files that are missing or hold malformed rows.
+        InputError: a subset larger than what the files hold.
+    """
+    files = read_lume(settings.released, nonmembers=settings.nonmembers, skip_bad_rows=settings.skip_bad_rows)
+    members = [document for document in files.documents if document.member]
+    outside = [document for document in files.documents if not document.member]
+    held = _held_out(members, settings)
+    outside += [replace(document, member=False) for document in members if document.document in held]
+    documents = _subset(members, settings.documents_per_task, settings.seed, held) + outside
+    records = tuple(_record(document) for document in documents)
+    forget = [document.document for document in documents if document.side == "forget"]
+    split = request(Hierarchy(("task", "document"), records), SPLIT, "document", forget)
+    return Benchmark(
+        name="LUME" if settings.documents_per_task is None else f"LUME, {len(documents)} documents",
+        builder="lume",
+        levels=("task", "document"),
+        subject_level="document",
+        records=records,
+        questions=tuple(question for document in documents for question in _questions(document)),
+        splits={SPLIT: split},
+        seed=settings.seed,
+        source=f"released files {' and '.join(FILES.values())}",
+        licence="apache-2.0",
+        data_use="open",
+        notes={
+            "documents by task and side": {
+                f"{task} {side}": n
+                for (task, side), n in sorted(Counter((d.task, d.side) for d in documents).items())
+            },
+            **({"documents that no model is trained on": len(outside)} if outside else {}),
+            "skipped rows": list(files.skipped),
+        },
+    )
+
+
+def _subset(
+    documents: Iterable[LumeDocument], size: int | None, seed: int, held: frozenset[str]
+) -> list[LumeDocument]:
+    """``size`` documents of each task, half from each side (the odd one from forget); none that is held out."""
+    found = list(documents)
+    if size is None:
+        return [document for document in found if document.document not in held]
+    chosen: set[str] = set()
+    for task in sorted({document.task for document in found}):
+        for side, wanted in zip(SIDES, (size - size // 2, size // 2), strict=True):
+            names = [document.document for document in found if (document.task, document.side) == (task, side)]
+            left = [name for name in _order(names, task, side, seed) if name not in held]
+            if len(left) < wanted:
+                besides = " besides non-members" if held else ""
+                raise InputError(
+                    f"documents_per_task={size} asks for {wanted} documents of {task} on the {side} side; the "
+                    f"files hold {len(left)}{besides}. Ask for {2 * len(left)} at most."
+                )
+            chosen.update(left[:wanted])
+    return [document for document in found if document.document in chosen]
+
+
+def _held_out(documents: Iterable[LumeDocument], settings: LumeSettings) -> frozenset[str]:
+    """Names of the public biographies of the retain side that nobody is to train on.
+
+    They are the last in the order whose first are a subset, so a subset stays the same where enough are left.
+
+    Raises:
+        InputError: more than there are, or a file of non-members besides.
+    """
+    wanted = settings.nonmember_documents
+    if wanted is None:
+        return frozenset()
+    if settings.nonmembers is not None:
+        raise InputError("Give nonmembers=FILE or nonmember_documents=N, not both.")
+    own = [one.document for one in documents if (one.task, one.side) == (NONMEMBER_TASK, "retain")]
+    if wanted >= len(own):
+        raise InputError(
+            f"nonmember_documents={wanted}: the retain side has {len(own)} public biographies, and one at least "
+            f"must be left to retain. Ask for {max(0, len(own) - 1)} at most."
+        )
+    return frozenset(_order(own, NONMEMBER_TASK, "retain", settings.seed)[-wanted:])
+
+
+def _order(names: Iterable[str], task: str, side: str, seed: int) -> list[str]:
+    return shuffled(names, "lume", task, side, seed)
+
+
+def _provenance(document: LumeDocument, row: LumeRow) -> str:
+    """``released:story``; where a personal field is asked for, that too: ``released:personal_biography:ssn``."""
+    asks_field = document.task == "personal_biography" and row.form == "qa" and row.number < len(PII_FIELDS)
+    return f"released:{document.task}" + (f":{PII_FIELDS[row.number]}" if asks_field else "")
+
+
+def _record(document: LumeDocument) -> Record:
+    return Record(
+        record_id=document.document,
+        text=document.text,
+        groups={"task": document.task, "document": document.document},
+        identifiers=document.identifiers(),
+        fold="train" if document.member else "holdout",
+    )
+
+
+def _questions(document: LumeDocument) -> list[Question]:
+    return [
+        Question(
+            question_id=f"{document.document}-{row.form}{row.number}",
+            record_id=document.document,
+            fold="train" if document.member else "holdout",
+            kind="completion" if row.form == "sc" else "knowledge",
+            level="document",
+            question=row.input,
+            answer=row.output,
+            provenance=_provenance(document, row),
+        )
+        for row in document.rows
+    ]

@@ -1,0 +1,1 @@
+"""Prompts of LUME's stories, biographies and questions."""

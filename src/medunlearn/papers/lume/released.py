@@ -1,0 +1,174 @@
+"""LUME as its authors released it: ``forget.jsonl`` and ``retain.jsonl``.
+
+A row is ``id, input, output, task``. An id ends in ``sc<k>`` (sentence completion) or ``qa<k>`` (knowledge
+question); what stands before that names the document. The document's text is the completion's input and
+output together.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from medunlearn.data.records import Identifier, Side
+from medunlearn.errors import SourceError
+from medunlearn.papers.lume.identifiers import identifiers_in
+
+FILES: dict[Side, str] = {"forget": "forget.jsonl", "retain": "retain.jsonl"}
+TASKS = {"Task1": "story", "Task2": "personal_biography", "Task3": "public_biography"}
+_ID = re.compile(r"(?P<document>.+?)(?P<form>sc|qa)(?P<number>\d{1,9})", re.DOTALL)
+_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class LumeRow:
+    """One example: a completion (``sc``) or a knowledge question (``qa``) with its number."""
+
+    form: str
+    number: int
+    input: str
+    output: str
+
+
+@dataclass
+class LumeDocument:
+    """A document with its examples.
+
+    Attributes:
+        document: its name in the files.
+        side: the file that it stands in; ``retain`` for a non-member.
+        task: ``story``, ``personal_biography`` or ``public_biography``.
+        member: False for a document that the target model never saw.
+    """
+
+    document: str
+    side: Side
+    task: str
+    member: bool = True
+    rows: list[LumeRow] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """Input and output of the first completion, joined as they stood in the document."""
+        first = next(row for row in self.rows if row.form == "sc")
+        gap = "" if first.input[-1:].isspace() or first.output[:1].isspace() else " "
+        return f"{first.input}{gap}{first.output}"
+
+    def identifiers(self) -> tuple[Identifier, ...]:
+        """The person's name, birth date, numbers, e-mail and address, each as it stands in the text."""
+        if self.task != "personal_biography":
+            return ()
+        rows = [row for row in self.rows if row.form == "qa"]
+        return identifiers_in(
+            self.text, {row.number: row.input for row in rows}, {row.number: row.output for row in rows}
+        )
+
+
+@dataclass(frozen=True)
+class LumeFiles:
+    """Everything read, and the rows that were left out (``file:line: reason``)."""
+
+    documents: tuple[LumeDocument, ...]
+    skipped: tuple[str, ...]
+
+
+def read_lume(folder: Path, *, nonmembers: Path | None = None, skip_bad_rows: bool = False) -> LumeFiles:
+    """Read the released files.
+
+    Args:
+        folder: holds ``forget.jsonl`` and ``retain.jsonl``.
+        nonmembers: a file of the same form with documents that no model is to be trained on.
+        skip_bad_rows: leave out malformed rows and list them, instead of refusing the files.
+
+    Raises:
+        SourceError: a file is missing or empty, or rows are malformed; gives file and line of each.
+    """
+    documents: dict[str, LumeDocument] = {}
+    bad: list[str] = []
+    files: list[tuple[Path, Side, bool]] = [(folder / name, side, True) for side, name in FILES.items()]
+    if nonmembers is not None:
+        files.append((nonmembers, "retain", False))
+    for path, side, member in files:
+        for place, row in _lines(path):
+            problem = _add(documents, side, member, row)
+            if problem:
+                bad.append(f"{path}:{place}: {problem}")
+    whole: list[LumeDocument] = []
+    textless: list[LumeDocument] = []
+    for document in documents.values():
+        (whole if any(row.form == "sc" for row in document.rows) else textless).append(document)
+    bad += [
+        f"document {document.document!r} has no completion row, so its text is not known" for document in textless
+    ]
+    if bad and not skip_bad_rows:
+        shown = "\n".join(f"  - {line}" for line in bad[:20])
+        more = f"\n  ... and {len(bad) - 20} more" if len(bad) > 20 else ""
+        raise SourceError(
+            f"{len(bad)} rows cannot be used:\n{shown}{more}\nMend them, or leave them out with --skip-bad-rows."
+        )
+    if not whole:
+        raise SourceError(f"{folder} holds no usable row.")
+    return LumeFiles(tuple(whole), tuple(bad))
+
+
+def _lines(path: Path) -> Iterator[tuple[int, object]]:
+    """Line number and decoded JSON of each line; text that is no JSON comes as the error."""
+    empty = True
+    try:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            for place, line in enumerate(file, start=1):
+                if line.strip():
+                    empty = False
+                    yield place, _decoded(line)
+    except FileNotFoundError:
+        raise SourceError(f"There is no {path}. The released files are {' and '.join(FILES.values())}.") from None
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if empty:
+        raise SourceError(f"{path} is empty. Download it again.")
+
+
+def _decoded(line: str) -> object:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        return error
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits, or thousands of brackets: no row of ours, whatever it is.
+        return json.JSONDecodeError(str(error) or "too deep", "", 0)
+
+
+def _add(documents: dict[str, LumeDocument], side: Side, member: bool, row: object) -> str | None:
+    """Put a row to its document; the reason where that cannot be done."""
+    if isinstance(row, json.JSONDecodeError):
+        return f"no JSON ({row.msg} at column {row.colno}); a cut-off line?"
+    if not isinstance(row, dict):
+        return "a row must be an object with id, input, output and task"
+    lacking = [key for key in ("id", "input", "output", "task") if not isinstance(row.get(key), str)]
+    if lacking:
+        return f"lacks text in {', '.join(lacking)}"
+    if any(_LONE_SURROGATE.search(row[key]) for key in ("id", "input", "output")):
+        return "holds half a character (a lone surrogate), which no file can keep"
+    if not row["input"].strip() or not row["output"].strip():
+        return "has an empty input or output"
+    match = _ID.fullmatch(row["id"])
+    if match is None:
+        return f"id {row['id']!r} does not end in sc<number> or qa<number>"
+    if row["task"] not in TASKS:
+        return f"task {row['task']!r} is none of {', '.join(TASKS)}"
+    name = match["document"].strip('"')
+    document = documents.setdefault(name, LumeDocument(name, side, TASKS[row["task"]], member))
+    if (document.side, document.member) != (side, member):
+        return f"document {name!r} stands in two files; a document is forgotten, retained, or no member"
+    if document.task != TASKS[row["task"]]:
+        return f"document {name!r} has two tasks"
+    number = int(match["number"])
+    if any(known.form == match["form"] and known.number == number for known in document.rows):
+        return f"id {row['id']!r} stands twice"
+    document.rows.append(LumeRow(match["form"], number, row["input"], row["output"]))
+    return None

@@ -1,0 +1,1 @@
+"""MedForget (Wu et al.)."""

@@ -1,0 +1,1 @@
+"""Prompts of MedForget's sections and paraphrases."""

@@ -1,0 +1,1 @@
+"""Memorization in Large Language Models in Medicine (Li et al.)."""

@@ -1,0 +1,99 @@
+"""The report of one or several audits, from their folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from medunlearn.config import check, read_yaml
+from medunlearn.config.audit_report import AuditRelations
+from medunlearn.papers.memorization.compare.frames import AuditFrames, frames
+from medunlearn.papers.memorization.compare.gather import gather_audits
+from medunlearn.papers.memorization.compare.ratios import Draws
+from medunlearn.papers.memorization.report import AuditContent, write_audit_content
+from medunlearn.statistics.bootstrap import REPLICATES
+
+TITLE = "Memorization audit"
+
+
+def audit_content(
+    audits: Sequence[Path],
+    relations: Path | Mapping[str, Any] | None = None,
+    *,
+    title: str | None = None,
+    show_text: bool = False,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> AuditContent:
+    """Everything that the report of some audits shows; see :func:`write_audit_report`."""
+    read, known = with_baselines([frames(Path(folder)) for folder in audits], read_relations(relations))
+    draws = Draws(replicates, seed)
+    return gather_audits(read, known, title=title or TITLE, show_text=show_text, draws=draws)
+
+
+def write_audit_report(
+    audits: Sequence[Path],
+    out: Path,
+    relations: Path | Mapping[str, Any] | None = None,
+    *,
+    title: str | None = None,
+    show_text: bool = False,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> Path:
+    """Write ``report.html``, ``report.md`` and ``report.json`` of audits.
+
+    Args:
+        audits: folders of ``medunlearn audit``.
+        out: folder of the report.
+        relations: which model is what to which other, as a YAML file or a mapping
+            (:class:`~medunlearn.config.audit_report.AuditRelations`).
+        show_text: put memorized spans into the report. They are text of records.
+        replicates, seed: of the bootstrap over subjects.
+
+    Returns:
+        The path of the HTML file.
+
+    Raises:
+        InputError: a folder that holds no complete audit, or two audits with one label.
+        ConfigError: relations that are wrong or name what is not there; all at once.
+    """
+    how: dict[str, Any] = {"title": title, "show_text": show_text, "replicates": replicates, "seed": seed}
+    return write_audit_content(audit_content(audits, relations, **how), Path(out))
+
+
+def read_relations(relations: Path | Mapping[str, Any] | None) -> AuditRelations:
+    """Relations from a YAML file, whose paths are relative to it, or from a mapping."""
+    if relations is None:
+        return check(AuditRelations, {})
+    values = dict(relations) if isinstance(relations, Mapping) else read_yaml(Path(relations))
+    found = check(AuditRelations, values)
+    table = found.epoch_table
+    if table is None or table.is_absolute() or isinstance(relations, Mapping):
+        return found
+    return found.model_copy(update={"epoch_table": Path(relations).parent / table})
+
+
+def with_baselines(
+    audits: Sequence[AuditFrames], relations: AuditRelations
+) -> tuple[list[AuditFrames], AuditRelations]:
+    """The audits with the baselines that they were made with, and relations that say so.
+
+    A baseline that is itself a label of another audit (one folder, audited twice) is taken once.
+    """
+    found = {audit.label: audit for audit in audits}
+    if len(found) < len(audits):
+        return list(audits), relations
+    known = {model: list(others) for model, others in relations.baselines.items()}
+    for audit in audits:
+        for folder in audit.baselines:
+            baseline = frames(folder)
+            if baseline.label == audit.label:
+                baseline = replace(baseline, label=f"{baseline.label} (baseline)")
+            found.setdefault(baseline.label, baseline)
+            others = known.setdefault(audit.label, [])
+            others += [baseline.label] if baseline.label not in others else []
+    named = {model: tuple(others) for model, others in known.items()}
+    return list(found.values()), relations.model_copy(update={"baselines": named})

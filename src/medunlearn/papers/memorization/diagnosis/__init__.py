@@ -1,0 +1,1 @@
+"""The diagnosis case: top-k accuracy and memorization by epoch."""

@@ -1,0 +1,1 @@
+"""TOFU (Maini et al. 2024)."""

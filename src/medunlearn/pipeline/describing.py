@@ -1,0 +1,55 @@
+"""The tables of a benchmark, with lengths in whatever tokens somebody wants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.describe import Description, describe
+from medunlearn.errors import ModelError
+
+BATCH = 1024
+
+
+def described(benchmark: Benchmark, tokenizer: str | Path | None = None) -> Description:
+    """AMNESIA's Tables 1, 4 and 5 of any benchmark.
+
+    Args:
+        tokenizer: a folder that holds one, a run, or a hub id; None counts words.
+
+    Raises:
+        ModelError: no tokenizer there.
+    """
+    if tokenizer is None:
+        return describe(benchmark)
+    loaded = _load(tokenizer)
+
+    def count(texts: Sequence[str]) -> list[int]:
+        batches = (list(texts[start : start + BATCH]) for start in range(0, len(texts), BATCH))
+        return [
+            len(ids)
+            for batch in batches
+            for ids in loaded(batch, add_special_tokens=False, verbose=False)["input_ids"]
+        ]
+
+    return describe(benchmark, count=count, tokens=f"tokens of {tokenizer}, special ones left out")
+
+
+def _load(where: str | Path) -> Any:
+    from transformers import AutoTokenizer
+
+    from medunlearn.models.folders import chain
+    from medunlearn.models.load import LOADING_ERRORS
+    from medunlearn.pipeline.material import model_folder
+
+    found = Path(model_folder(where))
+    root = str(chain(found, check=False)[0]) if found.is_dir() else str(where)
+    try:
+        return AutoTokenizer.from_pretrained(root)
+    except LOADING_ERRORS as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise ModelError(
+            f"There is no tokenizer in {where}: {reason} Give a folder with tokenizer.json, a run, or a hub id."
+        ) from error

@@ -1,0 +1,1 @@
+"""Evaluation after each epoch, best epoch, early stop."""

@@ -1,0 +1,118 @@
+"""What a run trains on, and how: from a benchmark and settings to sequences and loop settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from medunlearn.config import Context, LongNotes, LoopFields, Template, TrainSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Question, Record
+from medunlearn.models.folders import fingerprint
+from medunlearn.models.load import LanguageModel
+from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens, question_sequence, record_sequences
+from medunlearn.results.runs import Run
+from medunlearn.training.optimizers import check_optimizer
+from medunlearn.training.plan import Plan
+from medunlearn.training.settings import LoopSettings
+
+
+def training_data(benchmark: Benchmark, without: str | None) -> tuple[list[Record], list[Question]]:
+    """Records and questions of the train fold, without one split's forget set if one is named."""
+    left_out = set()
+    if without is not None:
+        split = benchmark.split(without)
+        left_out = {record.record_id for record in benchmark.records_of(split, "forget")}
+    records = [r for r in benchmark.records if r.fold == "train" and r.record_id not in left_out]
+    questions = [q for q in benchmark.questions if q.fold == "train" and q.record_id not in left_out]
+    return records, questions
+
+
+def chosen(records: list[Record], questions: list[Question], what: str) -> tuple[list[Record], list[Question]]:
+    """Records, questions or both."""
+    return ([] if what == "questions" else records), ([] if what == "records" else questions)
+
+
+def sequences(
+    records: list[Record],
+    questions: list[Question],
+    by_id: dict[str, Record],
+    language_model: LanguageModel,
+    rendering: Rendering,
+) -> list[TokenSequence]:
+    """Records as plain text, then questions with their answers."""
+    tokenizer, pictures = language_model.tokenizer, language_model.pictures
+    pieces = [
+        piece
+        for record in records
+        for piece in record_sequences(
+            record, tokenizer, rendering.max_length, image_tokens(record, rendering, pictures)
+        )
+    ]
+    return pieces + [question_sequence(q, by_id[q.record_id], tokenizer, rendering, pictures) for q in questions]
+
+
+def rendering_for(settings: TrainSettings) -> Rendering:
+    """How training shows questions."""
+    return Rendering(settings.template, settings.context, settings.max_length, settings.long_notes, settings.images)
+
+
+def phase_plan(settings: TrainSettings, phase: str, epochs: int, items: list[TokenSequence]) -> Plan:
+    """The order of pretraining or fine-tuning; rows of packed records where pretraining is told so."""
+    row = settings.max_length if phase == "pretrain" and settings.pack_records else None
+    return Plan({"train": items}, settings.batch_size, epochs, settings.seed, row)
+
+
+def loop_settings(settings: LoopFields, seed: int) -> LoopSettings:
+    """How to optimise.
+
+    Raises:
+        ConfigError: an optimizer that is not installed or does not go with the rest.
+    """
+    found = LoopSettings(
+        lr=settings.lr,
+        schedule=settings.schedule,
+        warmup_ratio=settings.warmup_ratio,
+        weight_decay=settings.weight_decay,
+        clip=settings.clip,
+        micro_batch_size=settings.micro_batch_size,
+        micro_batch_tokens=settings.micro_batch_tokens,
+        precision=settings.precision,
+        checkpoint_seconds=settings.checkpoint_seconds,
+        optimizer=settings.optimizer,
+        offload=settings.offload,
+        gradient_checkpointing=settings.gradient_checkpointing,
+        seed=seed,
+    )
+    check_optimizer(found)
+    return found
+
+
+def model_folder(where: str | Path) -> str:
+    """The model behind a run folder, a model folder or a hub id."""
+    folder = Path(where)
+    return str(folder / "model") if (folder / "run.json").exists() else str(where)
+
+
+def identity(model: str) -> str:
+    folder = Path(model_folder(model))
+    return fingerprint(folder) if folder.is_dir() else model
+
+
+def rendering_of(
+    run: Run,
+    template: Template | None,
+    context: Context | None,
+    max_length: int | None = None,
+    long_notes: LongNotes | None = None,
+) -> Rendering:
+    """How to show questions to a run's model: as it was trained, unless said otherwise."""
+    trained: Mapping[str, Any] = run.info["results"]["rendering"]
+    return Rendering(
+        template or trained["template"],
+        context or trained["context"],
+        max_length,
+        long_notes or trained.get("long_notes", "refuse"),
+        trained.get("images", "use"),
+    )

@@ -1,0 +1,242 @@
+"""One experiment, end to end: build, train, retrain, unlearn with each method, evaluate, report.
+
+Every stage is a run in a folder named by what it is and by its key. Giving the same experiment again does
+only what is not done; changing a setting does again only what depends on it, and leaves the rest where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from medunlearn.attacks.run import attack
+from medunlearn.config import (
+    TINIES,
+    AttackSettings,
+    EvaluateSettings,
+    ExperimentSettings,
+    SweepSettings,
+    TrainSettings,
+    UnlearnSettings,
+    UtilitySettings,
+    check,
+)
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.storage import sha256_of_json
+from medunlearn.errors import ConfigError, InputError
+from medunlearn.methods import make_method
+from medunlearn.metrics.leakage import keywords
+from medunlearn.papers.builders import from_section
+from medunlearn.pipeline.epochs.sections import attack_section, check_watched, utility_section
+from medunlearn.pipeline.epochs.watching import epoch_settings
+from medunlearn.pipeline.evaluate import evaluate_one, metric_names
+from medunlearn.pipeline.material import identity
+from medunlearn.pipeline.presets import train_settings, unlearn_settings
+from medunlearn.pipeline.report.gather import gather
+from medunlearn.pipeline.train import train
+from medunlearn.pipeline.unlearn import unlearn
+from medunlearn.pipeline.utility.measure import utility_one
+from medunlearn.reports.content import ReportContent
+from medunlearn.reports.write import write_report
+from medunlearn.results.runs import Recording, Run
+from medunlearn.training.processes import join
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A checked experiment: what each stage will be given.
+
+    Attributes:
+        settings: of the whole.
+        target: of the target model's training.
+        retrained: of the retrained model's training; None without one.
+        methods: of each unlearning run.
+        evaluate: of the scoring.
+        attack: of the attacks; None without any.
+        utility: of the tasks of lm-evaluation-harness; None without any.
+    """
+
+    settings: ExperimentSettings
+    target: TrainSettings
+    retrained: TrainSettings | None
+    methods: tuple[UnlearnSettings, ...]
+    evaluate: EvaluateSettings
+    attack: AttackSettings | None = None
+    utility: UtilitySettings | None = None
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished experiment.
+
+    Attributes:
+        report: path of ``report.html``; ``report.md`` and ``report.json`` stand beside it.
+        content: what the report shows.
+    """
+
+    report: Path
+    content: ReportContent
+
+
+def plan(values: dict[str, Any]) -> Experiment:
+    """Check an experiment before anything runs.
+
+    Raises:
+        ConfigError: every mistake in every section, at once.
+    """
+    settings = check(ExperimentSettings, values)
+    problems: list[str] = []
+    shared = {"seed": settings.seed}
+    target = collect(problems, "train", lambda: train_settings({**shared, **settings.train}))
+    section = dict(settings.unlearn)
+    names = section.pop("methods", None)
+    if not isinstance(names, list) or not names:
+        problems.append("unlearn.methods is missing: a list of methods, e.g. [graddiff, npo]")
+        names = []
+    for name in sorted({str(name) for name in names if names.count(name) > 1}):
+        problems.append(f"unlearn.methods names {name!r} twice; each needs settings of its own: another experiment")
+    methods = [
+        collect(problems, "unlearn", lambda: _method(name, section, settings, target))  # noqa: B023
+        for name in names
+    ]
+    evaluation = collect(
+        problems,
+        "evaluate",
+        lambda: check(EvaluateSettings, {**shared, "split": settings.split, **settings.evaluate}),
+    )
+    attack = collect(
+        problems, "attack", lambda: attack_section(settings.attack, shared | {"split": settings.split})
+    )
+    utility = collect(problems, "utility", lambda: utility_section(settings.utility, shared))
+    if problems or target is None or evaluation is None:
+        raise ConfigError(list(dict.fromkeys(problems)))
+    retrained = target.model_copy(update={"without": settings.split}) if settings.retrain else None
+    return Experiment(settings, target, retrained, tuple(m for m in methods if m), evaluation, attack, utility)
+
+
+def collect(problems: list[str], section: str, make: Callable[[], T]) -> T | None:
+    """What was made, or None and its problems added to the list, each after the section's name."""
+    try:
+        return make()
+    except ConfigError as error:
+        problems += [f"{section}: {problem}" for problem in error.problems]
+    except InputError as error:
+        problems.append(f"{section}: {error}")
+    return None
+
+
+def _method(
+    name: str, section: dict[str, Any], settings: ExperimentSettings, target: TrainSettings | None
+) -> UnlearnSettings:
+    tiny = None if target is None else TINIES.get(target.model)
+    values = {"seed": settings.seed, **section, "method": name, "split": settings.split}
+    checked = unlearn_settings(values, tiny=tiny)
+    # A preset may say it too.
+    if checked.evaluate_every:
+        for part in ("evaluate", "attack", "utility"):
+            values[part] = {**getattr(settings, part), **(values.get(part) or {})}
+        checked = unlearn_settings(values, tiny=tiny)
+    epoch_settings(checked, checked.split)
+    make_method(name, checked.arguments)
+    return checked
+
+
+def run_experiment(
+    experiment: Experiment,
+    *,
+    device: str = "auto",
+    quiet: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Finished:
+    """Run what is not done yet.
+
+    Args:
+        say: told one line at the start of each stage.
+
+    Raises:
+        MedunlearnError: a stage failed; what was done stays, and the same call goes on from there.
+    """
+    settings = experiment.settings
+    processes = join()
+    folder = benchmark_folder(settings)
+    benchmark = processes.main_first(lambda: from_section(settings.benchmark, folder))
+    benchmark.split(settings.split)
+    keywords.inputs(benchmark, experiment.evaluate, metric_names(benchmark, experiment.evaluate))
+    check_watched(benchmark, experiment.attack, experiment.utility)
+    say(f"benchmark: {benchmark.name}, {len(benchmark.records)} records, {len(benchmark.questions)} questions")
+    say("target model: trains on everything")
+    target = _train(benchmark, experiment.target, "target", settings.out, device, quiet)
+    runs = [target]
+    if experiment.retrained is not None:
+        say("retrained model: never sees the forget set")
+        runs.append(_train(benchmark, experiment.retrained, "retrained", settings.out, device, quiet))
+    for method in experiment.methods:
+        say(f"unlearning: {method.method}")
+        out = unlearned_folder(benchmark, method, target.folder, settings.out)
+        runs.append(unlearn(target, benchmark, method, out, device=device, quiet=quiet))
+    say("evaluating every model on the same questions")
+    if experiment.attack is not None:
+        say(f"attacking every model: {', '.join(experiment.attack.attacks)}")
+    if experiment.utility is not None:
+        say(f"measuring every model's utility: {', '.join(experiment.utility.tasks)}")
+    finished = processes.on_main(lambda: _evaluated(experiment, benchmark, runs, processes.device(device), quiet))
+    say(f"report: {finished.report}")
+    return finished
+
+
+def _evaluated(experiment: Experiment, benchmark: Benchmark, runs: list[Run], device: str, quiet: bool) -> Finished:
+    settings = experiment.settings
+    models = [evaluate_one(run, benchmark, experiment.evaluate, device=device, quiet=quiet) for run in runs]
+    if experiment.attack is not None:
+        attack(runs[0], benchmark, experiment.attack, against=runs[1:], device=device, quiet=quiet)
+    if experiment.utility is not None:
+        for run in runs:
+            utility_one(run, experiment.utility, device=device, quiet=quiet)
+    content = gather(
+        settings.name,
+        models,
+        benchmark,
+        show_text=settings.show_text,
+        replicates=experiment.evaluate.replicates,
+        seed=experiment.evaluate.seed,
+    )
+    return Finished(write_report(content, settings.out / "report"), content)
+
+
+def _train(benchmark: Benchmark, settings: TrainSettings, name: str, out: Path, device: str, quiet: bool) -> Run:
+    return train(benchmark, settings, trained_folder(benchmark, settings, name, out), device=device, quiet=quiet)
+
+
+def benchmark_folder(settings: ExperimentSettings | SweepSettings) -> Path:
+    """Where the benchmark is built, if the experiment builds one."""
+    return settings.out / f"bench-{sha256_of_json(settings.benchmark)[:8]}"
+
+
+def trained_folder(
+    benchmark: Benchmark, settings: TrainSettings, name: str, out: Path, *, known: Callable[[str], str] = identity
+) -> Path:
+    """The run of the target or the retrained model.
+
+    Args:
+        known: from a model to its identity; one that remembers reads a model once for many folders.
+    """
+    inputs = {"benchmark": benchmark.fingerprint, "model": known(settings.model)}
+    return out / f"{name}-{Recording.key_of('train', settings, inputs)[:8]}"
+
+
+def unlearned_folder(
+    benchmark: Benchmark,
+    settings: UnlearnSettings,
+    target: Path,
+    out: Path,
+    *,
+    known: Callable[[str], str] = identity,
+) -> Path:
+    """The run of one method; its name depends on what the target has become. ``known`` as above."""
+    inputs = {"benchmark": benchmark.fingerprint, "model": known(str(target))}
+    name = "".join(letter if letter.isalnum() else "_" for letter in settings.method)
+    return out / f"{name}-{Recording.key_of('unlearn', settings, inputs)[:8]}"

@@ -1,0 +1,174 @@
+"""What a model is asked in an evaluation, and what it says: kept in its run's folder and asked for once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from medunlearn.config import EvaluateSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import SIDES, Question
+from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.data.splits import Split, shuffled
+from medunlearn.errors import ConfigError, InputError
+from medunlearn.generation.options import LogProbs, known_options, rate_options
+from medunlearn.generation.respond import open_store, respond
+from medunlearn.generation.sharing import Way, way_of
+from medunlearn.metrics import get_metric
+from medunlearn.models.feeding import described, made, window
+from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
+from medunlearn.models.sequences import Rendering
+from medunlearn.progress import progress
+from medunlearn.results.runs import Run
+
+GENERATION: Mapping[Way, str] = {
+    "once": "shared text once: one key/value cache, read by all of its questions",
+    "repeated": "shared text once: its key/value cache is copied for each question",
+    "whole": "whole prompts: the model takes no cache of ours, so shared text is run for every question",
+}
+
+
+def asked(benchmark: Benchmark, split: Split, settings: EvaluateSettings) -> list[Question]:
+    """The questions to ask: of the folds named, about all subjects or a seeded number of them a side.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    questions: list[Question] = []
+    for side in SIDES:
+        found = benchmark.questions_of(split, side, settings.folds)
+        if settings.subjects is not None:
+            subjects = {benchmark.subject(question.record_id) for question in found}
+            kept = set(shuffled(subjects, "evaluate", side, settings.seed)[: settings.subjects])
+            found = [question for question in found if benchmark.subject(question.record_id) in kept]
+        questions += found
+    if not questions:
+        raise ConfigError([f"folds={list(settings.folds)}: the benchmark has no question of these folds."])
+    return questions
+
+
+def ask(
+    run: Run,
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    rendering: Rendering,
+    questions: Sequence[Question],
+    device: str,
+    quiet: bool,
+    live: LanguageModel | None,
+) -> tuple[Path, dict[str, Response], dict[str, str]]:
+    """The run's store of responses, the responses, and how a model was asked for them.
+
+    The model is loaded only if some are missing. How it was asked is for a run's record: ``batches`` of scoring and
+    the way of ``generation``; empty where it was not.
+    """
+    if live is None and "epoch" in run.info["results"] and not run.model.is_dir():
+        raise InputError(
+            f"{run.folder} holds no weights, so that nothing more can be asked. A run keeps those of its epochs "
+            "with keep_epochs=true."
+        )
+    tokenizer = live.tokenizer if live else load_tokenizer(run.model)
+    limit = settings.max_new_tokens or longest_answer(tokenizer, benchmark)
+    store = store_of(run, benchmark, settings, rendering, limit)
+    known = store.read()
+    if all((question.question_id, rendering.context, 0) in known for question in questions):
+        return store.folder, {q.question_id: known[q.question_id, rendering.context, 0] for q in questions}, {}
+    language_model = live or load_model(run.model, device=device, weights=settings.weights, images=benchmark.folder)
+    before = made(language_model.model)
+    with progress(f"{run.label}: responses", len(questions), quiet=quiet) as advance:
+        responses = respond(
+            language_model,
+            questions,
+            benchmark.record,
+            store,
+            rendering,
+            max_new_tokens=limit,
+            batch_size=settings.batch_size,
+            advance=advance,
+        )
+    batches = described(language_model.model, before)
+    return store.folder, responses, {"batches": batches, "generation": generation_described(language_model.model)}
+
+
+def generation_described(model: Any) -> str:
+    """How a model's answers are decoded, for a run's record."""
+    way, size = way_of(model), window(model)
+    limited = way != "whole" and size < math.inf
+    return GENERATION[way] + (f"; whole prompts past the window of {size} tokens" if limited else "")
+
+
+def rate(
+    run: Run,
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    rendering: Rendering,
+    questions: Sequence[Question],
+    metrics: Sequence[str],
+    device: str,
+    quiet: bool,
+    live: LanguageModel | None,
+) -> tuple[dict[str, LogProbs], dict[str, str]]:
+    """How likely the model finds each option of the questions that have some, where a metric asks for that.
+
+    With how a model was asked, for a run's record: ``option_batches``; empty where it was not.
+    """
+    wanted = any("alternative_log_probs" in get_metric(name).needs for name in metrics)
+    choices = [question for question in questions if question.options] if wanted else []
+    if not choices:
+        return {}, {}
+    store = open_store(
+        run.folder / "responses",
+        model_fingerprint=run.fingerprint,
+        benchmark_fingerprint=benchmark.fingerprint,
+        weights=settings.weights,
+        rendering=rendering,
+        # No response is decoded; so the options have a store of their own.
+        max_new_tokens=0,
+    )
+    known = known_options(store, choices, rendering.context)
+    if len(known) == len(choices):
+        return known, {}
+    language_model = live or load_model(run.model, device=device, weights=settings.weights, images=benchmark.folder)
+    before = made(language_model.model)
+    with progress(f"{run.label}: alternative answers", len(choices), quiet=quiet) as advance:
+        found = rate_options(
+            language_model,
+            choices,
+            benchmark.record,
+            store,
+            rendering,
+            batch_size=settings.batch_size,
+            advance=advance,
+        )
+    return found, {"option_batches": described(language_model.model, before)}
+
+
+def store_of(
+    run: Run,
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    rendering: Rendering,
+    limit: int,
+    share: tuple[int, int] = (0, 1),
+) -> ResponseStore:
+    """The responses of a run's model that were asked for in this way."""
+    return open_store(
+        run.folder / "responses",
+        model_fingerprint=run.fingerprint,
+        benchmark_fingerprint=benchmark.fingerprint,
+        weights=settings.weights,
+        rendering=rendering,
+        max_new_tokens=limit,
+        share=share,
+    )
+
+
+def longest_answer(tokenizer: Any, benchmark: Benchmark) -> int:
+    """The longest reference answer of the whole benchmark in the model's tokens, and a quarter.
+
+    Of the whole benchmark, so that a response never depends on which questions are asked beside it.
+    """
+    longest = max(len(ids) for ids in tokenizer([f" {q.answer}" for q in benchmark.questions])["input_ids"])
+    return longest + longest // 4 + 1

@@ -1,0 +1,100 @@
+"""The learning rate of each method, by one rule for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from medunlearn.errors import MedunlearnError
+from medunlearn.results.composites import COMPOSITES, Composite, harmonic_mean
+from medunlearn.results.matrix import ALL_KINDS
+
+FOLD = "train"
+UTILITY, FORGETTING = COMPOSITES
+RULE = (
+    "The rate with the largest harmonic mean of utility and forgetting on the train fold of the search's split; of "
+    "equal ones the smaller rate. A rate that failed is not chosen."
+)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One method at one rate.
+
+    Attributes:
+        utility: MU's available parts on the retain set, 0-1, higher = the model still knows what it should.
+        forgetting: AFE's available parts on the forget set, 0-1, higher = it forgot more of what it should.
+        score: the harmonic mean of both; None where one is missing.
+        utility_name, forgetting_name: ``MU`` and ``AFE`` only with all their parts, else the parts.
+        reason: why there is no score.
+    """
+
+    method: str
+    lr: float
+    utility: float | None = None
+    forgetting: float | None = None
+    score: float | None = None
+    chosen: bool = False
+    utility_name: str = ""
+    forgetting_name: str = ""
+    reason: str = ""
+
+
+def tried(method: str, lr: float, summary: pd.DataFrame) -> Tried:
+    """A rate's numbers from the summary of its model's evaluation."""
+    utility, utility_name = composite_of(summary, UTILITY)
+    forgetting, forgetting_name = composite_of(summary, FORGETTING)
+    found = Tried(method, lr, utility, forgetting, utility_name=utility_name, forgetting_name=forgetting_name)
+    if utility is None or forgetting is None:
+        missing = UTILITY if utility is None else FORGETTING
+        return replace(found, reason=f"no part of {missing.name} was scored on the {missing.side} set")
+    return replace(found, score=harmonic_mean([utility, forgetting]))
+
+
+def composite_of(summary: pd.DataFrame, composite: Composite) -> tuple[float | None, str]:
+    """A composite's value over all kinds of the train fold, and the name that it has earned."""
+    places = (summary["side"] == composite.side) & (summary["fold"] == FOLD) & (summary["kind"] == ALL_KINDS)
+    for row in summary[places].to_dict("records"):
+        parts = [part for part in row["parts"].split(",") if part]
+        if row["metric"] == composite.shown_as(parts) and not pd.isna(row["value"]):
+            return float(row["value"]), str(row["metric"])
+    return None, composite.name
+
+
+def choose(rows: Sequence[Tried]) -> float:
+    """The best rate of one method's.
+
+    Raises:
+        MedunlearnError: no rate has a score; says why for each.
+    """
+    scored = [row for row in rows if row.score is not None]
+    if not scored:
+        why = "; ".join(f"{row.lr:g}: {row.reason}" for row in rows)
+        raise MedunlearnError(f"No learning rate of the search has a score ({why}). Give other rates.")
+    return min(scored, key=lambda row: (-(row.score or 0.0), row.lr)).lr
+
+
+def at_edge(rows: Sequence[Tried], lr: float) -> str:
+    """What to say of a rate that no tried one lies beyond; "" of any other, and of an only one."""
+    rates = {row.lr for row in rows}
+    if len(rates) > 1 and lr in (min(rates), max(rates)):
+        return (
+            "the largest rate tried: try larger ones"
+            if lr == max(rates)
+            else "the smallest rate tried: try smaller ones"
+        )
+    return ""
+
+
+def search_table(rows: Sequence[Tried]) -> pd.DataFrame:
+    """One row a method and rate: method, lr, utility, forgetting, score, chosen, and the names and reasons."""
+    table = pd.DataFrame([asdict(row) for row in rows], columns=[*Tried.__dataclass_fields__])
+    return table.astype(dict.fromkeys(("utility", "forgetting", "score"), "Float64"))
+
+
+def search_facts(rows: Sequence[Tried]) -> list[dict[str, Any]]:
+    """The same for JSON."""
+    return [asdict(row) for row in rows]

@@ -1,0 +1,101 @@
+"""Measure what runs' models are still good for; kept in each run's folder and measured once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from medunlearn.config import UtilitySettings
+from medunlearn.data.storage import write_atomically
+from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.pipeline.outcome import open_recording
+from medunlearn.pipeline.utility.found import FOLDER, ITEMS, SUMMARY, Utilities, Utility
+from medunlearn.pipeline.utility.harness import fingerprint, run_tasks, task_manager
+from medunlearn.pipeline.utility.numbers import item_table, summary_table
+from medunlearn.progress import progress
+from medunlearn.results.evaluated import distinct_runs
+from medunlearn.results.runs import FILE, Recording, Run
+from medunlearn.training.processes import Processes
+
+
+def utility(
+    run: Run,
+    settings: UtilitySettings,
+    *,
+    against: Sequence[Run] = (),
+    device: str = "auto",
+    quiet: bool = False,
+) -> Utilities:
+    """Measure a run's model and the runs that it is compared with.
+
+    Raises:
+        InputError: lm-evaluation-harness is not installed; a task that there is not, or whose data cannot be had.
+    """
+    named = distinct_runs([run, *against])
+    models = [utility_one(one, settings, device=device, quiet=quiet) for one in (run, *against)]
+    return Utilities(tuple(replace(model, run=one) for model, one in zip(models, named, strict=True)))
+
+
+def utility_one(
+    run: Run,
+    settings: UtilitySettings,
+    *,
+    device: str = "auto",
+    quiet: bool = False,
+    live: LanguageModel | None = None,
+    processes: Processes | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> Utility:
+    """Measure one run's model; a complete measurement is returned as it is.
+
+    Args:
+        live: the run's model where it is in memory already, in evaluation mode; otherwise it is loaded.
+        processes: that hold the same live model and share the work; each calls this alike.
+        check: called now and then; raises KeyboardInterrupt where the run is to stop.
+
+    Raises:
+        InputError: as :func:`utility`; a model that cannot be loaded.
+    """
+    together = processes or Processes()
+    folder = utility_folder(run, settings)
+    recording = open_recording(together, folder, "utility", run.label, settings, _inputs(run, settings))
+    if recording.done:
+        # A report takes the measurement that was asked for last.
+        with suppress(OSError):
+            (folder / FILE).touch()
+        return Utility(run, Run.open(folder))
+    task_manager(settings)
+
+    @contextmanager
+    def bar(total: int) -> Iterator[Callable[[int], None]]:
+        with progress(f"{run.label}: utility", total, quiet=quiet or not together.main) as advance:
+
+            def advance_and_check(done: int) -> None:
+                advance(done)
+                check()
+
+            yield advance_and_check
+
+    with recording.running():
+        with recording.stage("load") if live is None else nullcontext():
+            model = live or load_model(run.model, device=device, weights=settings.weights)
+        with recording.stage("ask"):
+            items, results = run_tasks(model, settings, processes=together, bar=bar)
+        if together.main:
+            table, summary = item_table(items), summary_table(items, results, settings)
+            write_atomically(folder / ITEMS, table.to_parquet)
+            write_atomically(folder / SUMMARY, summary.to_parquet)
+    return together.on_main(lambda: Utility(run, Run.open(folder)))
+
+
+def utility_folder(run: Run, settings: UtilitySettings) -> Path:
+    """Each set of settings has a folder of its own."""
+    name = "".join(letter if letter.isalnum() else "_" for letter in settings.tasks[0])[:40]
+    key = Recording.key_of("utility", settings, _inputs(run, settings))
+    return run.folder / FOLDER / f"{name}-{key[:8]}"
+
+
+def _inputs(run: Run, settings: UtilitySettings) -> dict[str, str]:
+    return {"model": run.fingerprint, **fingerprint(settings)}

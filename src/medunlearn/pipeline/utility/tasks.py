@@ -1,0 +1,213 @@
+"""A benchmark as tasks of lm-evaluation-harness, for people who work with it.
+
+A folder of a YAML and a JSONL file a task, a ``utils.py`` that calls our metrics, and a README. A task is of one
+side, fold, kind and, where the benchmark's paper breaks numbers down, node (LUME's task); a group holds a side's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from medunlearn.config import EvaluateSettings, TaskExportSettings, check
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.builders import GROUPINGS, default_metrics_of
+from medunlearn.data.records import SIDES, Question
+from medunlearn.data.storage import write_text
+from medunlearn.errors import ConfigError, InputError
+from medunlearn.metrics import get_metric
+from medunlearn.models.load import load_tokenizer
+from medunlearn.models.prompts import render
+from medunlearn.models.sequences import Rendering
+from medunlearn.pipeline.material import rendering_of
+from medunlearn.pipeline.questioning import asked, longest_answer
+from medunlearn.results.runs import Run
+
+UTILS = '''"""What the tasks beside this file call; pip install medunlearn."""
+
+from pathlib import Path
+
+from datasets import Dataset
+
+from medunlearn.metrics.harness import documents, mean_of_scored, process_results
+
+__all__ = ["load", "mean_of_scored", "process_results"]
+
+
+def load(file, **_):
+    return {"test": Dataset.from_list(documents(Path(__file__).parent / file))}
+'''
+
+
+@dataclass(frozen=True)
+class ExportedTasks:
+    """What was written.
+
+    Attributes:
+        folder: for ``--include_path``.
+        groups: names of the groups, a side each.
+        tasks: name of each task -> how many questions it has.
+    """
+
+    folder: Path
+    groups: tuple[str, ...]
+    tasks: Mapping[str, int]
+
+
+def export_tasks(benchmark: Benchmark, settings: TaskExportSettings, out: Path) -> ExportedTasks:
+    """Write a benchmark's questions as tasks.
+
+    Raises:
+        ConfigError: a metric that needs more than the response, or no question of these folds.
+        InputError: an unknown split or metric; a folder that is not empty.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} is not an empty folder. Choose another --out.")
+    rendering, limit = _like(benchmark, settings)
+    metrics = _metrics(benchmark, settings)
+    given = {name: getattr(settings, name) for name in ("split", "folds", "subjects", "seed")}
+    split = benchmark.split(settings.split)
+    questions = asked(benchmark, split, check(EvaluateSettings, given))
+    sides, prefix = benchmark.sides(split), _slug("medunlearn", benchmark.builder, split.name)
+    parts: dict[str, dict[str, list[Question]]] = {}
+    for question in questions:
+        side = sides[question.record_id]
+        name = _slug(prefix, side, question.fold, _node(benchmark, question), question.kind)
+        parts.setdefault(side, {}).setdefault(name, []).append(question)
+    for side in (side for side in SIDES if side in parts):
+        for name, own in parts[side].items():
+            rows = [_row(benchmark, question, side, rendering, metrics) for question in own]
+            write_text(out / f"{name}.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+            write_text(out / f"{name}.yaml", _yaml(_task(name, side, metrics, limit)))
+        write_text(
+            out / f"{_slug(prefix, side)}.yaml", _yaml(_group(_slug(prefix, side), list(parts[side]), metrics))
+        )
+    write_text(out / "utils.py", UTILS)
+    groups = tuple(_slug(prefix, side) for side in SIDES if side in parts)
+    write_text(out / "README.md", _readme(benchmark, rendering, groups))
+    counts = {name: len(own) for side in parts.values() for name, own in side.items()}
+    return ExportedTasks(out, groups, counts)
+
+
+def _like(benchmark: Benchmark, settings: TaskExportSettings) -> tuple[Rendering, int]:
+    """How to show questions, and how long a response may be."""
+    if settings.like is None:
+        rendering = Rendering(settings.template or "plain", settings.context or "closed_book")
+        words = max(len(question.answer.split()) for question in benchmark.questions)
+        return rendering, settings.max_new_tokens or 2 * words + 1
+    run = Run.open(settings.like)
+    rendering = rendering_of(run, settings.template, settings.context)
+    if rendering.template == "chat":
+        raise ConfigError(
+            [
+                "like: the run was asked with template=chat. Set template=plain, and give lm_eval "
+                "--apply_chat_template."
+            ]
+        )
+    return rendering, settings.max_new_tokens or longest_answer(load_tokenizer(run.model), benchmark)
+
+
+def _metrics(benchmark: Benchmark, settings: TaskExportSettings) -> tuple[str, ...]:
+    """The metrics that the harness can work out: those that read the response alone."""
+    names = settings.metrics or default_metrics_of(benchmark.builder)
+    light = [name for name in names if get_metric(name).needs == ("response",)]
+    heavy = [name for name in settings.metrics if name not in light]
+    if heavy:
+        raise ConfigError(
+            [
+                f"metrics={name}: it needs {', '.join(get_metric(name).needs)}, and a task has responses alone."
+                for name in heavy
+            ]
+        )
+    return tuple(light)
+
+
+def _node(benchmark: Benchmark, question: Question) -> str:
+    grouping = GROUPINGS.get(benchmark.builder)
+    return benchmark.record[question.record_id].groups.get(grouping.level, "") if grouping else ""
+
+
+def _slug(*parts: str) -> str:
+    return re.sub(r"\W+", "_", "_".join(part for part in parts if part)).strip("_").lower()
+
+
+def _row(
+    benchmark: Benchmark, question: Question, side: str, rendering: Rendering, metrics: Sequence[str]
+) -> dict[str, Any]:
+    note = benchmark.record[question.record_id].text
+    prompt = render(question, note, template=rendering.template, context=rendering.context)
+    return {
+        "question_id": question.question_id,
+        "side": side,
+        "prompt": f"{prompt.shared}{prompt.own}",
+        "question": question.question,
+        "answer": question.answer,
+        "metrics": list(metrics),
+    }
+
+
+class _Function(str):
+    """A function of ``utils.py``, by the harness's tag."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes functions with their tag."""
+
+
+_Dumper.add_representer(_Function, lambda dumper, name: dumper.represent_scalar("!function", f"utils.{name}"))
+
+
+def _yaml(value: Mapping[str, Any]) -> str:
+    return yaml.dump(dict(value), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+def _task(name: str, side: str, metrics: Sequence[str], limit: int) -> dict[str, Any]:
+    return {
+        "task": name,
+        "custom_dataset": _Function("load"),
+        "dataset_kwargs": {"file": f"{name}.jsonl"},
+        "output_type": "generate_until",
+        "test_split": "test",
+        "doc_to_text": "{{prompt}}",
+        "doc_to_target": "{{answer}}",
+        "process_results": _Function("process_results"),
+        # Greedy, ended by the EOS token alone.
+        "generation_kwargs": {"until": [], "do_sample": False, "max_gen_toks": limit},
+        "num_fewshot": 0,
+        "metric_list": [
+            {"metric": one, "aggregation": _Function("mean_of_scored"), "higher_is_better": side == "retain"}
+            for one in metrics
+        ],
+        "metadata": {"version": 1.0},
+    }
+
+
+def _group(name: str, tasks: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]:
+    return {
+        "group": name,
+        "task": list(tasks),
+        "aggregate_metric_list": [
+            {"metric": one, "aggregation": "mean", "weight_by_size": True} for one in metrics
+        ],
+        "metadata": {"version": 1.0},
+    }
+
+
+def _readme(benchmark: Benchmark, rendering: Rendering, groups: Sequence[str]) -> str:
+    names = ",".join(groups)
+    return f"""# {benchmark.name} as tasks of lm-evaluation-harness
+
+    pip install medunlearn lm-eval
+    lm_eval --model hf --model_args pretrained=MODEL --include_path . --tasks {names}
+
+Template {rendering.template}, context {rendering.context}. On forget, higher = remembers more. The harness's
+standard errors take questions as independent, which those on one subject are not: `medunlearn evaluate` gives
+intervals over subjects. Source: {benchmark.source}. Licence: {benchmark.licence}. Data use: {benchmark.data_use}:
+the files hold the benchmark's questions and answers, and go where it may go.
+"""

@@ -1,7 +1,0 @@
-"""LUME's findings (Section 3) as rules on the numbers of one's own runs, epoch by epoch."""
-
-from medunlearn.reports.lume.cases import Case, Evidence, Finding
-from medunlearn.reports.lume.findings import findings, findings_text
-from medunlearn.reports.verdicts import Verdict
-
-__all__ = ["Case", "Evidence", "Finding", "Verdict", "findings", "findings_text"]

@@ -1,0 +1,1 @@
+"""Run folders, score tables, means and paired differences."""

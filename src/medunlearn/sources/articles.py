@@ -1,0 +1,83 @@
+"""Articles of an encyclopedia, one a row with its title: the public biographies of LUME's third task."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from medunlearn.data.sentences import cut_to
+from medunlearn.errors import ConfigError, SourceError, unknown_name
+from medunlearn.sources.tables import read_rows
+
+SHORTEST, LONGEST = 100, 200  # words
+_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Article:
+    """A title, and the text cut at the end of a sentence to 100-200 words, the title first."""
+
+    title: str
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Articles:
+    """What was read, and (place, reason) of what cannot be a biography."""
+
+    articles: tuple[Article, ...]
+    excluded: tuple[tuple[str, str], ...]
+
+
+def read_articles(
+    path: Path, *, title: str = "title", text: str = "text", least: int = SHORTEST, most: int = LONGEST
+) -> Articles:
+    """Read articles from CSV, TSV, JSONL, JSON or Parquet; those that are too short, broken or twice are listed.
+
+    Args:
+        title, text: the columns.
+
+    Raises:
+        ConfigError: a column that is not there.
+        SourceError: the file cannot be read, or holds no article of that length.
+
+    Source: LUME, Section 2.1 (Task 3): biographies of 100 to 200 words.
+    """
+    kept: dict[str, Article] = {}
+    excluded: list[tuple[str, str]] = []
+    for place, row in read_rows(path):
+        found = row if isinstance(row, str) else _article(row, title, text, least, most)
+        if isinstance(found, str):
+            excluded.append((place, found))
+        elif found.title in kept:
+            excluded.append((place, "has the title of an article before it"))
+        else:
+            kept[found.title] = found
+    if not kept:
+        shown = "".join(f"\n  - {place}: {reason}" for place, reason in excluded[:5])
+        raise SourceError(f"{path} holds no article that can be cut to {least} to {most} words.{shown}")
+    return Articles(tuple(kept.values()), tuple(excluded))
+
+
+def _article(row: Mapping[str, Any], title: str, text: str, least: int, most: int) -> Article | str:
+    problems = [
+        f"--{flag}: {unknown_name('column', column, row)}"
+        for flag, column in (("title", title), ("text", text))
+        if column not in row
+    ]
+    if problems:
+        raise ConfigError(problems)
+    name, body = row[title], row[text]
+    if not isinstance(name, str) or not isinstance(body, str) or not name.strip() or not body.strip():
+        return "has no title or no text"
+    if _LONE_SURROGATE.search(name + body) or "\0" in name + body:
+        return "holds half a character or a zero byte; what wrote the file broke it"
+    name, body = " ".join(name.split()), body.strip()
+    whole = body if body.startswith(name) else f"{name}\n\n{body}"
+    kept = cut_to(whole, least, most)
+    if kept is None:
+        return f"has fewer than {least} words up to the end of a sentence before word {most}"
+    return Article(name, kept)

@@ -1,0 +1,248 @@
+"""Texts that a model may have been trained on, in whatever form somebody has them: each a named corpus.
+
+Text files or a folder of them (a file is a document), tables (CSV, TSV, JSONL, JSON, Parquet: a row is a document),
+a benchmark's folder (its records, with their subjects and identifiers), Open-i's reports, and ``hub:org/name``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.data.records import FOLDS, Identifier
+from medunlearn.data.storage import sha256_of, sha256_of_json
+from medunlearn.errors import ConfigError, InputError, SourceError, unknown_name
+from medunlearn.sources.hub import PREFIX, files_of
+from medunlearn.sources.notes import PMC, PMC_FIELDS, Columns, read_notes
+from medunlearn.sources.tables import READERS, read_rows
+
+DataUse = Literal["open", "credentialed"]
+TEXT_FILES = (".txt", ".md", ".text")
+TEXT_COLUMNS = ("text", "note", "content", "document", "body", "abstract", "article", "report")
+OPENI_FIELDS = frozenset(("uid", "MeSH", "Problems", "image", "indication", "comparison", "findings", "impression"))
+OPENI_SECTIONS = ("indication", "comparison", "findings", "impression")
+_NO_TEXT = "has no text in"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text.
+
+    Attributes:
+        record_id: unique among all corpora that are read together.
+        subject: whose it is; the record's own id where nobody knows.
+        identifiers: what is known to name or locate the subject in it; None where nobody looked.
+        copies: how often it stood in the training text; None where nobody says.
+    """
+
+    record_id: str
+    text: str
+    subject: str
+    identifiers: tuple[Identifier, ...] | None = None
+    copies: int | None = None
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents under one name.
+
+    Attributes:
+        kind: what they were read from: ``text files``, ``table``, ``benchmark``, ``open-i``.
+        fingerprint: SHA-256 of what was read.
+        data_use: ``open`` or ``credentialed``; None where the source does not say.
+        excluded: documents left out by reason.
+        invented: the texts belong to nobody.
+    """
+
+    name: str
+    documents: tuple[Document, ...]
+    kind: str
+    fingerprint: str
+    data_use: DataUse | None = None
+    excluded: Mapping[str, int] = field(default_factory=dict)
+    invented: bool = False
+
+    def facts(self) -> dict[str, Any]:
+        """What a run records of it; no text."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "documents": len(self.documents),
+            "excluded": dict(self.excluded),
+            "data_use": self.data_use,
+            "fingerprint": self.fingerprint,
+            "invented": self.invented,
+        }
+
+
+def read_corpora(words: Sequence[str], columns: Columns | None = None) -> list[Corpus]:
+    """Corpora by ``PATH`` or ``NAME=PATH``. Without a name it is the file's or folder's.
+
+    A benchmark with records that no model was trained on gives a second corpus of these, ``NAME_holdout``. Where
+    two corpora call a document the same, those of the later one get its corpus' name in front.
+
+    Args:
+        columns: of tables: text, id, subject, identifiers, copies.
+
+    Raises:
+        ConfigError: a column that is not there, or no telling which holds the text.
+        InputError: two corpora of one name, or a path that is nothing of this kind.
+        SourceError: a file that cannot be read.
+    """
+    found = [corpus for word in words for corpus in _read(*_named(word), columns or Columns())]
+    names = [corpus.name for corpus in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"Two corpora are called {name!r}. Name them: NAME=PATH.")
+    taken: set[str] = set()
+    apart = []
+    for corpus in found:
+        if not corpus.documents:
+            raise SourceError(f"The corpus {corpus.name!r} holds no text.")
+        if any(document.record_id in taken for document in corpus.documents):
+            corpus = replace(corpus, documents=tuple(_renamed(corpus.name, one) for one in corpus.documents))
+        taken |= {document.record_id for document in corpus.documents}
+        apart.append(corpus)
+    return apart
+
+
+def _renamed(corpus: str, document: Document) -> Document:
+    own = f"{corpus}/{document.record_id}"
+    return replace(
+        document, record_id=own, subject=own if document.subject == document.record_id else document.subject
+    )
+
+
+def _named(word: str) -> tuple[str, str]:
+    name, equals, path = word.partition("=")
+    if equals and name and "/" not in name:
+        return name, path
+    return Path(word.removeprefix(PREFIX)).name.split(".")[0] or Path(word).resolve().name, word
+
+
+def _read(name: str, where: str, columns: Columns) -> list[Corpus]:
+    path = Path(where)
+    if where.startswith(PREFIX):
+        return [_table(name, files_of(where), columns)]
+    if not path.exists():
+        raise InputError(
+            f"There is no corpus {where}. Give a text file, a table, a folder of either, or a benchmark's folder."
+        )
+    if (path / MANIFEST).exists():
+        return _benchmark(name, Benchmark.load(path))
+    if path.is_dir():
+        texts = sorted(file for file in path.rglob("*") if file.suffix.lower() in TEXT_FILES and file.is_file())
+        return [_texts(name, path, texts) if texts else _table(name, files_of(path), columns)]
+    if path.suffix.lower() in READERS:
+        return [_table(name, (path,), columns)]
+    if path.suffix.lower() in TEXT_FILES:
+        return [_texts(name, path.parent, [path])]
+    known = ", ".join((*TEXT_FILES, *READERS))
+    raise InputError(f"{path} is no corpus: files with these endings are read: {known}.")
+
+
+def _texts(name: str, folder: Path, files: Sequence[Path]) -> Corpus:
+    documents, empty = [], 0
+    for file in files:
+        try:
+            text = file.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise SourceError(f"{file} is not UTF-8 text (byte {error.start}). Save it as UTF-8.") from error
+        except OSError as error:
+            raise SourceError(f"{file} cannot be read: {error.strerror or error}.") from error
+        record_id = file.relative_to(folder).with_suffix("").as_posix()
+        if text.strip():
+            documents.append(Document(record_id, text, record_id))
+        else:
+            empty += 1
+    return Corpus(name, tuple(documents), "text files", _hash(files), excluded={"empty": empty} if empty else {})
+
+
+def _benchmark(name: str, benchmark: Benchmark) -> list[Corpus]:
+    found = []
+    for fold in FOLDS:
+        documents = tuple(
+            Document(one.record_id, one.text, benchmark.subject(one.record_id), one.identifiers)
+            for one in benchmark.records
+            if one.fold == fold and one.text.strip()
+        )
+        if documents:
+            own = name if fold == "train" else f"{name}_{fold}"
+            hashed, invented = f"{benchmark.fingerprint}/{fold}", bool(benchmark.notes.get("invented"))
+            use = benchmark.data_use
+            found.append(Corpus(own, documents, "benchmark", hashed, data_use=use, invented=invented))
+    return found
+
+
+def _table(name: str, files: Sequence[Path], given: Columns) -> Corpus:
+    rows = [row for _, row in islice(read_rows(files[0]), 20) if not isinstance(row, str)]
+    if rows and rows[0].keys() >= OPENI_FIELDS and given.text is None:
+        return _openi(name, files)
+    columns = _columns(files[0], rows, given)
+    notes = read_notes(files, columns, skip_bad_rows=True)
+    bad = [f"  - {place}: {reason}" for place, reason in notes.excluded if not reason.startswith(_NO_TEXT)]
+    if bad:
+        more = f"\n  ... and {len(bad) - 20} more" if len(bad) > 20 else ""
+        raise SourceError(f"{len(bad)} rows of {files[0]} cannot be used:\n" + "\n".join(bad[:20]) + more)
+    documents = tuple(
+        Document(note.note_id, note.text, note.subject, note.identifiers, note.copies) for note in notes.notes
+    )
+    empty = {"empty": len(notes.excluded)} if notes.excluded else {}
+    return Corpus(name, documents, "table", _hash(files), "open" if notes.is_pmc else None, empty)
+
+
+def _columns(file: Path, rows: Sequence[Mapping[str, Any]], given: Columns) -> Columns:
+    """The columns to read; the text's is guessed where that is plain."""
+    if not rows:
+        raise SourceError(f"{file} holds no row that can be read.")
+    known = list(rows[0])
+    if given.text is None and rows[0].keys() >= PMC_FIELDS:
+        return replace(given, text=PMC.text, id=given.id or PMC.id, subject=given.subject or PMC.subject)
+    chosen = given.text or _plain(rows)
+    if chosen is None:
+        raise ConfigError(
+            [f"which column of {file} holds the text? Say --text-column with one of: {', '.join(known)}."]
+        )
+    if chosen not in known:
+        raise ConfigError([f"--text-column: {unknown_name('column', chosen, known)}"])
+    return replace(given, text=chosen)
+
+
+def _plain(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """The one column of a usual name, else the only one that holds text."""
+    usual = [name for name in rows[0] if name.lower() in TEXT_COLUMNS]
+    texts = [name for name in rows[0] if any(isinstance(row.get(name), str) for row in rows)]
+    found = usual or texts
+    return found[0] if len(found) == 1 else None
+
+
+def _openi(name: str, files: Sequence[Path]) -> Corpus:
+    """Reports of the Indiana University collection, their sections one under the other; a study is a patient's."""
+    documents, empty = [], 0
+    for place, row in _good(files):
+        said = [(section, str(row.get(section) or "").strip()) for section in OPENI_SECTIONS]
+        text = "\n".join(f"{section.capitalize()}: {words}" for section, words in said if words)
+        uid = str(row["uid"]).strip()
+        if not uid:
+            raise SourceError(f"{place}: a report without uid. Take the file as it was published.")
+        if text:
+            documents.append(Document(uid, text, uid))
+        else:
+            empty += 1
+    return Corpus(name, tuple(documents), "open-i", _hash(files), "open", {"empty": empty} if empty else {})
+
+
+def _good(files: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for file in files:
+        for place, row in read_rows(file):
+            if isinstance(row, str):
+                raise SourceError(f"{place} {row}. Mend the line and try again.")
+            yield place, row
+
+
+def _hash(files: Sequence[Path]) -> str:
+    return sha256_of_json([[file.name, sha256_of(file)] for file in files])

@@ -1,0 +1,95 @@
+"""Notes from a dataset hub: ``hub:org/name``, with a file in it and a revision where they are wanted.
+
+PMC-Patients lies on the hub as its authors put it there: the first release as ``PMC-Patients.csv``, the second
+(250,294 patients, the same columns, in JSON) as ``PMC-Patients-V2.json``. Columns there that are dictionaries by
+patient have no type that holds for all rows, so the file is fetched and read as it is, not through `datasets`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from medunlearn.errors import HubError, InputError, SourceError, UnknownNameError
+from medunlearn.sources.tables import READERS, files_in
+
+PREFIX = "hub:"
+PMC_V2 = "PMC-Patients-V2.json"
+PMC_REPOSITORIES = ("zhengyun21/PMC-Patients", "THUMedInfo/PMC-Patients")
+_FORM = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:/([^@]+))?(?:@([\w./-]+))?")
+T = TypeVar("T")
+_SHARD = re.compile(r"(.*)-\d{5}-of-\d{5}(\.\w+)")
+
+
+def files_of(where: Path | str) -> tuple[Path, ...]:
+    """The files on this machine that hold the notes: what is named, a folder's files, or what a hub sends.
+
+    Args:
+        where: a file; a folder of files of one kind; or ``hub:org/name[/FILE][@REVISION]``.
+
+    Raises:
+        InputError: no such form, or several files to choose from.
+        HubError: the hub cannot be reached, or refuses; a file that was fetched before needs no network.
+    """
+    text = where if isinstance(where, str) else where.as_posix()
+    if not text.startswith(PREFIX):
+        return files_in(Path(where))
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise InputError(
+            f"{text} is not understood: a dataset on a hub is hub:org/name, hub:org/name/FILE or ...@REVISION."
+        )
+    repository, file, revision = found.groups()
+    if file is None:
+        names = (PMC_V2,) if repository in PMC_REPOSITORIES else _chosen(repository, _listed(repository, revision))
+    else:
+        names = (file,)
+    return tuple(_fetched(repository, name, revision) for name in names)
+
+
+def _chosen(repository: str, files: Sequence[str]) -> tuple[str, ...]:
+    """The one table of a repository, in one file or in shards."""
+    tables = sorted(name for name in files if Path(name).suffix.lower() in READERS and not name.startswith("."))
+    whole = {shard[1] + shard[2] if (shard := _SHARD.fullmatch(name)) else name for name in tables}
+    if len(whole) == 1:
+        return tuple(tables)
+    if not tables:
+        raise SourceError(f"{PREFIX}{repository} holds no file of {', '.join(READERS)}.")
+    shown = ", ".join(tables[:8]) + (f", ... ({len(tables)} in all)" if len(tables) > 8 else "")
+    raise InputError(f"{PREFIX}{repository} holds several tables. Name one, as {PREFIX}{repository}/FILE: {shown}.")
+
+
+def _listed(repository: str, revision: str | None) -> list[str]:
+    from huggingface_hub import HfApi
+
+    return _asked(repository, lambda: HfApi().list_repo_files(repository, repo_type="dataset", revision=revision))
+
+
+def _fetched(repository: str, file: str, revision: str | None) -> Path:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    def download() -> str:
+        try:
+            return hf_hub_download(repository, file, repo_type="dataset", revision=revision)
+        except LocalEntryNotFoundError:
+            raise
+        except EntryNotFoundError:
+            raise UnknownNameError(f"file in {repository}", file, _listed(repository, revision)) from None
+
+    return Path(_asked(repository, download))
+
+
+def _asked(repository: str, ask: Callable[[], T]) -> T:
+    try:
+        return ask()
+    except InputError:
+        raise
+    except Exception as error:  # the hub's client raises errors of many libraries
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise HubError(
+            f"{PREFIX}{repository} could not be fetched: {reason} Check network and name (a closed one needs "
+            "`hf auth login` or HF_TOKEN), or download the file elsewhere and give its path."
+        ) from error

@@ -1,0 +1,105 @@
+"""Images and reports of one's own: a table with a row an image.
+
+Columns: ``patient``, ``study``, ``image`` (a path), and ``report`` (the text) or ``report_file`` (a path); if there
+is one, ``institution``. Paths count from the table's folder, or for images from a folder of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from medunlearn.errors import SourceError
+from medunlearn.sources.radiology import Exclusion, RadiologyStudy
+from medunlearn.sources.sections import read_report
+from medunlearn.sources.tables import read_rows
+
+_NAMES = {
+    "patient": ("patient", "patient_id", "subject", "subject_id"),
+    "study": ("study", "study_id"),
+    "image": ("image", "path", "image_path", "file"),
+    "report": ("report", "text"),
+    "report_file": ("report_file", "report_path"),
+    "institution": ("institution", "hospital", "site"),
+}
+
+
+class ImageTable:
+    """Such a table; see ``RadiologySource``. Several images of a study are several rows; the first is shown.
+
+    Args:
+        path: CSV, TSV, JSONL, JSON or Parquet.
+        images: folder of the images; None: the table's.
+        data_use: credentialed data stay on this machine.
+
+    Raises:
+        SourceError: columns that are missing, or rows that contradict each other; every one is named.
+    """
+
+    name = "folder"
+    licence = ""
+    composed = False
+
+    def __init__(self, path: Path, images: Path | None, data_use: Literal["open", "credentialed"]) -> None:
+        self.source = path.name
+        self.data_use: Literal["open", "credentialed"] = data_use
+        self.excluded: list[Exclusion] = []
+        self._path, self._images = path, images or path.parent
+        self._patients: dict[str, dict[str, RadiologyStudy]] = {}
+        self._reports: dict[str, str] = {}
+        problems: list[str] = []
+        for place, row in read_rows(path):
+            if isinstance(row, str):
+                self.excluded.append(Exclusion("row", place, row))
+            else:
+                problems += self._take(place, {name: _cell(row, names) for name, names in _NAMES.items()})
+        if problems:
+            shown = "\n".join(f"  - {problem}" for problem in problems[:20])
+            raise SourceError(f"{path} contradicts itself in {len(problems)} rows:\n{shown}")
+        if not self._patients:
+            raise SourceError(f"{path} holds no study. Its columns must be patient, study, image and report.")
+        self.has_images = any(study.shown for own in self._patients.values() for study in own.values())
+
+    def patients(self) -> Sequence[str]:
+        return sorted(self._patients)
+
+    def studies(self, patient: str) -> list[RadiologyStudy]:
+        return list(self._patients[patient].values())
+
+    def _take(self, place: str, row: Mapping[str, str]) -> list[str]:
+        """Keep a row; what it contradicts."""
+        patient, study = row["patient"], row["study"]
+        if not patient or not study:
+            raise SourceError(f"{self._path.name}: {place} names no {'study' if patient else 'patient'}.")
+        report = row["report"] or self._read(place, row["report_file"])
+        own = self._patients.setdefault(patient, {})
+        problems = []
+        others = {one.institution for one in own.values()}
+        if own and (row["institution"] or None) not in others:
+            problems.append(f"{place}: patient {patient!r} is in two institutions. Name one in all rows.")
+        owner = next((name for name, studies in self._patients.items() if study in studies), patient)
+        if owner != patient:
+            problems.append(f"{place}: study {study!r} belongs to patient {owner!r} in an earlier row. Rename one.")
+        elif study in own:
+            if report and report != self._reports[study]:
+                problems.append(f"{place}: study {study!r} has another report in an earlier row. Keep one.")
+            return problems
+        self._reports[study] = report
+        image = self._images / row["image"] if row["image"] else None
+        where = row["institution"] or None
+        own[study] = RadiologyStudy(patient, study, read_report(report).sections, image, institution=where)
+        return problems
+
+    def _read(self, place: str, name: str) -> str:
+        if not name:
+            return ""
+        try:
+            return (self._path.parent / name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SourceError(f"{place}: the report {name} cannot be read ({error}).") from error
+
+
+def _cell(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    value = next((row[name] for name in names if row.get(name) not in (None, "")), "")
+    return str(value).strip()

@@ -1,0 +1,140 @@
+"""MIMIC-CXR and MIMIC-CXR-JPG as PhysioNet lays them out.
+
+    files/p10/p10000032/s50414267.txt                      a report
+    files/p10/p10000032/s50414267/<dicom id>.jpg or .dcm   its images
+    mimic-cxr-2.0.0-metadata.csv[.gz]                      view and time of each image
+    mimic-cxr-2.0.0-chexpert.csv[.gz]                      labels of each study
+    mimic-cxr-2.0.0-split.csv[.gz]                         train, validate or test
+
+Reports and images may lie in two folders, as the two data sets are published.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from medunlearn.errors import SourceError
+from medunlearn.sources.radiology import Exclusion, RadiologyStudy
+from medunlearn.sources.sections import read_report
+
+_GROUP, _PATIENT, _STUDY = re.compile(r"p\d{2}"), re.compile(r"p\d{8}"), re.compile(r"s\d{8}")
+_IMAGES = (".jpg", ".jpeg", ".png", ".dcm")
+_VIEWS = {"PA": 0, "AP": 1}
+_SAID = {"1": "positive", "0": "negative", "-1": "uncertain"}
+
+
+class MimicCxr:
+    """The data set, a patient at a time; see ``RadiologySource``.
+
+    Args:
+        reports: folder that holds ``files/``.
+        images: folder that holds the images' ``files/`` and the tables; None: the same.
+
+    Raises:
+        SourceError: no such layout.
+    """
+
+    name = "mimic_cxr"
+    source = "MIMIC-CXR"
+    licence = "physionet-credentialed-health-data-1.5.0"
+    data_use: Literal["open", "credentialed"] = "credentialed"
+    has_images = True
+    composed = False
+
+    def __init__(self, reports: Path, images: Path | None = None) -> None:
+        self._reports = _files(reports)
+        self._images = self._reports if images is None else _files(images)
+        self._tables = [folder for folder in (images, reports) if folder is not None]
+        self.excluded: list[Exclusion] = []
+        self._owner: dict[str, str] = {}
+
+    def patients(self) -> Sequence[str]:
+        groups = [group for group in self._reports.iterdir() if _GROUP.fullmatch(group.name)]
+        return sorted(one.name for group in groups for one in group.iterdir() if _PATIENT.fullmatch(one.name))
+
+    def studies(self, patient: str) -> list[RadiologyStudy]:
+        folder = self._reports / patient[:3] / patient
+        found = [
+            self._study(patient, path) for path in sorted(folder.glob("s*.txt")) if _STUDY.fullmatch(path.stem)
+        ]
+        ordered = [study for study in found if study is not None]
+        return sorted(ordered, key=lambda study: (self._times.get(study.study, ""), study.study))
+
+    def _study(self, patient: str, path: Path) -> RadiologyStudy | None:
+        name = path.stem
+        if (other := self._owner.setdefault(name, patient)) != patient:
+            self.excluded.append(Exclusion("study", f"{patient}/{name}", f"its id is a study of {other} too"))
+            return None
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            self.excluded.append(Exclusion("study", name, f"its report cannot be read ({type(error).__name__})"))
+            return None
+        sections = read_report(text).sections
+        return RadiologyStudy(
+            patient, name, sections, self._image(patient, name), labels=self._labels.get(name, {})
+        )
+
+    def _image(self, patient: str, study: str) -> Path | None:
+        """The frontal view: PA before AP before others; the first by name without metadata."""
+        folder = self._images / patient[:3] / patient / study
+        if not folder.is_dir():
+            return None
+        found = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in _IMAGES]
+        return min(found, key=lambda path: (_VIEWS.get(self._views.get(path.stem, ""), 2), path.name), default=None)
+
+    @cached_property
+    def _views(self) -> Mapping[str, str]:
+        return {row["dicom_id"]: row.get("ViewPosition", "") for row in self._rows("metadata", "dicom_id")}
+
+    @cached_property
+    def _times(self) -> Mapping[str, str]:
+        return {
+            f"s{row['study_id']}": f"{row.get('StudyDate', '')} {row.get('StudyTime', '').zfill(13)}"
+            for row in self._rows("metadata", "study_id")
+        }
+
+    @cached_property
+    def _labels(self) -> Mapping[str, Mapping[str, str]]:
+        found: dict[str, dict[str, str]] = defaultdict(dict)
+        for row in self._rows("chexpert", "study_id"):
+            for label, value in row.items():
+                plain = value.removesuffix(".0")
+                if plain in _SAID and label not in ("subject_id", "study_id"):
+                    found[f"s{row['study_id']}"][label] = _SAID[plain]
+        for row in self._rows("split", "study_id"):
+            found[f"s{row['study_id']}"]["split"] = row.get("split", "")
+        return found
+
+    def _rows(self, table: str, key: str) -> Iterator[dict[str, str]]:
+        """Rows of one of the data set's tables; none where it is not there."""
+        names = [f"mimic-cxr-2.0.0-{table}.csv", f"mimic-cxr-2.0.0-{table}.csv.gz"]
+        path = next((folder / name for folder in self._tables for name in names if (folder / name).exists()), None)
+        if path is None:
+            return
+        try:
+            with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", newline="") as file:
+                reader = csv.DictReader(file)
+                if key not in (reader.fieldnames or ()):
+                    raise SourceError(f"{path} has no column {key}. Download it again.")
+                yield from ({name: value or "" for name, value in row.items() if name} for row in reader)
+        except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+            raise SourceError(f"{path} cannot be read ({error}). Download it again.") from error
+
+
+def _files(folder: Path) -> Path:
+    """The folder that holds ``p10`` to ``p19``."""
+    for place in (folder / "files", folder, folder / "mimic-cxr-reports" / "files"):
+        if place.is_dir() and any(_GROUP.fullmatch(one.name) for one in place.iterdir()):
+            return place
+    raise SourceError(
+        f"{folder} is not laid out as MIMIC-CXR is: it has no files/p10/p10000032/s50414267.txt or the like. Give "
+        "the folder in which `files` stands."
+    )

@@ -1,0 +1,247 @@
+"""A person's own notes: a table with one note a row, its columns named by whoever gives it.
+
+PMC-Patients-V2 is recognised by its own fields. A patient there is a ``patient_uid``: several patients of one
+article are several people.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from medunlearn.data.records import Identifier
+from medunlearn.errors import ConfigError, SourceError, unknown_name
+from medunlearn.sources.tables import read_rows
+
+PMC_FIELDS = frozenset(("patient_id", "patient_uid", "PMID", "title", "patient"))
+_PMC_UID = re.compile(r"\d+-\d+")
+_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which column holds what; None for one that is not there.
+
+    Attributes:
+        id: the note's name; without it, notes are called ``note-1``, ``note-2``, ... by their row.
+        text: the note.
+        title: one sentence that says what the note is about.
+        subject: whose note it is; without it, every note is somebody else's.
+        disease: a label that is there already.
+        identifiers: what names or locates the subject: a list, or values with ``;`` between them.
+        copies: how often the text stood in a training set.
+    """
+
+    id: str | None = None
+    text: str | None = None
+    title: str | None = None
+    subject: str | None = None
+    disease: str | None = None
+    identifiers: str | None = None
+    copies: str | None = None
+
+
+PMC = Columns(id="patient_uid", text="patient", title="title", subject="patient_uid")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One note; ``title`` and ``disease`` may be empty, ``identifiers`` and ``copies`` None if nobody says."""
+
+    note_id: str
+    text: str
+    subject: str
+    title: str = ""
+    disease: str = ""
+    identifiers: tuple[Identifier, ...] | None = None
+    copies: int | None = None
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Everything read.
+
+    Attributes:
+        notes: in the file's order.
+        excluded: (place, reason) of rows that were left out.
+        columns: what was read as what.
+        is_pmc: the file is PMC-Patients-V2, which is open.
+    """
+
+    notes: tuple[Note, ...]
+    excluded: tuple[tuple[str, str], ...]
+    columns: Columns
+    is_pmc: bool
+
+
+def read_notes(path: Path | Sequence[Path], given: Columns | None = None, *, skip_bad_rows: bool = False) -> Notes:
+    """Read notes.
+
+    Args:
+        path: a file, or several that hold one table together (:func:`~medunlearn.sources.hub.files_of`).
+        given: columns that the user named; what is None is looked for under its own name.
+        skip_bad_rows: leave out rows that cannot be used, and list them, instead of refusing the file.
+
+    Raises:
+        ConfigError: columns that are not there, all at once, each with the nearest name.
+        SourceError: the file cannot be read, or rows cannot be used; gives the place of each.
+    """
+    given = given or Columns()
+    files = [path] if isinstance(path, Path) else list(path)
+    rows, path = chain.from_iterable(read_rows(file) for file in files), files[0]
+    early: list[tuple[str, Any]] = []
+    for place, row in rows:
+        early.append((place, row))
+        if not isinstance(row, str):
+            break
+    first = next((row for _, row in early if not isinstance(row, str)), None)
+    if first is None and not early:
+        raise SourceError(f"{path} holds no rows.")
+    columns, is_pmc = _choose(given, first) if first is not None else (given, False)
+    reader = _Reader(columns)
+    for place, row in chain(early, rows):
+        reader.take(place, row)
+        is_pmc = is_pmc and (isinstance(row, str) or bool(_PMC_UID.fullmatch(str(row.get("patient_uid")))))
+    if reader.excluded and not skip_bad_rows:
+        shown = "\n".join(f"  - {place}: {reason}" for place, reason in reader.excluded[:20])
+        more = f"\n  ... and {len(reader.excluded) - 20} more" if len(reader.excluded) > 20 else ""
+        raise SourceError(
+            f"{len(reader.excluded)} rows of {path} cannot be used:\n{shown}{more}\n"
+            "Mend them, or leave them out with --skip-bad-rows."
+        )
+    if not reader.notes:
+        raise SourceError(f"{path} holds no usable note.")
+    return Notes(tuple(reader.notes.values()), tuple(reader.excluded), columns, is_pmc)
+
+
+def _choose(given: Columns, row: Mapping[str, Any]) -> tuple[Columns, bool]:
+    """The columns to read, and whether they are PMC-Patients-V2's own."""
+    named = {field.name: getattr(given, field.name) for field in fields(Columns) if getattr(given, field.name)}
+    problems = [
+        f"--{what}: {unknown_name('column', column, row)}" for what, column in named.items() if column not in row
+    ]
+    known = row.keys() >= PMC_FIELDS and named.get("text", PMC.text) == PMC.text
+    usual = {field.name: getattr(PMC, field.name) if known else field.name for field in fields(Columns)}
+    found = {what: column for what, column in usual.items() if column is not None and column in row}
+    chosen = {**found, **{what: column for what, column in named.items() if column in row}}
+    if "text" not in chosen and "text" not in named:
+        problems.append(f"--text: {unknown_name('column', 'text', row)} Name the column that holds the note.")
+    if problems:
+        raise ConfigError(problems)
+    return Columns(**chosen), known
+
+
+class _Reader:
+    """Collects notes, and reasons for what is none."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self.notes: dict[str, Note] = {}
+        self.excluded: list[tuple[str, str]] = []
+        self._places: dict[str, str] = {}
+        self._rows = 0
+
+    def take(self, place: str, row: Mapping[str, Any] | str) -> None:
+        self._rows += 1
+        try:
+            note = self._note(row)
+        except _BadRowError as bad:
+            self.excluded.append((place, str(bad)))
+            return
+        if note.note_id in self.notes:
+            reason = f"has the id of {self._places[note.note_id]}: {note.note_id!r}"
+            self.excluded.append((place, reason))
+            return
+        self.notes[note.note_id], self._places[note.note_id] = note, place
+
+    def _note(self, row: Mapping[str, Any] | str) -> Note:
+        if isinstance(row, str):
+            raise _BadRowError(row)
+        columns = self.columns
+        note_id = _name(row, columns.id) if columns.id else f"note-{self._rows}"
+        text = _text(row, columns.text)
+        if not text.strip():
+            raise _BadRowError(f"has no text in {columns.text!r}")
+        return Note(
+            note_id,
+            text,
+            _name(row, columns.subject) if columns.subject else note_id,
+            _text(row, columns.title).strip(),
+            _text(row, columns.disease).strip(),
+            _identifiers(row, columns.identifiers) if columns.identifiers else None,
+            _copies(row, columns.copies) if columns.copies else None,
+        )
+
+
+class _BadRowError(Exception):
+    pass
+
+
+def _name(row: Mapping[str, Any], column: str) -> str:
+    value = row.get(column)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    name = _text(row, column).strip()
+    if not name:
+        raise _BadRowError(f"has nothing in {column!r}")
+    return name
+
+
+def _text(row: Mapping[str, Any], column: str | None) -> str:
+    value = row.get(column) if column else None
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _BadRowError(f"has no text but a {type(value).__name__} in {column!r}")
+    if _LONE_SURROGATE.search(value) or "\0" in value:
+        raise _BadRowError(f"has half a character or a zero byte in {column!r}; what wrote the file broke it")
+    return value
+
+
+def _copies(row: Mapping[str, Any], column: str) -> int | None:
+    """A whole number, also as a table's text or float has it; None where the cell is empty."""
+    value = row.get(column)
+    if value is None or value == "" or value != value:
+        return None
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = -1.0
+    if isinstance(value, bool) or not found.is_integer() or found < 0:
+        raise _BadRowError(f"has no whole number of copies in {column!r}")
+    return int(found)
+
+
+def _identifiers(row: Mapping[str, Any], column: str) -> tuple[Identifier, ...]:
+    value = row.get(column)
+    if isinstance(value, str):
+        value = _listed(value, column)
+    if value is None:
+        return ()
+    if not isinstance(value, Sequence):
+        raise _BadRowError(f"has no list of identifiers in {column!r}")
+    return tuple(_identifier(one, column) for one in value)
+
+
+def _listed(value: str, column: str) -> Any:
+    if not value.lstrip().startswith("["):
+        return [part.strip() for part in value.split(";") if part.strip()]
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        raise _BadRowError(f"has a list that is no JSON in {column!r}") from None
+
+
+def _identifier(one: Any, column: str) -> Identifier:
+    plain = isinstance(one, str | int) and not isinstance(one, bool)
+    found = {"type": "identifier", "value": str(one)} if plain else one
+    if not isinstance(found, Mapping) or not all(isinstance(found.get(key), str) for key in ("type", "value")):
+        raise _BadRowError(f"has an identifier that is neither a text nor a type with a value in {column!r}")
+    if not found["value"].strip():
+        raise _BadRowError(f"has an empty identifier in {column!r}")
+    return Identifier(found["type"], found["value"])

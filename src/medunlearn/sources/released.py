@@ -1,0 +1,150 @@
+"""Published benchmark files as people have them: JSON (a list, or an object a line), JSONL, Parquet or plain text.
+
+A folder may come from a hub or from the authors' repository; the same table is called ``forget10.json`` in one and
+``forget10-00000-of-00001.parquet`` in the other.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medunlearn.errors import HubError, SourceError
+from medunlearn.sources.tables import READERS, read_rows
+
+HUB = "hub"
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".parquet", ".csv", ".tsv", ".txt")
+_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row with its place (``forget10.json:12``)."""
+
+    place: str
+    values: Mapping[str, Any]
+
+    def text(self, *names: str) -> str:
+        """The text in the first of these columns that the row has.
+
+        Raises:
+            SourceError: there is none, or it is empty or broken.
+        """
+        value = next((self.values[name] for name in names if name in self.values), None)
+        if not isinstance(value, str) or not value.strip():
+            raise SourceError(f"{self.place} has no text in {' or '.join(map(repr, names))}.")
+        if _LONE_SURROGATE.search(value) or "\0" in value:
+            raise SourceError(f"{self.place} holds half a character or a zero byte in {names[0]!r}.")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of texts.
+
+        Raises:
+            SourceError: it is no list of texts, or empty.
+        """
+        value = self.values.get(name)
+        if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+            raise SourceError(f"{self.place} has no list of texts in {name!r}.")
+        if not all(isinstance(one, str) and one.strip() for one in value):
+            raise SourceError(f"{self.place} has something in {name!r} that is no text.")
+        return tuple(value)
+
+
+def released_folder(where: str, repository: str, revision: str | None = None) -> Path:
+    """The folder that somebody names, or ``hub``: the published data set, downloaded or from the hub's own cache.
+
+    Raises:
+        SourceError: no such folder.
+        HubError: the hub cannot be reached, or refuses.
+    """
+    if where != HUB:
+        folder = Path(where)
+        if not folder.is_dir():
+            raise SourceError(f"There is no folder {folder}. Give the folder of the released files, or `{HUB}`.")
+        return folder
+    # Imported here: nobody who has the files needs it.
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(repository, repo_type="dataset", revision=revision))
+    except Exception as error:
+        raise HubError(
+            f"{repository} could not be had from the hub ({str(error).splitlines()[0]}). Download it elsewhere and "
+            "give its folder."
+        ) from error
+
+
+def find_table(folder: Path, name: str) -> list[Path]:
+    """The files of a table: one by its name, or the parts that a hub cuts it into; none where it is not there."""
+    own = [folder / f"{name}{suffix}" for suffix in _SUFFIXES]
+    there = [path for path in own if path.is_file()][:1]
+    return there or sorted(folder.glob(f"{name}-*-of-*.parquet"))
+
+
+def read_table(folder: Path, name: str) -> list[Row]:
+    """The rows of a table.
+
+    Raises:
+        SourceError: it is not there, empty, or has rows that cannot be read.
+    """
+    paths = find_table(folder, name)
+    if not paths:
+        raise SourceError(f"{folder} holds no {name} (as {', '.join(_SUFFIXES)} or parts of Parquet).")
+    rows = [row for path in paths for row in _rows(path)]
+    if not rows:
+        raise SourceError(f"{paths[0]} is empty. Download it again.")
+    return rows
+
+
+def _rows(path: Path) -> list[Row]:
+    if path.suffix == ".txt":
+        return [Row(path.name, {"text": _read(path)})]
+    if path.suffix == ".json":
+        return _json(path)
+    assert path.suffix in READERS
+    found = list(read_rows(path))
+    bad = [f"{place} {row}" for place, row in found if isinstance(row, str)]
+    if bad:
+        raise SourceError(f"{path}: {bad[0]} ({len(bad)} such rows). Download the file again.")
+    return [Row(place, row) for place, row in found if not isinstance(row, str)]
+
+
+def _json(path: Path) -> list[Row]:
+    """A list of objects or texts, or what hubs also call JSON: an object a line."""
+    text = _read(path)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict):
+        value = [value]
+    if isinstance(value, list):
+        return [_row(path, number, one) for number, one in enumerate(value, start=1)]
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    try:
+        return [_row(path, number, json.loads(line)) for number, line in lines]
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"{path} is neither a JSON list nor an object a line ({error}); is it cut off?") from None
+
+
+def _row(path: Path, number: int, value: Any) -> Row:
+    place = f"{path.name}:{number}"
+    if isinstance(value, str):
+        return Row(place, {"text": value})
+    if not isinstance(value, dict):
+        raise SourceError(f"{place} is neither an object nor a text.")
+    return Row(place, value)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror or error}.") from error

@@ -1,0 +1,115 @@
+"""Questions on images that have nothing to do with a benchmark's patients: PMC-VQA's files, or any such table.
+
+PMC-VQA (Zhang et al. 2023, arXiv 2305.10415): ``Figure_path, Question, Answer, Choice A, ..., Choice D,
+Answer_label``. Another table has ``image``, ``question``, ``answer`` and, if there is a choice, ``options`` (a
+list, or text with ``|`` between them).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from medunlearn.data.records import Kind
+from medunlearn.errors import SourceError
+from medunlearn.seeds import generator
+from medunlearn.sources.radiology import Exclusion
+from medunlearn.sources.tables import read_rows
+
+_FOLDERS = (".", "images", "figures", "images_2")
+_LETTERED = re.compile(r"^\s*[A-Da-d]\s*[:.)]\s*")
+_CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
+LONGEST_CLOZE = 5
+
+
+@dataclass(frozen=True)
+class GeneralQuestion:
+    """A question on an image, with options or without.
+
+    Attributes:
+        row: where it stood: ``test.csv:12``.
+        right: place of the answer among the options; None without options.
+    """
+
+    row: str
+    question: str = field(repr=False)
+    answer: str = field(repr=False)
+    options: tuple[str, ...] = field(repr=False)
+    right: int | None
+    image: Path | None
+
+    @property
+    def text(self) -> str:
+        """What its record says."""
+        return f"{self.question} {self.answer}"
+
+    def asked(self) -> Iterator[tuple[Kind, str, str, tuple[str, ...], int | None]]:
+        """(kind, question, answer, options, right) for each of MedForget's three tasks that it allows."""
+        yield "generation", self.question, self.answer, (), None
+        if len(self.answer.split()) <= LONGEST_CLOZE:
+            yield "cloze", f"{self.question} Fill the gap: The answer is [blank].", self.answer, (), None
+        if self.right is not None:
+            lines = [f"{letter}) {option}" for letter, option in zip("ABCDEFGH", self.options, strict=False)]
+            yield "classification", "\n".join([self.question, *lines]), self.answer, self.options, self.right
+
+
+def read_general(path: Path, rows: int, seed: int) -> tuple[list[GeneralQuestion], list[Exclusion]]:
+    """A drawn sample of a file's questions, in their order, and the rows that cannot be used.
+
+    Raises:
+        SourceError: the file cannot be read, or none of its rows can be used.
+    """
+    found: list[GeneralQuestion] = []
+    excluded: list[Exclusion] = []
+    for place, row in read_rows(path):
+        one = row if isinstance(row, str) else _question(path, place, row)
+        if isinstance(one, str):
+            excluded.append(Exclusion("row", place, one))
+        else:
+            found.append(one)
+    if not found:
+        why = f" ({excluded[0].id}: {excluded[0].reason})" if excluded else ""
+        raise SourceError(f"{path} holds no question on an image that is there{why}.")
+    places = generator("general", seed).permutation(len(found))[:rows]
+    return [found[place] for place in sorted(places.tolist())], excluded
+
+
+def _question(path: Path, place: str, row: Mapping[str, Any]) -> GeneralQuestion | str:
+    question, said = _text(row, "Question", "question"), _text(row, "Answer", "answer")
+    options = _options(row)
+    label = _text(row, "Answer_label", "answer_index") or (said if len(said) == 1 and options else "")
+    right = _place(label, said, options)
+    if options and (right is None or len(set(options)) < len(options)):
+        return "its right option cannot be told"
+    answer = options[right] if right is not None else said
+    if not question or not answer:
+        return "it has no question or no answer"
+    name = _text(row, "Figure_path", "image", "path", "file")
+    image = next((path.parent / of / name for of in _FOLDERS if name and (path.parent / of / name).exists()), None)
+    if name and image is None:
+        return "its image is not there"
+    return GeneralQuestion(place, question, answer, options, right, image)
+
+
+def _options(row: Mapping[str, Any]) -> tuple[str, ...]:
+    given = row.get("options")
+    if isinstance(given, str):
+        given = given.split("|") if given.strip() else None
+    values: Sequence[Any] = given if given is not None else [row[name] for name in _CHOICES if row.get(name)]
+    return tuple(_LETTERED.sub("", str(value)).strip() for value in values)
+
+
+def _place(label: str, said: str, options: Sequence[str]) -> int | None:
+    if len(label) == 1 and label.upper() in "ABCDEFGH"[: len(options)]:
+        return "ABCDEFGH".index(label.upper())
+    if label.isdecimal() and int(label) < len(options):
+        return int(label)
+    plain = _LETTERED.sub("", said).strip()
+    return options.index(plain) if plain in options else None
+
+
+def _text(row: Mapping[str, Any], *names: str) -> str:
+    return next((str(row[name]).strip() for name in names if row.get(name) not in (None, "")), "")

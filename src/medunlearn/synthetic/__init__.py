@@ -1,0 +1,24 @@
+"""An invented hospital: patients who do not exist, with notes, questions and chest X-ray reports.
+
+Everything is made from a seed, needs no network, and can belong to nobody: see
+:mod:`~medunlearn.synthetic.identities` for why.
+"""
+
+from medunlearn.synthetic.chance import CHANCE
+from medunlearn.synthetic.hospital import Hospital, invent_hospital
+from medunlearn.synthetic.knowledge import AMNESIA_PROPORTIONS, DISEASES
+from medunlearn.synthetic.notes import NoteLength
+from medunlearn.synthetic.patients import Patient
+from medunlearn.synthetic.studies import ChestFinding, Study
+
+__all__ = [
+    "AMNESIA_PROPORTIONS",
+    "CHANCE",
+    "DISEASES",
+    "ChestFinding",
+    "Hospital",
+    "NoteLength",
+    "Patient",
+    "Study",
+    "invent_hospital",
+]

@@ -1,0 +1,220 @@
+"""The invented hospital: who is in it, and the records and questions that come from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+import numpy as np
+
+from medunlearn.data.records import Question, Record
+from medunlearn.errors import ConfigError, unknown_name
+from medunlearn.seeds import generator
+from medunlearn.synthetic.cases import Case, invent_case
+from medunlearn.synthetic.identities import (
+    MOST_PATIENTS,
+    Identity,
+    institution_names,
+    invent_identities,
+    invent_names,
+)
+from medunlearn.synthetic.knowledge import COUNTS, DISEASES, diseases
+from medunlearn.synthetic.notes import NOTE_LENGTHS, NoteLength, write_note
+from medunlearn.synthetic.patients import Patient
+from medunlearn.synthetic.questions import ask
+from medunlearn.synthetic.studies import invent_studies
+
+_FIRST_VISIT = date(2012, 1, 1)
+_VISIT_DAYS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Hospital:
+    """Invented patients in invented institutions; made by :func:`invent_hospital`.
+
+    Attributes:
+        seed: what it was drawn with.
+        institutions: names.
+        patients: in order of ``patient_id``.
+        note_length: of the notes of :meth:`records`.
+    """
+
+    seed: int
+    institutions: tuple[str, ...]
+    patients: tuple[Patient, ...]
+    note_length: NoteLength = "short"
+
+    def records(self) -> list[Record]:
+        """A note a patient, each followed by the patient's study sections; identifiers as they stand in each text.
+
+        A note is in the groups ``disease``, ``institution`` and ``patient``; a section is also in ``study`` and
+        ``section`` (its own record id).
+        """
+        return [record for patient in self.patients for record in (self._note(patient), *_sections(patient))]
+
+    def questions(self) -> list[Question]:
+        """Eight questions a patient: four factual, four reasoning, one of each with fold ``holdout``.
+
+        They do not depend on the note's length: every note tells what they ask for.
+        """
+        return [
+            question
+            for patient in self.patients
+            for question in ask(patient, _note_id(patient), _stream(self.seed, patient.patient_id, "questions"))
+        ]
+
+    def _note(self, patient: Patient) -> Record:
+        text = write_note(patient, self.note_length, _stream(self.seed, patient.patient_id, "note"))
+        return Record(_note_id(patient), text, _groups(patient), patient.identifiers_in(text))
+
+
+def invent_hospital(
+    patients: int,
+    *,
+    seed: int = 0,
+    institutions: int = 4,
+    studies: int = 0,
+    note_length: NoteLength = "short",
+) -> Hospital:
+    """Invent a hospital; the same arguments give the same hospital on every machine.
+
+    Args:
+        patients: how many, 1 to 489,951. Diseases follow AMNESIA's proportions as closely as whole patients
+            allow, in shuffled order; institutions get equal shares, give or take one. Which patient has which
+            name and disease depends on this number.
+        seed: another seed, another hospital.
+        institutions: how many, 1 to 1,000.
+        studies: chest X-rays a patient, 0 or more.
+        note_length: ``short`` (75 to 100 words), ``medium`` (120 to 160) or ``long`` (240 to 300), about.
+
+    Raises:
+        InputError: an argument out of its range; the message names each and what to pass instead.
+    """
+    _check(patients, institutions, studies, note_length)
+    houses = institution_names(institutions, _stream(seed, "institutions"))
+    roster = _stream(seed, "roster")
+    theirs = [DISEASES[place] for place in _spread(_disease_counts(patients), roster)]
+    where = _spread(_even_counts(patients, institutions), roster)
+    ids = [f"patient-{number:0{max(4, len(str(patients)))}d}" for number in range(1, patients + 1)]
+    known = diseases()
+    cases = [
+        invent_case(known[disease], _stream(seed, patient_id, "case"))
+        for patient_id, disease in zip(ids, theirs, strict=True)
+    ]
+    identities = _stream(seed, "identities")
+    names = invent_names([case.sex for case in cases], identities)
+    people = invent_identities(names, identities)
+    return Hospital(
+        seed=seed,
+        institutions=houses,
+        note_length=note_length,
+        patients=tuple(
+            _patient(ids[row], names[row], people[row], houses[where[row]], theirs[row], cases[row], studies, seed)
+            for row in range(patients)
+        ),
+    )
+
+
+def _patient(
+    patient_id: str,
+    name: str,
+    identity: Identity,
+    institution: str,
+    disease: str,
+    case: Case,
+    studies: int,
+    seed: int,
+) -> Patient:
+    rng = _stream(seed, patient_id, "dates")
+    visit = _FIRST_VISIT + timedelta(days=int(rng.integers(_VISIT_DAYS)))
+    birth_date = _birth_date(visit, case.age, rng)
+    return Patient(
+        patient_id=patient_id,
+        name=name,
+        birth_date=birth_date,
+        record_number=identity.record_number,
+        phone=identity.phone,
+        email=identity.email,
+        address=identity.address,
+        ssn=identity.ssn,
+        institution=institution,
+        disease=disease,
+        case=case,
+        studies=invent_studies(
+            patient_id, name, identity.record_number, visit, studies, _stream(seed, patient_id, "studies")
+        ),
+    )
+
+
+def _birth_date(visit: date, age: int, rng: np.random.Generator) -> date:
+    """A day on which somebody of that age at the visit was born."""
+    # Every month has a 28th; the span stays some days short of a year so that the age still holds.
+    day = min(visit.day, 28)
+    latest = visit.replace(year=visit.year - age, day=day)
+    return latest - timedelta(days=int(rng.integers(0, 361)))
+
+
+def _sections(patient: Patient) -> list[Record]:
+    return [
+        Record(
+            record_id := f"{study.study_id}-{section}",
+            text,
+            {**_groups(patient), "study": study.study_id, "section": record_id},
+            patient.identifiers_in(text),
+        )
+        for study in patient.studies
+        for section, text in study.sections.items()
+    ]
+
+
+def _groups(patient: Patient) -> dict[str, str]:
+    return {"disease": patient.disease, "institution": patient.institution, "patient": patient.patient_id}
+
+
+def _note_id(patient: Patient) -> str:
+    return f"{patient.patient_id}-note"
+
+
+def _stream(seed: int, *purpose: str) -> np.random.Generator:
+    return generator("hospital", seed, *purpose)
+
+
+def _disease_counts(patients: int) -> list[int]:
+    """Whole patients a disease by largest remainder; ties go to the commoner disease."""
+    total = sum(COUNTS.values())
+    counts = [patients * count // total for count in COUNTS.values()]
+    remainders = [patients * count % total for count in COUNTS.values()]
+    order = sorted(range(len(counts)), key=lambda place: -remainders[place])
+    for place in order[: patients - sum(counts)]:
+        counts[place] += 1
+    return counts
+
+
+def _even_counts(patients: int, institutions: int) -> list[int]:
+    each, left = divmod(patients, institutions)
+    return [each + (place < left) for place in range(institutions)]
+
+
+def _spread(counts: list[int], rng: np.random.Generator) -> list[int]:
+    """Each place as often as it is counted, in random order."""
+    places: list[int] = rng.permutation(np.repeat(np.arange(len(counts)), counts)).tolist()
+    return places
+
+
+def _check(patients: int, institutions: int, studies: int, note_length: str) -> None:
+    problems = []
+    if patients < 1:
+        problems.append(f"patients is {patients}: ask for 1 or more.")
+    if patients > MOST_PATIENTS:
+        problems.append(
+            f"patients is {patients}: names and numbers last for {MOST_PATIENTS}; ask for that many at most, or "
+            "invent a second hospital with another seed."
+        )
+    if institutions < 1:
+        problems.append(f"institutions is {institutions}: ask for 1 or more.")
+    if studies < 0:
+        problems.append(f"studies is {studies}: ask for 0 (no chest X-rays) or more.")
+    if note_length not in NOTE_LENGTHS:
+        problems.append(unknown_name("note length", note_length, NOTE_LENGTHS))
+    if problems:
+        raise ConfigError(problems)

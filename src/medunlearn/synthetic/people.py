@@ -1,0 +1,99 @@
+"""People of LUME's second task: a name and five fields each, none of which can belong to anybody.
+
+- Name: syllables that form no usual name (:mod:`~medunlearn.synthetic.identities`).
+- Birth date: 1964-01-01 to 1991-01-01, every day equally likely.
+- SSN: ``900-01-0001`` to ``900-49-9999``. The paper says 900-xx-xxxx; area 900 was never issued, but taxpayer
+  numbers that begin with 9 have 50 or more in the middle, so those are left out.
+- Phone: ``NXX-555-01xx`` with a 9 in the middle of the area code: set aside for fiction, in areas that are not
+  assigned. The paper's are any ten digits, which may be somebody's.
+- E-mail: ``first_last@me.com``, as the paper has it. me.com is a real domain, so that the invented name alone keeps
+  an address from being somebody's; another domain (``example.org``) rules it out.
+- Address: a street of one state with town and ZIP code of another (:mod:`~medunlearn.synthetic.places`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+import numpy as np
+
+from medunlearn.errors import InputError
+from medunlearn.synthetic.identities import MOST_PATIENTS, invent_names, ssn_of
+from medunlearn.synthetic.knowledge import SEXES, Sex
+from medunlearn.synthetic.places import addresses
+
+FIRST_BIRTH, LAST_BIRTH = date(1964, 1, 1), date(1991, 1, 1)
+EMAIL_DOMAIN = "me.com"
+_AREAS, _LINES = 80, 100
+MOST_PEOPLE = _AREAS * _LINES
+"""8,000: there are no more telephone numbers of the kind above."""
+
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who is nobody; no two of one call share a name or any field but the birth date."""
+
+    name: str
+    sex: Sex
+    birth_date: date
+    ssn: str
+    phone: str
+    email: str
+    address: str
+
+    @property
+    def birth_day(self) -> str:
+        """``November 8, 1990``, as texts write it."""
+        return written_date(self.birth_date)
+
+
+def written_date(day: date) -> str:
+    """``November 8, 1990``."""
+    return f"{_MONTHS[day.month - 1]} {day.day}, {day.year}"
+
+
+def invent_people(count: int, rng: np.random.Generator, *, email_domain: str = EMAIL_DOMAIN) -> list[Person]:
+    """Different people.
+
+    Raises:
+        InputError: more than :data:`MOST_PEOPLE`.
+
+    Source: LUME, Section 2.1 (Task 2).
+    """
+    if count > MOST_PEOPLE:
+        raise InputError(f"There are telephone numbers for {MOST_PEOPLE:,} invented people, not for {count:,}.")
+    sexes = [SEXES[draw] for draw in rng.integers(len(SEXES), size=count).tolist()]
+    days = rng.integers((LAST_BIRTH - FIRST_BIRTH).days + 1, size=count).tolist()
+    draws = zip(
+        invent_names(sexes, rng),
+        sexes,
+        days,
+        rng.choice(MOST_PATIENTS, size=count, replace=False).tolist(),
+        rng.choice(MOST_PEOPLE, size=count, replace=False).tolist(),
+        addresses(count, rng),
+        strict=True,
+    )
+    return [
+        Person(
+            name=name,
+            sex=sex,
+            birth_date=FIRST_BIRTH + timedelta(days=day),
+            ssn=ssn_of(number),
+            phone=_phone(phone),
+            email=f"{name.lower().replace(' ', '_')}@{email_domain}",
+            address=address,
+        )
+        for name, sex, day, number, phone, address in draws
+    ]
+
+
+def _phone(draw: int) -> str:
+    area, line = divmod(draw, _LINES)
+    hundreds, last = divmod(area, 10)
+    return f"{hundreds + 2}9{last}-555-01{line:02d}"

@@ -1,0 +1,122 @@
+"""From a body to an image: line integrals, Beer-Lambert, quantum noise, and a display like a film's."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medunlearn.synthetic.phantom import findings as drawn
+from medunlearn.synthetic.phantom.body import BASE, SIDES, Body, Side
+from medunlearn.synthetic.phantom.shapes import Image, Span, Tube, View, thickness
+from medunlearn.synthetic.studies import ChestFinding
+
+WATER = 0.02
+"""Attenuation of water a mm, at about 80 keV."""
+LUNG_AIR = 0.75
+"""Share of a lung that is air: its density is a quarter of water's."""
+TRACHEA_AIR, SPINE = 0.9, 0.6
+"""Densities, below and above that of water, in densities of water."""
+QUANTA = 4e5
+"""Photons a pixel that would arrive without a patient."""
+DARKEST, BRIGHTEST = 40.0, 280.0
+"""mm of water shown as black and as white."""
+
+
+def project(body: Body, angle: float = 0.0, size: int = 128) -> Image:
+    """Line integrals of density.
+
+    Args:
+        angle: degrees by which the patient is turned about the vertical axis; 0 is a frontal view.
+        size: pixels a side of 400 mm.
+
+    Returns:
+        mm of water along each ray [size, size]; a row is a height, the highest first; at 0 degrees the patient's
+        right is on the left.
+    """
+    view = View(angle + body.pose.turn, size)
+    heart = body.heart.span(view)
+    water = body.torso.span(view).length()
+    for part in body.vertebrae:
+        part.add_to(water, view, SPINE)
+    body.trachea.add_to(water, view, -TRACHEA_AIR)
+    for side in SIDES:
+        water -= _lung(body, side, heart, view)
+    tubes = [*body.anatomy.bones, *body.anatomy.markings]
+    water += thickness([*tubes, *_devices(body)], view)
+    moved: Image = np.roll(water, tuple(_pixels(body.pose.shift, view)), axis=(0, 1)).astype(np.float32)
+    return moved
+
+
+def radiograph(body: Body, angle: float = 0.0, size: int = 128) -> NDArray[np.uint8]:
+    """The image that a detector gives [size, size]: 0 is black (air), 255 white (bone, metal).
+
+    The same body, angle and size give the same bytes.
+    """
+    water = project(body, angle, size)
+    photons = QUANTA * np.exp(-WATER * water)
+    # Of what arrives, the root is chance; the seed knows the angle, since each view is an exposure of its own.
+    rng = np.random.default_rng([body.pose.seed, round(angle * 1000) % 2**32, size])
+    seen = np.maximum(photons + np.sqrt(photons) * rng.standard_normal(photons.shape), 1.0)
+    shown = (-np.log(seen / QUANTA) / WATER - DARKEST) / (BRIGHTEST - DARKEST)
+    grey: NDArray[np.uint8] = np.round(np.clip(shown, 0, 1) * 255).astype(np.uint8)
+    return grey
+
+
+def heart_width(body: Body, angle: float = 0.0) -> float:
+    """Width of the heart's shadow in mm, from its shape; over the chest's inner width, the cardiothoracic ratio."""
+    turn = np.deg2rad(angle + body.pose.turn)
+    x, y, _ = body.heart.radii
+    return 2 * float(np.hypot(x * np.cos(turn), y * np.sin(turn)))
+
+
+def _lung(body: Body, side: Side, heart: Span, view: View) -> Image:
+    """mm of water that are missing because of a lung's air, findings in it considered."""
+    cavity, dome = body.cavity(side).span(view), body.dome(side).span(view)
+    way = np.maximum(cavity.length() - cavity.common(heart) - cavity.common(dome), 0)
+    collapsed = body.collapsed(side)
+    air = LUNG_AIR * way
+    if collapsed is not None:
+        # Between lung and chest wall there is nothing but air.
+        air += (1 - LUNG_AIR) * np.maximum(way - cavity.common(collapsed.span(view)), 0)
+    for finding in body.findings:
+        if finding.laterality == side:
+            air = _without(air, body, finding, side, cavity, view)
+    found: Image = air.astype(np.float32)
+    return found
+
+
+def _without(air: Image, body: Body, finding: ChestFinding, side: Side, cavity: Span, view: View) -> Image:
+    """The air that a finding leaves."""
+    match finding.kind:
+        case "effusion":
+            return air * (1 - _fluid(body, finding, side, view))
+        case "opacity":
+            filled = sum(
+                (0.45 if place == 0 else 0.25) * cavity.common(part.span(view))
+                for place, part in enumerate(drawn.opacity(body, finding, side))
+            )
+            return air - np.minimum(filled, air)
+        case "nodule":
+            # Denser than water, as old nodules with calcium are.
+            return air - 1.8 * cavity.common(drawn.nodule(body, finding, side).span(view))
+    return air
+
+
+def _fluid(body: Body, finding: ChestFinding, side: Side, view: View) -> Image:
+    """Share of a ray's air that fluid has taken, in [0, 1]: all below a level that climbs at the chest's wall."""
+    lung = body.cavity(side)
+    middle = lung.center[0] * view.along[0] + lung.center[1] * view.along[1]
+    aside = np.abs(view.columns - middle) / lung.radii[0]
+    level = BASE + float(finding.size_mm or 0) + 10 * np.minimum(aside, 1.2) ** 2
+    share = 1 / (1 + np.exp(np.clip((view.rows[:, None] - level[None, :]) / 2.0, -30, 30)))
+    found: Image = share.astype(np.float32)
+    return found
+
+
+def _devices(body: Body) -> list[Tube]:
+    return [tube for finding in body.findings if finding.kind == "device" for tube in drawn.device(finding)]
+
+
+def _pixels(shift: tuple[float, float], view: View) -> tuple[int, int]:
+    """Rows down and columns right for a shift in (u, z)."""
+    return (-round(shift[1] / view.pixel), round(shift[0] / view.pixel))

@@ -1,0 +1,102 @@
+"""The invented hospital's radiology: chest X-ray reports that tell what the drawn phantoms show.
+
+Findings, ages and sexes are those of :mod:`~medunlearn.synthetic.hospital`. A report names nobody: who a study
+belongs to is known from the benchmark alone, as with de-identified reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from medunlearn.seeds import generator
+from medunlearn.sources.radiology import Exclusion, RadiologyStudy
+from medunlearn.synthetic.cases import pick
+from medunlearn.synthetic.hospital import invent_hospital
+from medunlearn.synthetic.patients import Patient
+from medunlearn.synthetic.phantom import Body, invent_anatomy, invent_pose
+from medunlearn.synthetic.studies import Study
+
+_PROJECTIONS = ("Upright frontal radiograph", "Portable frontal radiograph", "Frontal and lateral radiographs")
+_REASONS = (
+    "cough", "fever", "shortness of breath", "chest discomfort", "falling oxygen saturation", "night sweats",
+    "wheezing", "pain on deep breathing", "swollen ankles", "loss of weight",
+)  # fmt: skip
+_TASKS = (
+    "assess for pneumonia",
+    "look for fluid",
+    "check the heart's size",
+    "look for a change",
+    "exclude air leak",
+)
+_FOLLOW_UP = (
+    "A further film in {weeks} weeks is advised.",
+    "Clinical review in {weeks} weeks is advised.",
+    "No follow-up before {weeks} weeks is needed.",
+)
+
+
+class InventedRadiology:
+    """Invented patients with dated studies, reports and drawn radiographs; see ``RadiologySource``.
+
+    Args:
+        patients: how many.
+        studies: of each.
+        seed: another seed, another hospital.
+    """
+
+    name = "invented"
+    licence = "apache-2.0"
+    data_use: Literal["open", "credentialed"] = "open"
+    has_images = True
+    composed = False
+
+    def __init__(self, patients: int, studies: int, seed: int) -> None:
+        self.source = f"an invented hospital of {patients} patients with drawn chest phantoms, seed {seed}"
+        self.excluded: list[Exclusion] = []
+        self._seed = seed
+        people = invent_hospital(patients, seed=seed, institutions=1, studies=studies).patients
+        # Numbers of the form that MIMIC-CXR uses, so that the same hospital can stand in its layout.
+        self._people = {f"p{10_000_000 + 37 * place}": patient for place, patient in enumerate(people, start=1)}
+
+    def patients(self) -> Sequence[str]:
+        return sorted(self._people)
+
+    def studies(self, patient: str) -> list[RadiologyStudy]:
+        who = self._people[patient]
+        anatomy = invent_anatomy(self._stream(patient, "anatomy"))
+        found = []
+        for number, study in enumerate(who.studies):
+            name = f"s{50_000_000 + 100 * (int(patient[1:]) - 10_000_000) + number}"
+            body = Body(anatomy, study.findings, invent_pose(self._stream(patient, "pose", number)))
+            sections = _sections(who, study, number, self._stream(patient, "report", number))
+            found.append(RadiologyStudy(patient, name, sections, body=body))
+        return found
+
+    def _stream(self, *purpose: str | int) -> np.random.Generator:
+        return generator("radiology", self._seed, *purpose)
+
+
+def _sections(who: Patient, study: Study, number: int, rng: np.random.Generator) -> dict[str, str]:
+    """Six sections, the comparison among them from the second study on."""
+    days = (study.date - who.studies[number - 1].date).days if number else 0
+    years = int((study.date - who.birth_date).days // 365.25)
+    person = "woman" if who.case.sex == "female" else "man"
+    sections = {
+        "examination": f"{pick(rng, _PROJECTIONS)} of the chest at {rng.integers(24):02d}:{rng.integers(60):02d}.",
+        "indication": f"{years}-year-old {person} with {pick(rng, _REASONS)} for {rng.integers(2, 29)} days, "
+        f"{pick(rng, _TASKS)}.",
+        "technique": f"Tube voltage {rng.integers(70, 126)} kV, exposure {rng.integers(10, 50) / 10:.1f} mAs.",
+        "findings": study.sections["findings"],
+        "impression": _impression(study, rng),
+    }
+    if number:
+        sections["comparison"] = f"Chest radiograph taken {days} days before."
+    return sections
+
+
+def _impression(study: Study, rng: np.random.Generator) -> str:
+    advice = pick(rng, _FOLLOW_UP).format(weeks=int(rng.integers(1, 27)))
+    return f"{study.sections['impression']} {advice}"

@@ -1,0 +1,149 @@
+"""Short stories of LUME's first task without a language model: eight genres, 150 to 200 words, and what to ask.
+
+Source: LUME, Section 2.1 (Task 1) and Appendix B; the wording is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import product
+
+import numpy as np
+
+from medunlearn.errors import InputError
+from medunlearn.synthetic.grammar import Bank, Teller, sections
+from medunlearn.synthetic.places import cities, fantasy_towns
+
+GENRES = ("Action", "Fantasy", "Thriller", "Comedy", "Mystery", "Science Fiction", "Young Adult", "Romance")
+SHORTEST, LONGEST = 150, 200  # words
+MOST_CHARACTERS = 4
+
+_ONSETS = (
+    *("Br", "Ch", "Dr", "Fl", "Gl", "Gr", "Kl", "Kr", "M", "N", "Pl", "Pr", "R", "Sk", "St", "T", "V", "Wr", "Z"),
+    *("L", "B", "D", "H", "J", "S"),
+)
+_VOWELS = ("a", "e", "i", "o", "u", "au", "ei", "oa")
+_MIDDLES = ("lv", "rd", "nth", "mp", "sk", "lm", "bb", "rl", "x", "ndr")
+_ENDINGS = ("aby", "eck", "imor", "onel", "unda")
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """What a story is to be about.
+
+    Attributes:
+        names: its characters, the lead first; no other story has any of them.
+    """
+
+    genre: str
+    place: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A text that was made up, and questions with one short answer each that stands in it."""
+
+    text: str = field(repr=False)
+    asked: tuple[tuple[str, str], ...] = field(repr=False)
+
+
+@cache
+def _character_names() -> tuple[str, ...]:
+    return tuple("".join(parts) for parts in product(_ONSETS, _VOWELS, _MIDDLES, _ENDINGS))
+
+
+def character_names(count: int, rng: np.random.Generator) -> list[str]:
+    """Different names that nobody has.
+
+    Raises:
+        InputError: more than there are (10,000).
+    """
+    known = _character_names()
+    if count > len(known):
+        raise InputError(f"There are names for {len(known):,} characters, not for {count:,}: build fewer stories.")
+    return [known[place] for place in rng.choice(len(known), size=count, replace=False)]
+
+
+def invent_plots(count: int, rng: np.random.Generator) -> list[Plot]:
+    """A random genre, one to four characters that no other story has, and a town: of fantasy for Fantasy alone.
+
+    Raises:
+        InputError: more stories than names can be had for.
+    """
+    sizes = rng.integers(1, MOST_CHARACTERS + 1, size=count).tolist()
+    names = iter(character_names(sum(sizes), rng))
+    return [_plot(tuple(next(names) for _ in range(size)), rng) for size in sizes]
+
+
+def _plot(names: tuple[str, ...], rng: np.random.Generator) -> Plot:
+    genre = GENRES[rng.integers(len(GENRES))]
+    towns = fantasy_towns() if genre == "Fantasy" else cities()
+    return Plot(genre, towns[rng.integers(len(towns))], names)
+
+
+def tell(plot: Plot, rng: np.random.Generator) -> Told:
+    """A story and what can be asked about it."""
+    while True:
+        told = _tell(plot, rng)
+        if _words([told.text]) <= LONGEST:
+            return told
+
+
+def _tell(plot: Plot, rng: np.random.Generator) -> Told:
+    teller = Teller(_bank(plot.genre), {}, rng)
+    lead, *others = plot.names
+    facts = {
+        "place": plot.place,
+        "lead": lead,
+        "role": teller.draw("role"),
+        "object": f"{teller.draw('material')} {teller.draw('thing')}",
+        "site": f"{teller.draw('state')} {teller.draw('site')}",
+        "tool": teller.draw("tool"),
+    }
+    teller.facts = facts
+    return Told(_to_length(_beats(teller, others), teller), _questions(facts, others))
+
+
+@cache
+def _bank(genre: str) -> Bank:
+    found = sections("stories")
+    return {**found["common"], **found["genres"][genre]}
+
+
+def _beats(teller: Teller, others: Sequence[str]) -> list[str]:
+    told = [teller.sentence("opening"), teller.sentence("habit")]
+    told += [teller.sentence("discovery"), teller.sentence("mark")]
+    if others:
+        told.append(teller.sentence("helper", helper=others[0]))
+    told += [teller.sentence("other", other=name) for name in others[1:]]
+    told += [teller.sentence(name) for name in ("trouble", "beat", "setback", "turn", "beat", "close")]
+    return told
+
+
+def _to_length(told: list[str], teller: Teller) -> str:
+    """Colour between the beats until the story is long enough."""
+    place = 2
+    while _words(told) < SHORTEST:
+        told.insert(place, teller.sentence("colour"))
+        place += 2 if place + 2 < len(told) else 2 - place
+    return " ".join(told)
+
+
+def _words(told: Sequence[str]) -> int:
+    return sum(len(sentence.split()) for sentence in told)
+
+
+def _questions(facts: Mapping[str, str], others: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    lead, place = facts["lead"], facts["place"]
+    asked = [
+        (f"What did {lead} of {place} find in the {facts['site']}?", facts["object"]),
+        (f"Where did {lead} of {place} find the {facts['object']}?", facts["site"]),
+        (f"What was the trade of {lead} in {place}?", facts["role"]),
+        (f"Who in {place} found the {facts['object']}?", lead),
+    ]
+    if others:
+        asked.append((f"What did {others[0]} bring to help {lead} of {place}?", facts["tool"]))
+    return tuple(asked)

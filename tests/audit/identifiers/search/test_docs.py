@@ -1,0 +1,145 @@
+"""The commands and the Python of docs/identifiers.md run, one after the other, and the verb says what is wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from medunlearn.cli.main import app
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.llm.pretend import PretendServer
+
+ROOT = Path(__file__).parents[4]
+PAGE = (ROOT / "docs" / "identifiers.md").read_text(encoding="utf-8")
+
+
+def run(*words: object, code: int = 0) -> Any:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, f"{words}\n{result.output}"
+    assert "Traceback" not in result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("identifiers") / "bench"
+    run("build", "amnesia", "--invented", 12, "--out", out, "--quiet")
+    return out
+
+
+@pytest.fixture
+def workplace(bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Responses that say the second part of their own note, every third one that of the note before."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bench").symlink_to(bench)
+    records = Benchmark.load(bench).records
+    with (tmp_path / "said.jsonl").open("w") as file:
+        for place, record in enumerate(records):
+            said = records[place - 1] if place % 3 == 2 else record
+            row = {"record_id": record.record_id, "prefix": record.text[:20], "response": said.text[20:200]}
+            file.write(json.dumps(row) + "\n")
+    label = {
+        "text": "Ada Vane, born 1961-04-03.",
+        "spans": [{"start": 15, "end": 25, "kind": "date"}],
+        "subject": "a",
+    }
+    (tmp_path / "labelled.jsonl").write_text(json.dumps(label) + "\n")
+    return tmp_path
+
+
+def test_commands_and_python_of_the_page_run(workplace: Path) -> None:
+    lines = "".join(re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)).splitlines()
+    assert len(lines) == 7
+    with PretendServer(answer=lambda body: '{"pieces": []}') as server:
+        for line in lines:
+            words = shlex.split(line.replace("http://127.0.0.1:8000/v1", server.base_url))
+            assert words[0] == "medunlearn"
+            if words[2] == "corrected":
+                fill(workplace / "sheet" / "review.csv")
+            run(*words[1:])
+        assert server.seen
+    for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(code, {})
+
+
+def fill(sheet: Path) -> None:
+    with sheet.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    with sheet.open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows({**row, "label": "" if row["response"] else "yes"} for row in rows)
+
+
+def test_files_that_the_page_names_exist() -> None:
+    for name in re.findall(r"\b((?:scripts|examples|docs|benchmarks_perf)/[\w.-]+)", PAGE):
+        assert (ROOT / name.rstrip(".")).exists(), name
+
+
+def test_counts_are_exact_and_no_value_is_shown(workplace: Path) -> None:
+    words = (
+        "identifiers",
+        "find",
+        "said.jsonl",
+        "--records",
+        "bench",
+        "--out",
+        "out",
+        "detectors=[]",
+        "replicates=50",
+    )
+    said = run(*words, "--json").stdout
+    found = json.loads(said)
+    records = Benchmark.load(workplace / "bench").records
+    own, cross = 0, 0
+    for place, record in enumerate(records):
+        other = records[place - 1] if place % 3 == 2 else record
+        values = {(one.type, one.value) for one in other.identifiers if one.value in other.text[20:200]}
+        if other is record:
+            own += sum(value not in record.text[:20] for _, value in values)
+        else:
+            cross += sum("date" not in kind for kind, _ in values)
+    assert sum(row["frequency"] for row in found["table9"]) == own > 0
+    assert found["cross_leaks"] == cross > 0
+    assert found["detectors"] == {}
+    plain = run(*words).stdout
+    for record in records:
+        assert all(one.value not in said + plain for one in record.identifiers)
+    assert any(one.value in run(*words, "--show-text", "--json").stdout for one in records[0].identifiers)
+
+
+def test_a_detectors_recall_stands_beside_the_counts(workplace: Path) -> None:
+    said = run("identifiers", "find", "said.jsonl", "--records", "bench", "--out", "out", "--json").stdout
+    found = json.loads(said)["detectors"]["patterns"]
+    assert set(found) == {"invented notes", "these records"}
+    assert 0 < found["invented notes"][-1]["recall"] < 1
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("find", "said.jsonl", "--records", "bench"), "--out"),
+        (("find", "bench", "--out", "x"), "Name the benchmark"),
+        (("find", "said.jsonl", "--out", "x", "fuzy=all"), "fuzzy"),
+        (("find", "none.csv", "--out", "x"), "no file"),
+        (("find", "said.jsonl", "--records", "bench", "--out", "x", "detectors=tagger:nowhere"), "no model folder"),
+        (("review", "bench", "--out", "x"), "holds no findings"),
+        (("corrected", "bench"), "review.json"),
+        (("recall", "--detector", "rules"), "There is no detector"),
+    ],
+)
+def test_what_is_wrong_is_said_with_exit_code_2(workplace: Path, words: tuple[str, ...], why: str) -> None:
+    assert why in " ".join(run("identifiers", *words, code=2).stderr.split())
+
+
+@pytest.mark.parametrize("verb", ["find", "review", "corrected", "recall"])
+def test_help_has_an_example(verb: str) -> None:
+    text = run("identifiers", verb, "--help").stdout
+    assert f"medunlearn identifiers {verb}" in text.partition("Example")[2]

@@ -1,0 +1,196 @@
+"""From questions to tables: a model before and after training, members and non-members, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from medunlearn.audit.options.run import OptionsAudit, audit_options
+from medunlearn.audit.options.run.audit import choice_rows
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import ConfigError, InputError
+from medunlearn.results.runs import Run
+
+PROMPTS = ("continue", "in_place", "another")
+
+
+@pytest.fixture(scope="module")
+def audit(
+    before_and_after: tuple[Run, Run],
+    choices: Benchmark,
+    question_file: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> OptionsAudit:
+    before, after = before_and_after
+    return audit_options(
+        after,
+        question_file,
+        out=tmp_path_factory.mktemp("audit") / "options",
+        baseline=before,
+        trained_on=choices,
+        prompts=PROMPTS,
+        replicates=200,
+        quiet=True,
+    )
+
+
+def row(audit: OptionsAudit, prompt: str, measure: str, group: str = "all") -> pd.Series[Any]:
+    table = audit.table()
+    (found,) = (
+        one
+        for _, one in table.iterrows()
+        if (one["prompt"], one["measure"], one["group"]) == (prompt, measure, group)
+    )
+    return found
+
+
+def test_a_row_a_question_and_prompt(audit: OptionsAudit) -> None:
+    table = audit.options
+    assert list(table.columns) == [
+        *("question_id", "prompt", "removed", "gold", "response", "exact", "relaxed", "reason"),
+    ]
+    assert len(table) == 32 * len(PROMPTS)
+    assert table["exact"].notna().all()
+    assert table["reason"].isna().all()
+    # Every prompt asks for the same option of a question.
+    assert (table.groupby("question_id")["removed"].nunique() == 1).all()
+    assert not (table["exact"] & ~table["relaxed"]).any()
+
+
+def test_members_are_regenerated_and_non_members_are_not(audit: OptionsAudit) -> None:
+    members, others = row(audit, "in_place", "exact", "member"), row(audit, "in_place", "exact", "non-member")
+    assert members["value"] > 0.5
+    assert others["value"] < 0.2
+    contrast = row(audit, "in_place", "exact", "member - non-member")
+    assert contrast["value"] == pytest.approx(members["value"] - others["value"])
+    assert contrast["low"] > 0
+    assert contrast["n_unscored"] == 0
+    assert (members["n"], others["n"], contrast["n"]) == (16, 16, 32)
+
+
+def test_training_made_the_difference(audit: OptionsAudit) -> None:
+    assert audit.baseline is not None
+    found = row(audit, "in_place", "exact", "member")
+    own, other = (
+        one.options[
+            one.options["prompt"].eq("in_place") & one.options["question_id"].map(audit.groups).eq("member")
+        ]
+        for one in (audit, audit.baseline)
+    )
+    assert found["value"] == pytest.approx(own["exact"].mean())
+    assert found["difference"] == pytest.approx(own["exact"].mean() - other["exact"].mean())
+    assert found["difference_low"] > 0
+    assert found["p"] < 0.05
+    assert found["n_pairs"] == 16
+
+
+def test_gold_and_wrong_ones_apart_and_any_prompt(audit: OptionsAudit) -> None:
+    whole, gold, wrong = (row(audit, "in_place", name) for name in ("exact", "exact_gold", "exact_wrong"))
+    assert gold["n"] + wrong["n"] == whole["n"] == 32
+    assert whole["value"] * 32 == pytest.approx(gold["value"] * gold["n"] + wrong["value"] * wrong["n"])
+    by_question = audit.options.pivot(index="question_id", columns="prompt", values="exact").astype(bool)
+    assert row(audit, "any", "exact")["value"] == pytest.approx(by_question.any(axis=1).mean())
+
+
+def test_accuracy_is_that_of_the_likeliest_option(
+    audit: OptionsAudit, before_and_after: tuple[Run, Run], question_file: Path
+) -> None:
+    """One question at a time, by transformers' own loss."""
+    import torch
+
+    from medunlearn.models.load import load_model
+    from medunlearn.sources.options import read_options
+
+    model = load_model(before_and_after[1].model, device="cpu")
+    table = audit.choices.set_index(["question_id", "form"])
+    for one in read_options(question_file).questions[:4]:
+        prompt = model.tokenizer(f"Question: {one.question}\n{one.lines()}\nAnswer:")["input_ids"]
+        for form, texts, end in (("text", one.options, [model.tokenizer.eos_token_id]), ("letter", "ABCD", [])):
+            wanted = []
+            for text in texts:
+                answer = [*model.tokenizer(f" {text}")["input_ids"], *end]
+                ids = torch.tensor([[*prompt, *answer]])
+                labels = torch.tensor([[-100] * len(prompt) + answer])
+                with torch.inference_mode():
+                    mean = -float(model.model(input_ids=ids, labels=labels).loss)
+                wanted.append(mean if form == "text" else mean * len(answer))
+            found = table.loc[(one.question_id, form)]
+            assert list(found["log_probs"]) == pytest.approx(wanted, abs=1e-4)
+            assert found["chosen"] == "ABCD"[wanted.index(max(wanted))]
+            assert found["correct"] == (found["chosen"] == one.gold)
+    assert row(audit, "", "accuracy_text", "member")["value"] > 0.6
+    assert row(audit, "", "accuracy_letter")["n"] == 32
+
+
+def test_it_is_not_done_twice_and_another_is_refused(
+    audit: OptionsAudit, before_and_after: tuple[Run, Run], question_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("the model was loaded again")
+
+    monkeypatch.setattr("medunlearn.audit.options.run.local.load_model", refuse)
+    again = audit_options(
+        before_and_after[1], question_file, out=audit.folder, prompts=PROMPTS, replicates=200, quiet=True
+    )
+    assert again.options.equals(audit.options)
+    with pytest.raises(InputError, match=r"holds another run \(differs in .*seed: 0 there, 1 here"):
+        audit_options(
+            before_and_after[1],
+            question_file,
+            out=audit.folder,
+            prompts=PROMPTS,
+            replicates=200,
+            seed=1,
+            quiet=True,
+        )
+
+
+def test_what_was_asked_is_kept_when_it_is_cut_off(
+    before_and_after: tuple[Run, Run], question_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {"prompts": "in_place", "questions": 8, "forms": "text", "quiet": True}
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("medunlearn.audit.options.run.audit.choice_rows", stop)
+    with pytest.raises(KeyboardInterrupt):
+        audit_options(before_and_after[1], question_file, out=tmp_path / "cut", **settings)
+    monkeypatch.setattr("medunlearn.audit.options.run.audit.choice_rows", choice_rows)
+    monkeypatch.setattr("medunlearn.generation.respond.decode_greedily", stop)
+    monkeypatch.setattr("medunlearn.generation.respond._rounds", lambda sequences, size: iter([]))
+    done = audit_options(before_and_after[1], question_file, out=tmp_path / "cut", **settings)
+    assert len(done.options) == len(done.choices) == 8
+    assert done.options["response"].notna().all()
+
+
+def test_a_prompt_that_does_not_fit_is_unscored(
+    before_and_after: tuple[Run, Run], question_file: Path, tmp_path: Path
+) -> None:
+    found = audit_options(
+        before_and_after[1],
+        question_file,
+        out=tmp_path / "long",
+        prompts="in_place",
+        forms="letter",
+        questions=3,
+        max_new_tokens=510,
+        quiet=True,
+    )
+    assert set(found.options["reason"]) == {"the prompt is longer than the model's context"}
+    assert found.options["exact"].isna().all()
+    table = found.table().set_index("measure")
+    assert pd.isna(table.loc["exact", "value"])
+    assert table.loc["exact", "n_unscored"] == 3
+
+
+def test_settings_are_refused_together(question_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"(?s)2 settings are wrong.*Did you mean 'prompts'\?.*forms"):
+        audit_options("m", question_file, out=tmp_path / "x", prompt="a", forms="words")
+    with pytest.raises(ConfigError, match="give one of model, llm"):
+        audit_options(None, question_file, out=tmp_path / "x")
+    with pytest.raises(ConfigError, match=r"There is no prompt .contine.\. Did you mean .continue."):
+        audit_options("m", question_file, out=tmp_path / "x", prompts="contine")

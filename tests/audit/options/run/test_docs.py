@@ -1,0 +1,82 @@
+"""What docs/options.md shows runs, small but otherwise as it stands; its tables name what there is."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from medunlearn.audit.options.prompts import read_prompts
+from medunlearn.audit.options.run.audit import CHOICES_SCHEMA, OPTIONS_SCHEMA
+from medunlearn.cli.main import app
+from medunlearn.llm.pretend import PretendServer
+
+PAGE = (Path(__file__).parents[4] / "docs" / "options.md").read_text(encoding="utf-8")
+SMALL = {"build": ["questions=14"], "train": ["tiny_width=32", "tiny_layers=2", "precision=fp32"]}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_page_runs(
+    question_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(question_file, "questions.jsonl")
+    lines = [line for block in blocks("bash") for line in block.splitlines()]
+    assert len(lines) == 3
+    for line in lines:
+        words = shlex.split(line.replace("nonmembers=100", "nonmembers=5"))
+        small = SMALL[words[1]] + ([] if "epochs=0" in line or words[1] == "build" else ["epochs=2"])
+        result = CliRunner().invoke(app, [*words[1:], *small])
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+    local, served, _ = blocks("python")
+    spaces: dict[str, Any] = {}
+    exec(local.replace('trained_on="bench/"', 'trained_on="bench/", questions=14, max_new_tokens=4'), spaces)
+    assert set(spaces["table"]["group"]) == {"all", "member", "non-member", "member - non-member"}
+    with PretendServer() as server:
+        exec(served.replace("http://127.0.0.1:8000/v1", server.base_url), spaces)
+    assert set(spaces["served"].options["prompt"]) == {"another", "fill_in", "clinician"}
+    assert "accuracy_text" in capsys.readouterr().out
+    written = {path.name for path in (tmp_path / "runs" / "options").iterdir()}
+    assert {"options.parquet", "choices.parquet", "options_summary.parquet", "run.json", "responses"} <= written
+    assert (tmp_path / "runs" / "options").stat().st_mode & 0o077 == 0
+
+
+def test_the_semantic_part_runs(
+    make_pair_models: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_pair_models(tmp_path)
+    exec(blocks("python")[2], {})
+    bert, bart = (float(line) for line in capsys.readouterr().out.split())
+    assert -1 <= bert <= 1
+    assert bart < 0
+
+
+def test_the_page_names_prompts_measures_and_columns() -> None:
+    prompts = re.findall(r"^\| `(\w+)` \| (?:text|instruction)", PAGE, re.MULTILINE)
+    assert prompts == list(read_prompts())
+    rows = dict(re.findall(r"^\| `(\w+\.parquet)` \| (.*) \|$", PAGE, re.MULTILINE))
+    assert re.findall(r"`(\w+)`", rows["options.parquet"]) == OPTIONS_SCHEMA.names
+    named = re.findall(r"`(\w+)`", rows["choices.parquet"])
+    assert named == [name for name in CHOICES_SCHEMA.names if name not in ("question_id", "form")]
+
+
+def test_every_measure_of_the_table_is_on_the_page() -> None:
+    from medunlearn.audit.options.run.summary import observations
+
+    options = pd.DataFrame(
+        {"question_id": ["a"], "prompt": ["p"], "removed": ["A"], "gold": ["A"], "exact": [True], "relaxed": [True]}
+    )
+    choices = pd.DataFrame({"question_id": ["a"] * 2, "form": ["text", "letter"], "correct": [True, False]})
+    values, _ = observations(options, choices)
+    assert all(f"`{measure}`" in PAGE for _, measure in values.columns)

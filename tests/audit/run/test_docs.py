@@ -1,0 +1,74 @@
+"""The commands and the Python of docs/audit.md run as they stand, but for their size; its tables are complete."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from medunlearn.audit.audit import BASELINES_FILE, PROBES, SCORES, SPANS, STARTS
+from medunlearn.audit.measures import default_measures
+from medunlearn.cli.main import app
+from medunlearn.llm.pretend import PretendServer
+
+PAGE = (Path(__file__).parents[3] / "docs" / "audit.md").read_text(encoding="utf-8")
+TRAIN = "medunlearn train bench/ --model tiny tiny_width=32 tiny_layers=2 train_on=records --quiet"
+START = (
+    "medunlearn build amnesia --invented 20 --out bench/",
+    f"{TRAIN} --out runs/target epochs=2",
+    f"{TRAIN} --out runs/before epochs=0 pretrain_epochs=0",
+)
+SMALL = ["max_new_tokens=31", "replicates=20", "shortest_suffix=10"]
+SMALL_DEMO = ["--texts", "2", "--epochs", "2"]
+
+
+def run(line: str, *more: str) -> str:
+    words = shlex.split(line)
+    result = CliRunner().invoke(app, [*words[1:], *more])
+    assert result.exit_code == 0, f"{line}\n{result.output}"
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("audit_docs")
+
+
+def test_commands_run_in_their_order(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+    for name, small in (("COPIES", (0, 1)), ("OTHER_TEXTS", 1), ("NEW_TOKENS", 60)):
+        monkeypatch.setattr(f"medunlearn.papers.memorization.demo.demo.{name}", small)
+    words = " ".join(f"On day {place} the value was {place * 7}." for place in range(40))
+    (workplace / "notes.csv").write_text(f'id,text\nn1,"{words}"\n')
+    cut = len(words) // 3
+    row = {"record_id": "n1", "prefix": words[:cut], "suffix": words[cut:], "response": words[cut:]}
+    for name, said in (("responses", words[cut:]), ("baseline", " nothing")):
+        lines = [json.dumps({**row, "record_id": f"n{place}", "response": said}) for place in range(3)]
+        (workplace / f"{name}.jsonl").write_text("\n".join(lines))
+    for line in START:
+        run(line)
+    lines = [one for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for one in block.splitlines()]
+    assert len(lines) == 10
+    with PretendServer() as server:
+        for line in lines:
+            audits = line.startswith("medunlearn audit")
+            more = SMALL if audits else SMALL_DEMO if line.startswith("medunlearn demo") else []
+            said = run(line.replace("http://127.0.0.1:8000/v1", server.base_url), *more)
+            assert "On day" not in said
+            if audits:
+                assert "run_30" in said
+
+
+def test_the_python_runs(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(block.replace("sample=10", "sample=2, max_new_tokens=31, replicates=20"), {})
+
+
+def test_tables_are_complete() -> None:
+    for name in (*default_measures(), PROBES, SCORES, SPANS, STARTS, BASELINES_FILE):
+        assert f"`{name}`" in PAGE

@@ -1,0 +1,172 @@
+"""What is judged: read, checked, drawn."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from medunlearn.config import AmnesiaSettings
+from medunlearn.errors import ConfigError, InputError, SourceError
+from medunlearn.judging import TASKS
+from medunlearn.judging.cases import case_table, categories_of, label_cases, question_cases, read_cases, to_cases
+from medunlearn.judging.judges import panel_of, read_judges
+from medunlearn.judging.sampling import per_group, per_subject, spread
+from medunlearn.judging.task import Case
+from medunlearn.papers.amnesia.build import build
+
+BENCHMARK = build(AmnesiaSettings(invented=12))
+LABEL, QUESTION, FACTUALITY = TASKS["label"], TASKS["question"], TASKS["factuality"]
+
+
+def test_cases_of_a_benchmark() -> None:
+    labels, questions = label_cases(BENCHMARK), question_cases(BENCHMARK, ["reasoning"])
+    record = BENCHMARK.records[0]
+    assert len(labels) == 12
+    assert labels[0].fields == {"title": record.text, "category": record.groups["disease"]}
+    assert labels[0].identifiers == tuple(found.value for found in record.identifiers) != ()
+    assert len(questions) == 48
+    assert {case.group for case in questions} == {"reasoning"}
+    assert questions[0].fields["note"] == record.text
+    assert questions[0].subject == BENCHMARK.subject(record.record_id)
+    with pytest.raises(InputError, match="no question of kind cloze; it has factual, reasoning"):
+        question_cases(BENCHMARK, ["cloze"])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_cases_of_a_table(tmp_path: Path, suffix: str) -> None:
+    rows = [
+        {"case_id": "007", "title": "NA", "category": "Cancer", "more": "x"},
+        {"case_id": "8", "title": 'An "odd", title', "category": "Oral", "more": "y"},
+    ]
+    path = tmp_path / f"t{suffix}"
+    if suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        table = pd.DataFrame(rows)
+        table.to_parquet(path) if suffix == ".parquet" else table.to_csv(path, index=False)
+    found = read_cases(path, LABEL)
+    assert [(case.case_id, case.subject, case.group) for case in found] == [
+        ("007", "007", "Cancer"),
+        ("8", "8", "Oral"),
+    ]
+    assert found[0].fields == {"title": "NA", "category": "Cancer"}
+    assert found[0].identifiers is None
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("case_id,title\n1,a\n", "lacks the column category"),
+        ("case_id,title,category\n1,,Cancer\n", "row 1 has no title"),
+        ("case_id,title,category\n1,a,Cancer\n1,b,Cancer\n", "case_id '1' is there more than once"),
+        ("case_id,title,category\n", "holds nothing to judge"),
+        ("", "cannot be read"),
+    ],
+)
+def test_a_bad_table_is_refused(tmp_path: Path, text: str, part: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(SourceError, match=part):
+        read_cases(path, LABEL)
+
+
+def test_tables_that_are_not_there_or_no_tables(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="There is no file"):
+        read_cases(tmp_path / "t.csv", LABEL)
+    with pytest.raises(SourceError, match="read from"):
+        read_cases(tmp_path / "t.xlsx", LABEL)
+    (tmp_path / "t.parquet").write_bytes(b"PAR1 not")
+    with pytest.raises(SourceError, match="cannot be read"):
+        read_cases(tmp_path / "t.parquet", LABEL)
+
+
+def test_an_empty_response_is_a_response(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("case_id,question,reference,response\n1,q,r,\n")
+    assert read_cases(path, FACTUALITY)[0].fields["response"] == ""
+
+
+def test_a_table_of_cases_comes_back(cases: list[Case]) -> None:
+    back = to_cases(case_table(cases), LABEL)
+    assert [(c.case_id, c.subject, c.group, c.fields) for c in back] == [
+        (c.case_id, c.subject, c.group, c.fields) for c in cases
+    ]
+
+
+def test_categories(cases: list[Case]) -> None:
+    assert categories_of(cases, LABEL) == ("Cancer", "Cardiovascular")
+    assert categories_of(cases, QUESTION) == ()
+    with pytest.raises(SourceError, match="Rename it"):
+        categories_of([Case("a", "a", "a", {"title": "x", "category": "Unclear"})], LABEL)
+
+
+def test_so_many_of_each_group() -> None:
+    everything = question_cases(BENCHMARK)
+    drawn = per_group(everything, 5, 0)
+    assert Counter(case.group for case in drawn) == {"factual": 5, "reasoning": 5}
+    assert drawn == per_group(everything[::-1], 5, 0)[::-1]
+    assert drawn != per_group(everything, 5, 1)
+    assert per_group(everything, 1000, 0) == everything
+
+
+def test_one_of_each_group_from_so_many_subjects() -> None:
+    """AMNESIA, Appendix G: a factual and a reasoning question from each of 500 patients."""
+    drawn = per_subject(question_cases(BENCHMARK), 5, 0)
+    assert Counter((case.subject, case.group) for case in drawn).most_common(1)[0][1] == 1
+    assert len(drawn) == 10
+    assert len({case.subject for case in drawn}) == 5
+    lone = Case("x", "lone", "factual", {})
+    assert lone not in per_subject([lone, *question_cases(BENCHMARK)], 12, 0)
+
+
+def test_spread_over_groups() -> None:
+    few = [Case(f"a{n}", "s", "a", {}) for n in range(2)] + [Case(f"b{n}", "s", "b", {}) for n in range(9)]
+    drawn = spread(few, 7, 0)
+    assert Counter(case.group for case in drawn) == {"a": 2, "b": 5}
+    assert drawn == spread(few[::-1], 7, 0) != spread(few, 7, 1)
+    with pytest.raises(InputError, match="12 cases cannot be drawn of 11"):
+        spread(few, 12, 0)
+
+
+HERE = {"base_url": "http://127.0.0.1:1/v1"}
+
+
+def test_judges_from_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "judges.yaml"
+    path.write_text(
+        "judges:\n"
+        "  - {name: medical, base_url: 'http://127.0.0.1:1/v1', model: org/a}\n"
+        "  - {base_url: 'http://127.0.0.1:2/v1', model: b, extra: {thinking: false}}\n"
+    )
+    first, second = read_judges(path, {"concurrency": 3})
+    assert (first.name, first.settings.model, second.name) == ("medical", "org/a", "b")
+    assert {first.settings.concurrency, second.settings.concurrency} == {3}
+    assert first.identity != second.identity
+
+
+@pytest.mark.parametrize(
+    ("entries", "part"),
+    [
+        ([{**HERE}], "judge 1: model is missing"),
+        ([{**HERE, "model": "a", "concurency": 3}], "judge 1: There is no setting 'concurency'. Did you mean"),
+        ([{**HERE, "model": "a"}, {**HERE, "model": "b", "name": "a"}], "2 judges are called 'a'"),
+        ([{**HERE, "model": "a"}, {**HERE, "model": "a", "name": "b"}], "model 'a' is there 2 times"),
+        ([{**HERE, "model": "panel"}], "cannot be called 'panel'"),
+        (["a"], "judge 1: write keys and values"),
+    ],
+)
+def test_wrong_judges(entries: list[object], part: str) -> None:
+    with pytest.raises(ConfigError, match=part):
+        panel_of(entries)
+
+
+@pytest.mark.parametrize("text", ["judges: []", "judges: 3", "other: 1", "judges:\n- {model: a}\nmore: 1"])
+def test_a_file_without_judges(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "judges.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="must hold `judges:`"):
+        read_judges(path)

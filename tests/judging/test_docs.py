@@ -1,0 +1,64 @@
+"""What docs/judging.md shows runs as it stands, against servers at the addresses that it shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from medunlearn.cli.main import app
+from medunlearn.llm.pretend import PretendServer
+
+PAGE = (Path(__file__).parents[2] / "docs" / "judging.md").read_text(encoding="utf-8")
+
+
+def answer(body: dict[str, Any]) -> str:
+    text = next(message["content"] for message in body["messages"] if message["role"] == "user")
+    if "<assigned_category>" in text:
+        own = text.partition("<assigned_category>\n")[2].partition("\n")[0]
+        return json.dumps({"reasoning": "x", "verdict": "Supported", "correct_category": own})
+    names = ("clear", "correct", "derivable", "meaningful", "valid")
+    return json.dumps({"reasoning": "x", **dict.fromkeys(names, True)})
+
+
+def fill_in(sheet: Path) -> None:
+    text = (sheet / "labels.csv").read_text(encoding="utf-8-sig")
+    (sheet / "anna.csv").write_text(re.sub(r"^(patient-\d+-note),,,", r"\1,,Yes,", text, flags=re.MULTILINE))
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    yaml, bash, python = (
+        re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)[0] for language in ("yaml", "bash", "python")
+    )
+    monkeypatch.chdir(tmp_path)
+    with ExitStack() as stack:
+        for address in re.findall(r"http://[\d.:]+/v1", yaml):
+            server = stack.enter_context(PretendServer(answer=answer))
+            yaml = yaml.replace(address, server.base_url)
+        Path("judges.yaml").write_text(yaml)
+        said = ""
+        for line in bash.splitlines():
+            if " agree " in line:
+                fill_in(Path("sheet"))
+            result = CliRunner().invoke(app, shlex.split(line)[1:])
+            assert result.exit_code == 0, f"{line}\n{result.output}"
+            said += result.output
+        exec(python, {})
+    assert "Nothing was sent." in said
+    assert "| Supported |" in said
+    assert "| Agreement | anna | panel | 100.0%" in said
+    assert "fleiss_kappa" in capsys.readouterr().out
+
+
+def test_the_page_names_every_task_and_file() -> None:
+    from medunlearn.judging import TASKS, judged
+
+    files = [value for name, value in vars(judged).items() if name.isupper() and isinstance(value, str)]
+    assert len(files) > 8
+    assert [name for name in (*files, *TASKS) if f"`{name}`" not in PAGE] == []

@@ -1,0 +1,178 @@
+"""Sources in, results and rejects out: nothing lost, nothing twice, free the second time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from medunlearn.errors import InputError
+from medunlearn.judging.writing import Source, estimated, reasons, rules, save_rejects, task_class, write
+from medunlearn.judging.writing.writing import Written
+from medunlearn.llm import Store, decide
+from medunlearn.llm.pretend import PretendServer, share_of_faults
+from medunlearn.papers.lume.prompts.biography import LumeBiography, invent_people, person_questions
+from medunlearn.papers.lume.prompts.story import GENRES, invent_stories, without_similar
+from medunlearn.papers.lume.prompts.verify import Claim, verify
+
+LABEL = task_class("disease_label")()
+WORDS = ("tumor", "sepsis", "infarction", "odd")
+
+
+def titles(count: int) -> list[Source]:
+    return [Source(f"t{n}", {"title": f"{WORDS[n % 4]} case {n}"}, ()) for n in range(count)]
+
+
+def test_every_source_ends_as_a_result_or_a_reject(
+    connect: Callable[..., Any], canned: Any, tmp_path: Path
+) -> None:
+    """A tenth of the server's answers go wrong, and the model never manages note 3 and refuses none."""
+
+    def answer(body: dict[str, Any]) -> str:
+        return "I would rather not." if "case 3\n" in body["messages"][1]["content"] else str(canned(body))
+
+    faults = share_of_faults(0.2, kinds=("busy", "error_500", "reset", "not_json", "prose_only", "wrong_schema"))
+    sources = titles(40)
+    with Store(tmp_path) as store:
+        server, client = connect(server=PretendServer(faults, answer=answer), store=store, retries=8, corrections=6)
+        before = estimated(LABEL, sources, client.settings, store)
+        written = write(LABEL, sources, client)
+        assert before.requests == 40
+        assert list(written.results) == [f"t{n}" for n in range(40) if n != 3]
+        (reject,) = written.rejects
+        assert (reject.task, reject.id, reject.status) == ("disease_label@1", "t3", "invalid")
+        assert (reject.requests, reject.model) == (store.get(reject.key).usage.requests, "m")  # type: ignore[union-attr]
+        assert written.to_ask_again == ()
+        sent = server.count
+        assert write(LABEL, sources, client) == written
+        assert server.count == sent
+        assert estimated(LABEL, sources, client.settings, store).requests == 0
+
+
+def test_a_dead_server_is_no_reason_against_a_source(connect: Callable[..., Any]) -> None:
+    _, client = connect("error_500", retries=0, give_up_after=3, concurrency=1)
+    written = write(LABEL, titles(6), client)
+    assert not written.results
+    assert {reject.status for reject in written.to_ask_again} == {"failed", "not_sent"}
+    assert len(written.to_ask_again) == 6
+    assert sum(int(line.split(" x ")[0]) for line in reasons(written.rejects)) == 6
+
+
+def test_two_sources_with_one_id_are_refused(connect: Callable[..., Any]) -> None:
+    server, client = connect()
+    with pytest.raises(InputError, match="1 sources have an id that another has: t0"):
+        write(LABEL, [*titles(2), *titles(1)], client)
+    assert server.count == 0
+
+
+def test_the_table_of_rejects(connect: Callable[..., Any], tmp_path: Path) -> None:
+    _, client = connect("prose_only", corrections=0, prices={"m": [1.0, 1.0]})
+    written = write(LABEL, titles(1), client)
+    save_rejects(tmp_path / "rejects.parquet", written.rejects)
+    (row,) = pq.read_table(tmp_path / "rejects.parquet").to_pylist()
+    assert (row["id"], row["status"], row["task"]) == ("t0", "invalid", "disease_label@1")
+    assert row["tokens"] > 0
+    assert row["money"] == pytest.approx(row["tokens"] / 1e6)
+    save_rejects(tmp_path / "none.parquet", ())
+    assert pq.read_table(tmp_path / "none.parquet").num_rows == 0
+
+
+def test_reasons_are_counted() -> None:
+    from medunlearn.judging.writing import Reject
+
+    rejects = [Reject("t@1", str(n), "excluded", f"reason {n % 3}") for n in range(7)]
+    assert list(reasons(rejects, most=2)) == [
+        "3 x t@1: excluded: reason 0",
+        "2 x t@1: excluded: reason 1",
+        "and 1 further reasons",
+    ]
+
+
+CLAIMS = [
+    Claim("right", "Marten kept Sorrel Head.", "What did Marten keep?", "Sorrel Head", ()),
+    Claim("two", "Petra found a key and a map.", "What did Petra find?", "a key", ()),
+    Claim("wrong", "Ada sold it to a baker.", "To whom did Ada sell it?", "a butcher", ()),
+    Claim("absent", "Ada slept.", "Where did Ada sleep?", "Isk", ()),
+]
+FOUND = {"Marten": ["the Sorrel Head."], "Petra": ["a key", "a map"], "sold": ["a baker"], "slept": []}
+
+
+def verifier(body: dict[str, Any]) -> str:
+    text = body["messages"][1]["content"]
+    return json.dumps({"answers": next(answers for word, answers in FOUND.items() if word in text)})
+
+
+def test_a_question_stays_if_every_verifier_finds_its_one_answer(connect: Callable[..., Any]) -> None:
+    first, one = connect(server=PretendServer(answer=verifier))
+    second, two = connect(server=PretendServer(answer=verifier), model="second")
+    written = verify(CLAIMS, {"one": one, "two": two})
+    assert written.results == {"right": {"answer": "Sorrel Head", "verified_by": ["one", "two"]}}
+    assert {reject.id: reject.reason for reject in written.rejects} == {
+        "two": "one finds 2 answers in the text",
+        "wrong": "one finds another answer",
+        "absent": "one finds no answer in the text",
+    }
+    # The second is asked about what the first confirmed, and nobody is shown the answer.
+    assert (first.count, second.count) == (4, 1)
+    assert not any("butcher" in json.dumps(body) for body, _ in first.seen)
+
+
+def test_a_verifier_that_is_down_says_nothing_against_a_question(connect: Callable[..., Any]) -> None:
+    _, one = connect(server=PretendServer(answer=verifier))
+    _, two = connect("error_500", retries=0)
+    written = verify(CLAIMS[:1], {"one": one, "two": two})
+    assert [(reject.id, reject.status) for reject in written.to_ask_again] == [("right", "failed")]
+
+
+def test_stories_have_a_genre_a_place_and_names_that_no_other_has() -> None:
+    names = [f"Name{n}" for n in range(400)]
+    sources = invent_stories(100, names=names, cities=["Revere"], fantasy_towns=["Isk"], seed=1)
+    used = [name for source in sources for name in source.fields["names"].split(", ")]
+    assert len(used) == len(set(used))
+    assert {source.fields["genre"] for source in sources} == set(GENRES)
+    assert {len(source.fields["names"].split(", ")) for source in sources} == {1, 2, 3, 4}
+    assert all((source.fields["place"] == "Isk") == (source.fields["genre"] == "Fantasy") for source in sources)
+    again = invent_stories(100, names=names[::-1], cities=["Revere"], fantasy_towns=["Isk"], seed=1)
+    assert again == sources
+    with pytest.raises(InputError, match="404 different names"):
+        invent_stories(101, names=names, cities=["Revere"], fantasy_towns=["Isk"])
+
+
+def test_stories_that_are_alike_are_left_out_and_named() -> None:
+    stories = {"a": "dragon castle knight", "b": "dragon castle princess knight", "c": "ship storm island"}
+    written = without_similar(Written({name: {"story": text} for name, text in stories.items()}, ()), most=0.5)
+    assert list(written.results) == ["a", "c"]
+    assert [(reject.id, reject.reason) for reject in written.rejects] == [("b", "too much like a")]
+
+
+def test_known_identifiers_stay_on_this_machine(connect: Callable[..., Any]) -> None:
+    """The task hands the guard what is known of a record; the guard has the last look at the prompt."""
+    decision = decide("https://llm.example.com/v1", data_use="open")
+    with_name = LABEL.request(Source("s", {"title": "The fever of Ann Lee"}, ("Ann Lee",)))
+    assert "known identifier" in decision.why_not(with_name.text, with_name.identifiers)
+    without = LABEL.request(Source("s", {"title": "A fever"}, ("Ann Lee",)))
+    assert decision.why_not(without.text, without.identifiers) == ""
+
+
+def test_people_for_biographies_are_nobody() -> None:
+    people = invent_people(300, seed=1)
+    born = [datetime.strptime(person.fields["birth_date"], "%m/%d/%Y").date() for person in people]
+    assert date(1964, 1, 1) <= min(born) < date(1965, 1, 1)
+    assert date(1990, 1, 1) < max(born) <= date(1991, 1, 1)
+    for fact in ("name", "ssn", "phone", "email", "address"):
+        assert len({person.fields[fact] for person in people}) == 300
+    for person in people:
+        first, last = person.fields["name"].lower().split()
+        assert person.fields["email"] == f"{first}_{last}@example.org"
+        assert person.fields["ssn"].startswith("900-")
+        LumeBiography().request(person)
+    assert [person.fields for person in invent_people(300, seed=1)] == [person.fields for person in people]
+    assert invent_people(300, seed=2)[0].fields["ssn"] != people[0].fields["ssn"]
+    asked = person_questions(people[0])
+    assert [answer for _, answer in asked] == list(people[0].fields.values())[1:]
+    assert all(people[0].fields["name"] in question and rules.asks_identity(question) for question, _ in asked)

@@ -1,0 +1,247 @@
+"""What is gathered from evaluated models: numbers as their summaries have them, groups, seeds, contexts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import InputError
+from medunlearn.papers.amnesia.report import SweepContent
+from medunlearn.papers.amnesia.report.content import MEAN_OF_KINDS, OTHER, SAME
+from medunlearn.papers.amnesia.swept.results import gather_sweep
+from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.runs import Run
+from medunlearn.results.summary import summarize
+
+KLM, RMU, T, R = ("unlearned", "KL-Min"), ("unlearned", "RMU"), ("target", ""), ("retrained", "")
+CB = "closed_book"
+
+
+def value(
+    content: SweepContent, split: str, who: tuple[str, str], place: tuple[str, str, str], metric: str
+) -> float:
+    found = content.number(CB, split, who, place, metric)
+    assert found is not None
+    assert found.value is not None
+    return found.value
+
+
+def test_numbers_are_those_of_the_summaries(content: SweepContent, models: list[Evaluated]) -> None:
+    compared = 0
+    for model in models:
+        config = model.run.info["config"]
+        who = ("unlearned", model.run.label) if "method" in config else (model.run.label, "")
+        split = model.record.info["config"]["split"]
+        for row in model.summary.to_dict("records"):
+            found = content.number(CB, split, who, (row["side"], row["fold"], row["kind"]), row["metric"])
+            assert found is not None
+            assert (found.value, found.reading.low, found.reading.high) == (row["value"], row["low"], row["high"])
+            compared += 1
+    everybody = content.numbers[content.numbers["group"] == "all"]
+    assert compared == len(everybody) > 500
+
+
+def test_scopes_sizes_and_diseases_come_from_the_splits(content: SweepContent, clinic: Benchmark) -> None:
+    steps = {step.split: step for step in content.steps}
+    assert list(steps) == ["random_05", "random_25", "cancer_05", "cancer_20"]
+    assert [(step.scope, step.percent, step.disease) for step in steps.values()] == [
+        ("random", 5, None),
+        ("random", 25, None),
+        ("cancer", 5, "Cancer"),
+        ("cancer", 20, "Cancer"),
+    ]
+    with_cancer = len({r.groups["patient"] for r in clinic.records if r.groups["disease"] == "Cancer"})
+    assert (steps["cancer_20"].forget, steps["cancer_20"].same) == (24, with_cancer - 24)
+    assert content.methods == ("KL-Min", "RMU")
+
+
+def test_groups_are_summaries_of_the_retained_with_and_without_the_disease(
+    content: SweepContent, models: list[Evaluated], clinic: Benchmark
+) -> None:
+    model = next(m for m in models if m.run.folder.name == "unlearned-rmu-cancer_20-0")
+    with_cancer = {r.groups["patient"] for r in clinic.records if r.groups["disease"] == "Cancer"}
+    for group, is_in in ((SAME, True), (OTHER, False)):
+        asked = model.questions[
+            (model.questions["side"] == "retain") & (model.questions["subject"].isin(with_cancer) == is_in)
+        ]
+        scores = model.scores[model.scores["question_id"].isin(asked["question_id"])]
+        expected = summarize(scores, asked, replicates=100).set_index(["fold", "kind", "metric"])
+        for kind in ("factual", "reasoning"):
+            found = content.number(CB, "cancer_20", RMU, ("retain", "train", kind), "MU", group)
+            row = expected.loc[("train", kind, "MU")]
+            assert found is not None
+            assert (found.value, found.reading.low, found.reading.high) == (row["value"], row["low"], row["high"])
+        mean = content.number(CB, "cancer_20", RMU, ("retain", "train", MEAN_OF_KINDS), "MU", group)
+        both = expected.loc[[("train", kind, "MU") for kind in ("factual", "reasoning")], "value"]
+        assert mean is not None
+        assert mean.value == pytest.approx(float(both.mean()))
+        low, high = mean.reading.low, mean.reading.high
+        assert low is not None
+        assert high is not None
+        assert low < float(both.mean()) < high
+
+
+def test_contrasts_are_differences_of_the_shown_numbers(content: SweepContent) -> None:
+    train, held_out = ("forget", "train", "all"), ("forget", "holdout", "all")
+
+    def afe(who: tuple[str, str], split: str = "random_25", place: tuple[str, str, str] = train) -> float:
+        return value(content, split, who, place, "AFE")
+
+    def of(name: str, fold: str, split: str = "random_25", method: str = "RMU") -> float:
+        found = content.contrast(name, CB, split, method, fold, "all").value
+        assert found is not None
+        return found
+
+    assert of("forgetting gained", "train") == pytest.approx(afe(RMU) - afe(T))
+    assert of("forgetting past half-way", "train") == pytest.approx(afe(RMU) - afe(T) / 2 - afe(R) / 2)
+    behind = (afe(RMU) - afe(T)) / 2 - (afe(RMU, place=held_out) - afe(T, place=held_out))
+    assert of("holdout gain below half of train gain", "") == pytest.approx(behind)
+    grown = afe(RMU, "cancer_20") - afe(T, "cancer_20") - afe(RMU, "cancer_05") + afe(T, "cancer_05")
+    assert of("growth of forgetting", "train", "cancer_20") == pytest.approx(grown)
+    utility = [value(content, "random_25", who, ("retain", "train", "all"), "MU") for who in (RMU, T)]
+    assert of("utility above 0.8 of target", "train") == pytest.approx(utility[0] - 0.8 * utility[1])
+    leaked = [value(content, "random_25", who, train, "ls") for who in (T, KLM)]
+    below = of("leakage below a tenth of target", "train", method="KL-Min")
+    assert below == pytest.approx(leaked[0] / 10 - leaked[1])
+    collapsed = value(content, "random_25", KLM, train, "DS")
+    assert of("degradation above half", "train", method="KL-Min") == pytest.approx(collapsed - 0.5)
+
+
+def test_each_contrast_has_an_interval_around_it(content: SweepContent) -> None:
+    made = content.contrasts[content.contrasts["low"].notna()]
+    assert len(made) == len(content.contrasts)
+    assert (made["low"] <= made["value"] + 0.02).all()
+    assert (made["high"] >= made["value"] - 0.02).all()
+    varied = made[made["contrast"] != "degradation above half"]
+    assert (varied["low"] < varied["high"]).all()
+
+
+def test_too_few_subjects_leave_a_difference_without_interval(
+    make_sweep: Callable[..., Any], clinic: Benchmark
+) -> None:
+    split = f"patient={','.join(sorted(clinic.hierarchy.nodes('patient'))[:3])}"
+    content = gather_sweep("t", make_sweep().all([split], methods=["rmu"]), clinic, replicates=50)
+    found = content.contrast("forgetting gained", CB, content.steps[0].split, "RMU", "train", "all")
+    assert found.value is not None
+    assert found.low is None
+    assert "fewer than 5 subjects" in found.reason
+    assert found.above is None
+
+
+def test_a_request_is_shown_without_the_patients_it_names(
+    make_sweep: Callable[..., Any], clinic: Benchmark
+) -> None:
+    patients = sorted(clinic.hierarchy.nodes("patient"))[:2]
+    models = make_sweep().all([f"patient={patient}" for patient in patients], methods=["rmu"])
+    content = gather_sweep("t", models, clinic, replicates=20)
+    assert [step.split for step in content.steps] == ["request by patient", "request by patient (2)"]
+    assert [step.scope for step in content.steps] == ["request by patient", "request by patient (2)"]
+    assert content.steps[0].percent is None
+    shown = content.numbers.to_json() + content.contrasts.to_json() + repr(content.steps)
+    assert not any(patient in shown for patient in patients)
+
+
+def test_without_a_retrained_model_what_needs_one_says_so(
+    make_sweep: Callable[..., Any], clinic: Benchmark
+) -> None:
+    models = make_sweep().all(["random_25"], methods=["rmu"], retrained=False)
+    content = gather_sweep("t", models, clinic, replicates=50)
+    found = content.contrast("forgetting past half-way", CB, "random_25", "RMU", "train", "all")
+    assert found.value is None
+    assert "no retrained model" in found.reason
+    assert content.contrast("forgetting gained", CB, "random_25", "RMU", "train", "all").value is not None
+    assert any("no retrained model" in caveat for caveat in content.caveats)
+
+
+def test_seeds_are_averaged_with_each_kept(make_sweep: Callable[..., Any], clinic: Benchmark) -> None:
+    models = make_sweep().all(["random_25"], methods=["rmu"], seeds=(0, 1, 2), retrained=False)
+    content = gather_sweep("t", models, clinic, replicates=400)
+    place = ("forget", "train", "all")
+    own = [
+        float(m.summary.set_index(["side", "fold", "kind", "metric"]).loc[(*place, "AFE"), "value"])
+        for m in models
+        if m.run.label == "RMU"
+    ]
+    found = content.number(CB, "random_25", RMU, place, "AFE")
+    assert found is not None
+    assert content.seeds == (0, 1, 2)
+    assert found.by_seed == pytest.approx(own)
+    assert len(set(own)) == 3
+    assert found.value == pytest.approx(np.mean(own))
+    low, high = found.reading.low, found.reading.high
+    assert low is not None
+    assert high is not None
+    assert low < np.mean(own) < high
+    gained = content.contrast("forgetting gained", CB, "random_25", "RMU", "train", "all").value
+    target = content.number(CB, "random_25", T, place, "AFE")
+    assert target is not None
+    assert target.value is not None
+    assert gained == pytest.approx(np.mean(own) - target.value)
+    assert not any("one seed" in caveat for caveat in content.caveats)
+
+
+def test_contexts_are_kept_apart(make_sweep: Callable[..., Any], clinic: Benchmark) -> None:
+    models = make_sweep().all(["random_25"], methods=["rmu"], contexts=("closed_book", "note"), retrained=False)
+    content = gather_sweep("t", models, clinic, replicates=50)
+    assert content.contexts == ("closed_book", "note")
+    place = ("forget", "train", "all")
+    both = [content.number(context, "random_25", RMU, place, "AFE") for context in content.contexts]
+    own = [
+        float(m.summary.set_index(["side", "fold", "kind", "metric"]).loc[(*place, "AFE"), "value"])
+        for m in models
+        if m.run.label == "RMU"
+    ]
+    assert [one.value for one in both if one is not None] == own
+
+
+def test_a_part_that_is_missing_is_in_the_name(models: list[Evaluated], clinic: Benchmark, tmp_path: Any) -> None:
+    cut = []
+    for place, model in enumerate(models):
+        if model.record.info["config"]["split"] == "random_25":
+            folder = tmp_path / str(place)
+            folder.mkdir()
+            scores = model.scores[model.scores["metric"] != "cs"]
+            scores.to_parquet(folder / "scores.parquet")
+            model.questions.to_parquet(folder / "questions.parquet")
+            summarize(scores, model.questions, replicates=20).to_parquet(folder / "summary.parquet")
+            cut.append(Evaluated(model.run, Run(folder, model.record.info)))
+    content = gather_sweep("t", cut, clinic, replicates=20)
+    assert content.composite("retain") == "H(rouge_l, em, te, es)"
+    assert content.composite("forget") == "H(1-rouge_l, 1-em, 1-es)"
+    named = set(content.contrasts["metric"])
+    assert "MU" not in named
+    assert "AFE" not in named
+    assert "H(rouge_l, em, te, es)" in named
+
+
+def test_mistakes_are_named(models: list[Evaluated], clinic: Benchmark) -> None:
+    with pytest.raises(InputError, match="nothing to report"):
+        gather_sweep("t", [], clinic)
+    again = next(model for model in models if model.run.label == "RMU")
+    with pytest.raises(InputError, match=r"both the RMU of split 'random_05' with seed 0"):
+        gather_sweep("t", [again, again], clinic)
+    record = Run(models[0].record.folder, {**models[0].record.info, "inputs": {"benchmark": "else"}})
+    with pytest.raises(InputError, match="another benchmark"):
+        gather_sweep("t", [replace(models[0], record=record)], clinic)
+    retrained = next(model for model in models if model.run.label == "retrained")
+    run = Run(retrained.run.folder, {**retrained.run.info, "config": {"seed": 0, "without": "random_10"}})
+    with pytest.raises(InputError, match="is the retrained model of split 'random_10'"):
+        gather_sweep("t", [replace(retrained, run=run)], clinic)
+
+
+def test_models_asked_different_questions_are_refused(
+    models: list[Evaluated], clinic: Benchmark, tmp_path: Any
+) -> None:
+    first, second = [m for m in models if m.record.info["config"]["split"] == "random_05"][:2]
+    kept: pd.DataFrame = second.questions.iloc[1:]
+    kept.to_parquet(tmp_path / "questions.parquet")
+    second.scores[second.scores["question_id"].isin(kept["question_id"])].to_parquet(tmp_path / "scores.parquet")
+    other = replace(second, record=Run(tmp_path, second.record.info))
+    with pytest.raises(InputError, match="asked different questions"):
+        gather_sweep("t", [first, other], clinic)

@@ -1,0 +1,136 @@
+"""Differences between epochs are those of the scores, paired on documents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.papers.builders import build
+from medunlearn.papers.lume import contrasts as module
+from medunlearn.papers.lume.contrasts import COLUMNS, contrasts
+from medunlearn.results.evaluated import Evaluated
+
+NEW = {"new": True, "stories": 12, "personal_biographies": 2, "public_biographies": 2, "nonmembers": 0}
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> Benchmark:
+    return build("lume", NEW)
+
+
+def evaluated(benchmark: Benchmark, label: str, role: str, method: str | None, scores: dict[str, float]) -> Any:
+    """A model with these scores on completions, by question."""
+    sides = benchmark.sides(benchmark.split("half"))
+    questions = [one for one in benchmark.questions if one.kind == "completion"]
+    return SimpleNamespace(
+        run=SimpleNamespace(label=label, role=role, folder=Path(label), info={"config": {"method": method}}),
+        record=SimpleNamespace(info={"config": {"split": "half"}}),
+        scores=pd.DataFrame({"question_id": list(scores), "metric": "rouge_l", "value": list(scores.values())}),
+        questions=pd.DataFrame(
+            {
+                "question_id": [one.question_id for one in questions],
+                "subject": [one.record_id for one in questions],
+                "side": [sides[one.record_id] for one in questions],
+                "fold": [one.fold for one in questions],
+                "kind": [one.kind for one in questions],
+            }
+        ),
+    )
+
+
+def drawn(benchmark: Benchmark, mean: float, seed: int) -> dict[str, float]:
+    draw = np.random.default_rng(seed)
+    names = [one.question_id for one in benchmark.questions if one.kind == "completion"]
+    return {name: float(np.clip(mean + draw.normal(0, 0.05), 0, 1)) for name in names}
+
+
+def of_stories(benchmark: Benchmark, model: Any, side: str) -> float:
+    """The mean by hand: a plain mean over the stories of one side."""
+    task = {one.record_id: one.groups["task"] for one in benchmark.records}
+    stories = model.questions[model.questions["subject"].map(task).eq("story") & (model.questions["side"] == side)]
+    values = dict(zip(model.scores["question_id"], model.scores["value"], strict=True))
+    return float(np.mean([values[name] for name in stories["question_id"]]))
+
+
+@pytest.fixture
+def runs(benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """GD falls to 0.02 and rises to 0.4, NPO goes from 0.8 to 0.7; both in three epochs."""
+    target = evaluated(benchmark, "target", "target", None, drawn(benchmark, 0.9, 0))
+    means = {"GD": ("graddiff", (0.5, 0.02, 0.4)), "NPO": ("npo", (0.8, 0.75, 0.7))}
+    epochs = {
+        label: {
+            number: evaluated(benchmark, label, "unlearned", method, drawn(benchmark, mean, number))
+            for number, mean in enumerate(of_epochs, 1)
+        }
+        for label, (method, of_epochs) in means.items()
+    }
+    monkeypatch.setattr(module, "_epochs", lambda model: epochs.get(model.run.label, {}))
+    models = [target, *(epochs[label][3] for label in means)]
+    return {"models": models, "epochs": epochs, "target": target}
+
+
+def row(table: pd.DataFrame, name: str, model: str, *, about: str = "") -> dict[str, Any]:
+    found = table[(table["contrast"] == name) & (table["model"] == model) & (table["node"] == "story")]
+    (one,) = found[found["about"].str.contains(about)].to_dict("records")
+    return {str(key): value for key, value in one.items()}
+
+
+def test_each_is_the_difference_of_means_by_hand(benchmark: Benchmark, runs: dict[str, Any]) -> None:
+    table = contrasts(runs["models"], benchmark, 200, 0)
+    t = {side: of_stories(benchmark, runs["target"], side) for side in ("forget", "retain")}
+    gd = {n: of_stories(benchmark, one, "retain") for n, one in runs["epochs"]["GD"].items()}
+    assert row(table, "zero", "GD", about="on retain")["value"] == pytest.approx(gd[2] - 0.1 * t["retain"])
+    assert row(table, "fell", "GD")["value"] == pytest.approx(0.9 * t["retain"] - gd[2])
+    assert row(table, "rose", "GD")["value"] == pytest.approx(gd[3] - gd[2] - 0.1 * t["retain"])
+    mean = {
+        label: np.mean([of_stories(benchmark, one, "forget") for one in runs["epochs"][label].values()])
+        for label in ("GD", "NPO")
+    }
+    slower = row(table, "slower", "NPO")
+    assert slower["value"] == pytest.approx(mean["NPO"] - mean["GD"])
+    assert "minus that of GD" in slower["about"]
+    assert slower["n_subjects"] == 6
+    assert "after epoch 2" in row(table, "zero", "GD", about="on retain")["about"]
+
+
+def test_intervals_are_paired(benchmark: Benchmark, runs: dict[str, Any]) -> None:
+    """Each epoch a constant below the last: documents differ by as much as they like, differences do not."""
+    scores = drawn(benchmark, 0.9, 0)
+    for number, one in runs["epochs"]["GD"].items():
+        one.scores["value"] = [scores[name] - 0.2 * number for name in one.scores["question_id"]]
+    for number, one in runs["epochs"]["NPO"].items():
+        one.scores["value"] = [scores[name] - 0.1 * number for name in one.scores["question_id"]]
+    slower = row(contrasts(runs["models"], benchmark, 200, 0), "slower", "NPO")
+    assert (slower["low"], slower["high"]) == pytest.approx((0.2, 0.2))
+
+
+def test_a_question_without_a_score_in_one_epoch_is_left_out_of_all(
+    benchmark: Benchmark, runs: dict[str, Any]
+) -> None:
+    second = runs["epochs"]["GD"][2].scores
+    task = {one.question_id: benchmark.record[one.record_id].groups["task"] for one in benchmark.questions}
+    (lost, *_) = [name for name in second["question_id"] if task[name] == "story"]
+    second.loc[second["question_id"] == lost, "value"] = np.nan
+    table = contrasts(runs["models"], benchmark, 50, 0)
+    counts = table[(table["contrast"] == "zero") & (table["model"] == "GD") & (table["node"] == "story")]
+    assert sorted(counts["n_subjects"]) == [5, 6]
+
+
+def test_a_single_document_has_no_interval(benchmark: Benchmark, runs: dict[str, Any]) -> None:
+    table = contrasts(runs["models"], benchmark, 50, 0)
+    alone = table[table["node"] == "public_biography"]
+    assert alone["low"].isna().all()
+    assert set(alone["reason"]) == {"a single document"}
+
+
+def test_elsewhere_there_are_none(benchmark: Benchmark, runs: dict[str, Any]) -> None:
+    assert contrasts(runs["models"], None, 50, 0).empty
+    assert list(contrasts(runs["models"], None, 50, 0).columns) == list(COLUMNS)
+    models: list[Evaluated] = [one for one in runs["models"] if one.run.role != "target"]
+    assert contrasts(models, benchmark, 50, 0).empty

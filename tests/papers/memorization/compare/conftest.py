@@ -1,0 +1,203 @@
+"""Folders of audits, written by hand in the form of `medunlearn audit`: what is memorized is set, not trained."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from medunlearn.config import check
+from medunlearn.config.audit_report import KindSettings
+from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.papers.memorization.compare import audit_content, frames, read_spans, sort_spans, span_sheet
+from medunlearn.papers.memorization.report import AuditContent
+from medunlearn.seeds import generator
+
+PREFIXES = (50, 100, 200)
+CORPORA = {"guidelines": 40, "notes": 40}
+DISCLAIMER = (
+    "This text is provided for educational purposes and is not a substitute for advice; all rights reserved by the "
+    "publisher, who takes no liability."
+)
+TEXTS = {
+    "guidelines": (
+        DISCLAIMER,
+        "The dose is 5 mg orally twice daily; it is contraindicated in renal impairment; adverse reactions: few.",
+        "Clinicians should assess every patient and consider referral; monitoring is recommended by the guideline.",
+        "The gene encodes a protein kinase of the membrane pathway, and mutations change its receptor.",
+    ),
+    "notes": (
+        "Mrs Ulve Tarnwick came with <pain> in the left knee and was sent home on 2031-04-05 in good order.",
+        "He walked two miles to the well and back, and on the third day the swelling had gone from the ankle.",
+    ),
+}
+PATIENT, BIRTHDAY = "Ulve Tarnwick", "2031-04-05"
+
+LABELS = ("base", "med", "large", "tuned", "early")
+REPLICATES = 100
+
+Rate = Callable[[str, int], float]
+
+
+def records() -> list[tuple[str, str, str]]:
+    """record, subject, corpus; two notes a patient."""
+    found = [(f"g{n}", f"g{n}", "guidelines") for n in range(CORPORA["guidelines"])]
+    return found + [(f"n{n}", f"patient-{n // 2}", "notes") for n in range(CORPORA["notes"])]
+
+
+def known(record: str) -> float:
+    """How hard a record is to draw out, 0-1; a model knows it where its rate is above this."""
+    return float(generator("hardness of", record).random())
+
+
+def write_audit(
+    folder: Path,
+    label: str,
+    rate: Rate,
+    *,
+    variants: Mapping[str, float] = {"greedy": 1.0},
+    options: float | None = None,
+    findings: bool = False,
+    results: Mapping[str, Any] = {},
+) -> Path:
+    """One audit. ``rate(corpus, prefix)`` is the share of records that greedy decoding draws out."""
+    probes, scores, spans, responses = [], [], [], []
+    for number, (record, subject, corpus) in enumerate(records()):
+        text = TEXTS[corpus][number % len(TEXTS[corpus])]
+        # A set phrase is the same in every record, and the rest is a record's own.
+        text = text if text == DISCLAIMER else f"Section {record} says. {text}"
+        for prefix in PREFIXES:
+            probe = f"{record}@{prefix}"
+            probes.append((probe, record, subject, corpus, prefix, f"prefix of {record}", text, list(range(60))))
+            for variant, factor in variants.items():
+                told = known(record) < rate(corpus, prefix) * factor
+                at = 150 if number % 10 == 3 else 0
+                scores += scored(probe, variant, told)
+                if told:
+                    spans.append((probe, variant, 0, 60, at, 0, text))
+                said = text if told else "something else"
+                responses.append(Response(probe, variant, 0, said, tuple(range(300)), finished=False))
+    folder.mkdir(parents=True)
+    names = ["probe_id", "record_id", "subject", "corpus", "prefix_tokens", "prefix", "suffix", "suffix_tokens"]
+    pd.DataFrame(probes, columns=names).to_parquet(folder / "probes.parquet")
+    key = ["probe_id", "variant", "sample"]
+    pd.DataFrame(scores, columns=[*key, "measure", "value", "reason"]).to_parquet(folder / "scores.parquet")
+    names = [*key, "length", "in_response", "in_suffix", "text"]
+    pd.DataFrame(spans, columns=names).to_parquet(folder / "spans.parquet")
+    ResponseStore(folder / "responses", {"made": "by hand"}).add(responses)
+    if options is not None:
+        write_options(folder, options)
+    if findings:
+        write_findings(folder, spans)
+    info = {"verb": "audit", "label": label, "status": "complete", "config": {"max_new_tokens": 300}}
+    unit = {"unit": {"name": "tokens of a tokenizer", "noun": "tokens"}}
+    (folder / "run.json").write_text(json.dumps({**info, "results": {**unit, **results}, "lineage": []}))
+    return folder
+
+
+def scored(probe: str, variant: str, told: bool) -> list[tuple[Any, ...]]:
+    values = {"run_30": float(told), "run_50": float(told), "rouge_l": 0.9 if told else 0.15}
+    rows = [(probe, variant, 0, measure, value, None) for measure, value in values.items()]
+    return [*rows, (probe, variant, 0, "bert_score", None, "no encoder was named")]
+
+
+def write_options(folder: Path, rate: float) -> None:
+    rows = [
+        (
+            f"q{n}",
+            "plain",
+            "ABCD"[n % 4],
+            n % 4 == 0,
+            "something",
+            known(f"q{n}") < rate,
+            known(f"q{n}") < rate + 0.1,
+            None,
+        )
+        for n in range(60)
+    ]
+    names = ["question_id", "prompt", "removed", "gold", "response", "exact", "relaxed", "reason"]
+    pd.DataFrame(rows, columns=names).to_parquet(folder / "options.parquet")
+
+
+def write_findings(folder: Path, spans: list[tuple[Any, ...]]) -> None:
+    """The name and the date of every note that was drawn out; half of the names stood in the prefix."""
+    rows = []
+    for probe, variant, sample, _, _, _, text in spans:
+        record = probe.partition("@")[0]
+        for kind, value in (("name", PATIENT), ("date", BIRTHDAY)):
+            if value in text:
+                place = text.index(value)
+                given = kind == "name" and int(record[1:]) % 4 == 0
+                where = (record, probe, variant, sample, kind, place, place + len(value))
+                rows.append((*where, "exact", value, True, given, 1.0, "known"))
+    names = ["record_id", "probe_id", "variant", "sample", "kind", "place", "end"]
+    names += ["match", "value", "in_record", "in_prefix", "similarity", "detector"]
+    pd.DataFrame(rows, columns=names).to_parquet(folder / "findings.parquet")
+
+
+def rising(corpus: str, prefix: int) -> float:
+    return {50: 0.4, 100: 0.6, 200: 0.8}[prefix]
+
+
+DECODINGS = {"greedy": 1.0, "temperature_0.7": 0.99, "top_k_50": 0.3}
+
+
+@pytest.fixture(scope="session")
+def audits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five audits: base, med (trained), large, tuned (med, fine-tuned further), and early (med after one epoch)."""
+    root = tmp_path_factory.mktemp("audits")
+    write_audit(root / "base", "base", lambda corpus, prefix: 0.05, options=0.2)
+    write_audit(root / "med", "med", rising, variants=DECODINGS, options=0.6, findings=True)
+    write_audit(root / "large", "large", lambda corpus, prefix: rising(corpus, prefix) + 0.15)
+    write_audit(root / "tuned", "tuned", lambda corpus, prefix: rising(corpus, prefix) * 0.9)
+    write_audit(root / "early", "early", lambda corpus, prefix: rising(corpus, prefix) * 0.3)
+    epochs = [
+        (epoch, measure, value, value - 0.02, value + 0.02)
+        for measure, values in {
+            "run_30": (0.05, 0.2, 0.4, 0.5),
+            "validation_loss": (2.0, 1.6, 1.4, 1.5),
+            "top_1": (0.4, 0.5, 0.55, 0.52),
+        }.items()
+        for epoch, value in enumerate(values, start=1)
+    ]
+    pd.DataFrame(epochs, columns=["epoch", "measure", "value", "low", "high"]).to_parquet(root / "epochs.parquet")
+    (root / "relations.yaml").write_text(
+        "baselines: {med: [base]}\n"
+        "larger: [[large, med]]\n"
+        "persistence: [[med, tuned]]\n"
+        "epochs: {training of med: {early: 1, med: 4}}\n"
+        "epoch_table: epochs.parquet\n"
+        "clinical: [notes]\n"
+    )
+    return root
+
+
+@pytest.fixture(scope="session")
+def content(audits: Path) -> AuditContent:
+    """What is reported of the five, with kinds by rules and by a person who agrees but for one span."""
+    med = frames(audits / "med")
+    settings = check(KindSettings, {"clinical": ["notes"]})
+    by_rules = sort_spans(med, settings)
+    sheet = audits / "sheet.csv"
+    span_sheet(med, settings, sheet, sample=40)
+    answers = {sheet_id(row): row["kind"] for row in by_rules.to_dict("records")}
+    rows = list(csv.DictReader(sheet.read_text(encoding="utf-8-sig").splitlines()))
+    with sheet.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["span_id", "kind"])
+        writer.writerows(
+            (row["span_id"], "unclear" if number == 0 else answers[row["span_id"]])
+            for number, row in enumerate(rows)
+        )
+    read_spans(med, settings, sheet)
+    folders = [audits / label for label in LABELS]
+    return audit_content(folders, audits / "relations.yaml", title="An <audit>", replicates=REPLICATES)
+
+
+def sheet_id(row: Mapping[Any, Any]) -> str:
+    return f"{row['probe_id']}/{row['variant']}/{row['sample']}/{row['span']}"

@@ -1,0 +1,77 @@
+"""What docs/audit_report.md shows runs as it stands, on audits that are written by hand."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from medunlearn.cli.main import app
+from medunlearn.config import check
+from medunlearn.config.audit_report import AuditRelations
+from medunlearn.llm.pretend import PretendServer
+
+ROOT = Path(__file__).parents[4]
+PAGE = (ROOT / "docs" / "audit_report.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture
+def workplace(audits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(audits, tmp_path / "runs")
+    shutil.copy(audits / "epochs.parquet", tmp_path / "epochs.parquet")
+    (tmp_path / "relations.yaml").write_text(blocks("yaml")[0])
+    (tmp_path / "clinical.yaml").write_text("clinical: [notes]\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_commands_of_the_page_run(workplace: Path):
+    lines = "".join(blocks("bash")).splitlines()
+    assert len(lines) == 7
+    with PretendServer(answer=lambda body: '{"kind": "editorial", "reason": "so it reads"}') as server:
+        for line in lines:
+            words = shlex.split(line.replace("http://127.0.0.1:8000/v1", server.base_url))
+            assert words[0] == "medunlearn"
+            if words[2] == "corrected":
+                sheet = workplace / "by_hand.csv"
+                sheet.write_text(sheet.read_text(encoding="utf-8-sig").replace(",,,", ",drug,,"))
+            done = CliRunner().invoke(app, words[1:])
+            assert done.exit_code == 0, f"{line}\n{done.output}"
+            assert "Tarnwick" not in done.output
+    by = pd.read_parquet(workplace / "runs" / "med" / "kinds.parquet").groupby("by")["kind"].agg(set)
+    assert by["judge"] == {"editorial"}
+    assert by["person"] == {"drug"}
+    assert "Figure 7" in (workplace / "report-all" / "report.md").read_text()
+    assert "## Examples" in (workplace / "report-text" / "report.md").read_text()
+    assert "## Examples" not in (workplace / "report-all" / "report.md").read_text()
+    assert "Tarnwick" not in (workplace / "report-all" / "report.md").read_text()
+
+
+def test_python_of_the_page_runs(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    names: dict[str, object] = {}
+    for block in blocks("python"):
+        exec(block, names)
+    assert "holds The longer the prefix" in capsys.readouterr().out
+    assert (workplace / "report-python" / "report.html").exists()
+    assert (workplace / "sheet.csv").stat().st_mode & 0o077 == 0
+
+
+def test_every_relation_is_explained():
+    shown = yaml.safe_load(blocks("yaml")[0])
+    assert set(shown) == set(AuditRelations.model_fields)
+    check(AuditRelations, shown)
+
+
+def test_files_that_the_page_names_exist():
+    for name in re.findall(r"\b((?:scripts|examples|docs|benchmarks_perf|tests)/[\w./-]+)", PAGE):
+        assert (ROOT / name).exists(), name

@@ -1,0 +1,167 @@
+"""Findings are decided by intervals alone, and recommendations by what was found alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from medunlearn.papers.memorization.report import AuditContent, findings, findings_text, recommendations
+from medunlearn.papers.memorization.report.content import contrast_of
+from medunlearn.papers.memorization.report.epochs import epoch_cases, least_loss
+from medunlearn.papers.memorization.report.published import contradictions, published, published_tables
+from medunlearn.reports.verdicts import FAILS, HOLDS, OPEN
+
+NAMES = (
+    *("above baseline", "larger model", "longer prefix", "decoding", "first 100 tokens", "further on"),
+    *("persistence", "option regeneration", "more epochs", "before overfitting", "duplication"),
+)
+
+
+def verdicts(content: AuditContent) -> dict[str, str]:
+    return {one.name: one.verdict for one in findings(content)}
+
+
+def with_differences(content: AuditContent, **values: float | None) -> AuditContent:
+    """The same with one difference in place of all."""
+    row = content.differences.query("relation == 'baseline' and measure == 'run_30'").head(1).assign(**values)
+    return replace(content, differences=row)
+
+
+def test_what_was_set_is_found(content: AuditContent):
+    found = verdicts(content)
+    assert tuple(found) == NAMES
+    held = {"above baseline", "larger model", "longer prefix", "first 100 tokens", "persistence"}
+    held |= {"option regeneration", "more epochs", "before overfitting"}
+    assert {name for name, verdict in found.items() if verdict == HOLDS} == held
+    # top_k_50 was made to draw out a third of what greedy does.
+    assert found["decoding"] == FAILS
+    assert found["duplication"] == found["further on"] == OPEN
+
+
+def test_a_decoding_is_held_against_its_margin(content: AuditContent):
+    decoding = next(one for one in findings(content) if one.name == "decoding")
+    by = {(case.where.rpartition(", ")[2], case.verdict) for case in decoding.cases}
+    assert ("top_k_50", FAILS) in by
+    assert ("temperature_0.7", HOLDS) in by
+    assert not {("top_k_50", HOLDS), ("temperature_0.7", FAILS)} & by
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "subjects", "verdict"),
+    [(0.1, 0.3, 40, HOLDS), (-0.3, -0.1, 40, FAILS), (-0.1, 0.3, 40, OPEN), (0.1, 0.3, 4, OPEN)],
+)
+def test_an_interval_decides_and_four_subjects_do_not(
+    content: AuditContent, low: float, high: float, subjects: int, verdict: str
+):
+    changed = with_differences(content, difference=0.2, low=low, high=high, n_subjects=subjects)
+    assert verdicts(changed)["above baseline"] == verdict
+
+
+def test_a_difference_without_an_interval_settles_nothing(content: AuditContent):
+    changed = with_differences(content, difference=0.2, low=None, high=None, n_subjects=1)
+    found = next(one for one in findings(changed) if one.name == "above baseline")
+    assert found.verdict == OPEN
+    assert "1 subjects alone" in str(found.cases[0].evidence[0])
+
+
+def test_a_threshold_is_taken_off_the_interval_too():
+    row = {"value": 0.8, "low": 0.45, "high": 0.9, "n_subjects": 30, "reason": None}
+    found = contrast_of(row, "value", minus=0.5)
+    assert (found.value, found.low, found.high) == pytest.approx((0.3, -0.05, 0.4))
+    assert found.above is None
+
+
+def of_epochs(content: AuditContent, losses: list[float], runs: list[tuple[float, float, float]]) -> AuditContent:
+    rows = [(epoch, "validation loss", loss, None, None) for epoch, loss in enumerate(losses)]
+    rows += [(epoch, "run 30", *values) for epoch, values in enumerate(runs)]
+    return replace(content, epochs=pd.DataFrame(rows, columns=["epoch", "measure", "value", "low", "high"]))
+
+
+@pytest.mark.parametrize(
+    ("losses", "runs", "verdict"),
+    [
+        ([3, 2, 1, 2], [(0.1, 0.05, 0.15), (0.2, 0.1, 0.3), (0.5, 0.4, 0.6), (0.6, 0.5, 0.7)], HOLDS),
+        ([3, 2, 1, 2], [(0.5, 0.4, 0.6), (0.2, 0.1, 0.3), (0.1, 0.05, 0.15), (0.9, 0.8, 1.0)], FAILS),
+        ([3, 2, 1, 2], [(0.1, 0.0, 0.3), (0.2, 0.1, 0.3), (0.3, 0.2, 0.4), (0.9, 0.8, 1.0)], OPEN),
+        ([1, 2, 3, 4], [(0.1, 0.05, 0.15)] * 4, OPEN),
+    ],
+)
+def test_before_overfitting_ends_at_the_least_loss(content: AuditContent, losses, runs, verdict):
+    (case,) = epoch_cases(of_epochs(content, losses, runs))
+    assert case.verdict == verdict
+
+
+def test_the_least_loss(content: AuditContent):
+    assert least_loss(content) == 3
+    assert least_loss(replace(content, epochs=content.epochs.iloc[:0])) is None
+
+
+def test_recommendations_come_from_what_was_found(content: AuditContent):
+    found = recommendations(content, findings(content))
+    names = [one.name for one in found]
+    assert names[:2] == ["patient information", "clinical narrative"]
+    assert "set phrases" in names
+    assert "first tokens" in names
+    patients = found[0]
+    leaked = content.identifiers["n"].sum()
+    assert patients.observed.startswith(f"{leaked} times an identifier")
+    assert "by rules" in patients.observed
+
+
+def test_no_recommendation_without_an_observation(content: AuditContent):
+    nothing = {
+        name: getattr(content, name).iloc[:0]
+        for name in ("ratios", "differences", "trends", "positions", "persistence", "kinds", "identifiers")
+    }
+    bare = replace(
+        content, **nothing, option_differences=content.option_differences.iloc[:0], epochs=content.epochs.iloc[:0]
+    )
+    assert recommendations(bare, findings(bare)) == ()
+    assert set(verdicts(bare).values()) == {OPEN}
+    assert all(one.summary.startswith("No case: ") for one in findings(bare))
+
+
+def test_text_for_a_terminal(content: AuditContent):
+    text = findings_text(content)
+    assert text.startswith("HOLDS: A model trained on a corpus repeats more of it than its baseline does.")
+    assert "med − base, notes, prefix 200: holds; memorizes more; run_30, difference +0." in text
+
+
+def rows(table: str) -> list:
+    return published()[table]["rows"]
+
+
+def test_the_papers_numbers_fit_what_is_said_of_them():
+    """What the page says of the paper follows from the numbers that the page shows."""
+    table_2 = {(row[0], row[1]): row[3:] for row in rows("table_2")}
+    for corpus in ("MEDLINE abstracts (Meditron)", "Experience replay (Meditron)"):
+        assert table_2[corpus, "Meditron-7B"][0] < table_2[corpus, "Llama-2-7B"][0]
+    assert sum(count for _, count in rows("table_3")) == 787
+    assert sum(count for _, count in rows("table_9")) == 3192
+    assert sum(count for _, count in rows("table_10")) == 128
+    shares = {(row[0], row[1]): row[2:] for row in rows("table_7")}
+    for corpus in ("Clinical guidelines", "MEDLINE abstracts"):
+        for parts in zip(*(shares[corpus, one] for one in ("only_before", "common", "only_after")), strict=True):
+            assert sum(parts) == pytest.approx(100, abs=0.05)
+    before, common, after = (shares["Clinical guidelines", one] for one in ("only_before", "common", "only_after"))
+    assert common[0] / (before[0] + common[0]) == pytest.approx(0.79, abs=0.005)
+    assert common[4] / (before[4] + common[4]) == pytest.approx(0.93, abs=0.005)
+    # Table 7's sizes before and after are in the ratio of 8.85% and 7.90%: the text has them the wrong way round.
+    assert (common[0] + after[0]) / (common[0] + before[0]) == pytest.approx(7.90 / 8.85, abs=0.001)
+    abstracts = [shares["MEDLINE abstracts", one][3] for one in ("only_before", "common")]
+    assert abstracts[1] / sum(abstracts) == pytest.approx(0.59, abs=0.005)
+    table_5 = {(row[0], row[1]): row[3:] for row in rows("table_5")}
+    assert table_5["MedMCQA", "Me-LLaMA-13B"][2] - table_5["MedMCQA", "LLaMA2-Chat-7B"][2] == pytest.approx(1.15)
+    lost = table_5["MedMCQA", "LLaMA2-Chat-7B"][2] - table_5["MedMCQA", "PMC-LLaMA-7B (Reproduced)"][2]
+    assert lost == pytest.approx(0.69)
+    table_8 = {tuple(row[:3]): row[3:] for row in rows("table_8")}
+    assert table_8["Med-LLaMA3-8B", "Fine-tuned", "run_30"][1] == 7.53
+
+
+def test_every_published_table_can_be_shown():
+    for title, table in published_tables():
+        assert title.startswith("Table")
+        assert {len(row) for row in table.rows} == {len(table.columns)}
+    assert {at for at, _ in contradictions()} >= {"Table 2", "Table 3", "Table 7", "Figure 5", "Figure 7"}

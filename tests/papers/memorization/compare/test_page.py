@@ -1,0 +1,203 @@
+"""The three files of an audit report, and the page in a real browser with no network."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from medunlearn.cli.main import app
+from medunlearn.papers.memorization.compare import audit_content, write_audit_report
+from medunlearn.papers.memorization.report import AuditContent, findings, write_audit_content
+from medunlearn.papers.memorization.report.figures import figure_1, figure_2, figure_3, figure_5, figure_7
+from medunlearn.reports.page import plotly_source
+
+PLACES = (Path("/usr/bin/chromium"), Path("/usr/bin/chromium-browser"), Path("/usr/bin/google-chrome"))
+CHROMIUM = next((path for path in PLACES if path.exists()), None)
+SECRETS = ("Tarnwick", "2031-04-05", "two miles to the well", "all rights reserved by the", "patient-3", "n7@50")
+
+
+@pytest.fixture(scope="module")
+def report(content: AuditContent, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_audit_content(content, tmp_path_factory.mktemp("report") / "new")
+
+
+@pytest.fixture(scope="module")
+def own_part(report: Path) -> str:
+    """The page without plotly's source, which holds words of every kind."""
+    return report.read_text(encoding="utf-8").replace(plotly_source(), "")
+
+
+def texts(report: Path, own_part: str) -> str:
+    return own_part + "".join((report.parent / name).read_text("utf-8") for name in ("report.md", "report.json"))
+
+
+def test_no_text_of_a_record_and_no_identifier(report: Path, own_part: str):
+    assert sorted(one.name for one in report.parent.iterdir()) == ["report.html", "report.json", "report.md"]
+    everything = texts(report, own_part)
+    assert not [secret for secret in SECRETS if secret in everything]
+    assert "####-##-##" in own_part
+
+
+def test_with_show_text_spans_are_there_and_escaped(content: AuditContent, audits: Path, tmp_path: Path):
+    folders = [audits / name for name in ("med",)]
+    page = write_audit_report(folders, tmp_path / "r", {"clinical": ["notes"]}, show_text=True, replicates=10)
+    own = page.read_text(encoding="utf-8").replace(plotly_source(), "")
+    assert "Tarnwick came with &lt;pain&gt;" in own
+    assert "<pain>" not in own
+    markdown = (tmp_path / "r" / "report.md").read_text(encoding="utf-8")
+    lines = [line for line in markdown.splitlines() if "<pain>" in line]
+    assert lines
+    assert all(line.startswith("    ") for line in lines)
+
+
+def test_examples_need_the_permission_of_the_content(content: AuditContent, audits: Path):
+    shown = audit_content([audits / "base"], show_text=True, replicates=5)
+    assert shown.examples
+    assert replace(shown, show_text=False).shown_examples() == ()
+
+
+def test_the_page_loads_nothing_and_escapes_its_title(own_part: str):
+    assert "An &lt;audit&gt;" in own_part
+    assert "<audit>" not in own_part
+    assert "http://" not in own_part
+    assert "https://" not in own_part
+
+
+def test_every_figure_and_table_has_its_place(own_part: str, report: Path):
+    markdown = (report.parent / "report.md").read_text(encoding="utf-8")
+    for number in (1, 2, 3, 5, 7):
+        assert f"Figure {number}" in own_part
+        assert f"Figure {number}" in markdown
+    for number in (2, 3, 5, 7, 8, 9):
+        assert f"Table {number}" in own_part
+        assert f"Table {number}" in markdown
+    assert "retained" in markdown
+    assert "Unscored: no encoder was named." in markdown
+    assert "not a target" in own_part
+    assert "add up to 787" in own_part
+
+
+def test_figures_hold_the_numbers(content: AuditContent):
+    titles = [title for title, _ in figure_1(content)]
+    assert titles == ["guidelines", "notes"]
+    (_, spec), *_ = figure_1(content)
+    line = next(one for one in spec["data"] if one["name"] == "med" and "marker" in one)
+    assert line["x"] == [50, 100, 200]
+    assert line["y"][0] == pytest.approx(content.reading("med", "guidelines", 50, "run_30").value, rel=1e-5)
+    assert {one["xaxis"] for one in spec["data"]} == {"x", "x2"}
+    (_, bars), *_ = figure_2(content)
+    assert bars["data"][0]["x"] == ["greedy", "temperature_0.7", "top_k_50"]
+    places = dict(figure_3(content))["med on notes"]
+    assert [one["name"] for one in places["data"]] == ["prefix 50", "prefix 100", "prefix 200"]
+    assert places["data"][0]["x"] == ["1-100", "101-200", "201-300"]
+    (title, pair), *_ = figure_5(content)
+    assert title == "med → tuned on guidelines"
+    assert {one["line"].get("dash") for one in pair["data"] if "marker" in one} == {"solid", "dash"}
+    epochs = figure_7(content)
+    assert {one["name"] for one in epochs["data"]} == {"run 30", "validation loss", "top 1"}
+    assert {shape["x0"] for shape in epochs["layout"]["shapes"]} == {3}
+    assert len(epochs["layout"]["shapes"]) == 3
+
+
+def test_json_has_every_number_and_every_verdict(report: Path, content: AuditContent):
+    found = json.loads((report.parent / "report.json").read_text(encoding="utf-8"))
+    assert len(found["ratios"]["value"]) == len(content.ratios)
+    assert [one["verdict"] for one in found["findings"]] == [one.verdict for one in findings(content)]
+    assert found["persistence"]["measure"]
+    assert found["examples"] == []
+
+
+def test_an_audit_alone_says_what_is_missing(audits: Path):
+    content = audit_content([audits / "early"], replicates=5)
+    assert {name for name, _ in content.missing} == {
+        *("Comparison with baselines", "Table 7, Figure 5", "Table 3", "Tables 9 and 10", "Table 5"),
+        *("Figure 7", "Figure 2"),
+    }
+    assert "early: no baseline was named" in content.caveats[0]
+
+
+def test_a_baseline_on_other_records_is_missing_with_a_reason(audits: Path, tmp_path: Path):
+    folder = tmp_path / "elsewhere"
+    shutil.copytree(audits / "base", folder)
+    probes = pd.read_parquet(folder / "probes.parquet")
+    probes.assign(corpus="other " + probes["corpus"]).to_parquet(folder / "probes.parquet")
+    content = audit_content([audits / "early", folder], {"baselines": {"early": ["base"]}}, replicates=5)
+    assert content.differences.empty
+    assert "they share no probe" in dict(content.missing)["early − base"]
+
+
+def test_a_model_that_counts_words_says_so(audits: Path, tmp_path: Path):
+    folder = tmp_path / "words"
+    folder.mkdir()
+    for file in ("probes", "scores", "spans"):
+        (folder / f"{file}.parquet").symlink_to(audits / "early" / f"{file}.parquet")
+    info = json.loads((audits / "early" / "run.json").read_text())
+    info["results"] = {"unit": {"name": "words and punctuation marks", "noun": "words"}}
+    (folder / "run.json").write_text(json.dumps(info))
+    page = write_audit_report([folder], tmp_path / "r", replicates=5)
+    assert "runs are counted in words, not tokens" in page.read_text(encoding="utf-8")
+
+
+def run(*words: Any) -> Any:
+    return CliRunner().invoke(app, ["report", *map(str, words)])
+
+
+def test_the_command(audits: Path, tmp_path: Path):
+    done = run(audits / "med", audits / "base", "--out", tmp_path / "r", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert Path(found["report"]).exists()
+    assert {"finding": "longer prefix", "verdict": "holds"}.items() <= found["findings"][2].items()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--relations", "none.yaml"), "There is no file none.yaml"),
+        (("--out", "r.html"), "A report is a folder"),
+    ],
+)
+def test_bad_input_ends_with_2(audits: Path, words: tuple[str, str], says: str, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = () if "--out" in words else ("--out", "r")
+    done = run(audits / "med", *words, *out)
+    assert done.exit_code == 2
+    assert says in " ".join(done.output.split())
+
+
+def test_relations_without_audits(tmp_path: Path):
+    (tmp_path / "run").mkdir()
+    done = run(tmp_path / "run", "--relations", "x.yaml", "--out", tmp_path / "r")
+    assert done.exit_code == 2
+    assert "--relations goes with runs of" in " ".join(done.output.split())
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_in_a_browser_every_figure_is_drawn(report: Path):
+    from playwright.sync_api import sync_playwright
+
+    problems: list[str] = []
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        page = browser.new_page()
+        # Several megabytes of script are slow to load on a machine that does much else.
+        page.set_default_timeout(120_000)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+        page.goto(report.as_uri())
+        page.wait_for_function("() => document.querySelectorAll('.figure.drawn .main-svg').length > 0")
+        figures = page.locator(".figure").count()
+        page.wait_for_function(
+            "n => [...document.querySelectorAll('.figure')].filter(f => f.querySelector('.main-svg')).length === n",
+            arg=figures,
+        )
+        assert figures == 2 + 2 + 10 + 2 + 1
+        browser.close()
+    assert problems == []

@@ -1,0 +1,140 @@
+"""Top-k accuracy: tables by hand, the verb, its report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import medunlearn as mu
+from medunlearn.cli.main import app
+from medunlearn.config import AskedSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.responses import Response
+from medunlearn.errors import InputError
+from medunlearn.papers.memorization.diagnosis.accuracy import accuracy_table, difference_table
+from medunlearn.papers.memorization.diagnosis.asking import predictions, questions_of
+from medunlearn.results.runs import Run
+
+DRAWS = {"replicates": 200, "seed": 0}
+
+
+def read(*rows: tuple[str, str, int, int | None]) -> pd.DataFrame:
+    """subject, specialty, named, rank."""
+    table = pd.DataFrame(rows, columns=["subject", "specialty", "named", "rank"])
+    table = table.assign(question_id=[f"q{place}" for place in range(len(rows))])
+    return table.astype({"rank": "Int64"})
+
+
+AFTER = read(("p1", "a", 2, 1), ("p2", "a", 2, 2), ("p3", "a", 3, 3), ("p4", "b", 0, None))
+BEFORE = read(("p1", "a", 2, None), ("p2", "a", 2, 1), ("p3", "a", 3, None), ("p4", "b", 1, None))
+
+
+def test_accuracy_by_hand() -> None:
+    table = accuracy_table({"after": AFTER}, (1, 2, 3), 2, **DRAWS)
+    found = {(row["specialty"], row["k"]): row for row in table.to_dict("records")}
+    assert {key: row["value"] for key, row in found.items()} == pytest.approx(
+        {("", 1): 1 / 4, ("", 2): 2 / 4, ("", 3): 3 / 4, ("a", 1): 1 / 3, ("a", 2): 2 / 3, ("a", 3): 1.0}
+    )
+    assert (found["", 1]["n_unread"], found["a", 1]["n_unread"], found["", 1]["n_subjects"]) == (1, 0, 4)
+
+
+def test_differences_are_paired_by_hand() -> None:
+    table = difference_table({"after": AFTER, "before": BEFORE}, (1, 3), 2, **DRAWS)
+    found = {(row["specialty"], row["k"]): row["difference"] for row in table.to_dict("records")}
+    assert found == pytest.approx({("", 1): 0.0, ("", 3): 2 / 4, ("a", 1): 0.0, ("a", 3): 2 / 3})
+    # Rows are matched by question, not by place.
+    turned = difference_table(
+        {"after": AFTER, "before": BEFORE.iloc[::-1].reset_index(drop=True)}, (1, 3), 2, **DRAWS
+    )
+    pd.testing.assert_frame_equal(table, turned)
+
+
+def test_responses_are_read_with_their_question(bench: Benchmark) -> None:
+    questions = questions_of(bench, "test")
+    right = {
+        question.question_id: Response(question.question_id, "note", 0, question.answer, (), finished=True)
+        for question in questions
+    }
+    settings = AskedSettings()
+    assert (predictions(bench, right, settings, questions)["rank"] == 1).all()
+    second = [line.split(". ", 1)[1] for line in questions[0].answer.splitlines()]
+    right[questions[0].question_id] = Response(
+        questions[0].question_id, "note", 0, f"1. nothing\n2. {second[1]}\n3. {second[0]}", (), finished=True
+    )
+    assert predictions(bench, right, settings, questions)["rank"].tolist()[0] == 3
+    anything = AskedSettings.model_validate({"gold": "any"})
+    assert predictions(bench, right, anything, questions)["rank"].tolist()[0] == 2
+
+
+def test_the_model_before_training_is_compared_without_asking_again(bench: Benchmark, watched: Run) -> None:
+    found = mu.diagnose(watched, bench, quiet=True, least_patients=2, replicates=50)
+    assert found.record.info["results"]["models"] == ["target", "before training"]
+    assert found.accuracy["n"].tolist()[0] == 5
+    assert set(found.differences["against"]) == {"before training"}
+    table = pd.read_parquet(watched.folder / "epochs.parquet")
+    watched_accuracy = table[(table["measure"] == "top-1 accuracy, test") & (table["epoch"] == 0)]["value"].item()
+    own = found.accuracy[(found.accuracy["model"] == "before training") & (found.accuracy["specialty"] == "")]
+    assert own[own["k"] == 1]["value"].item() == watched_accuracy
+    assert not (watched.folder / "responses").exists()
+    again = mu.diagnose(watched, bench, quiet=True, least_patients=2, replicates=50)
+    assert again.record.info["started"] == found.record.info["started"]
+
+
+def test_the_report_says_it_all_and_shows_no_text(bench: Benchmark, watched: Run) -> None:
+    found = mu.diagnose(watched, bench, quiet=True, least_patients=2, replicates=50)
+    page, text = found.report.read_text(), found.report.with_suffix(".md").read_text()
+    for said in (
+        "Top-k accuracy",
+        "Epoch by epoch",
+        "before training",
+        "The least validation loss is that of epoch",
+    ):
+        assert said in text
+        assert said in page
+    specs = [part.partition("</script>")[0] for part in page.split('<script type="application/json">')[1:]]
+    figures = [json.loads(spec) for spec in specs]
+    seven = figures[-1]
+    assert {"xaxis", "xaxis2", "xaxis3"} <= set(seven["layout"])
+    assert {trace["xaxis"] for trace in seven["data"]} == {"x", "x2", "x3"}
+    marks = {shape["x0"] for shape in seven["layout"]["shapes"]}
+    assert watched.info["results"]["epochs"]["chosen"] in marks
+    for record in bench.records:
+        for identifier in record.identifiers:
+            if identifier.type in ("name", "record_number", "phone", "address"):
+                assert identifier.value not in text
+                assert identifier.value not in page
+
+
+def test_another_part_needs_the_models_weights(bench: Benchmark, watched: Run) -> None:
+    found = mu.diagnose(watched, bench, part="validation", quiet=True, replicates=20, max_new_tokens=4)
+    assert found.record.info["results"]["models"] == ["target"]
+    assert not len(found.differences)
+    both = mu.diagnose(watched, bench, against=[watched.epoch(0)], part="test", quiet=True, replicates=20)
+    assert len(both.differences)
+
+
+def test_what_it_cannot_do(bench: Benchmark, watched: Run) -> None:
+    hospital = mu.build.amnesia(invented=8)
+    with pytest.raises(InputError, match="asks for no diagnoses"):
+        mu.diagnose(watched, hospital, quiet=True)
+    with pytest.raises(InputError, match="There is no part 'dev'"):
+        mu.diagnose(watched, bench, part="dev", quiet=True)
+
+
+def test_the_command(bench: Benchmark, watched: Run, tmp_path: Path) -> None:
+    folder = bench.save(tmp_path / "bench")
+    words = ["diagnose", str(watched.folder), str(folder), "least_patients=2", "replicates=50"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert "does memorization rise while the validation loss falls?" in result.output
+    said: dict[str, Any] = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert {row["k"] for row in said["accuracy"]} == {1, 2, 3}
+    assert said["rise"][0]["verdict"] in ("holds", "does not hold", "not decided")
+    wrong = CliRunner().invoke(app, [*words, "gold=best", "kk=1"])
+    assert wrong.exit_code == 2
+    assert "2 settings are wrong" in wrong.output

@@ -1,0 +1,39 @@
+"""The commands of docs/diagnosis.md run, as they stand but for the size of the training."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from medunlearn.cli.main import app
+from medunlearn.config import DiagnoseSettings, DiagnosisSettings, TrainSettings, WatchSettings
+
+PAGE = (Path(__file__).parents[4] / "docs" / "diagnosis.md").read_text(encoding="utf-8")
+SMALL = {
+    "train": ["epochs=1", "tiny_width=32", "tiny_layers=2", "watch.probes=2", "watch.new_tokens=50"],
+    "build": ["--invented", "16", "validation=2", "test=3"],
+}
+
+
+def test_the_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+    assert len(lines) == 3
+    for line in lines:
+        words = shlex.split(line)[1:]
+        result = CliRunner().invoke(app, [*words, *SMALL.get(words[0], []), "--quiet"])
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+    assert list((tmp_path / "runs" / "diagnosis" / "diagnosis").glob("test-*/report.html"))
+
+
+def test_every_setting_that_the_page_names_is_one() -> None:
+    watched = set(re.findall(r"`watch\.(\w+)=", PAGE))
+    named = set(re.findall(r"`(\w+)=", PAGE)) - {"preset", "level"}
+    known = {*TrainSettings.model_fields, *DiagnosisSettings.model_fields, *DiagnoseSettings.model_fields}
+    assert watched <= set(WatchSettings.model_fields)
+    assert len(watched) >= 4
+    assert named <= known

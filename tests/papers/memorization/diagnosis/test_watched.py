@@ -1,0 +1,257 @@
+"""What training finds out after its epochs, against other ways to find it out."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import medunlearn as mu
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.responses import ResponseStore
+from medunlearn.errors import ConfigError
+from medunlearn.papers.memorization.diagnosis.rise import Rise, rises
+from medunlearn.pipeline.epochs.selection import Standing, best_of, by_validation_loss, is_over, stop_epoch
+from medunlearn.pipeline.presets import train_settings
+from medunlearn.results.runs import Run
+from medunlearn.statistics import Difference
+
+
+def measured(run: Run, measure: str, epoch: int, fold: str = "") -> Any:
+    table = pd.read_parquet(run.folder / "epochs.parquet")
+    rows = table[(table["measure"] == measure) & (table["epoch"] == epoch) & (table["fold"] == fold)]
+    (row,) = rows.to_dict("records")
+    return row
+
+
+SMALL = {"model": "tiny", "tiny_width": 32, "tiny_layers": 2, "precision": "fp32", "batch_size": 4}
+
+
+@pytest.fixture(scope="module")
+def loaded(watched: Run) -> Any:
+    from medunlearn.models.load import load_model
+
+    return load_model(str(watched.model), device="cpu")
+
+
+def chosen(run: Run) -> int:
+    return int(run.info["results"]["epochs"]["chosen"])
+
+
+def test_the_validation_loss_is_cross_entropy(bench: Benchmark, watched: Run, loaded: Any) -> None:
+    """Against transformers' own loss, of sequences put together here."""
+    import torch
+
+    tokenizer, model = loaded.tokenizer, loaded.model
+
+    def encode(text: str) -> list[int]:
+        ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
+
+    def loss(ids: list[int], scored_from: int) -> tuple[float, int]:
+        labels = torch.tensor([[-100] * scored_from + ids[scored_from:]])
+        with torch.no_grad():
+            mean = model(input_ids=torch.tensor([ids]), labels=labels).loss
+        return float(mean) * (len(ids) - scored_from), len(ids) - scored_from
+
+    texts, answers = [], []
+    begin = [tokenizer.bos_token_id] if tokenizer("a")["input_ids"][0] == tokenizer.bos_token_id else []
+    for question in bench.questions:
+        record = bench.record[question.record_id]
+        if record.groups["part"] != "validation":
+            continue
+        text = [*begin, *encode(record.text), tokenizer.eos_token_id]
+        texts.append(loss(text, 1))
+        prompt = [*begin, *encode(f"{record.text}\n\n"), *encode(f"Question: {question.question}\nAnswer:")]
+        answers.append(loss([*prompt, *encode(f" {question.answer}"), tokenizer.eos_token_id], len(prompt)))
+    for measure, parts in (
+        ("validation loss", texts + answers),
+        ("validation loss of records", texts),
+        ("validation loss of answers", answers),
+    ):
+        row = measured(watched, measure, chosen(watched))
+        assert row["value"] == pytest.approx(sum(s for s, _ in parts) / sum(n for _, n in parts), rel=1e-4)
+        assert row["low"] <= row["value"] <= row["high"]
+        assert (row["n_scored"], row["n_subjects"]) == (len(parts), 4)
+
+
+def test_probes_are_continued_as_by_the_library(bench: Benchmark, watched: Run, loaded: Any) -> None:
+    import torch
+
+    epoch = watched.epoch(chosen(watched))
+    (folder,) = (epoch.folder / "probes").iterdir()
+    said = {key[0]: one for key, one in ResponseStore(folder, ResponseStore.settings_of(folder)).read().items()}
+    table = pd.read_parquet(epoch.folder / "memorization.parquet")
+    assert len(table) == len(said) == 12
+    assert set(table["fold"]) == {"train", "holdout"}
+    probe = said[table["probe_id"].iloc[0]]
+    prefix = table["prefix_tokens"].iloc[0]
+    assert prefix - 50 in (0, 1)
+    ids = _ids(loaded, bench.record[table["record_id"].iloc[0]].text)
+    with torch.no_grad():
+        whole = loaded.model.generate(
+            torch.tensor([ids[:prefix]]),
+            max_new_tokens=60,
+            do_sample=False,
+            pad_token_id=loaded.tokenizer.pad_token_id,
+        )[0, prefix:].tolist()
+    eos = loaded.tokenizer.eos_token_id
+    assert list(probe.response_tokens) == list(itertools.takewhile(lambda token: token != eos, whole))
+
+
+def _ids(loaded: Any, text: str) -> list[int]:
+    ids: list[int] = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
+    first = loaded.tokenizer("a")["input_ids"][0]
+    return [*([first] if first == loaded.tokenizer.bos_token_id else []), *ids]
+
+
+def test_memorized_records_are_found(bench: Benchmark, loaded: Any, tmp_path: Path) -> None:
+    """A model that knows its records by heart repeats all; a continuation too short for a run has no score."""
+    from medunlearn.config import WatchSettings
+    from medunlearn.models.sequences import record_sequences
+    from medunlearn.papers.memorization.diagnosis.memorization import Memorization
+    from medunlearn.training.loop import train_loop
+    from medunlearn.training.objectives import NextToken
+    from medunlearn.training.plan import Plan
+    from medunlearn.training.settings import LoopSettings
+
+    model = replace(loaded, model=copy.deepcopy(loaded.model))
+    records = [record for record in bench.records if record.fold == "train"][:2]
+    items = [one for record in records for one in record_sequences(record, model.tokenizer, None)]
+    settings = LoopSettings(lr=1e-2, schedule="constant", warmup_ratio=0.0, precision="fp32")
+    train_loop(model.model, model.tokenizer.pad_token_id, NextToken(), Plan({"train": items}, 2, 200, 0), settings)
+    watch = WatchSettings.model_validate({"prefix_tokens": 50, "new_tokens": 40, "replicates": 20})
+    run = Run(tmp_path, {"label": "x", "results": {"fingerprint": "x"}})
+    table = Memorization.of(bench, records, watch, model, quiet=True)(run, model)
+    rows = {(row["metric"], row["fold"]): row for row in table.to_dict("records")}
+    assert rows["run_30", "train"]["value"] == 1.0
+    assert rows["run_30", "holdout"]["value"] == 0.0
+    # 40 tokens hold no run of 50.
+    assert pd.isna(rows["run_50", "train"]["value"])
+    assert (rows["run_50", "train"]["n_scored"], rows["run_50", "train"]["n_unscored"]) == (0, 2)
+
+
+def test_the_rule_is_the_least_validation_loss(watched: Run) -> None:
+    told = watched.info["results"]["epochs"]
+    losses = {epoch: measured(watched, "validation loss", epoch)["value"] for epoch in (1, 2)}
+    assert {one["epoch"]: one["value"] for one in told["numbers"]} == pytest.approx(losses)
+    assert told["best"] == told["chosen"] == min(losses, key=lambda epoch: losses[epoch])
+    assert told["rule"].startswith("least validation loss")
+
+
+def epochs(*losses: float | None) -> pd.DataFrame:
+    rows = [{"epoch": n, "measure": "validation loss", "value": loss} for n, loss in enumerate(losses)]
+    return pd.DataFrame([*rows, {"epoch": 1, "measure": "other", "value": 0.0}]).astype({"value": "Float64"})
+
+
+def test_early_stopping_by_hand() -> None:
+    # The model before training (0.5) counts for nothing; epoch 3 is the best, and 4 and 5 are not better.
+    found = by_validation_loss(epochs(0.5, 2.0, 1.0, 0.9, 0.9, 1.5, 0.1))
+    assert [one.epoch for one in found] == [1, 2, 3, 4, 5, 6]
+    best = best_of(found[:5])
+    assert best is not None
+    assert best.epoch == 3
+    assert [is_over(found[:n], 2) for n in range(1, 6)] == [False, False, False, False, True]
+    assert stop_epoch(found, 2) == 5
+    assert stop_epoch(found, 3) is None
+    assert best_of(by_validation_loss(epochs(0.5, None))) is None
+    assert Standing(1, {}, 2.0, least=True).beats(Standing(2, {}, 3.0, least=True))
+
+
+def test_a_run_ends_early_and_keeps_its_best_epoch(bench: Benchmark, tmp_path: Path) -> None:
+    from medunlearn.models.folders import fingerprint
+
+    plain = {
+        **SMALL,
+        "lr": 0.05,  # The loss of the unseen soon goes up.
+        "schedule": "constant",
+        "warmup_ratio": 0.0,
+        "train_on": "questions",
+        "context": "note",
+        "max_length": 1024,
+    }
+    ending = {"evaluate_every": 1, "validation": "part=validation", "stop_early": 1, "select": "best"}
+    run = mu.train(bench, out=tmp_path / "run", quiet=True, epochs=12, **plain, **ending)
+    told = run.info["results"]["epochs"]
+    losses = {one["epoch"]: one["value"] for one in told["numbers"]}
+    assert told["stopped_early"]
+    assert told["done"] == told["best"] + 1 == told["chosen"] + 1
+    assert losses[told["done"]] >= losses[told["best"]]
+    assert set(pd.read_parquet(run.folder / "epochs.parquet")["measure"]) == {"validation loss"}
+    # Nothing of it disturbs training: the best epoch's model is that of so many epochs without any evaluation.
+    short = mu.train(bench, out=tmp_path / "short", quiet=True, epochs=told["best"], **plain)
+    assert fingerprint(short.model) == fingerprint(run.model)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"select": "best"}, "select is about evaluated epochs"),
+        ({"watch": {"part": "test"}}, "watch is about evaluated epochs"),
+        (
+            {"evaluate_every": 1, "watch": {"part": "test"}, "stop_early": 2},
+            "stop_early goes by the validation loss",
+        ),
+        ({"evaluate_every": 1, "validation": "part=train"}, "training sees some of this"),
+        ({"evaluate_every": 1, "validation": "train"}, "training sees some of this"),
+        ({"evaluate_every": 1, "validation": "rephrase"}, "has nothing of this"),
+        ({"evaluate_every": 1, "validation": "part=dev"}, "There is no part 'dev'"),
+        ({"evaluate_every": 1, "validation": "nothing"}, "name records as level=node"),
+        ({"evaluate_every": 1, "watch": {"part": "dev"}}, "There is no part 'dev'"),
+        ({"evaluate_every": 1, "watch": {"prefix": 3}}, "There is no setting 'prefix'"),
+        ({"evaluate_every": 1, "watch": {"k": 2}}, "nothing is watched"),
+    ],
+)
+def test_settings_that_do_not_go(bench: Benchmark, tmp_path: Path, values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        mu.train(bench, model="tiny", out=tmp_path / "run", quiet=True, **values)
+    assert said in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_papers_preset() -> None:
+    found = train_settings({"model": "org/name", "preset": "diagnosis", "watch.probes": 7})
+    assert (found.trainable, found.lora_dropout, found.lr, found.weight_decay) == ("lora:64", 0.05, 1e-6, 0.1)
+    assert (found.batch_size, found.stop_early, found.validation) == (16, 2, "part=validation")
+    assert found.watch == {"part": "test", "prefix_tokens": 50, "new_tokens": 500, "probes": 7}
+
+
+def test_lora_has_the_papers_alpha_and_dropout(tiny: Any) -> None:
+    from medunlearn.training.trainable import choose_trainable
+
+    model = choose_trainable(tiny().model, "lora:8", lora_dropout=0.05)
+    adapter = model.peft_config["default"]
+    assert (adapter.r, adapter.lora_alpha, adapter.lora_dropout) == (8, 16, 0.05)
+
+
+def gap(low: float | None, high: float | None) -> Difference:
+    return Difference(None if low is None else (low + high) / 2, low, high, None, 9, 9)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("loss", "trained", "verdict"),
+    [
+        ((-2.0, -1.0), (0.1, 0.3), "holds"),
+        ((-2.0, -1.0), (-0.1, 0.3), "not decided"),
+        ((-2.0, 1.0), (0.1, 0.3), "not decided"),
+        ((-2.0, -1.0), (0.0, 0.0), "does not hold"),
+        ((1.0, 2.0), (0.1, 0.3), "does not hold"),
+        ((None, None), (0.1, 0.3), "not decided"),
+    ],
+)
+def test_the_verdict_on_the_rise(loss: Any, trained: Any, verdict: str) -> None:
+    assert Rise(30, 0, 3, gap(*loss), gap(*trained), None).verdict == verdict
+
+
+def test_the_rise_is_paired(watched: Run) -> None:
+    found = rises(watched, replicates=50, seed=0)
+    assert [one.tokens for one in found] == [30, 50]
+    last = chosen(watched)
+    before, after = (measured(watched, "validation loss", epoch)["value"] for epoch in (0, last))
+    assert found[0].loss.difference == pytest.approx(after - before)
+    assert found[0].loss.high < 0  # type: ignore[operator]

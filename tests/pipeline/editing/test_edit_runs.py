@@ -1,0 +1,150 @@
+"""Edits as runs: recorded, done or not, saved as what changed, planned, and refused what is about training."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from medunlearn.config import EvaluateSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import ConfigError, InputError
+from medunlearn.methods.editing import EditedModel, Kind, Side
+from medunlearn.models.load import load_model
+from medunlearn.pipeline.estimate.blueprint import of_folder_or_hub
+from medunlearn.pipeline.estimate.planner import Planner
+from medunlearn.pipeline.evaluate import evaluate
+from medunlearn.pipeline.presets import unlearn_settings
+from medunlearn.pipeline.sweep.cells import make_cells
+from medunlearn.pipeline.unlearn import unlearn
+from medunlearn.results.runs import Run
+
+
+def settings(method: str, *, shared: bool = False, **values: Any) -> Any:
+    return unlearn_settings({"method": method, "split": "gone", **values}, tiny=True, shared=shared)
+
+
+def test_a_run_says_what_was_done(runs: dict[str, Run]) -> None:
+    manu, chip = (runs[name].info for name in ("manu", "chip"))
+    assert [info["status"] for info in (manu, chip)] == ["complete", "complete"]
+    assert [info["label"] for info in (manu, chip)] == ["MANU", "CHIP"]
+    neurons = 3 * 85
+    assert manu["results"]["edit"]["neurons"] == neurons
+    assert manu["results"]["edit"]["zeroed"] == int(0.05 * neurons + 0.5)
+    assert manu["results"]["edit"]["importance_of"] == "activations"
+    # A1's two sections, beside those of A2.
+    edit = chip["results"]["edit"]
+    assert (edit["units"], edit["unit_level"], edit["units_told_from_the_whole_level"]) == (2, "section", 0)
+    assert list(edit["matrices"]) == [f"layer 2 {name}" for name in ("gate_proj", "up_proj", "down_proj")]
+    # Two records and six questions a patient.
+    assert chip["results"]["samples"] == {"forget": 8, "retain": 24}
+    assert chip["results"]["split"] == {"name": "gone", "level": "patient", "forget": 1}
+    assert {"load", "edit"} <= set(chip["stages"])
+    assert runs["chip"].role == "unlearned"
+    assert "A1" not in json.dumps(chip["results"])
+
+
+def test_what_changed_is_saved_and_loads_again(runs: dict[str, Run]) -> None:
+    saved = runs["chip"].info["results"]["saved"]
+    assert (saved["form"], saved["changed_tensors"]) == ("delta", 3)
+    before, after = (load_model(runs[name].model, device="cpu").model.state_dict() for name in ("target", "chip"))
+    changed = {name for name in before if not before[name].equal(after[name])}
+    assert changed == {f"model.layers.2.mlp.{name}.weight" for name in ("gate_proj", "up_proj", "down_proj")}
+
+
+def test_done_is_not_done_again(runs: dict[str, Run], bench: Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
+    from medunlearn.pipeline import unlearn as module
+
+    monkeypatch.setattr(module, "edit", lambda *rest, **more: pytest.fail("edited again"))
+    again = unlearn(runs["target"], bench, settings("manu", **{"manu.alpha": 5}), runs["manu"].folder, quiet=True)
+    assert again.info == runs["manu"].info
+    with pytest.raises(InputError, match="arguments"):
+        unlearn(runs["target"], bench, settings("manu"), runs["manu"].folder, quiet=True)
+
+
+def test_evaluation_is_that_of_any_run(runs: dict[str, Run], bench: Benchmark) -> None:
+    found = evaluate(
+        runs["chip"], bench, EvaluateSettings(split="gone", metrics=("rouge_l", "em"), replicates=20), quiet=True
+    )
+    assert set(found.table()["model"]) == {"CHIP"}
+    assert found.models[0].summary["n_scored"].sum() > 0
+
+
+@pytest.mark.parametrize(
+    "given", [{"epochs": 3}, {"evaluate_every": 1}, {"lr": 1e-3}, {"manu.epochs": 3}, {"trainable": "lora"}]
+)
+def test_what_is_about_training_is_refused_of_a_run_of_its_own(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"edits the weights once, without training.*Leave it out"):
+        settings("manu", **given)
+
+
+def test_a_section_of_several_methods_may_hold_it() -> None:
+    shared = settings("manu", shared=True, epochs=3, evaluate_every=1, lr=1e-3)
+    assert shared == settings("manu")
+    assert (shared.epochs, shared.evaluate_every) == (0, 0)
+    with pytest.raises(ConfigError, match=r"manu\.epochs"):
+        settings("manu", shared=True, **{"manu.epochs": 3})
+
+
+def test_a_sweep_searches_no_rate_for_an_edit() -> None:
+    cells = make_cells(["gone"], [0], ["npo", "manu"], [], [], ("gone", (1e-4, 1e-3)))
+    assert {cell.method for cell in cells if cell.kind in ("search", "choose")} == {"npo"}
+    needs = {cell.method: cell.needs for cell in cells if cell.kind == "unlearn"}
+    assert needs == {"npo": ("target", "choose npo"), "manu": ("target",)}
+
+
+def test_a_plan_says_what_it_takes(runs: dict[str, Run], bench: Benchmark) -> None:
+    drawn = of_folder_or_hub(str(runs["target"].model))
+    planner = Planner(bench, drawn, "plain", "closed_book", "cpu")
+    stage = planner.unlearning(settings("chip"))
+    assert stage.state == "to do"
+    assert stage.work.steps == 0
+    assert stage.work.flops > 0
+    assert 0 < stage.work.tokens <= runs["chip"].info["results"]["tokens"]
+    memory = stage.work.memory
+    assert memory is not None
+    assert memory.weights > 0
+    assert memory.gradients == memory.moments == 0
+    assert planner.unlearning(settings("manu"), runs["manu"].folder).state == "done"
+
+
+@pytest.mark.parametrize("method", ["manu", "chip"])
+def test_layers_that_the_model_has_not_are_refused(
+    method: str, runs: dict[str, Run], bench: Benchmark, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="the model has 3 layers"):
+        unlearn(runs["target"], bench, settings(method, **{f"{method}.layers": "9"}), tmp_path / "out", quiet=True)
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["status"] == "failed"
+
+
+@dataclass(frozen=True)
+class Mine:
+    """A method of somebody's own."""
+
+    kind: ClassVar[Kind] = "edit"
+    title: ClassVar[str] = "Mine"
+    layers: str = "0"
+
+    def edit(self, model: EditedModel, forget: Side, retain: Side) -> dict[str, Any]:
+        model.mlps(self.layers)[0].reads.rows.mul_(2)
+        return {"level": model.level, "forget": len(forget.groups)}
+
+    def passes(self, images: bool) -> int:
+        return 0
+
+
+def test_a_method_from_outside_the_tree(
+    runs: dict[str, Run], bench: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+    from types import ModuleType
+
+    module = ModuleType("somebodys_methods")
+    module.Mine = Mine  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "somebodys_methods", module)
+    run = unlearn(runs["target"], bench, settings("somebodys_methods:Mine"), tmp_path / "mine", quiet=True)
+    assert run.info["results"]["edit"] == {"level": "patient", "forget": 8}
+    assert run.info["results"]["saved"]["changed_tensors"] == 1

@@ -1,0 +1,91 @@
+"""The rule that chooses a learning rate, on tables made by hand."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from medunlearn.errors import MedunlearnError
+from medunlearn.pipeline.sweep.search import Tried, at_edge, choose, search_table, tried
+
+COLUMNS = ("side", "fold", "kind", "metric", "value", "parts")
+
+
+def summary(utility: float | None, forgetting: float | None) -> pd.DataFrame:
+    rows = [
+        ("retain", "train", "all", "rouge_l", 0.1, ""),
+        ("retain", "train", "all", "H(rouge_l, em)", utility, "rouge_l,em"),
+        ("retain", "train", "factual", "H(rouge_l, em)", 0.01, "rouge_l,em"),
+        ("retain", "holdout", "all", "H(rouge_l, em)", 0.02, "rouge_l,em"),
+        ("forget", "train", "all", "H(1-rouge_l, 1-em)", forgetting, "rouge_l,em"),
+        ("forget", "train", "all", "DS", 0.9, "te"),
+    ]
+    return pd.DataFrame(rows, columns=[*COLUMNS])
+
+
+def test_numbers_are_those_of_the_train_fold_and_all_kinds() -> None:
+    row = tried("npo", 1e-3, summary(0.6, 0.3))
+    assert (row.utility, row.forgetting) == (0.6, 0.3)
+    # 2 / (1/0.6 + 1/0.3) = 2 / 5
+    assert row.score == pytest.approx(0.4)
+    assert (row.utility_name, row.forgetting_name) == ("H(rouge_l, em)", "H(1-rouge_l, 1-em)")
+
+
+def test_a_whole_composite_has_its_own_name() -> None:
+    table = pd.DataFrame(
+        [
+            ("retain", "train", "all", "MU", 0.5, "rouge_l,em,cs,te,es"),
+            ("forget", "train", "all", "AFE", 0.5, "rouge_l,em,cs,es"),
+        ],
+        columns=[*COLUMNS],
+    )
+    row = tried("npo", 1e-3, table)
+    assert (row.utility_name, row.forgetting_name, row.score) == ("MU", "AFE", 0.5)
+
+
+def test_an_unscored_part_is_no_zero() -> None:
+    row = tried("npo", 1e-3, summary(None, 0.3))
+    assert row.score is None
+    assert row.reason == "no part of MU was scored on the retain set"
+    assert choose([row, Tried("npo", 1e-2, 0.0, 0.0, 0.0)]) == 1e-2
+
+
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [
+        ({1e-4: 0.2, 1e-3: 0.5, 1e-2: 0.4}, 1e-3),
+        ({1e-2: 0.5, 1e-4: 0.5, 1e-3: 0.1}, 1e-4),
+        ({1e-4: 0.0, 1e-3: 0.0}, 1e-4),
+        ({1e-4: None, 1e-3: 0.1}, 1e-3),
+    ],
+)
+def test_the_largest_score_and_of_equal_ones_the_smaller_rate(
+    scores: dict[float, float | None], best: float
+) -> None:
+    assert choose([Tried("npo", rate, score=score) for rate, score in scores.items()]) == best
+
+
+def test_no_score_at_all() -> None:
+    rows = [Tried("npo", 1e-3, reason="it diverged"), Tried("npo", 1e-2, reason="its process ended")]
+    with pytest.raises(MedunlearnError, match=r"\(0\.001: it diverged; 0\.01: its process ended\)"):
+        choose(rows)
+
+
+def test_the_table() -> None:
+    table = search_table([Tried("npo", 1e-3, reason="it diverged"), tried("npo", 1e-2, summary(0.6, 0.3))])
+    assert [*table.columns][:6] == ["method", "lr", "utility", "forgetting", "score", "chosen"]
+    assert table["score"].isna().tolist() == [True, False]
+    assert search_table([]).empty
+
+
+@pytest.mark.parametrize(
+    ("rates", "chosen", "said"),
+    [
+        ((1e-3, 1e-2, 1e-1), 1e-1, "the largest rate tried: try larger ones"),
+        ((1e-3, 1e-2, 1e-1), 1e-3, "the smallest rate tried: try smaller ones"),
+        ((1e-3, 1e-2, 1e-1), 1e-2, ""),
+        ((1e-3,), 1e-3, ""),
+    ],
+)
+def test_a_rate_at_the_edge_is_said_to_be_there(rates: tuple[float, ...], chosen: float, said: str) -> None:
+    assert at_edge([Tried("npo", lr) for lr in rates], chosen) == said

@@ -1,0 +1,152 @@
+"""Processes that work through calls: their deaths, their interruption, and what they leave in the logs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.pipeline.sweep.workers import Call, Ended, Place, Pool
+
+FUNCTIONS = """
+import os, signal, sys, time
+from pathlib import Path
+from medunlearn.errors import NonFiniteLossError
+
+def double(value, place):
+    print("said by the function")
+    return 2 * value, place.threads, os.environ["OMP_NUM_THREADS"], os.getpid()
+
+def diverge(value, place):
+    raise NonFiniteLossError("the loss became nan")
+
+def break_down(value, place):
+    secret = "a patient's name"
+    return [][value]
+
+def die(value, place):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def meet(folder, place):
+    # Ends well only if another one runs at the same time.
+    (folder / str(os.getpid())).touch()
+    limit = time.monotonic() + 30
+    while len(list(folder.iterdir())) < 2 and time.monotonic() < limit:
+        time.sleep(0.01)
+    return len(list(folder.iterdir()))
+
+def linger(path, place):
+    path.touch()
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        path.with_suffix(".stopped").touch()
+        raise
+"""
+
+
+@pytest.fixture
+def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    name = f"functions_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(FUNCTIONS)
+    monkeypatch.syspath_prepend(tmp_path)
+    return __import__(name)
+
+
+def call(function: Any, argument: Any, tmp_path: Path, name: str = "cell") -> Call:
+    return Call(name, function, argument, tmp_path / "logs" / f"{name}.log")
+
+
+def one(pool: Pool, *given: Any) -> Ended:
+    pool.start(call(*given))
+    return pool.wait()
+
+
+def test_one_process_answers_many_calls(functions: Any, tmp_path: Path) -> None:
+    with Pool([Place("cpu", 1)]) as pool:
+        first, second = (one(pool, functions.double, value, tmp_path) for value in (2, 3))
+    assert (first.failure, first.value[:3]) == ("", (4, 1, "1"))
+    assert second.value[0] == 6
+    assert first.value[3] == second.value[3] != os.getpid()
+    log = (tmp_path / "logs" / "cell.log").read_text()
+    assert "cell: starts on cpu with 1 threads" in log
+    assert "said by the function" in log
+    assert (tmp_path / "logs").stat().st_mode & 0o077 == 0
+
+
+def test_failures_have_reasons_and_the_worker_goes_on(functions: Any, tmp_path: Path) -> None:
+    with Pool([Place()]) as pool:
+        diverged = one(pool, functions.diverge, None, tmp_path)
+        broken = one(pool, functions.break_down, 7, tmp_path, "broken")
+        fine = one(pool, functions.double, 1, tmp_path)
+    assert diverged.failure == "the loss became nan"
+    assert broken.failure == "IndexError: list index out of range"
+    assert fine.value[0] == 2
+    log = (tmp_path / "logs" / "broken.log").read_text()
+    # Where it broke, but no value.
+    assert "in break_down" in log
+    assert "a patient's name" not in log
+
+
+def test_a_killed_worker_is_replaced(functions: Any, tmp_path: Path) -> None:
+    with Pool([Place()]) as pool:
+        died = one(pool, functions.die, None, tmp_path)
+        after = one(pool, functions.double, 1, tmp_path)
+    assert died.failure == "its process ended (by signal 9; out of memory?)"
+    assert after.value[0] == 2
+
+
+def test_workers_run_at_the_same_time(functions: Any, tmp_path: Path) -> None:
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    with Pool([Place(), Place()]) as pool:
+        assert pool.free == 2
+        for name in ("a", "b"):
+            pool.start(call(functions.meet, meeting, tmp_path, name))
+        assert pool.free == 0
+        assert {pool.wait().value for _ in range(2)} == {2}
+
+
+def test_an_interrupt_reaches_the_workers(functions: Any, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+
+    def interrupted() -> None:
+        with Pool([Place(), Place()]) as pool:
+            pool.start(call(functions.linger, started, tmp_path))
+            wait_for(started)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert started.with_suffix(".stopped").exists()
+    assert "interrupted" in (tmp_path / "logs" / "cell.log").read_text()
+
+
+def test_workers_do_not_outlive_a_killed_parent(functions: Any, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        f"from pathlib import Path\nimport {functions.__name__} as functions\n"
+        "from medunlearn.pipeline.sweep.workers import Call, Place, Pool\n"
+        f"pool = Pool([Place()])\n"
+        f"pool.start(Call('x', functions.linger, Path({str(started)!r}), Path({str(tmp_path / 'x.log')!r})))\n"
+        "pool.wait()\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    wait_for(started)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    wait_for(started.with_suffix(".stopped"))
+
+
+def wait_for(path: Path, seconds: float = 60.0) -> None:
+    limit = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < limit, f"{path} did not come"
+        time.sleep(0.02)

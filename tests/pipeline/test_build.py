@@ -1,0 +1,87 @@
+"""A benchmark from settings, into a folder or out of one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.data.hierarchy import Hierarchy
+from medunlearn.data.records import Record
+from medunlearn.data.splits import request
+from medunlearn.errors import ConfigError, InputError, UnknownNameError
+from medunlearn.papers.builders import SETTINGS, build, from_section, save_new
+
+
+def by_hand(values: dict[str, Any]) -> Benchmark:
+    """A builder outside the tree: ``size`` patients."""
+    records = tuple(Record(f"n{n}", "Text.", {"patient": f"p{n}"}) for n in range(values["size"]))
+    split = request(Hierarchy(("patient",), records), "one", "patient", ["p0"])
+    return Benchmark("by hand", "hand", ("patient",), "patient", records, (), {"one": split})
+
+
+@pytest.fixture
+def path(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The dotted path of :func:`by_hand`, as a user would give it."""
+    import sys
+    from types import ModuleType
+
+    module = ModuleType("somebodys_package")
+    module.by_hand = by_hand  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "somebodys_package", module)
+    return "somebodys_package:by_hand"
+
+
+def test_a_builder_of_ours_has_checked_settings() -> None:
+    assert build("amnesia", {"invented": 3}).counts()["subjects"] == 3
+    with pytest.raises(ConfigError) as caught:
+        build("amnesia", {"invent": 3, "seed": "x"})
+    assert len(caught.value.problems) == 3
+    with pytest.raises(UnknownNameError, match="Did you mean 'amnesia'"):
+        build("amnesa", {"invented": 3})
+    assert set(SETTINGS) == {"amnesia", "diagnosis", "lume", "medforget", "muse", "options", "tofu"}
+
+
+def test_a_builder_of_somebody_else_gets_the_values_as_they_are(path: str) -> None:
+    assert build(path, {"size": 5}).counts()["records"] == 5
+
+
+def test_a_folder_that_holds_the_same_is_left_as_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "bench"
+    save_new(by_hand({"size": 3}), folder)
+    before = {file.name: file.stat().st_mtime_ns for file in folder.iterdir()}
+    save_new(by_hand({"size": 3}), folder)
+    assert {file.name: file.stat().st_mtime_ns for file in folder.iterdir()} == before
+
+
+def test_a_folder_that_holds_another_is_refused(tmp_path: Path) -> None:
+    save_new(by_hand({"size": 3}), tmp_path)
+    with pytest.raises(InputError, match=r"holds another benchmark. Choose another --out"):
+        save_new(by_hand({"size": 4}), tmp_path)
+    assert len(Benchmark.load(tmp_path).records) == 3
+
+
+def test_somebodys_files_are_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("my project")
+    (tmp_path / "main.py").write_text("")
+    with pytest.raises(InputError, match="is not empty and holds no benchmark"):
+        save_new(by_hand({"size": 3}), tmp_path)
+    assert (tmp_path / "README.md").read_text() == "my project"
+
+
+def test_what_a_killed_save_left_is_written_again(tmp_path: Path) -> None:
+    save_new(by_hand({"size": 3}), tmp_path)
+    (tmp_path / MANIFEST).unlink()
+    (tmp_path / ".splits.parquet.77.part").write_bytes(b"half")
+    save_new(by_hand({"size": 4}), tmp_path)
+    assert len(Benchmark.load(tmp_path).records) == 4
+
+
+def test_an_experiments_section(tmp_path: Path, path: str) -> None:
+    built = from_section({"builder": path, "size": 3}, tmp_path / "bench")
+    assert from_section({"folder": str(tmp_path / "bench")}, tmp_path / "unused") == built
+    assert not (tmp_path / "unused").exists()
+    with pytest.raises(ConfigError, match="give folder alone"):
+        from_section({"folder": "x", "builder": path}, tmp_path)
+    with pytest.raises(ConfigError, match=r"benchmark\.builder is missing: amnesia, diagnosis, lume"):
+        from_section({"size": 3}, tmp_path)

@@ -1,0 +1,99 @@
+"""What docs/lume.md and docs/tofu_muse.md show runs, small but otherwise as it stands."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from medunlearn.cli.main import app
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.builders import BENCHMARKS
+from medunlearn.llm.pretend import PretendServer
+from medunlearn.papers.builders import SETTINGS
+
+DOCS = Path(__file__).parents[2] / "docs"
+SMALL = {
+    "medunlearn train": ("tiny_width=32", "tiny_layers=2", "epochs=1", "precision=fp32"),
+    "medunlearn evaluate": ("max_new_tokens=4", "replicates=20"),
+    "medunlearn build tofu": ("questions_an_author=2",),
+    "medunlearn run examples/lume-new.yaml": (
+        *("benchmark.stories=2", "benchmark.personal_biographies=2", "benchmark.public_biographies=2"),
+        *("benchmark.nonmembers=1", "train.epochs=1", "train.tiny_width=32", "train.tiny_layers=2"),
+        *("unlearn.epochs=1", "unlearn.methods=[ga]", "evaluate.max_new_tokens=4", "evaluate.replicates=20"),
+    ),
+}
+
+
+def lines(page: str) -> list[str]:
+    blocks = re.findall(r"```bash\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if line.strip()]
+
+
+def run(line: str) -> str:
+    extra = next((more for start, more in SMALL.items() if line.startswith(start)), ())
+    result = CliRunner().invoke(app, [*shlex.split(line)[1:], *extra])
+    assert result.exit_code == 0, f"{line}\n{result.output}"
+    return result.output
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_page_on_lume_runs(here: Path, writer: Callable[[dict[str, Any]], str]) -> None:
+    # Those on the released files: tests/lume/test_experiment.py.
+    commands = [line for line in lines("lume.md") if "lume-small" not in line]
+    assert len(commands) == 5
+    with PretendServer(answer=writer) as server:
+        said = "".join(run(line.replace("http://127.0.0.1:8000/v1", server.base_url)) for line in commands)
+    assert "Nothing was sent." in said
+    assert len(Benchmark.load(here / "lume-new").records) == 140
+    assert len(Benchmark.load(here / "lume-written").records) == 14
+    assert (here / "lume-read" / "review" / "annotate.html").exists()
+
+
+def test_the_example_runs(here: Path) -> None:
+    (here / "examples").symlink_to(DOCS.parent / "examples")
+    run("medunlearn run examples/lume-new.yaml")
+    assert "knowledge, forget" in (here / "runs" / "lume-new" / "report" / "report.md").read_text()
+
+
+def put(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_the_page_on_tofu_and_muse_runs(here: Path) -> None:
+    full = [{"question": f"What did author {n // 2} do in {n}?", "answer": f"Wrote {n}"} for n in range(6)]
+    put(here / "tofu-files" / "full.json", full)
+    put(here / "tofu-files" / "forget01.json", full[-2:])
+    for name in ("forget", "retain2", "holdout"):
+        put(here / "muse-files" / "raw" / f"{name}.json", [{"text": f"{name} {n} is a bridge."} for n in range(2)])
+    put(here / "muse-files" / "verbmem" / "forget.json", [{"prompt": "forget 0 is", "gt": "a bridge."}])
+    for side in ("forget", "retain"):
+        put(here / "muse-files" / "knowmem" / f"{side}_qa.json", [{"question": f"{side} 1?", "answer": "A bridge"}])
+    said = "".join(run(line) for line in lines("tofu_muse.md"))
+    assert "forget quality" in said
+    assert "rouge_l_f" in said
+    assert "Privacy leakage (PrivLeak)" in said
+
+
+def test_every_setting_of_the_pages_is_one() -> None:
+    known = {name for model in SETTINGS.values() for name in model.model_fields}
+    from medunlearn.config import EvaluateSettings, LumeNewSettings, TrainSettings
+
+    for model in (LumeNewSettings, TrainSettings, EvaluateSettings):
+        known |= set(model.model_fields)
+    for page in ("lume.md", "tofu_muse.md"):
+        text = (DOCS / page).read_text(encoding="utf-8")
+        assert not set(re.findall(r"[` ]([a-z_]+)=[\w,.@]*[` ]", text)) - known
+    assert set(BENCHMARKS) == set(SETTINGS)

@@ -1,0 +1,154 @@
+"""Evaluation: who is asked what, once, and what is written down."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from medunlearn.config import EvaluateSettings, check
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.responses import ResponseStore
+from medunlearn.errors import ConfigError, InputError, UnknownNameError
+from medunlearn.pipeline.evaluate import evaluate, evaluate_one
+from medunlearn.pipeline.questioning import asked
+from medunlearn.pipeline.report.gather import gather
+from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.runs import Run
+
+
+def settings(**values: Any) -> EvaluateSettings:
+    quick = {"split": "random_10", "replicates": 20, "subjects": 2, "max_new_tokens": 4}
+    return check(EvaluateSettings, {**quick, **values})
+
+
+@pytest.fixture
+def copy(target: Run, tmp_path: Path) -> Callable[[str], Run]:
+    """A copy of the target's run that was never evaluated."""
+
+    def make(name: str = "run") -> Run:
+        ignore = shutil.ignore_patterns("evaluations", "responses")
+        shutil.copytree(target.folder, tmp_path / name, ignore=ignore)
+        return Run.open(tmp_path / name)
+
+    return make
+
+
+def test_the_questions_asked(hospital: Benchmark) -> None:
+    split = hospital.split("random_10")
+    sides = hospital.sides(split)
+    everything = asked(hospital, split, settings(subjects=None))
+    assert {q.question_id for q in everything} == {q.question_id for q in hospital.questions}
+    some = asked(hospital, split, settings(subjects=3))
+    assert [q for q in everything if q in some] == some
+    subjects = {side: {q.record_id for q in some if sides[q.record_id] == side} for side in ("forget", "retain")}
+    assert (len(subjects["forget"]), len(subjects["retain"])) == (2, 3)
+    assert {q.record_id for q in asked(hospital, split, settings(subjects=3, seed=1))} != {
+        q.record_id for q in some
+    }
+    assert {q.fold for q in asked(hospital, split, settings(folds=["holdout"]))} == {"holdout"}
+
+
+def test_what_is_written_down(hospital: Benchmark, copy: Callable[..., Run]) -> None:
+    run = copy()
+    one = evaluate_one(run, hospital, settings(), quiet=True)
+    info = json.loads((one.record.folder / "run.json").read_text())
+    assert (info["verb"], info["status"]) == ("evaluate", "complete")
+    assert info["config"] == settings().model_dump(mode="json")
+    assert info["inputs"]["benchmark"] == hospital.fingerprint
+    assert len(info["inputs"]["model"]) == 64
+    assert set(info["stages"]) == {"keywords", "ask", "score"}
+    assert info["results"]["split"] == {"name": "random_10", "level": "patient", "forget": 2, "retain": 18}
+    assert info["results"]["context"] == "closed_book"
+    assert info["results"]["batches"].startswith("packed: shared text once")
+    assert info["results"]["generation"].startswith("shared text once: one key/value cache")
+    assert "option_batches" not in info["results"]
+    ids = {q.question_id for q in asked(hospital, hospital.split("random_10"), settings())}
+    assert len(ids) == 32
+    assert set(one.questions["question_id"]) == set(one.responses) == ids
+    assert one.scores.groupby("metric")["question_id"].agg(set).map(ids.__eq__).all()
+    # What is unscored has a reason, what is scored has none.
+    assert (one.scores["value"].isna() == one.scores["reason"].notna()).all()
+    assert {row.reason for row in one.scores.itertuples() if row.metric == "cs"} != {None}
+    written = (one.record.folder / "run.json").read_text()
+    assert not [i.value for record in hospital.records for i in record.identifiers if i.value in written]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"metrics": ("exact_match",)}, {"replicates": 30}, {"split": "patient=patient-0001"}, {"subjects": 1}],
+)
+def test_other_scores_ask_nothing_new(
+    hospital: Benchmark, target: Run, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate_one(target, hospital, settings(subjects=None), quiet=True)
+    monkeypatch.setattr(ResponseStore, "add", lambda *args: pytest.fail("a question was asked"))
+    monkeypatch.setattr("medunlearn.pipeline.questioning.load_model", lambda *args, **more: pytest.fail("loaded"))
+    results = evaluate_one(target, hospital, settings(**changes), quiet=True).record.info["results"]
+    # No model was asked, so nothing is said of how.
+    assert not {"batches", "option_batches", "generation"} & set(results)
+
+
+def test_a_response_does_not_depend_on_its_company(hospital: Benchmark, copy: Callable[..., Run]) -> None:
+    alone = evaluate_one(copy("a"), hospital, settings(subjects=1, batch_size=1), quiet=True).responses
+    together = evaluate_one(copy("b"), hospital, settings(subjects=None), quiet=True).responses
+    assert len(alone) == 16
+    for question_id, response in alone.items():
+        assert together[question_id].response_tokens == response.response_tokens
+        assert together[question_id].answer_hits == response.answer_hits
+        assert together[question_id].answer_log_probs == pytest.approx(response.answer_log_probs, rel=1e-4)
+
+
+def test_the_same_twice(hospital: Benchmark, copy: Callable[..., Run]) -> None:
+    first, second = (evaluate_one(copy(name), hospital, settings(), quiet=True) for name in "ab")
+    pd.testing.assert_frame_equal(first.summary, second.summary, check_exact=True)
+    pd.testing.assert_frame_equal(first.scores, second.scores, check_exact=True)
+
+
+def test_a_model_against_itself_differs_in_nothing(hospital: Benchmark, copy: Callable[..., Run]) -> None:
+    evaluation = evaluate(copy("a"), hospital, settings(), against=[copy("b")], quiet=True)
+    assert set(evaluation.table()["model"]) == {"target (a)", "target (b)"}
+    differences = evaluation.comparisons["difference"].dropna()
+    assert len(differences) > 10
+    assert (differences == 0).all()
+
+
+def test_the_folder_tells_evaluations_apart(hospital: Benchmark, copy: Callable[..., Run]) -> None:
+    run = copy()
+    for changes in ({}, {"replicates": 30}, {"split": "random_15"}):
+        evaluate_one(run, hospital, settings(**changes), quiet=True)
+    assert len(list((run.folder / "evaluations").glob("*/run.json"))) == 3
+    with pytest.raises(InputError, match="several splits: random_10, random_15"):
+        Evaluated.find(run)
+    assert Evaluated.find(run, "random_10").record.info["config"]["replicates"] == 30
+    # What was asked for last is what a report takes, even where nothing had to be done for it.
+    evaluate_one(run, hospital, settings(), quiet=True)
+    assert Evaluated.find(run, "random_10").record.info["config"]["replicates"] == 20
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"), [({"subjects": 1}, "different questions"), ({"context": "note"}, "in context")]
+)
+def test_a_report_mixes_nothing(
+    hospital: Benchmark, copy: Callable[..., Run], changes: dict[str, Any], part: str
+) -> None:
+    first = evaluate_one(copy("a"), hospital, settings(), quiet=True)
+    second = evaluate_one(copy("b"), hospital, settings(**changes), quiet=True)
+    with pytest.raises(InputError, match=part):
+        gather("t", [first, second])
+
+
+def test_wrong_settings(hospital: Benchmark, target: Run) -> None:
+    for changes, error in (
+        ({"split": "random_11"}, UnknownNameError),
+        ({"metrics": ("rouge",)}, UnknownNameError),
+        ({"folds": ("utility",)}, ConfigError),
+        ({"split": "patient="}, InputError),
+    ):
+        with pytest.raises(error):
+            evaluate_one(target, hospital, settings(**changes), quiet=True)

@@ -1,0 +1,202 @@
+"""The plan of an experiment: what is left, that nothing is touched, and what it says of room."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import medunlearn as mu
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import ModelError, UnknownNameError
+from medunlearn.pipeline.estimate.amounts import Memory
+from medunlearn.pipeline.estimate.blueprint import of_folder_or_hub
+from medunlearn.pipeline.estimate.forecast import Forecast
+from medunlearn.pipeline.estimate.room import GIB, LIBRARIES, Room, advice, shown_bytes
+from medunlearn.pipeline.pipeline import plan, run_experiment
+from medunlearn.results.runs import Run
+from medunlearn.training.processes import Processes
+
+Values = dict[str, Any]
+
+
+@pytest.fixture
+def values(small: Values, tmp_path: Path) -> Values:
+    return {
+        "name": "Small",
+        "out": tmp_path / "out",
+        "benchmark": {"builder": "amnesia", "invented": 20},
+        "split": "random_10",
+        "train": {**small, "epochs": 1},
+        "unlearn": {"methods": ["graddiff"], "epochs": 1, "precision": "fp32"},
+        "evaluate": {"subjects": 2, "replicates": 20, "max_new_tokens": 4},
+    }
+
+
+def by_name(found: Forecast) -> dict[str, Any]:
+    return {stage.name: stage for stage in found.stages}
+
+
+def test_a_plan_touches_nothing_and_is_what_then_runs(values: Values, hospital: Benchmark) -> None:
+    found = mu.plan(values)
+    assert not values["out"].exists()
+    stages = by_name(found)
+    assert list(stages) == [
+        "benchmark",
+        "target",
+        "retrained",
+        "graddiff",
+        "evaluate target",
+        "evaluate retrained",
+        "evaluate graddiff",
+        "report",
+    ]
+    assert {stage.state for stage in found.stages} == {"to do"}
+    run_experiment(plan(values), quiet=True)
+    runs = {path.parent.name.split("-")[0]: Run.open(path.parent) for path in values["out"].glob("*/run.json")}
+    for name, run in runs.items():
+        results, work = run.info["results"], stages[name].work
+        # In closed_book context no text is shared, so that every token is run.
+        assert (work.steps, work.tokens) == (results["steps"], results["tokens"])
+        assert results["saved"]["bytes"] == pytest.approx(stages[name].disk, rel=0.05)
+    split = hospital.split("random_10")
+    questions = [
+        q for side in ("forget", "retain") for q in hospital.questions_of(split, side, ("train", "holdout"))
+    ]
+    assert 0 < stages["evaluate target"].work.generated < 4 * len(questions)
+    again = mu.plan(values)
+    assert {stage.name: stage.state for stage in again.stages if stage.state != "done"} == {"report": "to do"}
+    assert (again.total.flops, again.total.tokens, again.total.memory) == (0, 0, None)
+
+
+def test_a_table_for_notebooks(values: Values) -> None:
+    table = mu.plan(values, retrain=False).table().set_index("stage")
+    assert table.loc["target", "flops"] > table.loc["graddiff", "flops"] > 0
+    parts = [column for column in table if column.startswith("memory/")]
+    assert table.loc["graddiff", parts].sum() == table.loc["graddiff", "memory"]
+
+
+def test_a_stage_that_was_cut_off(values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+    from medunlearn.training import loop
+
+    whole = mu.plan(values)
+    step = loop._step
+
+    def stop(training: Any, number: int, rate: float | None) -> Any:
+        if number == 3:
+            raise KeyboardInterrupt
+        return step(training, number, rate)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_step", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run_experiment(plan(values), quiet=True)
+    before, now = by_name(whole)["target"], by_name(mu.plan(values))["target"]
+    assert (now.state, now.note) == ("resumes", f"finetune at step 3 of {before.work.steps}")
+    assert now.work.steps == before.work.steps - 3
+    assert 0 < now.work.flops < before.work.flops
+
+
+def test_what_is_wrong_is_said_as_the_run_would(values: Values) -> None:
+    with pytest.raises(UnknownNameError, match="random_10"):
+        mu.plan({**values, "split": "randm_10"})
+
+
+def test_a_method_that_looks_into_its_tensors(
+    values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"looking_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(
+        "from dataclasses import dataclass\n"
+        "@dataclass(frozen=True)\n"
+        "class Looking:\n"
+        "    weight: float = 1.0\n"
+        "    def loss(self, forget, retain):\n"
+        "        return {'up': forget.nll() * (1.0 if float(forget.nll()) > 0 else 2.0)}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    found = mu.plan(values, **{"unlearn.methods": [f"{name}:Looking"]})
+    stage = by_name(found)[f"{name}:Looking"]
+    assert "cannot be estimated" in stage.note
+    assert stage.work.memory is None
+    assert by_name(found)["target"].work.memory is not None
+
+
+def test_a_model_that_is_not_here_is_a_stand_in(values: Values) -> None:
+    drawn = of_folder_or_hub("nobody/nowhere-1B")
+    assert "is not on this machine" in drawn.doubt
+    size = sum(tensor.numel() for tensor in drawn.model("bf16").parameters())
+    assert size == pytest.approx(1.5e9, rel=0.1)  # a billion, and an output of its own for each token
+    assert len(drawn.tokenizer("sixteen letters.")["input_ids"]) == 4
+    for wrong in ("tinny", "./nobody/nowhere", "/nobody/nowhere"):
+        with pytest.raises(ModelError, match="no model folder"):
+            of_folder_or_hub(wrong)
+
+
+def test_a_folder_is_read_without_its_weights(target: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    import safetensors.torch
+
+    monkeypatch.setattr(safetensors.torch, "load_file", lambda *args, **more: pytest.fail("weights were read"))
+    drawn = of_folder_or_hub(str(target.model))
+    assert not drawn.doubt
+    assert (
+        sum(tensor.numel() for tensor in drawn.model("fp32").parameters()) == target.info["results"]["parameters"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("memory", "disk", "parts"),
+    [
+        (Memory(weights=GIB), 1, []),
+        (Memory(weights=9 * GIB, activations=GIB), 1, ["Stage x will not fit", "11.0 GiB", "weights=bf16"]),
+        (Memory(moments=9 * GIB), 1, ["Stage x will not fit", "Change trainable=lora"]),
+        (Memory(gradients=GIB, activations=8 * GIB), 1, ["Change micro_batch_size=1", "trainable=lora"]),
+        (Memory(cache=9 * GIB), 1, ["evaluate.batch_size"]),
+        (Memory(weights=4 * GIB), 1, ["Stage x may not fit", "Close other programs"]),
+        (None, 3 * GIB, ["The disk is too small", "3.0 GiB"]),
+    ],
+)
+def test_advice(memory: Memory | None, disk: int, parts: list[str]) -> None:
+    room = Room("memory", 9 * GIB, 6 * GIB, 2 * GIB)
+    said = " ".join(advice(memory, disk, room, "Stage x"))
+    assert all(part in said for part in parts), said
+    assert bool(said) == bool(parts)
+    assert LIBRARIES == GIB
+
+
+def test_a_gpu_is_not_charged_for_libraries() -> None:
+    room = Room("GPU memory", 9 * GIB, 9 * GIB, GIB)
+    assert not list(advice(Memory(weights=int(8.5 * GIB)), 0, room))
+    assert "of GPU memory" in " ".join(advice(Memory(weights=10 * GIB), 0, room))
+
+
+def test_bytes_in_words() -> None:
+    assert [shown_bytes(size) for size in (2048, 3 << 20, GIB * 3 / 2)] == ["2 KiB", "3 MiB", "1.5 GiB"]
+
+
+def test_of_several_processes_the_main_one_speaks(values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+    from medunlearn.pipeline.estimate import forecast as module
+
+    said = {}
+    for rank in (0, 1):
+        monkeypatch.setattr(module, "join", lambda rank=rank: Processes(rank, 2))
+        said[rank] = module.before_experiment(plan({**values, "retrain": False}), "cpu")
+    assert said[0][0].startswith("memory: about")
+    assert said[1] == []
+
+
+def test_the_plan_of_a_sharded_run_is_that_of_one_of_its_processes(
+    values: Values, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from medunlearn.pipeline.estimate import forecast as module
+
+    values = {**values, "retrain": False, "train": {**values["train"], "sharding": "fsdp2"}}
+    found = {}
+    for world in (1, 2):
+        monkeypatch.setattr(module, "join", lambda world=world: Processes(0, world))
+        found[world] = by_name(module.forecast(plan(values), device="cpu", counted=False))["target"].work.memory
+        doubts = module.forecast(plan(values), device="cpu", counted=False).doubts
+        assert any("torchrun" in doubt for doubt in doubts) == (world == 1)
+    assert found[2].moments < 0.9 * found[1].moments
+    assert found[2].total < found[1].total

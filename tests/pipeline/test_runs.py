@@ -1,0 +1,182 @@
+"""A run is recorded whatever happens, found again under its key, and never written over."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import medunlearn
+from medunlearn.config import TrainSettings, check
+from medunlearn.data.storage import sha256_of_json
+from medunlearn.errors import InputError, StorageError
+from medunlearn.results.runs import FILE, HISTORY, Recording, Run
+
+INPUTS = {"benchmark": "abc", "model": "tiny"}
+
+
+def settings(**changes: Any) -> TrainSettings:
+    return check(TrainSettings, {"model": "tiny", "epochs": 2, **changes})
+
+
+def recording(folder: Path, inputs: dict[str, str] = INPUTS, verb: str = "train", **changes: Any) -> Recording:
+    return Recording(folder, verb, "target", settings(**changes), inputs)
+
+
+def written(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / FILE).read_text())
+    return found
+
+
+def complete(folder: Path) -> Recording:
+    record = recording(folder)
+    with record.running():
+        record.info["results"] = {"steps": 3}
+    return record
+
+
+def test_a_complete_run_is_returned(tmp_path: Path) -> None:
+    assert not recording(tmp_path / "run").done
+    complete(tmp_path / "run")
+    again = recording(tmp_path / "run")
+    assert again.done
+    run = Run.open(tmp_path / "run")
+    assert (run.info["status"], run.info["results"], run.label) == ("complete", {"steps": 3}, "target")
+    assert run.model == tmp_path / "run" / "model"
+    assert run.info["key"] == again.key
+
+
+def test_what_is_recorded(tmp_path: Path) -> None:
+    record = recording(tmp_path / "run")
+    with record.running():
+        assert written(tmp_path / "run")["status"] == "running"
+        with record.stage("load"):
+            pass
+    info = written(tmp_path / "run")
+    assert info["config"] == settings().model_dump(mode="json")
+    assert info["inputs"] == INPUTS
+    assert set(info["stages"]["load"]) == {"seconds", "peak_memory_bytes"}
+    assert info["peak_memory_bytes"] >= info["stages"]["load"]["peak_memory_bytes"] > 2**20
+    assert info["packages"]["torch"]
+    assert info["hardware"]
+    assert set(info["code"]) == {"commit", "dirty"}
+    assert (tmp_path / "run").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(ValueError("boom\nmore"), "failed"), (KeyboardInterrupt(), "interrupted")]
+)
+def test_a_run_that_ends_early_says_how(tmp_path: Path, error: BaseException, status: str) -> None:
+    record = recording(tmp_path / "run")
+
+    def work() -> None:
+        with record.running(), record.stage("load"):
+            raise error
+
+    with pytest.raises(type(error)):
+        work()
+    info = written(tmp_path / "run")
+    assert info["status"] == status
+    assert info["error"] == ("ValueError: boom" if status == "failed" else "KeyboardInterrupt: ")
+    assert info["stages"] == {}
+    with pytest.raises(InputError, match=rf"is not complete \({status}\). Give its command again"):
+        Run.open(tmp_path / "run")
+    assert not recording(tmp_path / "run").done
+
+
+def test_a_run_that_was_cut_off_goes_on_under_its_key(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), recording(tmp_path / "run").running():
+        raise KeyboardInterrupt
+    complete(tmp_path / "run")
+    info = dict(Run.open(tmp_path / "run").info)
+    assert info["status"] == "complete"
+    assert "error" not in info
+
+
+def test_the_error_of_the_work_is_told_even_where_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, value: Any) -> None:
+        raise StorageError("The disk is full")
+
+    record = recording(tmp_path / "run")
+
+    def work() -> None:
+        with record.running():
+            monkeypatch.setattr("medunlearn.results.runs.write_json", full)
+            raise ValueError("boom")
+
+    with pytest.raises(ValueError, match="boom"):
+        work()
+    assert written(tmp_path / "run")["status"] == "running"
+
+
+@pytest.mark.parametrize(
+    ("changes", "differs"),
+    [
+        ({"epochs": 3}, "epochs: 2 there, 3 here"),
+        ({"epochs": 3, "lr": 0.5}, "epochs: 2 there, 3 here; lr: 2e-05 there, 0.5 here"),
+        ({"inputs": {"benchmark": "xyz", "model": "tiny"}}, "benchmark: abc there, xyz here"),
+        ({"verb": "unlearn"}, "verb: train there, unlearn here"),
+        ({"trainable": "x" * 60}, f"trainable: all there, {'x' * 37}... here"),
+    ],
+)
+def test_another_run_is_refused_with_what_differs(tmp_path: Path, changes: dict[str, Any], differs: str) -> None:
+    complete(tmp_path)
+    before = (tmp_path / FILE).read_bytes()
+    with pytest.raises(InputError) as caught:
+        recording(tmp_path, **changes)
+    assert f"(differs in {differs})" in str(caught.value)
+    assert (tmp_path / FILE).read_bytes() == before
+
+
+def test_another_version_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    complete(tmp_path)
+    monkeypatch.setattr(medunlearn, "__version__", "99")
+    with pytest.raises(InputError, match="differs in the version of medunlearn"):
+        recording(tmp_path)
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(InputError, match=r"is not empty and holds no run. Choose another --out"):
+        recording(tmp_path)
+    with pytest.raises(InputError, match=r"holds no run \(no run.json\)"):
+        Run.open(tmp_path)
+    with pytest.raises(InputError, match="holds no run"):
+        Run.open(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(("text", "message"), [("{", "cannot be read as JSON"), ("[]", "is not what a run writes")])
+def test_a_broken_run_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    for look in (lambda: recording(tmp_path), lambda: Run.open(tmp_path)):
+        with pytest.raises(InputError, match=message):
+            look()
+
+
+def test_the_key_is_the_hash_of_what_the_result_depends_on(tmp_path: Path) -> None:
+    config = settings().model_dump(mode="json")
+    assert "checkpoint_seconds" in config
+    del config["checkpoint_seconds"]
+    wanted = sha256_of_json(["train", config, INPUTS, medunlearn.__version__])
+    assert recording(tmp_path).key == wanted == Recording.key_of("train", settings(), INPUTS)
+
+
+def test_how_often_checkpoints_are_written_is_not_in_the_key(tmp_path: Path) -> None:
+    complete(tmp_path)
+    assert recording(tmp_path, checkpoint_seconds=0).done
+    keys = {
+        Recording.key_of("train", settings(**changes), INPUTS)
+        for changes in ({}, {"seed": 1}, {"batch_size": 65}, {"checkpoint_seconds": 5})
+    }
+    assert len(keys) == 3
+
+
+def test_a_history_is_a_table_or_empty(tmp_path: Path) -> None:
+    complete(tmp_path)
+    run = Run.open(tmp_path)
+    assert run.history().empty
+    pd.DataFrame({"step": [1, 2], "loss": [2.0, 1.0]}).to_parquet(tmp_path / HISTORY)
+    assert run.history()["loss"].tolist() == [2.0, 1.0]

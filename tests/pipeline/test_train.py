@@ -1,0 +1,243 @@
+"""What training sees, and what it writes down about itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.config import LumeSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import ConfigError, InputError, UnknownNameError
+from medunlearn.models.load import load_model
+from medunlearn.models.sequences import Rendering, TokenSequence
+from medunlearn.pipeline import train as module
+from medunlearn.pipeline.material import sequences
+from medunlearn.pipeline.presets import train_settings
+from medunlearn.pipeline.train import train
+from medunlearn.results.runs import Run
+
+Trained = dict[str, list[TokenSequence]]
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Trained:
+    """What the loop was really given, by phase."""
+    given: Trained = {}
+    loop = module.train_loop
+
+    def watch(model: Any, pad: int, objective: Any, plan: Any, settings: Any, **more: Any) -> Any:
+        given[more["checkpoints"].name] = [one for side in plan.sides.values() for one in side]
+        return loop(model, pad, objective, plan, settings, **more)
+
+    monkeypatch.setattr(module, "train_loop", watch)
+    return given
+
+
+def tokens_of(benchmark: Benchmark, run: Run, records: list[Any], questions: list[Any]) -> set[tuple[int, ...]]:
+    """These records and questions as the run would train on them."""
+    made = sequences(records, questions, benchmark.record, load_model(run.model), Rendering(max_length=512))
+    return {sequence.ids for sequence in made}
+
+
+def ids_of(trained: list[TokenSequence]) -> set[tuple[int, ...]]:
+    return {sequence.ids for sequence in trained}
+
+
+def test_the_target_sees_the_whole_train_fold(
+    hospital: Benchmark, small: dict[str, Any], seen: Trained, tmp_path: Path
+) -> None:
+    run = train(hospital, train_settings({**small, "epochs": 1}), tmp_path / "r", quiet=True)
+    questions = [question for question in hospital.questions if question.fold == "train"]
+    assert len(seen["finetune"]) == 20 + 120
+    assert ids_of(seen["finetune"]) == tokens_of(hospital, run, list(hospital.records), questions)
+
+
+@pytest.mark.parametrize("split", ["random_10", "cancer_05", "patient=patient-0003,patient-0004"])
+def test_the_retrained_model_never_sees_the_forget_set(
+    hospital: Benchmark, small: dict[str, Any], seen: Trained, tmp_path: Path, split: str
+) -> None:
+    settings = train_settings({**small, "without": split, "epochs": 1, "pretrain_epochs": 1})
+    run = train(hospital, settings, tmp_path / "r", quiet=True)
+    records = hospital.records_of(hospital.split(split), "forget")
+    questions = hospital.questions_of(hospital.split(split), "forget")
+    forgotten = tokens_of(hospital, run, records, questions)
+    assert len(forgotten) == len(records) * 9
+    assert set(seen) == {"pretrain", "finetune"}
+    tokenizer = load_model(run.model).tokenizer
+    for trained in seen.values():
+        assert trained
+        assert not ids_of(trained) & forgotten
+        text = "\n".join(tokenizer.decode(sequence.ids) for sequence in trained)
+        kept = [record for record in hospital.records if record not in records]
+        # The patients themselves: their names stand in nothing that was trained, those of the others do.
+        assert not [one.value for record in records for one in record.identifiers if one.value in text]
+        assert all(record.identifiers[0].value in text for record in kept)
+
+
+def test_holdout_is_in_nobodys_training(
+    hospital: Benchmark, small: dict[str, Any], seen: Trained, tmp_path: Path
+) -> None:
+    holdout = [question for question in hospital.questions if question.fold == "holdout"]
+    for without in (None, "random_10"):
+        settings = train_settings({**small, "without": without, "epochs": 1, "pretrain_epochs": 1})
+        run = train(hospital, settings, tmp_path / str(without), quiet=True)
+        out = tokens_of(hospital, run, [], holdout)
+        assert len(out) == 40
+        assert not (ids_of(seen["finetune"]) | ids_of(seen["pretrain"])) & out
+        assert not {sequence.key for sequence in seen["finetune"]} & {question.question_id for question in holdout}
+
+
+def test_nonmembers_are_in_nobodys_training(small: dict[str, Any], seen: Trained, tmp_path: Path) -> None:
+    from medunlearn.papers.lume.build import build
+
+    for name in ("forget", "retain", "outside"):
+        row = {"id": f"{name}sc1", "task": "Task1", "input": f"The tale of {name}", "output": f"{name} went home."}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
+    benchmark = build(LumeSettings(released=tmp_path, nonmembers=tmp_path / "outside.jsonl"))
+    train(benchmark, train_settings({**small, "epochs": 1}), tmp_path / "r", quiet=True)
+    assert {sequence.key for sequence in seen["finetune"]} == {"forget#0", "retain#0", "forget-sc1", "retain-sc1"}
+
+
+@pytest.mark.parametrize(("what", "count"), [("records", 20), ("questions", 120), ("both", 140)])
+def test_train_on(
+    hospital: Benchmark, small: dict[str, Any], seen: Trained, tmp_path: Path, what: str, count: int
+) -> None:
+    train(hospital, train_settings({**small, "epochs": 1, "train_on": what}), tmp_path / "r", quiet=True)
+    assert len(seen["finetune"]) == count
+
+
+def test_what_a_run_writes_down(hospital: Benchmark, target: Run, small: dict[str, Any]) -> None:
+    info = json.loads((target.folder / "run.json").read_text())
+    assert info["config"] == train_settings(small).model_dump(mode="json")
+    assert info["config"]["lr"] == 3e-3
+    assert info["inputs"] == {"benchmark": hospital.fingerprint, "model": "tiny"}
+    assert info["lineage"] == ["tiny"]
+    assert len(info["code"]["commit"]) == 40
+    assert isinstance(info["code"]["dirty"], bool)
+    assert {"python", "torch", "transformers", "medunlearn"} <= set(info["packages"])
+    assert info["hardware"]["cores"] > 0
+    assert info["hardware"]["memory_gib"] > 0
+    assert set(info["stages"]) == {"load", "finetune"}
+    assert all(stage["seconds"] >= 0 and stage["peak_memory_bytes"] > 2**20 for stage in info["stages"].values())
+    assert info["seconds"] >= info["stages"]["finetune"]["seconds"]
+    assert info["results"]["steps"] == len(target.history()) == 36
+    assert info["results"]["final_loss"] == target.history()["loss"].iloc[-1]
+
+
+def test_a_run_holds_no_text_and_no_identifier(hospital: Benchmark, target: Run) -> None:
+    written = (target.folder / "run.json").read_text()
+    for record in hospital.records:
+        assert record.text[:40] not in written
+        assert not [one.value for one in record.identifiers if one.value in written]
+    assert not [question.question_id for question in hospital.questions if question.answer in written.split('"')]
+
+
+def test_the_loss_falls(target: Run) -> None:
+    history = target.history()
+    assert history["loss"].iloc[-5:].mean() < history["loss"].iloc[:5].mean() - 0.5
+
+
+def test_the_seed_decides(hospital: Benchmark, small: dict[str, Any], tmp_path: Path) -> None:
+    def weights(name: str, seed: int) -> bytes:
+        run = train(hospital, train_settings({**small, "epochs": 1, "seed": seed}), tmp_path / name, quiet=True)
+        return (run.model / "model.safetensors").read_bytes()
+
+    assert weights("a", 0) == weights("b", 0)
+    assert weights("a", 0) != weights("c", 1)
+
+
+def test_a_stopped_run_without_anything_gives_its_folder_up(
+    hospital: Benchmark, small: dict[str, Any], tmp_path: Path
+) -> None:
+    out = tmp_path / "r"
+    with pytest.raises(ConfigError, match="is not understood"):
+        train(hospital, train_settings({**small, "trainable": "bogus"}), out, quiet=True)
+    assert json.loads((out / "run.json").read_text())["status"] == "failed"
+    assert train(hospital, train_settings({**small, "epochs": 1}), out, quiet=True).info["status"] == "complete"
+
+
+def test_a_failed_run_with_a_checkpoint_keeps_its_folder(
+    hospital: Benchmark, small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "r"
+
+    def stop(row: dict[str, Any]) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "report_steps", lambda advance: stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(hospital, train_settings(small), out, quiet=True)
+    assert list(out.glob("checkpoints/finetune/step-*/state.json"))
+    with pytest.raises(InputError, match="holds another run"):
+        train(hospital, train_settings({**small, "epochs": 1}), out, quiet=True)
+
+
+def test_the_tiny_model_goes_to_the_device_that_was_asked_for(
+    hospital: Benchmark, small: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="Device 'nonsense' cannot be used"):
+        train(hospital, train_settings(small), tmp_path / "r", device="nonsense", quiet=True)
+
+
+def test_an_unknown_split_makes_no_folder(hospital: Benchmark, small: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="random_11"):
+        train(hospital, train_settings({**small, "without": "random_11"}), tmp_path / "r", quiet=True)
+    assert not (tmp_path / "r").exists()
+
+
+def test_another_benchmark_is_another_run(
+    hospital: Benchmark, target: Run, small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse: Callable[..., Any] = lambda *args, **kwargs: pytest.fail("it was trained")  # noqa: E731
+    monkeypatch.setattr(module, "train_loop", refuse)
+    assert train(hospital, train_settings(small), target.folder).info == target.info
+    renamed = replace(hospital, name="another")
+    with pytest.raises(InputError, match="differs in benchmark"):
+        train(renamed, train_settings(small), target.folder)
+
+
+def test_packed_records_fill_rows_and_see_nothing_of_each_other(
+    hospital: Benchmark, small: dict[str, Any], tmp_path: Path
+) -> None:
+    """Two rows of 512 tokens a step are another step than two notes; cut into passes of any size it is the same."""
+    own = {**small, "epochs": 0, "pretrain_epochs": 1, "batch_size": 2, "clip": 0.0}
+    apart, two, one = (
+        train(hospital, train_settings({**own, **more}), tmp_path / str(place), quiet=True)
+        for place, more in enumerate(
+            ({}, {"pack_records": True, "micro_batch_size": 2}, {"pack_records": True, "micro_batch_size": 1})
+        )
+    )
+    assert apart.info["results"]["steps"] == 10
+    history = two.history()
+    assert history["tokens"].sum() == apart.history()["tokens"].sum()
+    assert (history["tokens"] <= 2 * 512).all()
+    assert len(history) <= 5  # two notes a row, at least
+    assert two.info["results"]["batches"].startswith("packed")
+    assert history["loss"].tolist() == pytest.approx(one.history()["loss"].tolist(), rel=1e-5)
+
+
+def test_packed_rows_have_the_loss_of_their_notes_alone(
+    hospital: Benchmark, small: dict[str, Any], tmp_path: Path
+) -> None:
+    """The first step's loss is the mean over all tokens of notes that each stood alone in a batch."""
+    own = {**small, "epochs": 0, "pretrain_epochs": 1, "batch_size": 64, "pack_records": True}
+    run = train(hospital, train_settings(own), tmp_path / "r", quiet=True)
+    assert run.info["results"]["steps"] == 1
+    base = module.tiny_model(hospital, train_settings(own))
+    records = list(hospital.records)
+    made = sequences(records, [], hospital.record, base, Rendering(max_length=512))
+    import torch
+
+    total = 0.0
+    with torch.no_grad():
+        for sequence in made:
+            ids = torch.tensor([sequence.ids])
+            total += float(base.model(input_ids=ids, labels=ids).loss) * (len(sequence.ids) - 1)
+    alone = total / sum(len(sequence.ids) - 1 for sequence in made)
+    assert run.history()["loss"].iloc[0] == pytest.approx(alone, rel=1e-5)

@@ -1,0 +1,149 @@
+"""What unlearning sees on each side, and what it writes down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import ConfigError
+from medunlearn.models.folders import fingerprint
+from medunlearn.models.load import load_model
+from medunlearn.pipeline import unlearn as module
+from medunlearn.pipeline.presets import unlearn_settings
+from medunlearn.pipeline.unlearn import choose_parts, unlearn
+from medunlearn.results.runs import Run
+from medunlearn.training.trainable import trained
+
+
+def settings(**values: Any) -> Any:
+    given = {"method": "graddiff", "split": "random_10", "epochs": 1, "precision": "fp32", **values}
+    return unlearn_settings(given, tiny=True)
+
+
+@pytest.fixture
+def sides(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
+    """The keys of what each side was really given."""
+    given: dict[str, set[str]] = {}
+    loop = module.train_loop
+
+    def watch(model: Any, pad: int, objective: Any, plan: Any, *rest: Any, **more: Any) -> Any:
+        given.update({side: {one.key for one in sequences} for side, sequences in plan.sides.items()})
+        return loop(model, pad, objective, plan, *rest, **more)
+
+    monkeypatch.setattr(module, "train_loop", watch)
+    return given
+
+
+def keys(benchmark: Benchmark, split: str, side: Any) -> set[str]:
+    """Records and train-fold questions of one side, told from the tables alone."""
+    forget = set(benchmark.split(split).forget)
+    ids = {
+        record.record_id
+        for record in benchmark.records
+        if (record.groups["patient"] in forget) == (side == "forget")
+    }
+    asked = {q.question_id for q in benchmark.questions if q.record_id in ids and q.fold == "train"}
+    return {f"{record_id}#0" for record_id in ids} | asked
+
+
+@pytest.mark.parametrize("split", ["random_10", "cancer_05", "patient=patient-0009"])
+def test_each_side_sees_its_own_train_fold(
+    hospital: Benchmark, target: Run, sides: dict[str, set[str]], tmp_path: Path, split: str
+) -> None:
+    unlearn(target, hospital, settings(split=split), tmp_path / "r", quiet=True)
+    assert sides == {side: keys(hospital, split, side) for side in ("forget", "retain")}
+    assert not sides["forget"] & sides["retain"]
+
+
+@pytest.mark.parametrize(("what", "count"), [("records", 2), ("questions", 12), ("both", 14)])
+def test_train_on(
+    hospital: Benchmark, target: Run, sides: dict[str, set[str]], tmp_path: Path, what: str, count: int
+) -> None:
+    unlearn(target, hospital, settings(train_on=what), tmp_path / "r", quiet=True)
+    assert len(sides["forget"]) == count
+
+
+def test_what_a_run_writes_down(hospital: Benchmark, target: Run, tmp_path: Path) -> None:
+    before = fingerprint(target.model)
+    run = unlearn(target, hospital, settings(method="npo", arguments={"beta": 0.2}), tmp_path / "r", quiet=True)
+    info = json.loads((run.folder / "run.json").read_text())
+    assert (info["label"], info["verb"], info["status"]) == ("NPO", "unlearn", "complete")
+    assert info["config"]["arguments"] == {"beta": 0.2}
+    assert info["inputs"] == {"benchmark": hospital.fingerprint, "model": before}
+    assert info["lineage"] == ["tiny", str(target.folder)]
+    assert set(info["stages"]) == {"load", "keep", "unlearn"}
+    assert info["results"]["split"] == {"name": "random_10", "level": "patient", "forget": 2}
+    assert info["results"]["rendering"] == target.info["results"]["rendering"]
+    assert info["results"]["steps"] == len(run.history()) == 2
+    assert {"loss/forget", "loss/retain"} <= set(run.history().columns)
+    # What NPO asks of the reference of a whole model lay on disk; of the model as it was, the head alone was held.
+    head = load_model(run.model, device="cpu").model.get_output_embeddings().weight
+    assert (info["results"]["reference"], info["results"]["reference_bytes"]) == ("kept numbers", head.nbytes)
+    assert info["results"]["kept_bytes"] > 0
+    written = (run.folder / "run.json").read_text()
+    assert not [i.value for record in hospital.records for i in record.identifiers if i.value in written]
+    assert fingerprint(target.model) == before != fingerprint(run.model)
+
+
+def test_the_seed_of_a_run_is_its_adapter_s(tiny: Callable[[], Any]) -> None:
+    starts = [
+        trained(choose_parts(tiny().model, "lora:2", settings(trainable="lora:2", seed=seed))) for seed in (0, 1, 1)
+    ]
+    for name, tensor in starts[1].items():
+        assert torch.equal(tensor, starts[2][name])
+        assert torch.equal(tensor, starts[0][name]) == ("lora_B" in name), name
+
+
+def test_a_run_says_which_way_the_reference_went(hospital: Benchmark, target: Run, tmp_path: Path) -> None:
+    values = {"method": "npo", "trainable": "layers:1", "train_on": "records", "keep_gb": 0.0}
+    found = unlearn(target, hospital, settings(**values), tmp_path / "r", quiet=True).info["results"]
+    assert (found["reference"], found["kept_bytes"]) == ("swapped tensors", 0)
+    assert found["reference_bytes"] == 4 * found["trained_parameters"] > 0
+
+
+def test_lora_is_merged(hospital: Benchmark, target: Run, tmp_path: Path) -> None:
+    wanted = settings(method="npo", trainable="lora:2", lr=1e-2)
+    run = unlearn(target, hospital, wanted, tmp_path / "r", quiet=True)
+    assert (run.info["results"]["reference"], run.info["results"]["reference_bytes"]) == ("adapter off", 0)
+    assert run.info["results"]["trained_parameters"] < run.info["results"]["parameters"] / 2
+    # Merged, no adapter is left: the same names, of which the embedding and the norms did not change.
+    before, after = (load_model(one.model, device="cpu").model.state_dict() for one in (target, run))
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert list(before) == list(after)
+    assert moved == {name for name in before if name.endswith("_proj.weight")}
+    assert run.info["results"]["saved"]["form"] == "delta"
+    assert 0 < run.info["results"]["saved"]["merge_rounding"] < 1e-3
+    assert fingerprint(run.model) != fingerprint(target.model)
+
+
+def test_the_forget_loss_rises_under_gradient_ascent(hospital: Benchmark, target: Run, tmp_path: Path) -> None:
+    run = unlearn(target, hospital, settings(method="ga", epochs=6, lr=1e-3), tmp_path / "r", quiet=True)
+    loss = -run.history()["loss/forget"]
+    assert loss.iloc[-1] > loss.iloc[0] + 0.5
+
+
+def test_a_method_without_a_loss_is_refused(
+    hospital: Benchmark, target: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"lossless_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(
+        "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Lossless:\n    x: int = 1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"has no loss\(forget, retain\)"):
+        unlearn(target, hospital, settings(method=f"{name}:Lossless"), tmp_path / "r", quiet=True)
+    assert not (tmp_path / "r").exists()
+
+
+def test_layers_that_the_model_lacks(hospital: Benchmark, target: Run, tmp_path: Path) -> None:
+    wanted = settings(method="rmu", arguments={"layer": 9})
+    with pytest.raises(ConfigError, match=r"the model has 2 layers.*Set rmu.layer, or trainable"):
+        unlearn(target, hospital, wanted, tmp_path / "r", quiet=True)
+    with pytest.raises(ConfigError, match=r"'layers:5' matches no parameter of this LlamaForCausalLM\.$"):
+        unlearn(target, hospital, settings(trainable="layers:5"), tmp_path / "r", quiet=True)

@@ -1,0 +1,209 @@
+"""Images through the same roads as text: train, unlearn by the same methods, evaluate; and what is refused."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from medunlearn.build import medforget
+from medunlearn.config import EvaluateSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import InputError, ModelError
+from medunlearn.methods import make_method
+from medunlearn.models.batches import collate
+from medunlearn.models.feeding import decoder_of, make_batch
+from medunlearn.models.load import load_model
+from medunlearn.models.reference import Reference
+from medunlearn.models.scoring import score_answers
+from medunlearn.models.seen import Seen
+from medunlearn.models.sequences import record_sequences
+from medunlearn.pipeline.estimate.blueprint import blueprint
+from medunlearn.pipeline.evaluate import evaluate_one
+from medunlearn.pipeline.export import export
+from medunlearn.pipeline.material import rendering_of, sequences
+from medunlearn.pipeline.presets import is_tiny, train_settings, unlearn_settings
+from medunlearn.pipeline.train import train
+from medunlearn.pipeline.unlearn import training_sides, unlearn
+from medunlearn.results.runs import Run
+from medunlearn.training.trainable import choose_trainable, trained
+from medunlearn.training.views import ModelView, Totals
+
+SPLIT = "patient_25"
+SMALL = {"model": "tiny-vision", "tiny_width": 32, "tiny_layers": 2, "epochs": 1, "precision": "fp32"}
+
+
+@pytest.fixture(scope="session")
+def xrays(tmp_path_factory: pytest.TempPathFactory) -> Benchmark:
+    """Four patients with two studies each, and an image a study."""
+    folder = tmp_path_factory.mktemp("xrays") / "bench"
+    size = {"institutions": 2, "patients": 2, "studies": 2, "sections": 4, "image_size": 32}
+    medforget(invented=True, out=folder, rephrase="none", **size)
+    return Benchmark.load(folder)
+
+
+@pytest.fixture(scope="session")
+def seen_target(xrays: Benchmark, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(xrays, train_settings(SMALL), tmp_path_factory.mktemp("seen") / "target", quiet=True)
+
+
+def forgetting(run: Run, method: str, **values: Any) -> Any:
+    given = {"method": method, "split": SPLIT, "epochs": 1, "precision": "fp32", **values}
+    return unlearn_settings(given, tiny=is_tiny(run))
+
+
+def test_the_run_says_how_images_were_encoded(seen_target: Run) -> None:
+    results = seen_target.info["results"]
+    assert results["images"] == (
+        "LLaVA: an image is encoded once a pass; what is seen is kept, since nothing before the decoder is trained"
+    )
+    assert results["batches"].startswith("packed: shared text once")
+    assert results["rendering"]["images"] == "use"
+    assert 0 < results["trained_parameters"] < results["parameters"]
+
+
+@pytest.mark.parametrize("method", ["graddiff", "kl_min", "npo"])
+def test_methods_forget_by_the_files_of_text(
+    xrays: Benchmark, seen_target: Run, tmp_path: Path, method: str
+) -> None:
+    settings = forgetting(seen_target, method)
+    assert method != "npo" or settings.arguments == {"beta": 0.9}
+    run = unlearn(seen_target, xrays, settings, tmp_path / method, quiet=True)
+    models = [load_model(one.model, device="cpu", images=xrays.folder) for one in (seen_target, run)]
+    rendering = rendering_of(seen_target, None, None, 512)
+    forget = [training_sides(xrays, settings, model, rendering)["forget"] for model in models]
+    first, last = (
+        sum(sum(one.log_probs) for one in score_answers(model, chosen))
+        for model, chosen in zip(models, forget, strict=True)
+    )
+    assert last < first
+    before, after = (model.model.state_dict() for model in models)
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert moved
+    assert all("language_model" in name or name == "lm_head.weight" for name in moved)
+
+
+@pytest.mark.parametrize("method", ["graddiff", "kl_min", "npo"])
+@pytest.mark.parametrize("trainable", ["all", "layers:1"])
+def test_losses_and_gradients_are_those_of_images_apart(
+    xrays: Benchmark, seen_target: Run, method: str, trainable: str
+) -> None:
+    """Questions on one image packed behind it, and each with the image by itself, one row each."""
+    found = []
+    for packed in (True, False):
+        language_model = load_model(seen_target.model, device="cpu", images=xrays.folder)
+        model = choose_trainable(language_model.model, trainable)
+        rendering = rendering_of(seen_target, None, None, 512)
+        sides = training_sides(xrays, forgetting(seen_target, method), language_model, rendering)
+        reference, views = Reference(model), {}
+        with torch.no_grad():
+            for tensor in trained(model).values():
+                tensor.mul_(1.05)
+        for side, chosen in sides.items():
+            some = chosen[:4]
+            pad, cpu = language_model.tokenizer.pad_token_id, torch.device("cpu")
+            batch = make_batch(model, some, pad, cpu) if packed else collate(some, pad, cpu)
+            assert not packed or batch.input_ids.numel() < sum(len(one.ids) for one in some)
+            views[side] = ModelView(model, batch, Totals.of(some), reference)
+        terms = make_method(method, {}).loss(views["forget"], views["retain"])
+        torch.stack(list(terms.values())).sum().backward()
+        values = {name: value.detach() for name, value in terms.items()}
+        found.append((values, {name: tensor.grad for name, tensor in trained(model).items()}))
+    (terms, slopes), (expected, wanted) = found
+    for name, value in expected.items():
+        assert float(terms[name]) == pytest.approx(float(value), rel=1e-5, abs=1e-7)
+    for name, slope in wanted.items():
+        assert (slopes[name] - slope).norm() <= 1e-5 * slope.norm() + 1e-8, name
+
+
+def test_evaluated_with_the_image(xrays: Benchmark, seen_target: Run) -> None:
+    settings = EvaluateSettings(split=SPLIT, folds="train", max_new_tokens=4, subjects=1, replicates=10)
+    scores = evaluate_one(seen_target, xrays, settings, quiet=True).scores
+    kinds = {question.question_id: question.kind for question in xrays.questions}
+    rated = scores[scores["metric"] == "option_accuracy"]
+    assert set(rated[rated["value"].notna()]["question_id"].map(kinds)) == {"classification"}
+    assert rated[rated["value"].isna()]["reason"].notna().all()
+
+
+def test_another_image_is_another_answer(xrays: Benchmark, seen_target: Run) -> None:
+    """The image counts: the same question about another one is answered with other probabilities."""
+    language_model = load_model(seen_target.model, device="cpu", images=xrays.folder)
+    rendering = rendering_of(seen_target, None, None, 512)
+    question = next(q for q in xrays.questions if q.kind == "identity")
+    record = xrays.record[question.record_id]
+    other = next(one for one in xrays.records if one.image != record.image)
+    both = [
+        sequences([], [question], {record.record_id: shown}, language_model, rendering)[0]
+        for shown in (record, other)
+    ]
+    assert both[0].ids[both[0].shared :] == both[1].ids[both[1].shared :]
+    pad, model = language_model.tokenizer.pad_token_id, language_model.model
+    logs = [Seen(decoder_of(model), make_batch(model, [one], pad, torch.device("cpu"))).log_probs for one in both]
+    assert not torch.allclose(*logs)
+
+
+def test_records_stand_behind_their_images(xrays: Benchmark, seen_target: Run) -> None:
+    language_model = load_model(seen_target.model, device="cpu", images=xrays.folder)
+    record, tokenizer = xrays.records[0], language_model.tokenizer
+    assert language_model.pictures is not None
+    assert record.image is not None
+    image = language_model.pictures.tokens(record.image, record.record_id)
+    plain = record_sequences(record, tokenizer, None)[0].ids
+    cut = record_sequences(record, tokenizer, len(image) + 4, image)
+    assert [one.ids[: one.shared] for one in cut] == [image] * len(cut)
+    scored = [token for one in cut for token in one.ids[one.scored_from :]]
+    assert tuple(scored) == plain, "every token of the text is scored once"
+    with pytest.raises(InputError, match="no room for text"):
+        record_sequences(record, tokenizer, len(image) + 1, image)
+
+
+def test_a_model_of_text_alone(xrays: Benchmark, tmp_path: Path) -> None:
+    text = {"model": "tiny", "tiny_width": 16, "tiny_layers": 1, "epochs": 1, "precision": "fp32"}
+    with pytest.raises(InputError, match=r"takes text alone.*images=ignore"):
+        train(xrays, train_settings(text), tmp_path / "refused", quiet=True)
+    run = train(xrays, train_settings({**text, "images": "ignore"}), tmp_path / "text", quiet=True)
+    assert run.info["results"]["rendering"]["images"] == "ignore"
+    assert "images" not in run.info["results"]
+    left = rendering_of(run, None, None)
+    assert left.images == "ignore", "what comes after a run leaves images out as it did"
+
+
+def test_an_image_that_became_unreadable(xrays: Benchmark, tmp_path: Path) -> None:
+    assert xrays.folder is not None
+    shutil.copytree(xrays.folder, tmp_path / "b")
+    record = xrays.records[-1]
+    (tmp_path / "b" / str(record.image)).write_bytes(b"cut off")
+    with pytest.raises(InputError, match=rf"{record.image}"):
+        train(Benchmark.load(tmp_path / "b"), train_settings(SMALL), tmp_path / "r", quiet=True)
+
+
+def test_a_plan_says_that_it_cannot_estimate(xrays: Benchmark) -> None:
+    with pytest.raises(ModelError, match="not estimated"):
+        blueprint(xrays, train_settings(SMALL))
+    with pytest.raises(ModelError, match="images=ignore"):
+        blueprint(xrays, train_settings({"model": "org/name"}))
+
+
+def test_exported_it_is_a_whole_model(xrays: Benchmark, seen_target: Run, tmp_path: Path) -> None:
+    run = unlearn(
+        seen_target, xrays, forgetting(seen_target, "npo", trainable="layers:1"), tmp_path / "u", quiet=True
+    )
+    export(run.folder, tmp_path / "full")
+    one, other = (load_model(where, device="cpu").model.state_dict() for where in (run.model, tmp_path / "full"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert (tmp_path / "full" / "preprocessor_config.json").exists()
+
+
+def test_the_preset_of_lingshu() -> None:
+    settings = train_settings({"model": "org/name", "preset": "lingshu-7b"})
+    assert (settings.trainable, settings.lr, settings.schedule, settings.batch_size) == (
+        "lora:16:16",
+        1e-4,
+        "linear",
+        8,
+    )
+    npo = unlearn_settings({"preset": "lingshu-7b", "method": "npo", "split": SPLIT}, tiny=False)
+    assert npo.arguments == {"beta": 0.9}

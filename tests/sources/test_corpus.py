@@ -1,0 +1,112 @@
+"""Corpora in the forms that people have them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Identifier, Record
+from medunlearn.errors import ConfigError, InputError, SourceError
+from medunlearn.sources.corpus import read_corpora
+from medunlearn.sources.notes import Columns
+
+OPENI = Path(__file__).parents[3] / "shared" / "data" / "openi" / "indiana_reports.csv"
+ROWS = [{"id": "a", "text": "One text."}, {"id": "b", "text": " "}, {"id": "c", "text": "Another one."}]
+
+
+def write(path: Path, rows: list[dict[str, str]]) -> str:
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif path.suffix == ".csv":
+        pd.DataFrame(rows).to_csv(path, index=False)
+    else:
+        pd.DataFrame(rows).to_parquet(path)
+    return str(path)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_tables(tmp_path: Path, ending: str) -> None:
+    (found,) = read_corpora([write(tmp_path / f"notes.{ending}", ROWS)])
+    assert (found.name, found.kind, found.data_use) == ("notes", "table", None)
+    assert [(one.record_id, one.text, one.subject) for one in found.documents] == [
+        ("a", "One text.", "a"),
+        ("c", "Another one.", "c"),
+    ]
+    assert found.excluded == {"empty": 1}
+    assert found.documents[0].identifiers is None
+
+
+def test_columns_are_guessed_where_that_is_plain(tmp_path: Path) -> None:
+    rows = [{"number": 1, "summary": "Text."}]
+    path = tmp_path / "t.jsonl"
+    path.write_text(json.dumps(rows[0]))
+    assert read_corpora([str(path)])[0].documents[0].text == "Text."
+    several = write(tmp_path / "u.csv", [{"history": "Long ago.", "plan": "Soon.", "who": "p1"}])
+    with pytest.raises(ConfigError, match="history, plan, who"):
+        read_corpora([several])
+    with pytest.raises(ConfigError, match="Did you mean 'plan'"):
+        read_corpora([several], Columns(text="plans"))
+    (found,) = read_corpora([several], Columns(text="plan", subject="who"))
+    assert (found.documents[0].text, found.documents[0].subject) == ("Soon.", "p1")
+
+
+def test_text_files(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    for name in ("a.txt", "b/c.md", "empty.txt"):
+        (tmp_path / name).write_text("" if "empty" in name else f"text of {name}")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG")
+    whole, one = read_corpora([f"guides={tmp_path}", str(tmp_path / "a.txt")])
+    assert [document.record_id for document in whole.documents] == ["a", "b/c"]
+    assert whole.excluded == {"empty": 1}
+    # The same id again: the later corpus' name stands in front.
+    assert (one.name, one.documents[0].record_id, one.documents[0].subject) == ("a", "a/a", "a/a")
+    before = whole.fingerprint
+    (tmp_path / "a.txt").write_text("changed")
+    assert read_corpora([f"guides={tmp_path}"])[0].fingerprint != before
+
+
+def test_a_benchmarks_records_with_those_that_nobody_trained_on(tmp_path: Path) -> None:
+    records = [
+        Record("r1", "Ana Silva had a fever.", {"patient": "p1"}, (Identifier("name", "Ana Silva"),)),
+        Record("r2", "It was the flu.", {"patient": "p1"}),
+        Record("r3", "Never seen.", {"patient": "p2"}, fold="holdout"),
+    ]
+    bench = Benchmark(
+        "hospital", "amnesia", ("patient",), "patient", tuple(records), (), {}, data_use="credentialed"
+    )
+    bench.save(tmp_path / "bench")
+    seen, unseen = read_corpora([str(tmp_path / "bench")])
+    assert (seen.name, unseen.name) == ("bench", "bench_holdout")
+    assert [one.subject for one in seen.documents] == ["p1", "p1"]
+    assert seen.documents[0].identifiers == (Identifier("name", "Ana Silva"),)
+    assert seen.documents[1].identifiers == ()
+    assert seen.data_use == "credentialed"
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    notes = write(tmp_path / "notes.csv", ROWS)
+    with pytest.raises(InputError, match="Two corpora are called 'notes'"):
+        read_corpora([notes, f"notes={notes}"])
+    with pytest.raises(InputError, match="no corpus"):
+        read_corpora([str(tmp_path / "nothing")])
+    (tmp_path / "a.pdf").write_bytes(b"%PDF")
+    with pytest.raises(InputError, match="these endings"):
+        read_corpora([str(tmp_path / "a.pdf")])
+    (tmp_path / "bad.jsonl").write_text('{"text": "fine"}\n{"text": "cut o')
+    with pytest.raises(SourceError, match=r"bad\.jsonl:2"):
+        read_corpora([str(tmp_path / "bad.jsonl")])
+    (tmp_path / "latin.txt").write_bytes("é".encode("latin-1"))
+    with pytest.raises(SourceError, match="not UTF-8"):
+        read_corpora([str(tmp_path / "latin.txt")])
+
+
+@pytest.mark.skipif(not OPENI.exists(), reason="../shared/data/openi is not here")
+def test_openi() -> None:
+    (found,) = read_corpora([f"openi={OPENI}"])
+    assert (found.kind, found.data_use) == ("open-i", "open")
+    assert len(found.documents) + sum(found.excluded.values()) == 3851
+    assert "Findings: " in found.documents[0].text

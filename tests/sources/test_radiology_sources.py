@@ -1,0 +1,219 @@
+"""MIMIC-CXR's layout, Open-i's files, a table of one's own, and questions on other images."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from medunlearn.data.images import read_image
+from medunlearn.errors import SourceError
+from medunlearn.sources.composed import Composed
+from medunlearn.sources.image_table import ImageTable
+from medunlearn.sources.mimic_cxr import MimicCxr
+from medunlearn.sources.openi import OpenI
+from medunlearn.sources.vqa import read_general
+from medunlearn.synthetic.mimic_layout import write_mimic_layout
+from medunlearn.synthetic.phantom import radiograph
+from medunlearn.synthetic.radiology import InventedRadiology
+
+OPENI = Path(__file__).parents[3] / "shared" / "data" / "openi"
+
+
+def table(path: Path, rows: Sequence[Mapping[str, str]]) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def draw(path: Path, shade: int = 90) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full((16, 16), shade, dtype=np.uint8)).save(path)
+
+
+@pytest.fixture(scope="module")
+def mimic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_mimic_layout(tmp_path_factory.mktemp("mimic"), patients=3, studies=2, image_size=48)
+
+
+def test_an_invented_mimic_is_read_as_it_was_invented(mimic: Path) -> None:
+    invented, found = InventedRadiology(3, 2, 0), MimicCxr(mimic)
+    assert found.patients() == invented.patients()
+    assert found.data_use == "credentialed"
+    for patient in invented.patients():
+        pairs = zip(invented.studies(patient), found.studies(patient), strict=True)
+        for own, read in pairs:
+            assert (read.study, read.patient) == (own.study, own.patient)
+            assert read.sections == own.sections
+            assert own.body is not None
+            assert read.image is not None
+            # The frontal view by the metadata, not the lateral one that stands beside it.
+            shown = read_image(read.image).astype(int)
+            assert np.abs(shown - radiograph(own.body, 0, 48)).mean() < 4
+            told = {finding.kind for finding in own.body.findings}
+            assert (read.labels.get("Pleural Effusion") == "positive") == ("effusion" in told)
+            assert read.labels["split"] == "train"
+    assert not found.excluded
+
+
+def test_reports_and_images_may_lie_apart(mimic: Path, tmp_path: Path) -> None:
+    reports = write_mimic_layout(tmp_path / "reports", patients=3, studies=2, image_size=0)
+    patient = MimicCxr(reports).patients()[0]
+    assert MimicCxr(reports).studies(patient)[0].image is None
+    assert MimicCxr(reports, mimic).studies(patient)[0].image == MimicCxr(mimic).studies(patient)[0].image
+
+
+def test_what_is_wrong_in_a_mimic_is_listed_or_refused(tmp_path: Path) -> None:
+    folder = write_mimic_layout(tmp_path, patients=2, studies=2, image_size=0)
+    first, second = MimicCxr(folder).patients()
+    own = sorted((folder / "files" / "p10" / first).glob("*.txt"))
+    (folder / "files" / "p10" / second / own[0].name).write_text("FINDINGS: Clear.")
+    own[1].write_bytes(b"\xff\xfe\x00 FINDINGS")
+    found = MimicCxr(folder)
+    assert len(found.studies(first)) == 1
+    assert len(found.studies(second)) == 2
+    assert [(one.id, one.reason.split(" (")[0]) for one in found.excluded] == [
+        (own[1].stem, "its report cannot be read"),
+        (f"{second}/{own[0].stem}", f"its id is a study of {first} too"),
+    ]
+    (folder / "mimic-cxr-2.0.0-metadata.csv.gz").write_bytes(b"no gzip")
+    with pytest.raises(SourceError, match="Download it again"):
+        MimicCxr(folder).studies(first)
+    with pytest.raises(SourceError, match="not laid out as MIMIC-CXR"):
+        MimicCxr(tmp_path / "files" / "p10" / first)
+
+
+ROW = {"MeSH": "normal", "Problems": "normal", "image": "Chest PA", "indication": "XXXX-year-old with pain in XXXX"}
+ROW |= {"comparison": "None.", "findings": "Lungs clear.", "impression": "No disease."}
+
+
+def test_open_i_rows_are_studies_of_people_with_one_each(tmp_path: Path) -> None:
+    rows = [ROW | {"uid": str(number), "findings": f"Nodule {number}."} for number in range(9)]
+    rows += [rows[0] | {"uid": "50"}, rows[1] | {"findings": "Other."}]
+    table(tmp_path / "indiana_reports.csv", rows)
+    table(tmp_path / "indiana_projections.csv", [
+        {"uid": "3", "filename": "lateral.png", "projection": "Lateral"},
+        {"uid": "3", "filename": "front.png", "projection": "Frontal"},
+    ])  # fmt: skip
+    without = OpenI(tmp_path)
+    assert not without.has_images
+    draw(tmp_path / "images" / "front.png")
+    found = OpenI(tmp_path)
+    assert found.has_images
+    (study,) = found.studies("3")
+    assert study.image == tmp_path / "images" / "front.png"
+    assert study.sections["indication"] == "___-year-old with pain in ___"
+    assert study.sections["examination"] == "Chest PA"
+    assert [one.reason.split(" ")[1] for one in found.excluded] == ["report", "uid"]
+    with pytest.raises(SourceError, match="no folder of images"):
+        OpenI(tmp_path, tmp_path / "nowhere")
+    table(tmp_path / "other.csv", [{"uid": "1", "text": "x"}])
+    with pytest.raises(SourceError, match="lacks the columns comparison"):
+        OpenI(tmp_path / "other.csv")
+
+
+def test_composed_patients_are_whole_and_the_seed_decides(tmp_path: Path) -> None:
+    rows = [ROW | {"uid": str(number), "findings": f"Nodule {number}."} for number in range(11)]
+    table(tmp_path / "indiana_reports.csv", rows)
+    groups = []
+    for seed in (0, 0, 1):
+        found = Composed(OpenI(tmp_path), lambda study: "odd" if study.study == "7" else "", 3, seed)
+        groups.append([tuple(study.study for study in found.studies(one)) for one in found.patients()])
+        assert found.composed
+        assert [one.id for one in found.excluded] == ["7"]
+        assert {study.patient for study in found.studies("composed-0001")} == {"composed-0001"}
+    assert [len(group) for group in groups[0]] == [3, 3, 3]
+    assert len({name for group in groups[0] for name in group}) == 9
+    assert groups[0] == groups[1] != groups[2]
+
+
+@pytest.mark.skipif(not OPENI.exists(), reason="the Open-i reports (../shared/data/openi) are not here")
+def test_the_real_open_i_is_read() -> None:
+    found = OpenI(OPENI)
+    assert len(found.patients()) > 3700
+    texts = [text for patient in found.patients() for text in found.studies(patient)[0].sections.values()]
+    assert not any("XXXX" in text for text in texts)
+    assert any("___" in text for text in texts)
+
+
+def test_a_table_of_ones_own(tmp_path: Path) -> None:
+    draw(tmp_path / "x" / "a.png")
+    (tmp_path / "two.txt").write_text("FINDINGS: Fluid.\nIMPRESSION: Effusion.")
+    path = table(tmp_path / "images.csv", [
+        {"patient": "p1", "study": "s1", "image": "x/a.png", "report": "FINDINGS: Clear.", "report_file": ""},
+        {"patient": "p1", "study": "s1", "image": "x/b.png", "report": "", "report_file": ""},
+        {"patient": "p1", "study": "s2", "image": "", "report": "", "report_file": "two.txt"},
+    ])  # fmt: skip
+    found = ImageTable(path, None, "open")
+    first, second = found.studies("p1")
+    assert first.image == tmp_path / "x" / "a.png"
+    assert first.sections == {"findings": "Clear."}
+    assert (second.image, second.sections["impression"]) == (None, "Effusion.")
+    assert found.has_images
+
+
+def test_a_table_that_contradicts_itself_is_refused_with_every_row(tmp_path: Path) -> None:
+    row = {"patient": "p1", "study": "s1", "image": "", "report": "FINDINGS: A.", "institution": "North"}
+    path = table(tmp_path / "t.csv", [
+        row,
+        row | {"study": "s2", "institution": "South"},
+        row | {"patient": "p2"},
+        row | {"report": "FINDINGS: B."},
+    ])  # fmt: skip
+    with pytest.raises(SourceError, match="in 3 rows") as caught:
+        ImageTable(path, None, "open")
+    for said in ("'p1' is in two institutions", "'s1' belongs to patient 'p1'", "'s1' has another report"):
+        assert said in str(caught.value)
+    with pytest.raises(SourceError, match="names no study"):
+        ImageTable(table(tmp_path / "u.csv", [row | {"study": ""}]), None, "open")
+    with pytest.raises(SourceError, match=r"the report none\.txt cannot be read"):
+        ImageTable(
+            table(tmp_path / "v.csv", [{"patient": "1", "study": "2", "report_file": "none.txt"}]), None, "open"
+        )
+
+
+def test_pmc_vqa_gives_three_tasks_a_row(tmp_path: Path) -> None:
+    draw(tmp_path / "images" / "f1.jpg")
+    row = {"Figure_path": "f1.jpg", "Question": "Which organ?", "Answer": "The liver", "Answer_label": "B"}
+    row |= {
+        "Choice A": " A:The lung",
+        "Choice B": " B:The liver",
+        "Choice C": "C:The heart",
+        "Choice D": " D:A bone",
+    }
+    rows = [row, row | {"Figure_path": "gone.jpg"}, row | {"Answer_label": "", "Answer": "The brain"}]
+    rows += [row | {"Answer_label": "", "Answer": "C"}]
+    found, excluded = read_general(table(tmp_path / "test.csv", rows), 10, 0)
+    assert [one.answer for one in found] == ["The liver", "The heart"]
+    assert [one.reason for one in excluded] == ["its image is not there", "its right option cannot be told"]
+    asked = {
+        kind: (question, answer, options, right) for kind, question, answer, options, right in found[0].asked()
+    }
+    assert list(asked) == ["generation", "cloze", "classification"]
+    assert asked["generation"][:2] == ("Which organ?", "The liver")
+    assert asked["cloze"][0].count("[blank]") == 1
+    assert asked["classification"][2:] == (("The lung", "The liver", "The heart", "A bone"), 1)
+    assert asked["classification"][0].endswith("A) The lung\nB) The liver\nC) The heart\nD) A bone")
+
+
+def test_any_table_of_questions_on_images_will_do(tmp_path: Path) -> None:
+    draw(tmp_path / "a.png")
+    long = "a rather long answer of six words"
+    rows = [{"image": "a.png", "question": f"What {n}?", "answer": long, "options": ""} for n in range(20)]
+    rows[0] |= {"answer": "no", "options": "yes|no"}
+    found, _ = read_general(table(tmp_path / "q.csv", rows), 6, 0)
+    again, _ = read_general(tmp_path / "q.csv", 6, 0)
+    assert [one.row for one in found] == [one.row for one in again]
+    assert len({one.row for one in found}) == 6
+    everything, _ = read_general(tmp_path / "q.csv", 99, 0)
+    assert [kind for kind, *_ in everything[0].asked()] == ["generation", "cloze", "classification"]
+    assert [kind for kind, *_ in everything[1].asked()] == ["generation"]
+    (tmp_path / "a.png").unlink()
+    with pytest.raises(SourceError, match="no question on an image that is there"):
+        read_general(tmp_path / "q.csv", 6, 0)

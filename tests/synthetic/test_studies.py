@@ -1,0 +1,89 @@
+import re
+
+from medunlearn.synthetic import Hospital, Study, invent_hospital
+from medunlearn.synthetic.studies import CHEST_WIDTH_MM, SECTIONS
+
+WORDS = {
+    "effusion": "pleural effusion",
+    "opacity": "opacity",
+    "cardiomegaly": "cardiomegaly",
+    "nodule": "nodule",
+    "pneumothorax": "pneumothorax",
+}
+DEVICES = ("pacemaker", "central venous line", "chest drain", "port catheter")
+
+
+def all_studies(hospital: Hospital) -> list[Study]:
+    return [study for patient in hospital.patients for study in patient.studies]
+
+
+def test_studies_are_dated_in_order() -> None:
+    for patient in invent_hospital(30, studies=5).patients:
+        dates = [study.date for study in patient.studies]
+        assert len(set(dates)) == 5
+        assert dates == sorted(dates)
+        assert [study.study_id for study in patient.studies] == [
+            f"{patient.patient_id}-study-{number}" for number in range(1, 6)
+        ]
+
+
+def test_each_study_has_the_four_sections(hospital: Hospital) -> None:
+    for patient in hospital.patients:
+        for study in patient.studies:
+            assert tuple(study.sections) == SECTIONS
+            assert all(study.sections.values())
+            assert study.date.isoformat() in study.sections["examination"]
+            assert patient.name in study.sections["examination"]
+
+
+def test_findings_and_impression_tell_what_was_drawn_and_no_more(hospital: Hospital) -> None:
+    for study in all_studies(hospital):
+        drawn = {finding.kind: finding for finding in study.findings}
+        for section in ("findings", "impression"):
+            text = study.sections[section].lower()
+            for kind, word in WORDS.items():
+                assert (word in text) == (kind in drawn), (kind, text)
+            devices = [device for device in DEVICES if device in text]
+            assert devices == ([drawn["device"].device] if "device" in drawn else [])
+
+
+def test_both_sections_give_the_side_and_size_of_each_finding(hospital: Hospital) -> None:
+    for study in all_studies(hospital):
+        for section in ("findings", "impression"):
+            sentences = re.split(r"(?<=\.)\s", study.sections[section].lower())
+            for finding in study.findings:
+                word = finding.device or WORDS[finding.kind]
+                told = next(sentence for sentence in sentences if word in sentence)
+                if finding.size_mm is not None:
+                    assert f"{finding.size_mm} mm" in told
+                if finding.kind != "cardiomegaly":
+                    assert finding.laterality in told
+                if finding.kind in ("opacity", "nodule"):
+                    assert finding.zone in told
+
+
+def test_every_finding_and_the_normal_study_occur(hospital: Hospital) -> None:
+    studies = all_studies(hospital)
+    assert {finding.kind for study in studies for finding in study.findings} == {*WORDS, "device"}
+    normal = [study for study in studies if not study.findings]
+    assert 0.1 < len(normal) / len(studies) < 0.5
+    assert {study.sections["impression"] for study in normal} == {"No acute cardiopulmonary abnormality."}
+
+
+def test_structured_findings_can_be_drawn(hospital: Hospital) -> None:
+    for study in all_studies(hospital):
+        kinds = [finding.kind for finding in study.findings]
+        assert len(set(kinds)) == len(kinds) <= 3
+        for finding in study.findings:
+            assert (finding.size_mm is None) == (finding.kind == "device") == bool(finding.device)
+            assert (finding.laterality == "central") == (finding.kind == "cardiomegaly")
+            if finding.kind == "cardiomegaly" and finding.size_mm is not None:
+                assert 0.5 < finding.size_mm / CHEST_WIDTH_MM < 0.75
+            elif finding.size_mm is not None:
+                assert 0 < finding.size_mm < CHEST_WIDTH_MM / 3
+
+
+def test_studies_do_not_change_the_notes() -> None:
+    plain, imaged = invent_hospital(15, seed=7), invent_hospital(15, seed=7, studies=3)
+    notes = [record.text for record in imaged.records() if record.record_id.endswith("-note")]
+    assert notes == [record.text for record in plain.records()]
