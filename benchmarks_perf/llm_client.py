@@ -1,4 +1,4 @@
-"""The language-model client against a pretended server in a process of its own.
+"""The language-model client against a fake server in a process of its own.
 
 1. Throughput and memory: the same requests, a tenth of them and all; bare httpx with as many in flight beside it.
 2. A share of injected faults (and a few records that no repeat mends): every record ends answered or reported.
@@ -30,9 +30,11 @@ import pandas as pd
 import psutil
 
 from medunlearn.llm import Client, Message, Request, ServerSettings, Store, decide
-from medunlearn.llm.misbehaviour import FAULTS
-from medunlearn.llm.pretend import PretendServer, share_of_faults
 from medunlearn.seeds import generator
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+from fake_server import FakeServer, share_of_faults
+from server_faults import FAULTS
 
 NOTE = "A 61-year-old patient came with chest pain and left after five days. " * 20
 SCHEMA = {
@@ -66,7 +68,7 @@ def hopeless_or(share: float) -> Any:
 
 @contextmanager
 def server(share: float) -> Iterator[str]:
-    """A pretended server in a process of its own."""
+    """A fake server in a process of its own."""
     words = [sys.executable, __file__, "--serve", str(share)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -78,8 +80,8 @@ def server(share: float) -> Iterator[str]:
 
 
 def serve(share: float) -> None:
-    with PretendServer(hopeless_or(share), keep=False) as pretended:
-        print(pretended.base_url, flush=True)
+    with FakeServer(hopeless_or(share), keep=False) as server:
+        print(server.base_url, flush=True)
         signal.pause()
 
 

@@ -122,7 +122,7 @@ def canned_answer(body: dict[str, Any]) -> str:
 
 @pytest.fixture(scope="session")
 def canned() -> Callable[[dict[str, Any]], str]:
-    """For ``PretendServer(answer=canned)``: right answers to AMNESIA's prompts about :func:`own_notes`."""
+    """For ``FakeServer(answer=canned)``: right answers to AMNESIA's prompts about :func:`own_notes`."""
     return canned_answer
 
 

@@ -59,7 +59,6 @@ UPWARDS = {
     ("audit/parts.py", "papers"),
     ("audit/parts.py", "pipeline"),
     ("judging/responses.py", "attacks"),
-    ("llm/rehearsal.py", "judging"),
     ("pipeline/estimate/forecast.py", "papers"),
     ("pipeline/named_presets.py", "papers"),
     ("pipeline/pipeline.py", "papers"),

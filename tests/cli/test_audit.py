@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from medunlearn.llm.pretend import PretendServer
+from fake_server import FakeServer
 
 Run = Callable[..., Any]
 SMALL = ("prefixes=8", "max_new_tokens=40", "replicates=20")
@@ -98,7 +97,7 @@ def test_a_server_and_named_corpora(medunlearn: Run, tmp_path: Path) -> None:
         return TEXT[len(known) :] if TEXT.startswith(known) else " no idea"
 
     words = ("audit", "m@", f"seen={tmp_path / 'a.txt'}", f"other={tmp_path / 'b.txt'}", "--out", tmp_path / "out")
-    with PretendServer(answer=knows_one) as server:
+    with FakeServer(answer=knows_one) as server:
         said = medunlearn(
             *(server.base_url if word == "m@" else word for word in words), "--model-name", "m", *SMALL
         )

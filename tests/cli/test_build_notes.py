@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from fake_server import FakeServer
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.llm.pretend import PretendServer
 
 Medunlearn = Callable[..., Any]
 FAST = "llm.backoff_seconds=0.01"
@@ -26,7 +26,7 @@ def test_notes_become_a_benchmark(
     asked: Any, medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
 ) -> None:
     out = tmp_path / "bench"
-    with PretendServer(answer=canned) as server:
+    with FakeServer(answer=canned) as server:
         said = medunlearn("build", "amnesia", notes, *asked(server), "--out", out)
         assert server.count == 24
         assert "24 requests sent now" in said.text
@@ -70,7 +70,7 @@ def test_what_is_left_out_is_listed_with_its_reason(
         return str(canned(body)).replace("5", "6") if "PAIN" in str(body["messages"][1]) else str(canned(body))
 
     file, out = write_csv(tmp_path / "n.csv", rows), tmp_path / "bench"
-    with PretendServer(answer=answer) as server:
+    with FakeServer(answer=answer) as server:
         refused = medunlearn("build", "amnesia", file, *asked(server), "--out", out, code=2)
         assert "n.csv:14: has no text in 'text'" in refused.text
         assert "n.csv:15: has the id of n.csv:3: 'n001'" in refused.text
@@ -97,7 +97,7 @@ def test_other_can_be_kept(
     asked: Any, write_csv: Any, medunlearn: Medunlearn, own_notes: Any, canned: Any, tmp_path: Path
 ) -> None:
     file = write_csv(tmp_path / "n.csv", own_notes(8, ("tumor", "odd")))
-    with PretendServer(answer=canned) as server:
+    with FakeServer(answer=canned) as server:
         medunlearn("build", "amnesia", file, *asked(server), "--out", tmp_path / "b", "other=keep")
     benchmark = Benchmark.load(tmp_path / "b")
     assert benchmark.notes["patients by disease"] == {"Cancer": 4, "Other": 4}
@@ -107,7 +107,7 @@ def test_other_can_be_kept(
 def test_when_no_note_comes_through_it_says_why(
     asked: Any, medunlearn: Medunlearn, notes: Path, tmp_path: Path
 ) -> None:
-    with PretendServer(answer=lambda body: "I am a teapot.") as server:
+    with FakeServer(answer=lambda body: "I am a teapot.") as server:
         said = medunlearn("build", "amnesia", notes, *asked(server), "--out", tmp_path / "b", code=1)
     assert "No note came through" in said.text
     assert "12 x disease_label@1: invalid: No usable answer: the answer holds no JSON value." in said.text
@@ -123,7 +123,7 @@ def test_columns_diseases_of_ones_own_and_a_sample(
     ]
     file, out = write_csv(tmp_path / "n.csv", rows), tmp_path / "b"
     columns = ("--id", "key", "--text", "letter", "--subject", "who", "--disease", "icd")
-    with PretendServer(answer=canned) as server:
+    with FakeServer(answer=canned) as server:
         medunlearn("build", "amnesia", file, *asked(server), *columns, "--sample", 8, "--out", out)
         assert server.count == 8
     benchmark = Benchmark.load(out)
@@ -183,7 +183,7 @@ def test_notes_from_a_hub(
     file = write_csv(tmp_path / "notes.csv", own_notes(6))
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **more: str(file))
     out = tmp_path / "b"
-    with PretendServer(answer=canned) as server:
+    with FakeServer(answer=canned) as server:
         medunlearn("build", "amnesia", "hub:me/notes/notes.csv", *asked(server), "--out", out, "diseases=Cancer")
     benchmark = Benchmark.load(out)
     assert benchmark.source == "hub:me/notes/notes.csv"
@@ -195,7 +195,7 @@ def test_a_dry_run_sends_and_writes_nothing(
     asked: Any, medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
 ) -> None:
     out = tmp_path / "bench"
-    with PretendServer(answer=canned) as server:
+    with FakeServer(answer=canned) as server:
         words = ("build", "amnesia", notes, *asked(server), "--out", out, "--llm-price", "1,2")
         said = medunlearn(*words, "--llm-dry-run")
         assert "disease_label: 12 requests to send" in said.text
@@ -214,7 +214,7 @@ def test_a_budget_stops_the_build_and_a_larger_one_goes_on(
     asked: Any, medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
 ) -> None:
     out = tmp_path / "bench"
-    with PretendServer(answer=canned) as server:
+    with FakeServer(answer=canned) as server:
         words = ("build", "amnesia", notes, *asked(server), "--out", out)
         said = medunlearn(*words, "--llm-budget-requests", 9, code=1)
         assert "the budget of 9 requests would be passed" in said.text
@@ -240,7 +240,7 @@ def test_notes_that_a_server_fails_on_are_left_out_only_when_told(
     def behave(body: dict[str, Any], nth: int) -> str:
         return "context_length" if "grade 7 " in str(body["messages"][1]) else "well"
 
-    with PretendServer(behave, answer=canned) as server:
+    with FakeServer(behave, answer=canned) as server:
         words = ("build", "amnesia", notes, *asked(server), "--out", out, FAST)
         said = medunlearn(*words, code=1)
         assert "1 notes were not asked about to the end" in said.text
@@ -258,7 +258,7 @@ def test_the_same_in_python_and_in_an_experiment(
     from medunlearn.papers.builders import from_section
 
     file = write_csv(tmp_path / "n.csv", own_notes(6))
-    with PretendServer(answer=canned) as server:
+    with FakeServer(answer=canned) as server:
         llm = {"base_url": server.base_url, "model": "m"}
         built = mu.build.amnesia(notes=file, llm=llm, out=tmp_path / "b")
         section = {"builder": "amnesia", "notes": str(file), "llm": llm, "store": str(tmp_path / "b" / "llm")}
@@ -273,7 +273,7 @@ def test_the_same_in_python_and_in_an_experiment(
 def test_everything_is_private(
     asked: Any, medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
 ) -> None:
-    with PretendServer(answer=canned) as server:
+    with FakeServer(answer=canned) as server:
         medunlearn("build", "amnesia", notes, *asked(server), "--out", tmp_path / "b")
     for folder in (tmp_path / "b", tmp_path / "b" / "llm"):
         assert folder.stat().st_mode & 0o077 == 0

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import FakeServer, share_of_faults
 from forking import Forked, command
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.llm.pretend import PretendServer, share_of_faults
 
 Medunlearn = Callable[..., Any]
 FAST = "llm.backoff_seconds=0.01"
@@ -35,11 +35,11 @@ def test_a_build_cut_off_goes_on_where_it_stopped(
     file = write_csv(tmp_path / "n.csv", own_notes(COUNT))
     faults = share_of_faults(0.15, kinds=("busy", "error_500", "reset", "not_json"))
 
-    def words(server: PretendServer, out: str) -> list[str]:
+    def words(server: FakeServer, out: str) -> list[str]:
         settings = (FAST, "llm.retries=12", "llm.concurrency=2")
         return ["build", "amnesia", str(file), *asked(server), "--out", str(tmp_path / out), *settings]
 
-    with PretendServer(faults, answer=canned, delay=0.03) as server:
+    with FakeServer(faults, answer=canned, delay=0.03) as server:
         running = Forked(command(*words(server, "cut")))
         wait_for(lambda: stored(tmp_path / "cut") >= COUNT + 4 or running.poll() is not None)
         running.send_signal(which)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import FakeServer
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.llm.pretend import PretendServer
 
 Medunlearn = Callable[..., Any]
 FAST = "llm.backoff_seconds=0.01"
@@ -47,7 +47,7 @@ def test_another_benchmark_is_refused_before_anything_is_asked(
     asked: Any, medunlearn: Medunlearn, notes: Path, bench: Path, canned: Any, tmp_path: Path
 ) -> None:
     out = tmp_path / "b"
-    with PretendServer(answer=canned) as server:
+    with FakeServer(answer=canned) as server:
         words = ("build", "amnesia", notes, *asked(server), "--out")
         assert "holds another benchmark" in medunlearn(*words, bench, code=2).text
         (tmp_path / "mine").mkdir()

@@ -11,8 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-
-from medunlearn.llm.pretend import PretendServer
+from fake_server import FakeServer
 
 QUICK = ("replicates=20", "subjects=2", "max_new_tokens=4")
 Command = Callable[..., Any]
@@ -24,7 +23,7 @@ def supports(body: dict[str, Any]) -> str:
     return json.dumps({"reasoning": "x", "verdict": "Supported", "correct_category": own})
 
 
-def panel(folder: Path, server: PretendServer) -> Path:
+def panel(folder: Path, server: FakeServer) -> Path:
     lines = [f"  - {{base_url: '{server.base_url}', model: {name}}}" for name in ("one", "two", "three")]
     (folder / "judges.yaml").write_text("\n".join(["judges:", *lines]))
     return folder / "judges.yaml"
@@ -32,7 +31,7 @@ def panel(folder: Path, server: PretendServer) -> Path:
 
 def test_labels_from_dry_run_to_people(medunlearn: Command, bench: Path, tmp_path: Path) -> None:
     out = tmp_path / "labels"
-    with PretendServer(answer=supports) as server:
+    with FakeServer(answer=supports) as server:
         words = ("judge", bench, "--task", "label", "--llm", panel(tmp_path, server), "--out", out, "replicates=20")
         plan = medunlearn(*words, "--dry-run")
         assert "Nothing was sent." in plan.stdout
@@ -85,7 +84,7 @@ def test_a_server_away_needs_the_flag(medunlearn: Command, bench: Path, tmp_path
 
 
 def test_a_budget_ends_with_1(medunlearn: Command, bench: Path, tmp_path: Path) -> None:
-    with PretendServer(answer=supports) as server:
+    with FakeServer(answer=supports) as server:
         words = ("judge", bench, "--task", "label", "--llm", server.base_url, "--llm-model", "m", "replicates=20")
         said = medunlearn(*words, "--out", tmp_path / "x", "llm.budget_requests=3", code=1).text
         assert "17 of 20 judgements are missing" in said
@@ -97,7 +96,7 @@ def test_the_responses_of_a_run(medunlearn: Command, bench: Path, target: Path, 
     run = tmp_path / "run"
     shutil.copytree(target, run, ignore=shutil.ignore_patterns("evaluations", "responses"))
     medunlearn("evaluate", run, bench, "--split", "random_10", *QUICK)
-    with PretendServer(answer=lambda body: '{"reasoning": "x", "rating": 4}') as server:
+    with FakeServer(answer=lambda body: '{"reasoning": "x", "rating": 4}') as server:
         words = ("judge", run, "--benchmark", bench, "--llm", server.base_url, "--llm-model", "m", "replicates=20")
         assert "| all | m | 4.000 [4.000, 4.000] | 32 | 0 |" in medunlearn(*words).stdout
         assert server.count == 32
@@ -111,10 +110,10 @@ def test_a_report_has_the_panels(medunlearn: Command, bench: Path, target: Path,
     run, labels = tmp_path / "run", tmp_path / "labels"
     shutil.copytree(target, run, ignore=shutil.ignore_patterns("evaluations", "responses"))
     medunlearn("evaluate", run, bench, "--split", "random_10", *QUICK)
-    with PretendServer(answer=lambda body: '{"reasoning": "Zanzibar", "rating": 4}') as server:
+    with FakeServer(answer=lambda body: '{"reasoning": "Zanzibar", "rating": 4}') as server:
         words = ("--benchmark", bench, "--llm", panel(tmp_path, server), "replicates=20", "--quiet")
         medunlearn("judge", run, *words)
-    with PretendServer(answer=supports) as server:
+    with FakeServer(answer=supports) as server:
         words = ("--task", "label", "--llm", panel(tmp_path, server), "--out", labels, "replicates=20", "--quiet")
         medunlearn("judge", bench, *words)
     assert "name at least one evaluated run" in medunlearn("report", labels, "--out", tmp_path / "r", code=2).text

@@ -12,8 +12,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from fake_server import FakeServer
 
-from medunlearn.llm.pretend import PretendServer
 from medunlearn.papers.memorization.compare import audit_content
 
 Run = Callable[..., Any]
@@ -73,7 +73,7 @@ def test_three_ways_are_counted_apart(medunlearn: Run, audit: Path, tmp_path: Pa
     by_rules = counts(medunlearn("kinds", "find", audit, "--json"))["rules"]
     assert by_rules["drug"] == 2
     assert sum(by_rules.values()) == 6
-    with PretendServer(answer=judge) as server:
+    with FakeServer(answer=judge) as server:
         words = ("kinds", "find", audit, "--llm", server.base_url, "--llm-model", "m", "llm.concurrency=2")
         planned = medunlearn(*words, "--dry-run").stdout
         assert "Nothing was sent. 6 requests" in planned

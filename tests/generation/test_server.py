@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import FakeServer
 
 from medunlearn.data.responses import ResponseStore
 from medunlearn.generation.decodings import GREEDY, Decoding
 from medunlearn.generation.server import Lacking, Prompt, continue_on_server
 from medunlearn.llm import RemoteRefusedError, ServerSettings, decide
-from medunlearn.llm.pretend import PretendServer
 
 PROMPTS = [Prompt(f"r{place}@5", f"The note of patient {place} says", ()) for place in range(5)]
 
@@ -40,7 +40,7 @@ def run(
 
 
 def test_text_in_text_out(tmp_path: Path) -> None:
-    with PretendServer(answer=say) as server:
+    with FakeServer(answer=say) as server:
         lacking, kept = run(server.base_url, tmp_path, (GREEDY, Decoding(1.0, 10)), samples=2, seed=4)
         bodies = [body for body, _ in server.seen]
         again, _ = run(server.base_url, tmp_path, (GREEDY, Decoding(1.0, 10)), samples=2, seed=4)
@@ -60,12 +60,12 @@ def test_what_fails_has_a_reason_and_is_asked_again(tmp_path: Path) -> None:
     def sulk(body: dict[str, Any], nth: int) -> str:
         return "error_500" if "patient 2" in body["prompt"] else "well"
 
-    with PretendServer(sulk, answer=say) as server:
+    with FakeServer(sulk, answer=say) as server:
         lacking, kept = run(server.base_url, tmp_path)
     assert list(lacking.reasons) == [("r2@5", "greedy", 0)]
     assert lacking.may_come == 1
     assert len(kept) == 4
-    with PretendServer(answer=say) as server:
+    with FakeServer(answer=say) as server:
         lacking, kept = run(server.base_url, tmp_path)
         assert server.count == 1
     assert len(kept) == 5

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from fake_server import FakeServer
 
 from medunlearn.judging.judges import Judge, panel_of
 from medunlearn.judging.task import Case
-from medunlearn.llm.pretend import PretendServer
 
 Opinion = Callable[[str, str], Any]
 
@@ -35,7 +35,7 @@ def supported(model: str, text: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def bench() -> Iterator[Callable[..., tuple[PretendServer, list[Judge]]]]:
+def bench() -> Iterator[Callable[..., tuple[FakeServer, list[Judge]]]]:
     """``bench(opinion, "a", "b", behave=("busy", "well"))``: a server, and judges of these names on it.
 
     An opinion takes the model and the first user message, and returns what is said: a text, or a value as JSON.
@@ -44,13 +44,13 @@ def bench() -> Iterator[Callable[..., tuple[PretendServer, list[Judge]]]]:
 
         def make(
             opinion: Opinion, *names: str, behave: Any = ("well",), **settings: Any
-        ) -> tuple[PretendServer, list[Judge]]:
+        ) -> tuple[FakeServer, list[Judge]]:
             def answer(body: dict[str, Any]) -> str:
                 first = next(message["content"] for message in body["messages"] if message["role"] == "user")
                 said = opinion(body["model"], first)
                 return said if isinstance(said, str) else json.dumps(said)
 
-            server = stack.enter_context(PretendServer(behave, answer=answer))
+            server = stack.enter_context(FakeServer(behave, answer=answer))
             quick = {"base_url": server.base_url, "backoff_seconds": 0.01, "retries": 1, **settings}
             return server, panel_of([{"model": name, **quick} for name in names])
 

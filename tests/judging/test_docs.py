@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import FakeServer
 from typer.testing import CliRunner
 
 from medunlearn.cli.main import app
-from medunlearn.llm.pretend import PretendServer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "judging.md").read_text(encoding="utf-8")
 
@@ -39,7 +39,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.chdir(tmp_path)
     with ExitStack() as stack:
         for address in re.findall(r"http://[\d.:]+/v1", yaml):
-            server = stack.enter_context(PretendServer(answer=answer))
+            server = stack.enter_context(FakeServer(answer=answer))
             yaml = yaml.replace(address, server.base_url)
         Path("judges.yaml").write_text(yaml)
         said = ""

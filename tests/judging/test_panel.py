@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import share_of_faults
 
 from medunlearn.config import check
 from medunlearn.judging import TASKS
@@ -16,7 +17,6 @@ from medunlearn.judging.panel import Asking, ask, dry_run
 from medunlearn.judging.task import Case
 from medunlearn.judging.verdicts import majority, mean_rating, panel_table, wide
 from medunlearn.llm import RemoteRefusedError, Store, decide
-from medunlearn.llm.pretend import share_of_faults
 
 Bench = Callable[..., Any]
 IDS = [f"t{n}" for n in range(6)]

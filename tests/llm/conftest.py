@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from fake_server import FakeServer
 
 from medunlearn.config import check
 from medunlearn.llm import Client, Message, Request, ServerSettings, decide
-from medunlearn.llm.pretend import PretendServer
 
 SCHEMA = {
     "type": "object",
@@ -32,18 +32,18 @@ def label() -> Callable[..., Request]:
 
 
 @pytest.fixture
-def connect() -> Iterator[Callable[..., tuple[PretendServer, Client]]]:
+def connect() -> Iterator[Callable[..., tuple[FakeServer, Client]]]:
     """``connect("busy", "well", retries=2)``: a server that behaves so, and an open client of it."""
     with ExitStack() as stack:
 
         def make(
             *behave: str,
-            server: PretendServer | None = None,
+            server: FakeServer | None = None,
             store: Any = None,
             again: bool = False,
             **settings: Any,
-        ) -> tuple[PretendServer, Client]:
-            served = stack.enter_context(server or PretendServer(behave or ("well",)))
+        ) -> tuple[FakeServer, Client]:
+            served = stack.enter_context(server or FakeServer(behave or ("well",)))
             given = {"base_url": served.base_url, "model": "m", "backoff_seconds": 0.01, **settings}
             chosen = check(ServerSettings, given)
             decision = decide(chosen.base_url, data_use="credentialed")

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import FakeServer
 
 from medunlearn.errors import InputError
+from medunlearn.judging.rehearsal import drawn_value
 from medunlearn.llm import Message, Request, Store, decide
 from medunlearn.llm.client import AHEAD
-from medunlearn.llm.pretend import PretendServer, pretend_value
 
 Make = Callable[..., Any]
 
@@ -26,7 +27,7 @@ def test_a_chat_with_a_schema(connect: Make, label: Make) -> None:
     body, headers = server.seen[0]
     said = body["messages"][1]["content"]
     assert (outcome.id, outcome.status, outcome.reason, outcome.stored) == ("r3", "answered", "", False)
-    assert outcome.value == pretend_value(label().schema, said)
+    assert outcome.value == drawn_value(label().schema, said)
     assert (body["model"], body["seed"], body["temperature"], body["max_tokens"]) == ("m", 5, 0.2, 100)
     assert body["response_format"]["json_schema"]["schema"] == label().schema
     assert json.dumps(label().schema, separators=(",", ":")) in said
@@ -95,7 +96,7 @@ def test_samples_have_seeds_of_their_own(label: Make) -> None:
 
 def test_the_same_question_twice_is_asked_once(connect: Make, label: Make, tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        server, client = connect(server=PretendServer(delay=0.05), store=store, concurrency=8)
+        server, client = connect(server=FakeServer(delay=0.05), store=store, concurrency=8)
         outcomes = list(client.stream(replace(label(n % 2), id=str(n)) for n in range(16)))
     assert sorted(int(outcome.id) for outcome in outcomes) == list(range(16))
     assert server.count == 2
@@ -107,7 +108,7 @@ def test_a_check_of_the_callers_own(connect: Make, label: Make, tmp_path: Path) 
 
     said = iter(["bad", "good"])
     answer = {"label": "Other"}
-    server = PretendServer(answer=lambda body: json.dumps({**answer, "reason": next(said, "good")}))
+    server = FakeServer(answer=lambda body: json.dumps({**answer, "reason": next(said, "good")}))
     with Store(tmp_path) as store:
         server, client = connect(server=server, store=store)
         assert client.ask(label()).value["reason"] == "bad"
@@ -115,7 +116,7 @@ def test_a_check_of_the_callers_own(connect: Make, label: Make, tmp_path: Path) 
         assert client.ask(label(check=strict)).value["reason"] == "good"
         assert client.ask(label(check=strict)).stored
         assert server.count == 2
-        server, client = connect(server=PretendServer(answer=lambda body: '{"label": "Other", "reason": "bad"}'))
+        server, client = connect(server=FakeServer(answer=lambda body: '{"label": "Other", "reason": "bad"}'))
         outcome = client.ask(label(check=strict))
     assert (outcome.status, outcome.value) == ("invalid", None)
     assert "the reason is not good" in outcome.reason
@@ -131,7 +132,7 @@ def test_requests_in_flight_are_bounded_and_requests_are_taken_as_needed(connect
             taken += 1
             yield label(number)
 
-    server, client = connect(server=PretendServer(delay=0.01), concurrency=4)
+    server, client = connect(server=FakeServer(delay=0.01), concurrency=4)
     given = 0
     for _ in client.stream(source()):
         given += 1

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import FakeServer, share_of_faults
 
 from medunlearn.llm import Request, Store
-from medunlearn.llm.pretend import PretendServer, share_of_faults
 
 Make = Callable[..., Any]
 MENDED = (
@@ -94,7 +94,7 @@ def test_json_in_wrappings_is_taken_at_once(connect: Make, label: Make, behaviou
 
 def test_a_server_that_refuses_schemas_is_asked_in_words(connect: Make, label: Make) -> None:
     answer = json.dumps({"label": "Other", "reason": "none"})
-    server, client = connect(server=PretendServer(["no_schema"], answer=lambda body: answer), concurrency=1)
+    server, client = connect(server=FakeServer(["no_schema"], answer=lambda body: answer), concurrency=1)
     outcomes = list(client.stream([label(n) for n in range(3)]))
     assert [outcome.value for outcome in outcomes] == [json.loads(answer)] * 3
     assert ["response_format" in body for body, _ in server.seen] == [True, False, False, False]
@@ -179,14 +179,14 @@ def test_log_probs_that_a_server_leaves_out_are_missed(connect: Make) -> None:
         del body["logprobs"]
         return "well"
 
-    _, client = connect(server=PretendServer(deaf))
+    _, client = connect(server=FakeServer(deaf))
     outcome = client.ask(Request("c", "the patient", log_probs=1))
     assert outcome.status == "failed"
     assert "no log-probabilities" in outcome.reason
 
 
 def test_a_fifth_of_faults_and_every_record_has_one_outcome(connect: Make, label: Make, tmp_path: Path) -> None:
-    server = PretendServer(share_of_faults(0.2, seed=3))
+    server = FakeServer(share_of_faults(0.2, seed=3))
     with Store(tmp_path) as store:
         server, client = connect(server=server, store=store, concurrency=16)
         outcomes = list(client.stream(label(n) for n in range(150)))

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import FakeServer
 from typer.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.judging.writing import TASKS
-from medunlearn.llm.pretend import PretendServer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "llm.md").read_text(encoding="utf-8")
 
@@ -48,7 +48,7 @@ def test_the_commands_on_notes_run(
         table = csv.DictWriter(file, ("id", "title", "text"))
         table.writeheader()
         table.writerows(own_notes(6))
-    with PretendServer(answer=canned) as server:
+    with FakeServer(answer=canned) as server:
         for line in commands.splitlines():
             words = shlex.split(line.replace("http://127.0.0.1:8000/v1", server.base_url))
             result = CliRunner().invoke(app, words[1:])

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import FakeServer, share_of_faults
 from forking import PATIENCE, Forked
 
 from medunlearn.llm import Client, Message, Request, ServerSettings, Store, decide
-from medunlearn.llm.pretend import PretendServer, share_of_faults
 
 COUNT = 60
 
@@ -42,7 +42,7 @@ def table(folder: Path) -> Any:
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_cut_off_goes_on_where_it_stopped(tmp_path: Path, which: signal.Signals) -> None:
     # Slow while the run is to be met in its middle, however late the signal is sent.
-    server = PretendServer(share_of_faults(0.15, kinds=("busy", "error_500", "reset", "not_json")), delay=0.3)
+    server = FakeServer(share_of_faults(0.15, kinds=("busy", "error_500", "reset", "not_json")), delay=0.3)
     with server:
         running = start(server.base_url, tmp_path / "cut")
         until = time.monotonic() + PATIENCE
@@ -76,7 +76,7 @@ def test_a_caller_who_stops_early_leaves_nothing_behind(
     connect: Callable[..., Any], label: Any, tmp_path: Path
 ) -> None:
     with Store(tmp_path) as store:
-        server, client = connect(server=PretendServer(delay=0.3), store=store, concurrency=4)
+        server, client = connect(server=FakeServer(delay=0.3), store=store, concurrency=4)
         stream = client.stream(label(n) for n in range(100))
         assert next(stream).status == "answered"
         stream.close()

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import FakeServer
 
 from medunlearn.llm import Store
-from medunlearn.llm.pretend import PretendServer
 
 Make = Callable[..., Any]
 PROXIES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy")
@@ -57,12 +57,12 @@ def test_proxies_of_the_environment_carry_nothing_away(
 
 
 def test_redirects_are_not_followed(connect: Make, label: Make, listener: tuple[int, list[bytes]]) -> None:
-    from medunlearn.llm import misbehaviour
+    import server_faults
 
     port, heard = listener
-    away = misbehaviour.http(307, b"", {"Location": f"http://127.0.0.1:{port}/v1/chat/completions"})
+    away = server_faults.http(307, b"", {"Location": f"http://127.0.0.1:{port}/v1/chat/completions"})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(misbehaviour._WHOLE, "elsewhere", lambda body, said: away)
+        patch.setitem(server_faults._WHOLE, "elsewhere", lambda body, said: away)
         _, client = connect("elsewhere")
         outcome = client.ask(label())
     assert outcome.status == "failed"
@@ -78,7 +78,7 @@ def test_localhost_asks_no_resolver(connect: Make, label: Make, monkeypatch: pyt
         asked.append(str(host))
         return resolve("198.51.100.7" if host == "localhost" else host, *rest, **more)
 
-    with PretendServer() as there:
+    with FakeServer() as there:
         monkeypatch.setattr(socket, "getaddrinfo", lying)
         address = there.base_url.replace("127.0.0.1", "localhost")
         _, client = connect(base_url=address)
@@ -92,7 +92,7 @@ def test_localhost_is_also_looked_for_on_ipv6(connect: Make, label: Make) -> Non
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("there is no IPv6 loopback here")
-    with PretendServer(host="::1") as there:
+    with FakeServer(host="::1") as there:
         for host in ("localhost", "[::1]"):
             _, client = connect(base_url=there.base_url.replace("[::1]", host))
             assert client.ask(label()).status == "answered"

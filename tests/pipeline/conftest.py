@@ -68,5 +68,5 @@ def lume_answer(body: dict[str, Any]) -> str:
 
 @pytest.fixture(scope="session")
 def writer() -> Callable[[dict[str, Any]], str]:
-    """For ``PretendServer(answer=writer)``: right answers to LUME's prompts."""
+    """For ``FakeServer(answer=writer)``: right answers to LUME's prompts."""
     return lume_answer

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import FakeServer
 from typer.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import BENCHMARKS
-from medunlearn.llm.pretend import PretendServer
 from medunlearn.papers.builders import SETTINGS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -53,7 +53,7 @@ def test_the_page_on_lume_runs(here: Path, writer: Callable[[dict[str, Any]], st
     # Those on the released files: tests/lume/test_experiment.py.
     commands = [line for line in lines("lume.md") if "lume-small" not in line]
     assert len(commands) == 5
-    with PretendServer(answer=writer) as server:
+    with FakeServer(answer=writer) as server:
         said = "".join(run(line.replace("http://127.0.0.1:8000/v1", server.base_url)) for line in commands)
     assert "Nothing was sent." in said
     assert len(Benchmark.load(here / "lume-new").records) == 140

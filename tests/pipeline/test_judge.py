@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from fake_server import FakeServer
 
 import medunlearn as mu
 from medunlearn.config import EvaluateSettings, check
@@ -22,7 +23,6 @@ from medunlearn.judging.judges import JudgeSettings
 from medunlearn.judging.rate_factuality import NOT_ASKED
 from medunlearn.judging.responses import job, judges_of
 from medunlearn.judging.run import material
-from medunlearn.llm.pretend import PretendServer
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
@@ -44,12 +44,12 @@ def opinion(body: dict[str, Any]) -> str:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., PretendServer]]:
+def serve() -> Iterator[Callable[..., FakeServer]]:
     with ExitStack() as stack:
-        yield lambda *behave: stack.enter_context(PretendServer(behave or ("well",), answer=opinion))
+        yield lambda *behave: stack.enter_context(FakeServer(behave or ("well",), answer=opinion))
 
 
-def entries(server: PretendServer, *names: str, **more: Any) -> list[dict[str, Any]]:
+def entries(server: FakeServer, *names: str, **more: Any) -> list[dict[str, Any]]:
     return [{"base_url": server.base_url, "model": n, "backoff_seconds": 0.01, "retries": 0, **more} for n in names]
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from fake_server import FakeServer, share_of_faults
 
 import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError, MedunlearnError, SourceError
-from medunlearn.llm.pretend import PretendServer, share_of_faults
 from medunlearn.papers.builders import from_section
 from medunlearn.papers.lume.new import Built, build_new, plan_new
 
@@ -28,7 +28,7 @@ SMALL: dict[str, Any] = {
 Answer = Callable[[dict[str, Any]], str]
 
 
-def served(server: PretendServer, **more: Any) -> dict[str, Any]:
+def served(server: FakeServer, **more: Any) -> dict[str, Any]:
     return {**SMALL, "llm": {"base_url": server.base_url, "model": "m", "backoff_seconds": 0.01}, **more}
 
 
@@ -39,7 +39,7 @@ def rejects(out: Path) -> list[tuple[str, str, str]]:
 
 def test_a_model_writes_stories_biographies_and_questions(tmp_path: Path, writer: Answer) -> None:
     out = tmp_path / "b"
-    with PretendServer(answer=writer) as server:
+    with FakeServer(answer=writer) as server:
         built = build_new(served(server), out)
         # Four stories, three biographies, four questions; the invented lives bring their own.
         assert server.count == 11
@@ -62,7 +62,7 @@ def test_a_model_writes_stories_biographies_and_questions(tmp_path: Path, writer
 
 
 def test_the_estimate_sends_nothing(tmp_path: Path, writer: Answer) -> None:
-    with PretendServer(answer=writer) as server:
+    with FakeServer(answer=writer) as server:
         plans = plan_new(served(server), tmp_path / "b")
         assert server.count == 0
     assert {name: plan.requests for name, plan in plans.items()} == {
@@ -76,7 +76,7 @@ def test_verifiers_and_what_they_refuse(tmp_path: Path, writer: Answer) -> None:
     def doubts(body: dict[str, Any]) -> str:
         return json.dumps({"answers": [*json.loads(writer(body))["answers"], "another"]})
 
-    with PretendServer(answer=writer) as server, PretendServer(answer=doubts) as other:
+    with FakeServer(answer=writer) as server, FakeServer(answer=doubts) as other:
         (tmp_path / "v.yaml").write_text(
             f"judges:\n  - {{base_url: '{server.base_url}', model: a, name: one}}\n"
             f"  - {{base_url: '{other.base_url}', model: b, name: two}}\n"
@@ -98,7 +98,7 @@ def test_near_duplicates_and_unusable_texts_are_listed(tmp_path: Path, writer: A
         words = " ".join(f"w{n}" for n in range(160))
         return json.dumps({"story": f"In {names[1]} {names[2]} met. {words}. The prize was Owl."})
 
-    with PretendServer(answer=same) as server:
+    with FakeServer(answer=same) as server:
         built = build_new(served(server, public_biographies=4), tmp_path / "b")
     found = rejects(tmp_path / "b")
     assert sorted(task for task, _, _ in found) == ["lume_biography@1"] * 3 + ["near-duplicates"] * 3
@@ -117,7 +117,7 @@ def test_articles_are_asked_about(tmp_path: Path, writer: Answer) -> None:
         {"title": f"Ada {n}", "text": " ".join(f"Fact{n} {k} is b{n}c{k}." for k in range(40))} for n in range(8)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with PretendServer(answer=writer) as server:
+    with FakeServer(answer=writer) as server:
         built = build_new(served(server, articles=path), tmp_path / "b")
         assert server.count == 4 + 3 + 4 + 4
     assert sum(q.provenance == "llm:lume_question@1:public_biography" for q in built.benchmark.questions) == 4
@@ -126,7 +126,7 @@ def test_articles_are_asked_about(tmp_path: Path, writer: Answer) -> None:
 def test_a_build_that_was_stopped_goes_on(tmp_path: Path, writer: Answer) -> None:
     """A budget ends it in the middle; then only what is missing is asked, and the result is the unbroken one's."""
     out = tmp_path / "b"
-    with PretendServer(answer=writer) as server:
+    with FakeServer(answer=writer) as server:
         whole = build_new(served(server), tmp_path / "whole").benchmark
         before = server.count
         short = served(server)
@@ -141,9 +141,9 @@ def test_a_build_that_was_stopped_goes_on(tmp_path: Path, writer: Answer) -> Non
 
 
 def test_faults_change_nothing(tmp_path: Path, writer: Answer) -> None:
-    with PretendServer(answer=writer) as server:
+    with FakeServer(answer=writer) as server:
         whole = build_new(served(server), tmp_path / "whole").benchmark
-    with PretendServer(
+    with FakeServer(
         share_of_faults(0.3, kinds=("error_500", "reset", "prose_only", "wrong_schema")), answer=writer
     ) as server:
         values = served(server)

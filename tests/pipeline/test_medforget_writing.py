@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from fake_server import FakeServer
 
 from medunlearn.errors import MedunlearnError
 from medunlearn.llm.guard import RemoteRefusedError
-from medunlearn.llm.pretend import PretendServer
 from medunlearn.papers.medforget.assemble import build_medforget, plan_medforget
 from medunlearn.synthetic.mimic_layout import write_mimic_layout
 
@@ -40,12 +40,12 @@ def writer(body: dict[str, Any]) -> str:
     return json.dumps({"question": f"Kindly answer the following, if you can: {question[1]}"})
 
 
-def values(server: PretendServer, **more: Any) -> dict[str, Any]:
+def values(server: FakeServer, **more: Any) -> dict[str, Any]:
     return {**SIZE, "llm": {"base_url": server.base_url, "model": "m", "backoff_seconds": 0.01}, **more}
 
 
 def test_what_a_model_wrote_is_asked_and_other_words_too(tmp_path: Path) -> None:
-    with PretendServer(answer=writer) as server:
+    with FakeServer(answer=writer) as server:
         plans = plan_medforget(values(server), tmp_path / "b")
         assert server.count == 0
         built = build_medforget(values(server), tmp_path / "b")
@@ -76,7 +76,7 @@ def test_what_a_model_gives_wrongly_is_filled_by_templates_and_counted(tmp_path:
             said["cloze"]["answer"] = "somewhere else"
         return json.dumps(said)
 
-    with PretendServer(answer=careless) as server:
+    with FakeServer(answer=careless) as server:
         built = build_medforget(values(server), tmp_path / "b")
     rejects = pd.read_parquet(tmp_path / "b" / "rejects.parquet")
     assert Counter(rejects["status"]) == {"invalid": 2}
@@ -87,7 +87,7 @@ def test_what_a_model_gives_wrongly_is_filled_by_templates_and_counted(tmp_path:
 
 
 def test_a_build_that_was_cut_off_goes_on_and_asks_nothing_twice(tmp_path: Path) -> None:
-    with PretendServer(answer=writer) as server:
+    with FakeServer(answer=writer) as server:
         short = values(server) | {"llm": {**values(server)["llm"], "budget_requests": 5}}
         with pytest.raises(MedunlearnError, match="What came back is kept"):
             build_medforget(short, tmp_path / "b")

@@ -10,7 +10,7 @@
 - :mod:`requests` is what is asked and what came of it; :mod:`settings` how the server is reached.
 - :mod:`client` is the door; behind it :mod:`asking` takes each request through :mod:`store`, :mod:`limits`,
   :mod:`usage` (the budget), :mod:`attempt`, :mod:`faults`, :mod:`conversation` and :mod:`structured`.
-- :mod:`estimate` counts before anything is sent; :mod:`pretend` is a server for tests and demonstrations.
+- :mod:`estimate` counts before anything is sent.
 """
 
 from medunlearn.llm.client import Client

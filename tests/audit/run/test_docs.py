@@ -8,12 +8,12 @@ import shlex
 from pathlib import Path
 
 import pytest
+from fake_server import FakeServer
 from typer.testing import CliRunner
 
 from medunlearn.audit.audit import BASELINES_FILE, PROBES, SCORES, SPANS, STARTS
 from medunlearn.audit.measures import default_measures
 from medunlearn.cli.main import app
-from medunlearn.llm.pretend import PretendServer
 
 PAGE = (Path(__file__).parents[3] / "docs" / "audit.md").read_text(encoding="utf-8")
 TRAIN = "medunlearn train bench/ --model tiny tiny_width=32 tiny_layers=2 train_on=records --quiet"
@@ -53,7 +53,7 @@ def test_commands_run_in_their_order(workplace: Path, monkeypatch: pytest.Monkey
         run(line)
     lines = [one for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for one in block.splitlines()]
     assert len(lines) == 10
-    with PretendServer() as server:
+    with FakeServer() as server:
         for line in lines:
             audits = line.startswith("medunlearn audit")
             more = SMALL if audits else SMALL_DEMO if line.startswith("medunlearn demo") else []

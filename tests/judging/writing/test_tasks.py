@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from fake_server import FakeServer
 
 from medunlearn.judging.writing import Source, task_class, write
-from medunlearn.llm.pretend import PretendServer
 
 NOTE = (
     "Ann Lee had a fever of 39.5 C for three days. Sodium was 128 mmol/L. A lesion of 24 mm was seen in the liver. "
@@ -155,10 +155,10 @@ def changed(name: str, place: tuple[Any, ...], instead: Any) -> str:
     return json.dumps(value)
 
 
-def served(*answers: str) -> PretendServer:
+def served(*answers: str) -> FakeServer:
     """Gives the answers in turn, the last one for ever."""
     left = list(answers)
-    return PretendServer(answer=lambda body: left.pop(0) if len(left) > 1 else left[0])
+    return FakeServer(answer=lambda body: left.pop(0) if len(left) > 1 else left[0])
 
 
 @pytest.mark.parametrize("name", GOOD)

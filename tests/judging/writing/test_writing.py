@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from fake_server import FakeServer, share_of_faults
 
 from medunlearn.errors import InputError
 from medunlearn.judging.writing import Source, estimated, reasons, rules, save_rejects, task_class, write
 from medunlearn.judging.writing.writing import Written
 from medunlearn.llm import Store, decide
-from medunlearn.llm.pretend import PretendServer, share_of_faults
 from medunlearn.papers.lume.prompts.biography import LumeBiography, invent_people, person_questions
 from medunlearn.papers.lume.prompts.story import GENRES, invent_stories, without_similar
 from medunlearn.papers.lume.prompts.verify import Claim, verify
@@ -39,7 +39,7 @@ def test_every_source_ends_as_a_result_or_a_reject(
     faults = share_of_faults(0.2, kinds=("busy", "error_500", "reset", "not_json", "prose_only", "wrong_schema"))
     sources = titles(40)
     with Store(tmp_path) as store:
-        server, client = connect(server=PretendServer(faults, answer=answer), store=store, retries=8, corrections=6)
+        server, client = connect(server=FakeServer(faults, answer=answer), store=store, retries=8, corrections=6)
         before = estimated(LABEL, sources, client.settings, store)
         written = write(LABEL, sources, client)
         assert before.requests == 40
@@ -108,8 +108,8 @@ def verifier(body: dict[str, Any]) -> str:
 
 
 def test_a_question_stays_if_every_verifier_finds_its_one_answer(connect: Callable[..., Any]) -> None:
-    first, one = connect(server=PretendServer(answer=verifier))
-    second, two = connect(server=PretendServer(answer=verifier), model="second")
+    first, one = connect(server=FakeServer(answer=verifier))
+    second, two = connect(server=FakeServer(answer=verifier), model="second")
     written = verify(CLAIMS, {"one": one, "two": two})
     assert written.results == {"right": {"answer": "Sorrel Head", "verified_by": ["one", "two"]}}
     assert {reject.id: reject.reason for reject in written.rejects} == {
@@ -123,7 +123,7 @@ def test_a_question_stays_if_every_verifier_finds_its_one_answer(connect: Callab
 
 
 def test_a_verifier_that_is_down_says_nothing_against_a_question(connect: Callable[..., Any]) -> None:
-    _, one = connect(server=PretendServer(answer=verifier))
+    _, one = connect(server=FakeServer(answer=verifier))
     _, two = connect("error_500", retries=0)
     written = verify(CLAIMS[:1], {"one": one, "two": two})
     assert [(reject.id, reject.status) for reject in written.to_ask_again] == [("right", "failed")]

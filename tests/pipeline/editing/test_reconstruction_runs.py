@@ -147,10 +147,11 @@ def test_an_experiments_section_needs_no_nonmembers_for_it(bench: Benchmark) -> 
 
 
 def test_a_judge_adds_gen_score_at_every_level(runs: dict[str, Run], bench: Benchmark) -> None:
+    from fake_server import FakeServer
+
     import medunlearn as mu
     from medunlearn.judging.judges import JudgeSettings
     from medunlearn.judging.responses import job, judges_of
-    from medunlearn.llm.pretend import PretendServer
 
     shown: list[str] = []
 
@@ -162,7 +163,7 @@ def test_a_judge_adds_gen_score_at_every_level(runs: dict[str, Run], bench: Benc
 
     settings = attack_settings({"split": "gone", "attacks": "reconstruction", "replicates": 20})
     record = attack(runs["manu"], bench, settings, device="cpu", quiet=True).models[0].record
-    with PretendServer(("well",), answer=opinion) as server:
+    with FakeServer(("well",), answer=opinion) as server:
         how = [{"base_url": server.base_url, "model": "a", "backoff_seconds": 0.01, "retries": 0}]
         asked = job(record, judges_of(how), JudgeSettings(), benchmark=bench)
         # Two sections' generation questions at three levels.

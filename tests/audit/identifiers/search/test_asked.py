@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from fake_server import FakeServer
+
 from medunlearn.audit.identifiers.findings import Output, leaked
 from medunlearn.audit.identifiers.search.asked import ask_sensitive
 from medunlearn.data.records import Identifier, Record
 from medunlearn.llm.client import Client
 from medunlearn.llm.guard import decide
-from medunlearn.llm.pretend import PretendServer
 from medunlearn.llm.settings import ServerSettings
 
 RECORDS = [
@@ -31,7 +32,7 @@ def answer(body: dict[str, Any]) -> str:
 
 
 def test_pieces_are_findings_and_what_was_not_searched_is_said() -> None:
-    with PretendServer(answer=answer) as server:
+    with FakeServer(answer=answer) as server:
         settings = ServerSettings(base_url=server.base_url, model="m")
         with Client(settings, decide(server.base_url, data_use="open")) as client:
             found, rejects = ask_sensitive(OUTPUTS, RECORDS, client, quiet=True)

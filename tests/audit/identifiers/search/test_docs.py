@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import FakeServer
 from typer.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.llm.pretend import PretendServer
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "identifiers.md").read_text(encoding="utf-8")
@@ -57,7 +57,7 @@ def workplace(bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 def test_commands_and_python_of_the_page_run(workplace: Path) -> None:
     lines = "".join(re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)).splitlines()
     assert len(lines) == 7
-    with PretendServer(answer=lambda body: '{"pieces": []}') as server:
+    with FakeServer(answer=lambda body: '{"pieces": []}') as server:
         for line in lines:
             words = shlex.split(line.replace("http://127.0.0.1:8000/v1", server.base_url))
             assert words[0] == "medunlearn"

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import FakeServer
 from typer.testing import CliRunner
 
 from medunlearn.cli.main import app
-from medunlearn.llm.pretend import PretendServer
 
 TEXTS = {
     "a": ("Ada Vane smokes daily. Her daughter Eve called from Tarn Street. Hemoglobin was 9.1.", "Ada Vane"),
@@ -59,7 +59,7 @@ def said(tmp_path: Path) -> Path:
 
 def test_a_judge_fills_table_10(said: Path, tmp_path: Path) -> None:
     words = ("identifiers", "find", said, "--out", tmp_path / "out", "detectors=[]", "replicates=50")
-    with PretendServer(answer=answer) as server:
+    with FakeServer(answer=answer) as server:
         judge = ("--llm", server.base_url, "--llm-model", "m", "llm.corrections=0")
         plan = json.loads(run(*words, *judge, "--dry-run", "--json").stdout)
         assert plan["estimate"]["requests"] == 3
@@ -84,7 +84,7 @@ def test_a_judge_fills_table_10(said: Path, tmp_path: Path) -> None:
 
 def test_a_sample_is_judged_and_other_responses_are_not_taken_for_it(said: Path, tmp_path: Path) -> None:
     words = ("identifiers", "find", said, "--out", tmp_path / "out", "detectors=[]", "replicates=20", "judged=1")
-    with PretendServer(answer=answer) as server:
+    with FakeServer(answer=answer) as server:
         run(*words, "--llm", server.base_url, "--llm-model", "m", "llm.corrections=0", "--quiet")
         assert len(server.seen) == 1
     rows = said.read_text().replace("smokes daily. Her", "smokes weekly. Her")

@@ -11,12 +11,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from fake_server import FakeServer
 from typer.testing import CliRunner
 
 from medunlearn.audit.options.prompts import read_prompts
 from medunlearn.audit.options.run.audit import CHOICES_SCHEMA, OPTIONS_SCHEMA
 from medunlearn.cli.main import app
-from medunlearn.llm.pretend import PretendServer
 
 PAGE = (Path(__file__).parents[4] / "docs" / "options.md").read_text(encoding="utf-8")
 SMALL = {"build": ["questions=14"], "train": ["tiny_width=32", "tiny_layers=2", "precision=fp32"]}
@@ -42,7 +42,7 @@ def test_the_page_runs(
     spaces: dict[str, Any] = {}
     exec(local.replace('trained_on="bench/"', 'trained_on="bench/", questions=14, max_new_tokens=4'), spaces)
     assert set(spaces["table"]["group"]) == {"all", "member", "non-member", "member - non-member"}
-    with PretendServer() as server:
+    with FakeServer() as server:
         exec(served.replace("http://127.0.0.1:8000/v1", server.base_url), spaces)
     assert set(spaces["served"].options["prompt"]) == {"another", "fill_in", "clinician"}
     assert "accuracy_text" in capsys.readouterr().out

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import FakeServer
 
 from medunlearn.audit.options.removing import remove_one
 from medunlearn.audit.options.run import audit_options
 from medunlearn.errors import ConfigError, InputError, MedunlearnError, SourceError
-from medunlearn.llm.pretend import PretendServer
 from medunlearn.sources.options import read_options
 
 
@@ -35,7 +35,7 @@ def knows(removed: dict[str, str], *grades: int) -> Any:
 
 class TestServer:
     def test_chat(self, question_file: Path, removed: dict[str, str], tmp_path: Path) -> None:
-        with PretendServer(answer=knows(removed, 1, 4)) as server:
+        with FakeServer(answer=knows(removed, 1, 4)) as server:
             llm = {"base_url": server.base_url, "model": "m"}
             found = audit_options(None, question_file, out=tmp_path / "a", llm=llm, prompts="another", quiet=True)
             assert server.count == 32
@@ -60,7 +60,7 @@ class TestServer:
     def test_completions_with_the_options_probabilities(
         self, question_file: Path, removed: dict[str, str], tmp_path: Path
     ) -> None:
-        with PretendServer(answer=knows(removed)) as server:
+        with FakeServer(answer=knows(removed)) as server:
             found = audit_options(
                 None,
                 question_file,
@@ -95,11 +95,11 @@ class TestServer:
         llm = {"model": "m", "retries": 0, "concurrency": 1, "give_up_after": 1}
         how: dict[str, Any] = {"out": tmp_path / "a", "questions": 5, "prompts": "fill_in", "quiet": True}
         with (
-            PretendServer(["well", "well", "error_500"], answer=knows(removed)) as server,
+            FakeServer(["well", "well", "error_500"], answer=knows(removed)) as server,
             pytest.raises(MedunlearnError, match=r"3 of 5 prompts were not answered: .* Run it again"),
         ):
             audit_options(None, question_file, llm={**llm, "base_url": server.base_url}, **how)
-        with PretendServer(answer=knows(removed)) as server:
+        with FakeServer(answer=knows(removed)) as server:
             found = audit_options(None, question_file, llm={**llm, "base_url": server.base_url}, **how)
             assert server.count == 3
         assert found.options["exact"].notna().all()

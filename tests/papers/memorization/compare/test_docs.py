@@ -10,12 +10,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from fake_server import FakeServer
 from typer.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.config import check
 from medunlearn.config.audit_report import AuditRelations
-from medunlearn.llm.pretend import PretendServer
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "audit_report.md").read_text(encoding="utf-8")
@@ -38,7 +38,7 @@ def workplace(audits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_commands_of_the_page_run(workplace: Path):
     lines = "".join(blocks("bash")).splitlines()
     assert len(lines) == 7
-    with PretendServer(answer=lambda body: '{"kind": "editorial", "reason": "so it reads"}') as server:
+    with FakeServer(answer=lambda body: '{"kind": "editorial", "reason": "so it reads"}') as server:
         for line in lines:
             words = shlex.split(line.replace("http://127.0.0.1:8000/v1", server.base_url))
             assert words[0] == "medunlearn"

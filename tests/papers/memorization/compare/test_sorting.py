@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from fake_server import FakeServer
 
 from medunlearn.config import check
 from medunlearn.config.audit_report import KindSettings
 from medunlearn.llm.client import Client
 from medunlearn.llm.guard import decide
-from medunlearn.llm.pretend import PretendServer
 from medunlearn.llm.settings import ServerSettings
 from medunlearn.papers.memorization.compare import frames, judge_spans, sort_spans
 from medunlearn.papers.memorization.compare.sorting import agreement_of_ways
@@ -71,7 +71,7 @@ def test_a_judge_is_kept_beside_the_rules(copy: Path):
         kind = "editorial" if "rights" in text else "unclear" if "gene" in text else "clinical_narrative"
         return json.dumps({"kind": kind, "reason": "so it reads"})
 
-    with PretendServer(answer=answer) as server:
+    with FakeServer(answer=answer) as server:
         settings = check(ServerSettings, {"base_url": server.base_url, "model": "m"})
         decision = decide(server.base_url, data_use="credentialed")
         with Client(settings, decision) as client:

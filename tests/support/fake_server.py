@@ -1,67 +1,34 @@
-"""A server that pretends to have a language model: for tests, for trying a prompt, for measuring the client.
+"""Fake OpenAI-compatible server over real HTTP on the loopback interface.
 
-It speaks enough of the OpenAI protocol over real HTTP on the loopback interface, and misbehaves on demand
-(:mod:`medunlearn.llm.misbehaviour`). As a process of its own it prints its address and serves until it is ended:
-
-    python -m medunlearn.llm.pretend --port 8000 --faults 0.2
-
-To AMNESIA's prompts it says what their checks accept (:mod:`medunlearn.llm.rehearsal`).
+It misbehaves on demand: :mod:`server_faults` names how.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import hashlib
 import json
 import socket
-import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from medunlearn.errors import InputError
-from medunlearn.llm.misbehaviour import CLOSE, FAULTS, HANG, Answer, respond
-from medunlearn.llm.rehearsal import rehearsed, schema_of
+from server_faults import CLOSE, FAULTS, HANG, Answer, respond
+
+from medunlearn.judging.rehearsal import drawn_value, rehearse, schema_of
 from medunlearn.seeds import generator
 
 Choose = Callable[[dict[str, Any], int], str]
 
 
-def pretend_value(schema: Mapping[str, Any], seed: str) -> Any:
-    """A value that matches a plain schema (objects, lists, enums, texts, numbers), the same for the same seed."""
-    draw = int(hashlib.sha256(seed.encode()).hexdigest(), 16)
-    if "enum" in schema:
-        return schema["enum"][draw % len(schema["enum"])]
-    kind = schema.get("type")
-    if kind == "object":
-        return {name: pretend_value(part, f"{seed}/{name}") for name, part in schema.get("properties", {}).items()}
-    if kind == "array":
-        return [pretend_value(schema["items"], f"{seed}/{place}") for place in range(schema.get("minItems", 1))]
-    if kind in ("integer", "number"):
-        low = schema.get("minimum", 0)
-        return low + draw % (int(schema.get("maximum", low + 9)) - int(low) + 1)
-    if kind == "boolean":
-        return bool(draw % 2)
-    return f"pretended {draw % 10**8:08d}"
-
-
-def pretend_answer(body: dict[str, Any]) -> str:
+def drawn_answer(body: dict[str, Any]) -> str:
     """An answer that depends on the first user message (or the prompt) and the schema alone."""
-    if "prompt" in body:
-        return f" pretended {hashlib.sha256(str(body['prompt']).encode()).hexdigest()[:8]}"
+    schema = None if "prompt" in body else schema_of(body)
+    if schema is None:
+        return rehearse(body)
     first = next(message["content"] for message in body["messages"] if message["role"] == "user")
-    schema = schema_of(body)
-    if schema is not None:
-        return json.dumps(pretend_value(schema, first))
-    return f"pretended {hashlib.sha256(first.encode()).hexdigest()[:8]}"
-
-
-def rehearse(body: dict[str, Any]) -> str:
-    """An answer that the project's own checks accept where the prompt is AMNESIA's, else :func:`pretend_answer`."""
-    return rehearsed(body) or pretend_answer(body)
+    return json.dumps(drawn_value(schema, first))
 
 
 def share_of_faults(share: float, seed: int = 0, kinds: Sequence[str] = FAULTS) -> Choose:
@@ -74,11 +41,11 @@ def share_of_faults(share: float, seed: int = 0, kinds: Sequence[str] = FAULTS) 
     return choose
 
 
-class PretendServer:
+class FakeServer:
     """The server, in a thread of its own; use it in a ``with`` block.
 
     Args:
-        behave: what to do with each request in turn (names of :mod:`medunlearn.llm.misbehaviour`, the last one for
+        behave: what to do with each request in turn (names of :mod:`server_faults`, the last one for
             all that follow), or a function of the body and how often the same body came before.
         answer: the model: a request's body to what it says.
         delay: seconds before each answer.
@@ -96,7 +63,7 @@ class PretendServer:
         self,
         behave: Sequence[str] | Choose = ("well",),
         *,
-        answer: Callable[[dict[str, Any]], str] = pretend_answer,
+        answer: Callable[[dict[str, Any]], str] = drawn_answer,
         delay: float = 0.0,
         keep: bool = True,
         port: int = 0,
@@ -110,16 +77,13 @@ class PretendServer:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
-    def __enter__(self) -> PretendServer:
-        try:
-            family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-            self._socket = socket.create_server((self._host, self._port), family=family)
-        except (OSError, OverflowError) as error:
-            raise InputError(f"Nothing can be served on port {self._port}: {error}. Choose another one.") from None
+    def __enter__(self) -> FakeServer:
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        self._socket = socket.create_server((self._host, self._port), family=family)
         self._port = self._socket.getsockname()[1]
         self._thread.start()
         if not self._ready.wait(10):
-            raise RuntimeError("the pretend server did not start")
+            raise RuntimeError("the fake server did not start")
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -179,23 +143,3 @@ class PretendServer:
         else:
             behaviour = self._behave[min(self.count, len(self._behave)) - 1]
         return respond(behaviour, body, self._answer(body))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--faults", type=float, default=0.0, help="share of requests that go wrong")
-    parser.add_argument("--delay", type=float, default=0.0, help="seconds before an answer")
-    chosen = parser.parse_args()
-    behave: Sequence[str] | Choose = share_of_faults(chosen.faults) if chosen.faults else ("well",)
-    try:
-        server = PretendServer(behave, answer=rehearse, delay=chosen.delay, keep=False, port=chosen.port)
-        with server, suppress(KeyboardInterrupt):
-            print(server.base_url, flush=True)
-            threading.Event().wait()
-    except InputError as error:
-        sys.exit(f"error: {error}")
-
-
-if __name__ == "__main__":
-    main()

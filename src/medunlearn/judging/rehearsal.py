@@ -1,0 +1,278 @@
+"""Offline rehearsal server: it answers every prompt of builds and judges in a form that their checks accept.
+
+    python -m medunlearn.judging.rehearsal --port 8000
+
+Then run any command with ``--llm http://127.0.0.1:8000/v1 --llm-model rehearsal``. Texts come from the grammar of
+:mod:`medunlearn.synthetic`, questions are about sentences by their number, labels and verdicts are drawn: nothing
+that comes out says anything about a note. The same prompt always gets the same answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from medunlearn.errors import InputError
+from medunlearn.judging.writing import rules
+from medunlearn.judging.writing.words import holds, sentences
+from medunlearn.seeds import generator
+from medunlearn.synthetic.biographies import tell_person
+from medunlearn.synthetic.people import Person
+from medunlearn.synthetic.stories import Plot, tell
+
+Parts = Mapping[str, str]
+Schema = Mapping[str, Any]
+Answer = dict[str, Any]
+LONGEST_REASON, LONGEST_QUOTE, LONGEST_SECTION = 300, 600, 1500  # characters, as the schemas have them
+WRONG_LABELS, BAD_QUESTIONS = 0.1, 0.05  # shares that a rehearsed judge finds
+_TAGGED = re.compile(r"<(\w+)>\n(.*?)\n</\1>", re.DOTALL)
+_LABELLED = re.compile(r"^([A-Z][A-Za-z -]+): (.+)$", re.MULTILINE)
+_SCHEMA_IN_WORDS = re.compile(r"JSON schema:\n(\{.*\})\s*$", re.DOTALL)
+_NEXT_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_PHRASE = re.compile(r"(?<=[a-z,] )(([A-Z]\w{2,}(?: [A-Z]\w{2,})*)(?:[^\w.!?\[\]]+\w+){2})")
+
+
+def rehearse(body: Mapping[str, Any]) -> str:
+    """The answer to the body of a request: JSON where it asks for a schema, else a few words."""
+    if "prompt" in body:
+        return f" pretended {_digest(str(body['prompt']))}"
+    first = next(message["content"] for message in body["messages"] if message["role"] == "user")
+    schema = schema_of(body)
+    if schema is None:
+        return f"pretended {_digest(first)}"
+    answer = _ANSWERS.get(frozenset(schema.get("properties", ())))
+    if answer is None:
+        return json.dumps(drawn_value(schema, first))
+    parts = dict(_LABELLED.findall(first)) | dict(_TAGGED.findall(first))
+    return json.dumps(answer(parts, schema, generator("rehearsal", str(body["model"]), first)))
+
+
+def schema_of(body: Mapping[str, Any]) -> Schema | None:
+    """The schema that a chat asks for: in the field for it, or in the words of a message."""
+    field = body.get("response_format", {}).get("json_schema")
+    if field:
+        return dict(field["schema"])
+    matches = (_SCHEMA_IN_WORDS.search(message["content"]) for message in body["messages"])
+    return next((dict(json.loads(match[1])) for match in matches if match), None)
+
+
+def drawn_value(schema: Schema, seed: str) -> Any:
+    """A value that matches a plain schema (objects, lists, enums, texts, numbers), the same for the same seed."""
+    draw = int(hashlib.sha256(seed.encode()).hexdigest(), 16)
+    if "enum" in schema:
+        return schema["enum"][draw % len(schema["enum"])]
+    kind = schema.get("type")
+    if kind == "object":
+        return {name: drawn_value(part, f"{seed}/{name}") for name, part in schema.get("properties", {}).items()}
+    if kind == "array":
+        return [drawn_value(schema["items"], f"{seed}/{place}") for place in range(schema.get("minItems", 1))]
+    if kind in ("integer", "number"):
+        low = schema.get("minimum", 0)
+        return low + draw % (int(schema.get("maximum", low + 9)) - int(low) + 1)
+    if kind == "boolean":
+        return bool(draw % 2)
+    return f"pretended {draw % 10**8:08d}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _label(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+    categories = [name for name in schema["properties"]["category"]["enum"] if name != "Other"]
+    return {"category": str(draw.choice(categories)), "reason": parts["title"][:LONGEST_REASON]}
+
+
+def _note_questions(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+    """Four sentences, and four pairs of sentences, of the note; fewer where it has fewer."""
+    quotes = [sentence for sentence in _NEXT_SENTENCE.split(parts["note"]) if _is_quotable(sentence)]
+    places = sorted(int(place) for place in draw.permutation(len(quotes))[:4])
+    pairs = list(combinations(places, 2))[:4]
+    return {
+        "factual": [
+            {"question": f"What does sentence {n + 1} say?", "answer": quotes[n], "evidence": quotes[n]}
+            for n in places
+        ],
+        "reasoning": [
+            {
+                "question": f"What do sentence {n + 1} and sentence {m + 1} say together?",
+                "findings": [quotes[n], quotes[m]],
+                "answer": f"{quotes[n]} {quotes[m]}",
+            }
+            for n, m in pairs
+        ],
+    }
+
+
+def _is_quotable(sentence: str) -> bool:
+    complete = sentence.endswith((".", "!", "?")) and sentences(sentence) == 1
+    return complete and 10 <= len(sentence) <= LONGEST_QUOTE and not rules.identifiers([sentence], ())
+
+
+def _story(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+    return {"story": tell(Plot(parts["Genre"], parts["Place"], tuple(parts["Characters"].split(", "))), draw).text}
+
+
+def _biography(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+    born = datetime.strptime(parts["Date of birth"], "%B %d, %Y").date()
+    contact = (parts["Social security number"], parts["Telephone"], parts["E-mail"], parts["Home address"])
+    return {"biography": tell_person(Person(parts["Name"], "female", born, *contact), draw)}
+
+
+def _text_question(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+    """Which word follows a proper noun and two further words: a rehearsed verifier finds it in the text."""
+    phrases = sorted(set(_PHRASE.findall(parts["text"])))
+    for place in draw.permutation(len(phrases)):
+        phrase, noun = phrases[place]
+        question, answer = f"Which word follows [{phrase}] in the text?", _word_after(phrase, parts["text"])
+        if answer and not holds(question, answer):
+            chosen = {"proper_nouns": [noun], "question": question, "answer": answer}
+            return {**chosen, "reasoning": "Drawn.", "outcome": "question"}
+    empty = {"proper_nouns": [], "question": "", "answer": ""}
+    return {**empty, "reasoning": "Drawn.", "outcome": "no_proper_nouns"}
+
+
+def _text_answers(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+    match = re.search(r"\[(.+)\]", parts["question"], re.DOTALL)
+    answer = _word_after(match[1], parts["text"]) if match else ""
+    return {"answers": [answer] if answer else []}
+
+
+def _word_after(phrase: str, text: str) -> str:
+    match = re.search(rf"{re.escape(phrase)}[^\w.!?]+(\w+)", text)
+    return match[1] if match else ""
+
+
+def _section(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+    text, words = parts["section"], parts["section"].split()
+    gaps = [word for word in re.findall(r"[A-Za-z]{3,}", text) if not holds(_GAP, word)]
+    options = ["Fracture of the wrist", "Stones in a kidney"]
+    options.insert(place := int(draw.integers(3)), " ".join(words[:4]))
+    return {
+        "generation": {"question": "What is told about the picture here?", "answer": text[:LONGEST_SECTION]},
+        "cloze": {"statement": _GAP, "answer": str(draw.choice(gaps)) if gaps else words[-1]},
+        "classification": {
+            "question": "Which of these is told here?",
+            "options": options,
+            "answer_index": place,
+        },
+    }
+
+
+_GAP = "One of its words is [blank]."
+
+
+def _paraphrase(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+    return {"question": f"Please answer: {parts['question']}"}
+
+
+def _judged_label(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+    own = parts["assigned_category"]
+    others = [name for name in schema["properties"]["correct_category"]["enum"] if name != own]
+    wrong = draw.random() < WRONG_LABELS
+    verdict = {"verdict": "Unsupported", "correct_category": str(draw.choice(others))}
+    return {"reasoning": "Drawn.", **(verdict if wrong else {"verdict": "Supported", "correct_category": own})}
+
+
+def _judged_criteria(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+    """Criteria of a question or of a document; the verdict is the last property."""
+    *criteria, verdict = (name for name in schema["properties"] if name != "reasoning")
+    failed = draw.choice(criteria) if draw.random() < BAD_QUESTIONS else None
+    return {"reasoning": "Drawn.", **{name: name != failed for name in criteria}, verdict: failed is None}
+
+
+def _kind(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+    return {"kind": str(draw.choice(schema["properties"]["kind"]["enum"])), "reason": "Drawn."}
+
+
+# By the properties of the answer's schema.
+_ANSWERS: Mapping[frozenset[str], Callable[[Parts, Schema, np.random.Generator], Answer]] = {
+    frozenset({"category", "reason"}): _label,
+    frozenset({"factual", "reasoning"}): _note_questions,
+    frozenset({"story"}): _story,
+    frozenset({"biography"}): _biography,
+    frozenset({"proper_nouns", "reasoning", "outcome", "question", "answer"}): _text_question,
+    frozenset({"answers"}): _text_answers,
+    frozenset({"generation", "cloze", "classification"}): _section,
+    frozenset({"question"}): _paraphrase,
+    frozenset({"reasoning", "verdict", "correct_category"}): _judged_label,
+    frozenset({"reasoning", "clear", "correct", "derivable", "meaningful", "valid"}): _judged_criteria,
+    frozenset({"reasoning", "complete", "own", "answered", "fit"}): _judged_criteria,
+    frozenset({"kind", "reason"}): _kind,
+    frozenset({"pieces"}): lambda parts, schema, draw: {"pieces": []},
+}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1  # head and body in one packet
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        content = json.dumps(completion(body, rehearse(body))).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+def completion(body: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """The server's answer in OpenAI's form; a token is four characters."""
+    chat = "messages" in body
+    prompt = "".join(message["content"] for message in body["messages"]) if chat else str(body["prompt"])
+    counts = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(text) // 4}
+    content = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
+    return {
+        "id": "rehearsal",
+        "model": body["model"],
+        "choices": [{"index": 0, "finish_reason": "stop", **content}],
+        "usage": counts | {"total_tokens": sum(counts.values())},
+    }
+
+
+def serve(port: int = 0) -> ThreadingHTTPServer:
+    """A server on the loopback interface, already listening; ``server_port`` is its port.
+
+    Raises:
+        InputError: the port is taken.
+    """
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
+    except (OSError, OverflowError) as error:
+        raise InputError(f"Port {port} cannot be used: {error}. Choose another one with --port.") from None
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m medunlearn.judging.rehearsal", description=__doc__)
+    parser.add_argument("--port", type=int, default=0, help="0: any free one")
+    try:
+        server = serve(parser.parse_args().port)
+    except InputError as error:
+        sys.exit(f"error: {error}")
+    with suppress(KeyboardInterrupt):
+        print(f"http://127.0.0.1:{server.server_port}/v1", flush=True)
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()
