@@ -60,7 +60,7 @@ def test_a_benchmark_without_diseases(medunlearn: Medunlearn, lume: Path) -> Non
 
 def test_it_runs_where_torch_is_not_installed(own: Path) -> None:
     """scispaCy's environment holds no more than this."""
-    missing = ("torch", "transformers", "tokenizers", "safetensors", "peft", "accelerate", "openai", "rapidfuzz")
+    missing = ("torch", "transformers", "tokenizers", "safetensors", "peft", "accelerate", "rapidfuzz")
     code = (
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({missing!r}))\n"

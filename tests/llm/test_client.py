@@ -177,7 +177,7 @@ def test_rates_are_kept(connect: Make, label: Make) -> None:
 def test_what_the_guard_keeps_back_is_reported_and_not_sent(connect: Make, label: Make) -> None:
     server, client = connect()
     decision = replace(decide(client.settings.base_url, data_use="open"), on_this_machine=False)
-    client._asker._decision = decision
+    client._dispatcher._decision = decision
     status = [client.ask(label(identifiers=names)).status for names in (None, ("chest  PAIN",), ("Ana",), ())]
     assert status == ["not_sent", "not_sent", "answered", "answered"]
     assert server.count == 2

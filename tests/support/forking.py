@@ -191,7 +191,6 @@ def _load() -> None:
         "medunlearn.cli.main",
         "medunlearn.pipeline.estimate.forecast",
         "transformers.models.llama.modeling_llama",
-        "openai",
     ):
         importlib.import_module(name)
     import torch

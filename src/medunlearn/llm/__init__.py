@@ -1,4 +1,4 @@
-"""A client of any OpenAI-compatible server, a guard in front of it, and a store behind it.
+"""Client of any OpenAI-compatible server, with a guard in front of it and a response store behind it.
 
     settings = check(ServerSettings, {"base_url": "http://127.0.0.1:8000/v1", "model": "qwen3-32b"})
     decision = decide(settings.base_url, data_use=benchmark.data_use, records=benchmark.records)
@@ -6,11 +6,11 @@
         for outcome in client.stream(requests):
             ...
 
-- :mod:`guard` decides what may leave this machine; :mod:`wire` sees that nothing else does.
-- :mod:`requests` is what is asked and what came of it; :mod:`settings` how the server is reached.
-- :mod:`client` is the door; behind it :mod:`asking` takes each request through :mod:`store`, :mod:`limits`,
-  :mod:`usage` (the budget), :mod:`attempt`, :mod:`faults`, :mod:`conversation` and :mod:`structured`.
-- :mod:`estimate` counts before anything is sent.
+- :mod:`guard`: what may leave this machine. :mod:`connection`: HTTP, and nothing but what the guard allowed.
+- :mod:`requests`: requests and outcomes. :mod:`settings`: address, retries, rates, budget.
+- :mod:`client`: the entry point. :mod:`exchange` takes each request through :mod:`store`, :mod:`rate_limiter`,
+  :mod:`usage` (the budget), :mod:`connection` (with retries; :mod:`faults`) and :mod:`structured`.
+- :mod:`estimate`: tokens and money before anything is sent.
 """
 
 from medunlearn.llm.client import Client

@@ -1,4 +1,4 @@
-"""The client: plain calls outside, many requests at a time inside.
+"""Synchronous client over an asynchronous dispatcher.
 
 An event loop runs in a thread of its own, so the calls work in scripts, tests and notebooks alike. Requests are
 taken from their source a few at a time and outcomes are handed out as they come, so memory does not grow with
@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from medunlearn.errors import InputError
-from medunlearn.llm.asking import Asker
+from medunlearn.llm.exchange import Dispatcher
 from medunlearn.llm.guard import Decision, read_address
 from medunlearn.llm.requests import Outcome, Request
 from medunlearn.llm.settings import ServerSettings
@@ -61,7 +61,7 @@ class Client:
         decision.enforce()
         self.settings, self.decision, self.store = settings, decision, store
         self.budget = budget or Budget(settings)
-        self._asker = Asker(settings, decision, store, self.budget, again=again)
+        self._dispatcher = Dispatcher(settings, decision, store, self.budget, again=again)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="medunlearn-llm", daemon=True)
 
@@ -78,7 +78,7 @@ class Client:
     @property
     def halted(self) -> str:
         """Why the run was stopped (budget, wrong key, a server that does not answer); empty if it was not."""
-        return self._asker.halted
+        return self._dispatcher.halted
 
     @property
     def spent(self) -> Usage:
@@ -138,7 +138,7 @@ class Client:
                         break
                     if request.schema is not None:
                         check_schema(request.schema)
-                    future = self._submit(self._asker.outcome(request))
+                    future = self._submit(self._dispatcher.outcome(request))
                     waiting.add(future)
                     future.add_done_callback(done.put)
                 if not waiting:
@@ -160,7 +160,7 @@ class Client:
         for task in others:
             with suppress(asyncio.CancelledError, Exception):
                 await task
-        await self._asker.close()
+        await self._dispatcher.close()
 
     def _note(self) -> str:
         spent = self.spent

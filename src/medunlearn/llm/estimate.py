@@ -1,4 +1,4 @@
-"""What a run would send, use and cost, without sending anything."""
+"""Dry run: requests, tokens and money before anything is sent."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from medunlearn.llm.attempt import body_of
-from medunlearn.llm.conversation import opening
+from medunlearn.llm.connection import body_of
 from medunlearn.llm.requests import Request
 from medunlearn.llm.settings import ServerSettings
 from medunlearn.llm.store import Store
+from medunlearn.llm.structured import opening
 from medunlearn.llm.usage import Usage, in_money, likely_tokens, most_prompt_tokens, priced, texts_of
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A dry run.
+    """Result of a dry run.
 
     Attributes:
         requests: would be sent, if none has to be repeated.

@@ -1,4 +1,4 @@
-"""What can go wrong between a request and its answer, and what is to be done about it."""
+"""Faults of server and network: which are worth a retry, which end the run, and how long to wait."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPEATED = 24  # characters of a prompt in a server's words that count as repeat
 
 @dataclass(eq=False)
 class AttemptError(Exception):
-    """An attempt that brought no answer.
+    """A failed attempt.
 
     Attributes:
         reason: what happened, and the fix where there is one; no text of the prompt.
@@ -130,7 +130,7 @@ def retry_after(headers: Mapping[str, Any], now: datetime | None = None) -> floa
 
 
 def backoff(first: float, attempt: int, key: str) -> float:
-    """Seconds before the next attempt: doubles each time up to 30, times 0.5 to 1 drawn from the request's key.
+    """Seconds before the next attempt: doubles up to 30, times a jitter of 0.5-1 drawn from the request's key.
 
     Args:
         first: seconds after the first attempt.

@@ -1,10 +1,10 @@
-"""What may leave this machine, and for which server (DESIGN.md, section 9).
+"""Guard: which data may go to which server.
 
 A server on this machine gets everything. Any other gets credentialed data, and records with known identifiers,
-only with an explicit permission. The decision is a value; a run records it.
+only with an explicit permission. A run records the decision.
 
 "On this machine" is read from the address alone: ``localhost``, 127.0.0.0/8, ::1. No resolver is asked, neither
-here nor when the connection is made (:mod:`medunlearn.llm.wire` connects ``localhost`` to 127.0.0.1 or ::1 by
+here nor when the connection is made (:mod:`medunlearn.llm.connection` connects ``localhost`` to 127.0.0.1 or ::1 by
 number), so no name server, hosts file or proxy has a say. Whatever is written in an odd way counts as away.
 """
 

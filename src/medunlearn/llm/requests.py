@@ -1,4 +1,4 @@
-"""What is asked of a language model, what came of it, and the key that joins the two in the store."""
+"""Requests, outcomes, and the key that joins the two in the store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question to a language model.
+    """One request to a language model.
 
     Attributes:
         id: the caller's name for it; comes back with the outcome and is no part of the key.
@@ -113,7 +113,7 @@ class LogProbs:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one request. There is exactly one for each.
+    """The outcome of one request. There is exactly one for each.
 
     Attributes:
         id, key: of the request.

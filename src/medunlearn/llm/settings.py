@@ -1,4 +1,4 @@
-"""How to reach a language-model server, and what it may cost."""
+"""Server settings: address, model, retries, rates, budget."""
 
 from __future__ import annotations
 

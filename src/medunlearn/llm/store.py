@@ -1,4 +1,4 @@
-"""Responses on disk, by the hash of what was asked: a second run sends nothing.
+"""Response store on disk, keyed by the hash of the request: a second run sends nothing.
 
 One SQLite file in a folder. Each answer is a transaction of its own in a write-ahead log: a process that is killed
 at any moment loses what was in flight and nothing else, and several processes share one store, each seeing the
@@ -21,7 +21,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.errors import InputError, StorageError
-from medunlearn.llm.requests import LogProbs
+from medunlearn.llm.requests import LogProbs, Outcome
 from medunlearn.llm.usage import Usage
 
 FILE = "responses.sqlite"
@@ -54,7 +54,7 @@ _PLACES = ", ".join("?" for _ in _COLUMNS)
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a model said to a request in the end, and how it was asked.
+    """A model's last reply to a request, and how it was asked.
 
     Attributes:
         key: hash of what was asked.
@@ -83,6 +83,13 @@ class Stored:
     max_tokens: int
     usage: Usage
     created: str = ""
+
+    def outcome(self, request_id: str, value: Any = None, *, stored: bool = False) -> Outcome:
+        """As the outcome of a request, with its parsed value."""
+        response = (self.text, value, self.finish_reason, self.log_probs, self.usage, stored)
+        # What is in the store has one of the three statuses that are kept.
+        status: Any = self.status
+        return Outcome(request_id, self.key, status, self.reason, *response)
 
 
 class Store:
@@ -131,7 +138,7 @@ class Store:
             self._database.execute(f"PRAGMA user_version={VERSION}")
             self._database.execute(f"SELECT {', '.join(_COLUMNS)} FROM responses LIMIT 1")
         except sqlite3.DatabaseError as error:
-            raise self._as_ours(error) from error
+            raise self._translated(error) from error
 
     def __enter__(self) -> Store:
         return self
@@ -190,9 +197,9 @@ class Store:
             with self._lock, closing(self._database.cursor()) as cursor:
                 return cursor.execute(statement, values).fetchall()
         except sqlite3.DatabaseError as error:
-            raise self._as_ours(error) from error
+            raise self._translated(error) from error
 
-    def _as_ours(self, error: sqlite3.DatabaseError) -> InputError | StorageError:
+    def _translated(self, error: sqlite3.DatabaseError) -> InputError | StorageError:
         if isinstance(error, sqlite3.OperationalError) and "no such column" not in str(error):
             return StorageError(f"{self.path}: {error}. What was stored before stays; free the disk and go on.")
         return InputError(

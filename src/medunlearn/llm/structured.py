@@ -1,7 +1,7 @@
-"""From what a model said to a value that matches a schema, or to the reason why not. Never to a guess.
+"""Structured output: a schema is put in words, and the answer is parsed strictly and checked. Never guessed.
 
 Servers differ: some enforce the schema, some refuse the field, some ignore it and answer with prose around the
-JSON. So every answer goes the same way: found, parsed strictly, checked.
+JSON. So every answer goes the same way: located, parsed, checked; an unusable one is asked again with the reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import referencing
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
 
 from medunlearn.errors import InputError
+from medunlearn.llm.requests import Message, Request
 
+QUOTED = 2000  # characters of an unusable answer that the model is shown again
 LONGEST = 1_000_000  # characters of an answer in which JSON is looked for
 STARTS = 64  # places where a value may start
 _THOUGHTS = re.compile(r"^\s*<(think|thinking)>.*?</\1>", re.DOTALL)
@@ -43,6 +45,49 @@ class UnusableError(Exception):
     """An answer that cannot be used; the message says why, without repeating the answer."""
 
 
+def opening(request: Request) -> tuple[Message, ...]:
+    """Messages of a chat, with the schema in words too, since some servers ignore the field for it."""
+    if isinstance(request.prompt, str):
+        return ()
+    if request.schema is None:
+        return request.prompt
+    schema = json.dumps(request.schema, ensure_ascii=False, separators=(",", ":"))
+    words = f"\n\nAnswer with one JSON value and nothing around it. It must match this JSON schema:\n{schema}"
+    *before, last = request.prompt
+    return (*before, Message(last.role, last.content + words))
+
+
+def corrected(messages: tuple[Message, ...], answer: str, reason: str) -> tuple[Message, ...]:
+    """The conversation with an unusable answer and the reason at its end; a completion is repeated as it was."""
+    if not messages:
+        return ()
+    ask = f"This answer cannot be used: {reason}. Give the whole answer again, corrected, in the form asked for."
+    return (*messages, Message("assistant", answer[:QUOTED] or "(nothing)"), Message("user", ask))
+
+
+def accept(request: Request, text: str, finish_reason: str) -> Any:
+    """The value of an answer: parsed where there is a schema, else None; checked either way.
+
+    Raises:
+        UnusableError: it is no answer; says why.
+    """
+    value = None
+    if request.schema is not None:
+        try:
+            value = read(text, request.schema)
+        except UnusableError as error:
+            if finish_reason == "length":
+                cut = f"it was cut off at {request.max_tokens} tokens, so be shorter ({error})"
+                raise UnusableError(cut) from None
+            raise
+    elif not isinstance(request.prompt, str) and not text.strip():
+        raise UnusableError("it is empty")
+    reason = request.check(text if request.schema is None else value) if request.check else None
+    if reason:
+        raise UnusableError(reason)
+    return value
+
+
 def read(text: str, schema: Mapping[str, Any]) -> Any:
     """The one JSON value in an answer, if it matches the schema.
 
@@ -56,7 +101,7 @@ def read(text: str, schema: Mapping[str, Any]) -> Any:
     value = _find(_THOUGHTS.sub("", text, count=1).strip())
     problem = best_match(_validator(_canonical(schema)).iter_errors(value))
     if problem is not None:
-        raise UnusableError(_said(problem))
+        raise UnusableError(_reason(problem))
     return value
 
 
@@ -159,7 +204,7 @@ def _validator(canonical: str) -> jsonschema.protocols.Validator:
     return kind(schema, registry=referencing.Registry())
 
 
-def _said(problem: ValidationError) -> str:
+def _reason(problem: ValidationError) -> str:
     rule = str(problem.validator)
     template = _WORDS.get(rule)
     if template:

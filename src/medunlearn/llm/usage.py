@@ -1,4 +1,4 @@
-"""Tokens and money: what was used, what a request can use at most, and the budget that no run passes."""
+"""Tokens and money: usage, upper bounds of a request, and the budget that no run exceeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AROUND_PROMPT, AROUND_MESSAGE = 64, 16
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What was used.
+    """Requests, tokens and money used.
 
     Attributes:
         requests: sent, repeats included.
@@ -85,7 +85,7 @@ class BudgetSpentError(Exception):
 
 
 class Budget:
-    """Counts what was used and what is in flight, and lets nothing start that could pass a limit.
+    """Budget over what was used and what is in flight: nothing starts that could exceed a limit.
 
     What is in flight counts at its worst case until its true usage is known. Several clients, each in a thread of
     its own, may share one.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medunlearn.llm.limits import Limiter, TooLargeError
+from medunlearn.llm.rate_limiter import RateLimiter, TooLargeError
 
 
 class Clock:
@@ -30,7 +30,7 @@ def times(requests: int | None, tokens: int | None, asked: list[int]) -> list[fl
     clock = Clock()
 
     async def run() -> list[float]:
-        limiter = Limiter(requests, tokens, clock=clock, sleep=clock.sleep)
+        limiter = RateLimiter(requests, tokens, clock=clock, sleep=clock.sleep)
 
         async def one(count: int) -> float:
             await limiter.acquire(count)
@@ -66,7 +66,7 @@ def test_true_usage_makes_room_or_takes_it() -> None:
     clock = Clock()
 
     async def run() -> list[float]:
-        limiter = Limiter(None, 100, clock=clock, sleep=clock.sleep)
+        limiter = RateLimiter(None, 100, clock=clock, sleep=clock.sleep)
         limiter.correct(await limiter.acquire(100), 10)
         second = await limiter.acquire(90)
         moments = [clock.now]
@@ -81,7 +81,7 @@ def test_a_pause_holds_for_everybody() -> None:
     clock = Clock()
 
     async def run() -> float:
-        limiter = Limiter(None, None, clock=clock, sleep=clock.sleep)
+        limiter = RateLimiter(None, None, clock=clock, sleep=clock.sleep)
         limiter.pause(7)
         limiter.pause(3)
         await limiter.acquire(1)

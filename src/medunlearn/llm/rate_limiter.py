@@ -1,4 +1,4 @@
-"""No more requests and tokens in any minute than the server allows, and silence while it asks for it."""
+"""Rate limiter: requests and tokens per minute, honouring Retry-After."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class TooLargeError(Exception):
     """One request needs more tokens than a whole minute has."""
 
 
-class Limiter:
-    """Lets requests pass, first come first served, so that no 60 seconds hold more than the limits.
+class RateLimiter:
+    """First come, first served; no window of 60 seconds holds more than the limits.
 
     Args:
         requests: most in any 60 seconds; None for no limit.
@@ -62,13 +62,13 @@ class Limiter:
             return entry
 
     def correct(self, entry: list[float], tokens: int) -> None:
-        """A request used so many tokens, not what was expected."""
+        """Replace the expected tokens of a request by those that it used."""
         if self._passed and entry[0] >= self._passed[0][0]:
             self._held += tokens - entry[1]
             entry[1] = float(tokens)
 
     def pause(self, seconds: float) -> None:
-        """Nobody passes for so long: the server said so."""
+        """Let nothing pass for so many seconds."""
         self._quiet_until = max(self._quiet_until, self._clock() + seconds)
 
     def _wait(self, tokens: int) -> float:

@@ -1,0 +1,250 @@
+"""HTTP connection to an OpenAI-compatible server: one attempt, as a reply or as a fault.
+
+- Sends the few headers set here: nothing of the environment (no organisation, project, proxy), no telemetry.
+- Connects ``localhost`` to 127.0.0.1 or ::1 by number, so that no resolver has a say.
+- Follows no redirect, and stops reading an answer that is too large or compressed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import certifi
+import httpx
+
+from medunlearn.llm.faults import AttemptError, clean_words, fault_of_status
+from medunlearn.llm.requests import LogProbs, Message, Request
+from medunlearn.llm.settings import ServerSettings
+from medunlearn.llm.usage import Usage, likely_tokens, priced, texts_of
+
+LOCALHOST = ("127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's reply.
+
+    Attributes:
+        text: empty where there is none.
+        refusal: the model or the server's filter declined.
+        usage: of this attempt.
+    """
+
+    text: str = field(repr=False)
+    finish_reason: str
+    refusal: bool
+    usage: Usage
+    served_model: str
+    system_fingerprint: str
+    log_probs: LogProbs | None = None
+
+
+def body_of(
+    request: Request, messages: tuple[Message, ...], settings: ServerSettings, *, enforce: bool
+) -> dict[str, Any]:
+    """JSON body of a request.
+
+    Args:
+        messages: the conversation so far; empty for a text completion.
+        enforce: ask the server to enforce the schema.
+    """
+    body: dict[str, Any] = {"model": settings.model, settings.limit_name: request.max_tokens, **settings.extra}
+    optional: dict[str, Any] = {
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "seed": request.sent_seed,
+        "stop": list(request.stop) or None,
+    }
+    if isinstance(request.prompt, str):
+        optional |= {"logprobs": request.log_probs, "echo": request.echo or None, "prompt": request.prompt}
+    else:
+        optional["messages"] = [{"role": message.role, "content": message.content} for message in messages]
+        if request.log_probs is not None:
+            optional |= {"logprobs": True, "top_logprobs": request.log_probs}
+        if request.schema is not None and enforce:
+            optional["response_format"] = _response_format(request.schema, settings.structured)
+    return body | {name: value for name, value in optional.items() if value is not None}
+
+
+def _response_format(schema: Mapping[str, Any], way: str) -> dict[str, Any]:
+    if way == "json_object":
+        return {"type": "json_object"}
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": True}}
+
+
+class Connection:
+    """Connections to one server; lives in the event loop that made it.
+
+    Args:
+        on_this_machine: the guard's finding; a proxy is used only where it is False.
+
+    Raises:
+        ConfigError: the variable with the key is not set.
+    """
+
+    def __init__(self, settings: ServerSettings, *, on_this_machine: bool) -> None:
+        self._settings, self._here = settings, on_this_machine
+        self._secret = settings.api_key()
+        headers = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "medunlearn"}
+        if self._secret is not None:
+            headers["authorization"] = f"Bearer {self._secret}"
+        self._client = httpx.AsyncClient(
+            headers=headers,
+            verify=_trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
+            proxy=None if on_this_machine else settings.proxy,
+            trust_env=False,
+            follow_redirects=False,
+            timeout=httpx.Timeout(settings.read_seconds, connect=settings.connect_seconds, pool=None),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=settings.concurrency),
+        )
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def send(self, body: Mapping[str, Any]) -> Reply:
+        """One attempt.
+
+        Raises:
+            AttemptError: it brought no answer.
+        """
+        url = httpx.URL(self._settings.base_url)
+        url = url.copy_with(
+            path=url.path.rstrip("/") + ("/chat/completions" if "messages" in body else "/completions")
+        )
+        try:
+            async with asyncio.timeout(self._settings.total_seconds):
+                status, headers, content = await self._post(url, json.dumps(body).encode())
+        except (httpx.TimeoutException, TimeoutError):
+            raise AttemptError("The server did not answer in time.", again=True, maybe_charged=True) from None
+        except httpx.ConnectError:
+            reason = "The server cannot be reached: is it running, and is base_url right?"
+            raise AttemptError(reason, again=True) from None
+        except httpx.RequestError as error:
+            reason = f"Connection closed before the response was complete ({type(error).__name__})."
+            raise AttemptError(reason, again=True, maybe_charged=True) from None
+        if not 200 <= status < 300:
+            words = clean_words(_decoded(content), "\n".join(texts_of(body)), self._secret)
+            raise fault_of_status(status, headers, words, self._settings.model)
+        return self._reply(content, body)
+
+    async def _post(self, url: httpx.URL, content: bytes) -> tuple[int, httpx.Headers, bytes]:
+        hosts = LOCALHOST if self._here and url.host == "localhost" else (url.host,)
+        for host in hosts:
+            # Host and certificate of https://localhost are those of the name, not of the number.
+            request = self._client.build_request(
+                "POST",
+                url.copy_with(host=host),
+                content=content,
+                headers={"content-type": "application/json", "host": url.netloc.decode()},
+                extensions={"sni_hostname": url.host},
+            )
+            try:
+                response = await self._client.send(request, stream=True)
+            except httpx.ConnectError:
+                if host == hosts[-1]:
+                    raise
+                continue
+            try:
+                return response.status_code, response.headers, await self._content(response)
+            finally:
+                await response.aclose()
+        raise AssertionError("there is always a host")
+
+    async def _content(self, response: httpx.Response) -> bytes:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise _unread("it is compressed, though that was not asked for")
+        content = bytearray()
+        async for part in response.aiter_raw():
+            content += part
+            if len(content) > self._settings.largest_answer_bytes:
+                raise _unread(
+                    f"it has more than {self._settings.largest_answer_bytes} bytes (largest_answer_bytes)"
+                )
+        return bytes(content)
+
+    def _reply(self, content: bytes, body: Mapping[str, Any]) -> Reply:
+        try:
+            answer = json.loads(content)
+            choice, chat = answer["choices"][0], "messages" in body
+            finish = str(choice.get("finish_reason") or "")
+            return Reply(
+                text=_text_of(choice),
+                finish_reason=finish,
+                refusal=finish == "content_filter" or bool(chat and choice["message"].get("refusal")),
+                usage=self._usage(answer, body),
+                served_model=str(answer.get("model") or ""),
+                system_fingerprint=str(answer.get("system_fingerprint") or ""),
+                log_probs=_log_probs(choice.get("logprobs"), chat),
+            )
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError):
+            reason = "The server answered 200 with a body that is no answer (not JSON, or without choices)."
+            raise AttemptError(reason, again=True, maybe_charged=True) from None
+
+    def _usage(self, answer: Mapping[str, Any], body: Mapping[str, Any]) -> Usage:
+        """As the server counted; where it did not, estimated and marked so."""
+        counted, estimated = answer.get("usage") or {}, 0
+        prompt, completion = (_count(counted.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+        if prompt is None:
+            prompt = likely_tokens(texts_of(body))
+            estimated += prompt
+        if completion is None:
+            completion = likely_tokens([_text_of(answer["choices"][0])])
+            estimated += completion
+        return priced(self._settings.price, prompt, completion, estimated)
+
+
+@lru_cache(maxsize=4)
+def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
+    """Trusted certificates, one context for all clients: reading them takes longer than an answer may.
+
+    Args:
+        file, folder: OpenSSL's own variables, which it reads when the context is made.
+    """
+    context = ssl.create_default_context()
+    context.load_verify_locations(certifi.where())
+    return context
+
+
+def _unread(why: str) -> AttemptError:
+    return AttemptError(f"The answer was not read: {why}.", again=True, maybe_charged=True)
+
+
+def _decoded(content: bytes) -> object:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return content.decode(errors="replace")
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40 else None
+
+
+def _text_of(choice: Mapping[str, Any]) -> str:
+    text = choice["message"].get("content") if "message" in choice else choice["text"]
+    if text is None:
+        return ""
+    if not isinstance(text, str):
+        raise TypeError("content is not a text")
+    text.encode()  # half a surrogate pair cannot be stored; UnicodeEncodeError is a ValueError
+    return text
+
+
+def _log_probs(given: Any, chat: bool) -> LogProbs | None:
+    if not given:
+        return None
+    if chat:
+        content = given.get("content") or []
+        return LogProbs(tuple(str(t["token"]) for t in content), tuple(float(t["logprob"]) for t in content))
+    values = tuple(None if value is None else float(value) for value in given["token_logprobs"])
+    tokens = tuple(str(token) for token in given["tokens"])
+    if len(tokens) != len(values):
+        raise ValueError("tokens and log-probabilities differ in number")
+    return LogProbs(tokens, values, tuple(int(offset) for offset in given.get("text_offset") or ()))

@@ -1,0 +1,239 @@
+"""One request's way to its outcome: store, guard, rate limiter, budget, attempts, corrections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
+
+from medunlearn.llm.connection import Connection, Reply, body_of
+from medunlearn.llm.faults import AttemptError, backoff
+from medunlearn.llm.guard import Decision
+from medunlearn.llm.rate_limiter import RateLimiter, TooLargeError
+from medunlearn.llm.requests import Message, Outcome, Request, Status
+from medunlearn.llm.settings import ServerSettings
+from medunlearn.llm.store import Store, Stored
+from medunlearn.llm.structured import UnusableError, accept, corrected, opening
+from medunlearn.llm.usage import (
+    Budget,
+    BudgetSpentError,
+    Usage,
+    likely_tokens,
+    most_prompt_tokens,
+    priced,
+    texts_of,
+)
+
+BUDGET_POLL = 0.05  # seconds
+
+
+class Dispatcher:
+    """Answers requests, many at a time; lives in one event loop. See :class:`~medunlearn.llm.client.Client`.
+
+    Attributes:
+        halted: why nothing more is sent; empty while the run goes on.
+    """
+
+    def __init__(
+        self, settings: ServerSettings, decision: Decision, store: Store | None, budget: Budget, *, again: bool
+    ) -> None:
+        self.settings, self.store, self.budget = settings, store, budget
+        self._decision, self._again = decision, again
+        self.connection = Connection(settings, on_this_machine=decision.on_this_machine)
+        self.limiter = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute)
+        self._slots = asyncio.Semaphore(settings.concurrency)
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._waiting: Counter[str] = Counter()
+        self.unenforced: set[str] = set()  # prompts whose schema the server refused
+        self.failed_in_a_row = 0
+        self.halted = ""
+
+    async def close(self) -> None:
+        await self.connection.close()
+
+    async def outcome(self, request: Request) -> Outcome:
+        """The outcome of a request; mishaps on the way are in it, none is raised."""
+        key = request.key(self.settings.name, self.settings.extra)
+        async with self._slots, self._alone(key):
+            stored = self._from_store(request, key)
+            if stored is not None:
+                return stored
+            reason = self._decision.why_not(request.text, request.identifiers) or self.halted
+            if reason:
+                return Outcome(request.id, key, "not_sent", reason)
+            return await _Exchange(self, request, key).run()
+
+    @asynccontextmanager
+    async def _alone(self, key: str) -> AsyncIterator[None]:
+        """Equal requests one at a time: the second finds the first one's answer in the store."""
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        self._waiting[key] += 1
+        try:
+            async with lock:
+                yield
+        finally:
+            self._waiting[key] -= 1
+            if not self._waiting[key]:
+                del self._locks[key], self._waiting[key]
+
+    def _from_store(self, request: Request, key: str) -> Outcome | None:
+        stored = self.store.get(key) if self.store else None
+        if stored is None:
+            return None
+        if stored.status == "answered":
+            return usable(request, stored)
+        return None if self._again else stored.outcome(request.id, stored=True)
+
+
+def usable(request: Request, stored: Stored) -> Outcome | None:
+    """The outcome of a stored answer; None if it is none, or fails a check that it once passed."""
+    try:
+        value = accept(request, stored.text, stored.finish_reason)
+    except UnusableError:
+        return None
+    return stored.outcome(request.id, value, stored=True) if stored.status == "answered" else None
+
+
+class _Exchange:
+    """One request on its way; counts its usage."""
+
+    def __init__(self, dispatcher: Dispatcher, request: Request, key: str) -> None:
+        self._dispatcher, self._request, self._key = dispatcher, request, key
+        self._settings = dispatcher.settings
+        self._usage = Usage()
+        self._schema_name = f"{request.prompt_version}:{sorted(request.schema or ())}"
+
+    async def run(self) -> Outcome:
+        try:
+            outcome = await self._converse()
+        except AttemptError as fault:
+            return self._failed(fault)
+        self._dispatcher.failed_in_a_row = 0
+        return outcome
+
+    async def _converse(self) -> Outcome:
+        messages = opening(self._request)
+        reason = ""
+        for _ in range(1 + self._settings.corrections):
+            reply = await self._reply(messages)
+            if reply.refusal:
+                return self._finish(reply, "refused", "The model, or the server's filter, refused to answer.")
+            if self._request.log_probs is not None and reply.log_probs is None:
+                raise AttemptError("The server gave no log-probabilities; use one that does.", ends_run=True)
+            try:
+                value = accept(self._request, reply.text, reply.finish_reason)
+            except UnusableError as error:
+                reason = str(error)
+                messages = corrected(messages, reply.text, reason)
+                continue
+            return self._finish(reply, "answered", "", value)
+        return self._finish(reply, "invalid", f"No usable answer: {reason}.")
+
+    async def _reply(self, messages: tuple[Message, ...]) -> Reply:
+        """The server's reply, after as many attempts as the settings allow.
+
+        Raises:
+            AttemptError: the last attempt's, or one that no repeat can mend.
+        """
+
+        def wait(state: RetryCallState) -> float:
+            return backoff(self._settings.backoff_seconds, state.attempt_number - 1, self._key)
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(lambda error: isinstance(error, AttemptError) and error.again),
+            stop=stop_after_attempt(1 + self._settings.retries),
+            wait=wait,
+            reraise=True,
+        )
+        return await retrying(self._attempt, messages)
+
+    async def _attempt(self, messages: tuple[Message, ...]) -> Reply:
+        enforce = self._settings.structured != "prompt" and self._schema_name not in self._dispatcher.unenforced
+        body = body_of(self._request, messages, self._settings, enforce=enforce)
+        try:
+            return await self._send(body)
+        except AttemptError as fault:
+            if fault.refuses_schema and "response_format" in body:
+                self._dispatcher.unenforced.add(self._schema_name)
+                return await self._attempt(messages)
+            if fault.again and fault.wait is not None:
+                self._pause(fault, fault.wait)
+            raise
+
+    def _pause(self, fault: AttemptError, wait: float) -> None:
+        """Nothing is sent until Retry-After has passed, unless that is too long to wait for."""
+        if wait > self._settings.longest_wait_seconds:
+            longest = f"longest_wait_seconds is {self._settings.longest_wait_seconds:g}"
+            raise AttemptError(f"{fault.reason} It asks to wait {wait:.0f} s, and {longest}.", ends_run=True)
+        self._dispatcher.limiter.pause(wait)
+
+    async def _send(self, body: dict[str, Any]) -> Reply:
+        """One attempt within rate limits and budget, counted whatever becomes of it."""
+        dispatcher, price = self._dispatcher, self._settings.price
+        prompt, answer = most_prompt_tokens(body), self._request.max_tokens
+        ticket = await self._reserve(priced(price, prompt, answer))
+        used = Usage()
+        try:
+            try:
+                entry = await dispatcher.limiter.acquire(likely_tokens(texts_of(body)) + answer)
+            except TooLargeError as error:
+                raise AttemptError(f"It is not sent: {error}.", this_alone=True) from None
+            if dispatcher.halted:
+                raise AttemptError(dispatcher.halted)
+            # Until the server has said what became of it, it may be on the bill with all it asked for.
+            used = priced(price, prompt, answer, prompt + answer)
+            try:
+                reply = await dispatcher.connection.send(body)
+            except AttemptError as fault:
+                used = used if fault.maybe_charged else Usage(requests=1)
+                raise
+            used = reply.usage
+            dispatcher.limiter.correct(entry, reply.usage.tokens)
+            return reply
+        finally:
+            dispatcher.budget.settle(ticket, used)
+            self._usage += used
+
+    async def _reserve(self, most: Usage) -> int:
+        while True:
+            try:
+                ticket = self._dispatcher.budget.reserve(most)
+            except BudgetSpentError as error:
+                raise AttemptError(f"The run was stopped: {error}.", ends_run=True) from None
+            if ticket is not None:
+                return ticket
+            await asyncio.sleep(BUDGET_POLL)
+
+    def _finish(self, reply: Reply, status: Status, reason: str, value: Any = None) -> Outcome:
+        """Store the model's last reply."""
+        request = self._request
+        response = Stored(
+            self._key, status, reason, reply.text, reply.finish_reason, reply.log_probs,
+            self._settings.name, reply.served_model, reply.system_fingerprint, request.prompt_version,
+            request.temperature, request.sent_seed, request.sample, request.max_tokens, self._usage,
+            datetime.now(UTC).isoformat(timespec="seconds"),
+        )  # fmt: skip
+        store = self._dispatcher.store
+        if store is not None and (there := store.put(response)) != response:
+            # Another process was faster, or it is an old response that was found wanting before this was asked.
+            if (outcome := usable(request, there)) is not None:
+                return outcome
+            store.put(response, replace=True)
+        return response.outcome(request.id, value)
+
+    def _failed(self, fault: AttemptError) -> Outcome:
+        dispatcher = self._dispatcher
+        dispatcher.failed_in_a_row += not fault.this_alone
+        if fault.ends_run:
+            dispatcher.halted = dispatcher.halted or fault.reason
+        elif dispatcher.failed_in_a_row >= self._settings.give_up_after and not dispatcher.halted:
+            dispatcher.halted = (
+                f"{dispatcher.failed_in_a_row} requests in a row failed. The last one: {fault.reason}"
+            )
+        status: Status = "failed" if self._usage.requests else "not_sent"
+        return Outcome(self._request.id, self._key, status, fault.reason, usage=self._usage)
