@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from medunlearn.data.siblings import contrasts
+from medunlearn.data.siblings import sibling_contrasts
 
 LEVELS = ("institution", "patient", "study")
 
@@ -18,7 +18,7 @@ ALL = ["A1x", "A1y", "A2x", "A2y", "B1x", "B1y", "B2x", "B2y"]
 def shown(level: str, forget: list[str]) -> dict[tuple[str, ...], tuple[str, ...]]:
     """Units to forget -> the pool of each, both by the names of their studies."""
     retain = [name for name in ALL if name not in forget]
-    found = contrasts(LEVELS, level, [study(name) for name in forget], [study(name) for name in retain])
+    found = sibling_contrasts(LEVELS, level, [study(name) for name in forget], [study(name) for name in retain])
     return {
         tuple(forget[number] for number in unit): tuple(retain[number] for number in found.pools[pool])
         for unit, pool in zip(found.units, found.pool, strict=True)
@@ -43,7 +43,7 @@ def test_without_siblings_the_whole_level() -> None:
 
 
 def test_the_topmost_level_has_children_and_no_siblings_but_the_whole_level() -> None:
-    found = contrasts(LEVELS, "institution", [study(n) for n in ALL[:4]], [study(n) for n in ALL[4:]])
+    found = sibling_contrasts(LEVELS, "institution", [study(n) for n in ALL[:4]], [study(n) for n in ALL[4:]])
     assert found.level == "patient"
     assert found.units == ((0, 1), (2, 3))
     assert found.pools == ((0, 1, 2, 3),)
@@ -56,18 +56,18 @@ def test_disease_over_patient() -> None:
 
     forget = [note("Cancer", "p1")]
     retain = [note("Cancer", "p2"), note("Other", "p3")]
-    of_patient = contrasts(("disease", "patient"), "patient", forget, retain)
+    of_patient = sibling_contrasts(("disease", "patient"), "patient", forget, retain)
     assert (of_patient.units, of_patient.pools, of_patient.fallbacks) == (((0,),), ((0,),), 0)
-    of_disease = contrasts(("disease", "patient"), "disease", forget, retain[1:])
+    of_disease = sibling_contrasts(("disease", "patient"), "disease", forget, retain[1:])
     assert (of_disease.units, of_disease.pools, of_disease.level) == (((0,),), ((0,),), "patient")
 
 
 def test_a_group_that_is_no_level_and_samples_without_a_child() -> None:
-    flat = contrasts(LEVELS, "item", [{"item": "a"}, {"item": "b"}], [{"item": "c"}, {"patient": "A1"}])
+    flat = sibling_contrasts(LEVELS, "item", [{"item": "a"}, {"item": "b"}], [{"item": "c"}, {"patient": "A1"}])
     assert (flat.units, flat.pools) == (((0,), (1,)), ((0,),))
     # What tells only who the patient is counts for nothing where studies of theirs are there.
     forget = [study("A1x"), {"institution": "A", "patient": "A1"}]
-    found = contrasts(LEVELS, "patient", forget, [study("A2x"), {"institution": "A", "patient": "A2"}])
+    found = sibling_contrasts(LEVELS, "patient", forget, [study("A2x"), {"institution": "A", "patient": "A2"}])
     assert (found.units, found.pools) == (((0,),), ((0,),))
-    alone = contrasts(LEVELS, "patient", forget[1:], [study("A2x"), {"institution": "A", "patient": "A2"}])
+    alone = sibling_contrasts(LEVELS, "patient", forget[1:], [study("A2x"), {"institution": "A", "patient": "A2"}])
     assert (alone.units, alone.pools) == (((0,),), ((0, 1),))

@@ -1,7 +1,7 @@
-"""A benchmark: records, questions and splits, and the folder that keeps them.
+"""A benchmark: records, questions and splits, and its folder on disk.
 
-The folder holds ``records.parquet``, ``questions.parquet``, ``splits.parquet``, ``benchmark.yaml`` (what it
-is, where it came from, a SHA-256 of each table) and a ``README.md`` card.
+The folder holds ``records.parquet``, ``questions.parquet``, ``splits.parquet``, ``benchmark.yaml`` (the manifest:
+provenance and a SHA-256 of each table) and a ``README.md`` data set card.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, Literal
 
 import yaml
 
-from medunlearn.data import schema, storage
+from medunlearn.data import storage, tables
 from medunlearn.data.card import card
-from medunlearn.data.checks import contradictions
+from medunlearn.data.checks import content_problems
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import FOLDS, KINDS, Fold, Kind, Question, Record, Side
-from medunlearn.data.rows import question_rows, record_rows, split_rows, to_question, to_record, to_splits
 from medunlearn.data.splits import Split, find, request
+from medunlearn.data.tables import question_rows, record_rows, split_rows, to_question, to_record, to_splits
 from medunlearn.errors import BenchmarkError, InputError
 
 MANIFEST = "benchmark.yaml"
@@ -34,16 +34,13 @@ class Benchmark:
     """Records, the questions about them, and the splits into what is forgotten and what is retained.
 
     Attributes:
-        name: what it calls itself.
-        builder: the rule that made it: ``amnesia``, ``lume``, ...
+        builder: name of the builder: ``amnesia``, ``lume``, ...
         levels: from the coarsest to the finest.
-        subject_level: the level whose node is one subject (a patient, a document's person); statistics
-            resample these.
-        records, questions, splits: its content; ``splits`` by name.
-        seed, source, licence, data_use: its provenance; ``data_use`` is ``open`` or ``credentialed``.
-        notes: facts about the build worth keeping, e.g. how many rows were skipped.
-        folder: where it was read from or saved to, and where things computed of it alone may be kept; no part of
-            what it is.
+        subject_level: the level whose nodes are the subjects; statistics resample these.
+        splits: by name.
+        seed, source, licence, data_use: provenance; ``data_use`` is ``open`` or ``credentialed``.
+        notes: facts about the build, e.g. how many rows were skipped.
+        folder: where it was read from or saved to; not part of its identity.
 
     Raises:
         BenchmarkError: the parts contradict each other.
@@ -64,7 +61,11 @@ class Benchmark:
     folder: Path | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        problems = list(contradictions(self))
+        problems = list(
+            content_problems(self.records, self.questions, self.splits, self.levels, self.subject_level)
+        )
+        if self.data_use not in ("open", "credentialed"):
+            problems.append(f"data_use is {self.data_use!r}, not open or credentialed")
         if problems:
             shown = "\n".join(f"  - {problem}" for problem in problems[:20])
             more = f"\n  ... and {len(problems) - 20} more" if len(problems) > 20 else ""
@@ -114,7 +115,7 @@ class Benchmark:
         ]
 
     def subject(self, record_id: str) -> str:
-        """Whose data a record is."""
+        """Subject of a record: its node at the subject level."""
         return self.record[record_id].groups[self.subject_level]
 
     def counts(self) -> dict[str, int]:
@@ -128,7 +129,7 @@ class Benchmark:
         }
 
     def facts(self) -> dict[str, Any]:
-        """What a run or a report says about the benchmark; no record's text."""
+        """Provenance and counts for run records and reports; no record's text."""
         return {
             "name": self.name,
             "builder": self.builder,
@@ -148,15 +149,15 @@ class Benchmark:
             StorageError: the disk refused; a benchmark that stood there before is untouched.
         """
         folder = Path(folder)
-        groups = schema.records_schema(self.hierarchy.groups())
-        tables = {
+        groups = tables.records_schema(self.hierarchy.groups())
+        contents = {
             "records.parquet": storage.table_bytes(record_rows(self.records), groups),
-            "questions.parquet": storage.table_bytes(question_rows(self.questions), schema.QUESTIONS),
-            "splits.parquet": storage.table_bytes(split_rows(self.splits.values()), schema.SPLITS),
+            "questions.parquet": storage.table_bytes(question_rows(self.questions), tables.QUESTIONS),
+            "splits.parquet": storage.table_bytes(split_rows(self.splits.values()), tables.SPLITS),
         }
         manifest = {
             "name": self.name,
-            "schema_version": schema.SCHEMA_VERSION,
+            "schema_version": tables.SCHEMA_VERSION,
             "builder": self.builder,
             "seed": self.seed,
             "source": self.source,
@@ -166,10 +167,10 @@ class Benchmark:
             "subject_level": self.subject_level,
             "counts": self.counts(),
             "notes": dict(self.notes),
-            "sha256": {table: hashlib.sha256(content).hexdigest() for table, content in tables.items()},
+            "sha256": {table: hashlib.sha256(content).hexdigest() for table, content in contents.items()},
         }
         files = {
-            **tables,
+            **contents,
             "README.md": card(manifest, self.splits.values()).encode(),
             MANIFEST: yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True).encode(),
         }
@@ -188,9 +189,9 @@ class Benchmark:
         for table in TABLES:
             if not (folder / table).exists():
                 raise BenchmarkError(f"{folder / table} is missing. Build or copy the folder again.")
-        records = storage.read_table(folder / "records.parquet", schema.records_schema([]))
-        questions = storage.read_table(folder / "questions.parquet", schema.QUESTIONS)
-        splits = storage.read_table(folder / "splits.parquet", schema.SPLITS)
+        records = storage.read_table(folder / "records.parquet", tables.records_schema([]))
+        questions = storage.read_table(folder / "questions.parquet", tables.QUESTIONS)
+        splits = storage.read_table(folder / "splits.parquet", tables.SPLITS)
         for table, wanted in manifest["sha256"].items():
             found = storage.sha256_of(folder / table)
             if found != wanted:
@@ -199,7 +200,7 @@ class Benchmark:
                     f"{str(wanted)[:12]}...). It was changed after it was built: build or copy the folder again."
                 )
         for table, rows in zip(TABLES, (records, questions, splits), strict=True):
-            storage.refuse_nulls(folder / table, rows, schema.MAY_BE_NULL)
+            storage.refuse_nulls(folder / table, rows, tables.MAY_BE_NULL)
         return Benchmark(
             name=manifest["name"],
             builder=manifest["builder"],
@@ -250,10 +251,10 @@ def _manifest(folder: Path) -> dict[str, Any]:
     wrong = [key for key, kind in wanted.items() if not isinstance(manifest.get(key), kind)]
     if wrong:
         raise BenchmarkError(f"{path} lacks or has wrong: {', '.join(wrong)}.")
-    if manifest["schema_version"] != schema.SCHEMA_VERSION:
+    if manifest["schema_version"] != tables.SCHEMA_VERSION:
         raise BenchmarkError(
             f"{path} has schema version {manifest['schema_version']}; this medunlearn reads "
-            f"{schema.SCHEMA_VERSION}. Build it again with this version."
+            f"{tables.SCHEMA_VERSION}. Build it again with this version."
         )
     if set(manifest["sha256"]) != set(TABLES):
         raise BenchmarkError(f"{path} must give the SHA-256 of {', '.join(TABLES)}.")

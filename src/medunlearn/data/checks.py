@@ -1,51 +1,56 @@
-"""What can be wrong with a benchmark's content: one line a mistake."""
+"""Consistency checks of a benchmark's content: one message per problem."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 from medunlearn.data.hierarchy import Hierarchy
-from medunlearn.data.records import FOLDS, KINDS, Question
+from medunlearn.data.records import FOLDS, KINDS, Question, Record
 from medunlearn.data.splits import Split
 from medunlearn.errors import BenchmarkError
 
-if TYPE_CHECKING:
-    from medunlearn.data.benchmark import Benchmark
 
-
-def contradictions(benchmark: Benchmark) -> Iterable[str]:
-    """Everything that is wrong with a benchmark's content, a line each."""
-    yield from _twice("record_id", (record.record_id for record in benchmark.records))
-    yield from _twice("question_id", (question.question_id for question in benchmark.questions))
-    if not benchmark.records:
+def content_problems(
+    records: Sequence[Record],
+    questions: Sequence[Question],
+    splits: Mapping[str, Split],
+    levels: Sequence[str],
+    subject_level: str,
+) -> Iterable[str]:
+    """Every problem of a benchmark's content: duplicate ids, unknown folds and kinds, splits that do not cover."""
+    yield from _duplicates("record_id", (record.record_id for record in records))
+    yield from _duplicates("question_id", (question.question_id for question in questions))
+    if not records:
         yield "it has no records"
-    if benchmark.data_use not in ("open", "credentialed"):
-        yield f"data_use is {benchmark.data_use!r}, not open or credentialed"
-    known = {record.record_id for record in benchmark.records}
-    for record in benchmark.records:
-        if not record.text.strip():
-            yield f"record {record.record_id!r} has no text"
-        if record.fold not in FOLDS:
-            yield f"record {record.record_id!r} has the unknown fold {record.fold!r}"
-        if benchmark.subject_level not in record.groups:
-            yield f"record {record.record_id!r} names no {benchmark.subject_level} (the subject level)"
-    for question in benchmark.questions:
-        yield from (f"question {question.question_id!r} {wrong}" for wrong in _wrong(question, known))
+    for record in records:
+        yield from (f"record {record.record_id!r} {problem}" for problem in _record_problems(record, subject_level))
+    record_ids = {record.record_id for record in records}
+    for question in questions:
+        problems = _question_problems(question, record_ids)
+        yield from (f"question {question.question_id!r} {problem}" for problem in problems)
     try:
-        hierarchy = benchmark.hierarchy
+        hierarchy = Hierarchy(levels, records)
     except BenchmarkError as error:
         yield str(error)
         return
-    for name, split in benchmark.splits.items():
+    for name, split in splits.items():
         if name != split.name:
             yield f"split {split.name!r} stands under the name {name!r}"
-        yield from (f"split {split.name!r} {wrong}" for wrong in _wrong_split(split, hierarchy))
+        yield from (f"split {split.name!r} {problem}" for problem in _split_problems(split, hierarchy))
 
 
-def _wrong(question: Question, known: set[str]) -> Iterable[str]:
-    if question.record_id not in known:
+def _record_problems(record: Record, subject_level: str) -> Iterable[str]:
+    if not record.text.strip():
+        yield "has no text"
+    if record.fold not in FOLDS:
+        yield f"has the unknown fold {record.fold!r}"
+    if subject_level not in record.groups:
+        yield f"names no {subject_level} (the subject level)"
+
+
+def _question_problems(question: Question, record_ids: set[str]) -> Iterable[str]:
+    if question.record_id not in record_ids:
         yield f"asks about a record that is not there: {question.record_id!r}"
     if question.fold not in FOLDS:
         yield f"has the unknown fold {question.fold!r}"
@@ -57,7 +62,7 @@ def _wrong(question: Question, known: set[str]) -> Iterable[str]:
         yield f"has answer_index {question.answer_index} for {len(question.options)} options"
 
 
-def _wrong_split(split: Split, hierarchy: Hierarchy) -> Iterable[str]:
+def _split_problems(split: Split, hierarchy: Hierarchy) -> Iterable[str]:
     if split.level not in hierarchy.groups():
         yield f"is on a level that no record has: {split.level!r}"
         return
@@ -65,17 +70,17 @@ def _wrong_split(split: Split, hierarchy: Hierarchy) -> Iterable[str]:
     forget, retain = set(split.forget), set(split.retain)
     if both := sorted(forget & retain):
         yield f"has nodes on both sides: {', '.join(both[:5])}"
-    if strange := sorted((forget | retain) - nodes):
-        yield f"names {split.level} nodes that do not exist: {', '.join(strange[:5])}"
-    if twice := sorted(
+    if unknown := sorted((forget | retain) - nodes):
+        yield f"names {split.level} nodes that do not exist: {', '.join(unknown[:5])}"
+    if repeated := sorted(
         node for node, n in Counter((*split.forget, *split.retain)).items() if n > 1 and node not in both
     ):
-        yield f"names nodes twice: {', '.join(twice[:5])}"
-    if left := sorted(nodes - forget - retain):
-        yield f"does not cover its level; neither side has: {', '.join(left[:5])}"
+        yield f"names nodes twice: {', '.join(repeated[:5])}"
+    if missing := sorted(nodes - forget - retain):
+        yield f"does not cover its level; neither side has: {', '.join(missing[:5])}"
     if not forget or not retain:
         yield f"has an empty {'forget' if not forget else 'retain'} set"
 
 
-def _twice(what: str, ids: Iterable[str]) -> Iterable[str]:
+def _duplicates(what: str, ids: Iterable[str]) -> Iterable[str]:
     return (f"{what} {name!r} stands {n} times" for name, n in Counter(ids).items() if n > 1)

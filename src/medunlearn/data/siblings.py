@@ -9,7 +9,7 @@ Groups = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Contrasts:
+class SiblingContrasts:
     """Units to forget, each with the pool of retained samples that it is told apart from.
 
     Attributes:
@@ -28,7 +28,9 @@ class Contrasts:
     fallbacks: int
 
 
-def contrasts(levels: Sequence[str], level: str, forget: Sequence[Groups], retain: Sequence[Groups]) -> Contrasts:
+def sibling_contrasts(
+    levels: Sequence[str], level: str, forget: Sequence[Groups], retain: Sequence[Groups]
+) -> SiblingContrasts:
     """The children of each node to forget, beside the children of its retained siblings.
 
     A target (a patient) is taken apart into its children (studies); each is told apart from the children of the
@@ -63,7 +65,9 @@ def contrasts(levels: Sequence[str], level: str, forget: Sequence[Groups], retai
         near, fell_back = known[unit_level, above]
         fallbacks += fell_back
         chosen.append(pools.setdefault(near, len(pools)))
-    return Contrasts(tuple(map(tuple, units.values())), tuple(pools), tuple(chosen), child or level, fallbacks)
+    return SiblingContrasts(
+        tuple(map(tuple, units.values())), tuple(pools), tuple(chosen), child or level, fallbacks
+    )
 
 
 def _pool(

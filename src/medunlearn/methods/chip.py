@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from medunlearn.data.siblings import Contrasts, contrasts
+from medunlearn.data.siblings import SiblingContrasts, sibling_contrasts
 from medunlearn.errors import InputError
 from medunlearn.methods.editing import EditedModel, Kind, Matrix, Side, Site
 from medunlearn.models.activations import Look, Tokens
@@ -60,7 +60,7 @@ class CHIP:
         return 1
 
     def edit(self, model: EditedModel, forget: Side, retain: Side) -> dict[str, Any]:
-        found = contrasts(model.levels, model.level, forget.groups, retain.groups)
+        found = sibling_contrasts(model.levels, model.level, forget.groups, retain.groups)
         matrices = [matrix for mlp in model.mlps(self.layers) for matrix in mlp.matrices]
         joining = model.merger() if self.merger and forget.images and retain.images else []
         ours = self._sums(forget, found.units, matrices, joining)
@@ -82,7 +82,7 @@ class CHIP:
             "matrices": report,
         }
 
-    def _project(self, matrix: Matrix, ours: Sums, theirs: Sums, found: Contrasts) -> dict[str, int]:
+    def _project(self, matrix: Matrix, ours: Sums, theirs: Sums, found: SiblingContrasts) -> dict[str, int]:
         chosen = select(ours.magnitude, theirs.magnitude, self.top)
         apart = directions(ours.means[:, chosen], theirs.means[:, chosen], found.pool)
         basis = subspace(apart, self.energy)

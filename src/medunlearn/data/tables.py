@@ -1,14 +1,49 @@
-"""Records, questions and splits as rows of their tables, and back."""
+"""Schemas of the benchmark folder's tables; records, questions and splits as rows, and back."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from medunlearn.data import schema
+import pyarrow as pa
+
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.splits import Split
 from medunlearn.errors import BenchmarkError
+
+SCHEMA_VERSION = 1
+MAY_BE_NULL = ("image", "answer_index")
+
+QUESTIONS = pa.schema(
+    [
+        ("question_id", pa.string()),
+        ("record_id", pa.string()),
+        ("fold", pa.string()),
+        ("kind", pa.string()),
+        ("level", pa.string()),
+        ("question", pa.string()),
+        ("answer", pa.string()),
+        ("options", pa.list_(pa.string())),
+        ("answer_index", pa.int32()),
+        ("provenance", pa.string()),
+    ]
+)
+
+SPLITS = pa.schema([("split", pa.string()), ("level", pa.string()), ("node", pa.string()), ("side", pa.string())])
+
+
+def records_schema(groups: Iterable[str]) -> pa.Schema:
+    """Schema of ``records.parquet``; ``groups`` is a struct with one nullable string field a level."""
+    return pa.schema(
+        [
+            ("record_id", pa.string()),
+            ("text", pa.string()),
+            ("image", pa.string()),
+            ("fold", pa.string()),
+            ("groups", pa.struct([(group, pa.string()) for group in groups])),
+            ("identifiers", pa.list_(pa.struct([("type", pa.string()), ("value", pa.string())]))),
+        ]
+    )
 
 
 def record_rows(records: Iterable[Record]) -> list[dict[str, Any]]:
@@ -19,7 +54,9 @@ def record_rows(records: Iterable[Record]) -> list[dict[str, Any]]:
             "image": record.image,
             "fold": record.fold,
             "groups": dict(record.groups),
-            "identifiers": [{"type": found.type, "value": found.value} for found in record.identifiers],
+            "identifiers": [
+                {"type": identifier.type, "value": identifier.value} for identifier in record.identifiers
+            ],
         }
         for record in records
     ]
@@ -27,12 +64,12 @@ def record_rows(records: Iterable[Record]) -> list[dict[str, Any]]:
 
 def to_record(row: Mapping[str, Any]) -> Record:
     groups = {level: node for level, node in row["groups"].items() if node is not None}
-    identifiers = tuple(Identifier(**found) for found in row["identifiers"])
+    identifiers = tuple(Identifier(**fields) for fields in row["identifiers"])
     return Record(row["record_id"], row["text"], groups, identifiers, row["image"], row["fold"])
 
 
 def question_rows(questions: Iterable[Question]) -> list[dict[str, Any]]:
-    columns = schema.QUESTIONS.names
+    columns = QUESTIONS.names
     return [
         {column: getattr(question, column) for column in columns} | {"options": list(question.options)}
         for question in questions
@@ -53,15 +90,15 @@ def split_rows(splits: Iterable[Split]) -> list[dict[str, str]]:
 
 
 def to_splits(rows: Iterable[Mapping[str, str]]) -> dict[str, Split]:
-    found: dict[str, dict[str, Any]] = {}
+    entries: dict[str, dict[str, Any]] = {}
     for row in rows:
         if row["side"] not in ("forget", "retain"):
             raise BenchmarkError(f"splits.parquet: {row['side']!r} is no side; it is forget or retain.")
-        entry = found.setdefault(row["split"], {"level": row["level"], "forget": [], "retain": []})
+        entry = entries.setdefault(row["split"], {"level": row["level"], "forget": [], "retain": []})
         if entry["level"] != row["level"]:
             raise BenchmarkError(f"splits.parquet: split {row['split']!r} is on two levels.")
         entry[row["side"]].append(row["node"])
     return {
         name: Split(name, entry["level"], tuple(entry["forget"]), tuple(entry["retain"]))
-        for name, entry in found.items()
+        for name, entry in entries.items()
     }
