@@ -12,6 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
+
+# A machine that is busy is no counterexample.
+settings.register_profile("medunlearn", deadline=None)
+settings.load_profile("medunlearn")
 
 TEXTS = [
     "Patient Ana Silva, 61, was admitted to the Northern Clinic with chest pain on 3 May and left on 9 May.",

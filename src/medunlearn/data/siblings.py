@@ -1,4 +1,4 @@
-"""What each thing to forget is told apart from: the retained things that are nearest to it in the hierarchy."""
+"""Retained siblings of each node to forget: the nearest retained samples in the hierarchy."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ def sibling_contrasts(
             units.setdefault((level, node), []).append(number)
     pools: dict[tuple[int, ...], int] = {}
     known: dict[tuple[str, str | None], tuple[tuple[int, ...], bool]] = {}
-    chosen, fallbacks = [], 0
+    pool_of_unit, fallbacks = [], 0
     for (unit_level, _), numbers in units.items():
         above = forget[numbers[0]].get(parent) if parent is not None else None
         if (unit_level, above) not in known:
             known[unit_level, above] = _pool(unit_level, parent, above, retain)
         near, fell_back = known[unit_level, above]
         fallbacks += fell_back
-        chosen.append(pools.setdefault(near, len(pools)))
+        pool_of_unit.append(pools.setdefault(near, len(pools)))
     return SiblingContrasts(
-        tuple(map(tuple, units.values())), tuple(pools), tuple(chosen), child or level, fallbacks
+        tuple(map(tuple, units.values())), tuple(pools), tuple(pool_of_unit), child or level, fallbacks
     )
 
 
