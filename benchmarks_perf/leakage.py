@@ -24,7 +24,7 @@ from medunlearn.metrics.leakage.keywords import of_records
 from medunlearn.metrics.leakage.offline import Offline, ends_phrase
 from medunlearn.metrics.leakage.relevance import seeds_of
 from medunlearn.metrics.leakage.terms import terms
-from medunlearn.papers.builders import build
+from medunlearn.pipeline.benchmarks import build
 from medunlearn.seeds import generator
 
 Weighted = Sequence[tuple[str, float]]

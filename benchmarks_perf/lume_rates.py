@@ -16,14 +16,15 @@ from pathlib import Path
 import pandas as pd
 
 from medunlearn.config import EvaluateSettings, check
-from medunlearn.papers.builders import build
-from medunlearn.papers.lume.build import LUME_UNLEARN, SPLIT
+from medunlearn.papers.lume.build import SPLIT
+from medunlearn.pipeline.benchmarks import build
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.train import train
 from medunlearn.pipeline.unlearn import unlearn
 from medunlearn.results.evaluated import Evaluated
 
+METHODS = ("ga", "graddiff", "kl_min", "npo", "ngdiff")
 RATES = (1e-4, 3e-4, 1e-3)
 FORGOTTEN = 0.1
 SEED = 0
@@ -40,7 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--released", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--methods", nargs="+", default=LUME_UNLEARN["methods"])
+    parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--rates", nargs="+", type=float, default=RATES)
     chosen = parser.parse_args()
     settings = {"released": chosen.released, "documents_per_task": 10, "nonmember_documents": 20, "seed": SEED}

@@ -29,7 +29,7 @@ from medunlearn.metrics.ngrams import shared_ngrams, token_entropies
 from medunlearn.metrics.rouge import rouge_l_recalls
 from medunlearn.metrics.scoring import score
 from medunlearn.metrics.token_entropy import token_entropy
-from medunlearn.papers.builders import build
+from medunlearn.pipeline.benchmarks import build
 from medunlearn.seeds import generator
 
 Ids = Sequence[int]

@@ -15,8 +15,8 @@ from medunlearn.cli.main import app
 from medunlearn.config import TrainSettings as Train
 from medunlearn.config import UnlearnSettings as Unlearn
 from medunlearn.config import fields_of, read_yaml
-from medunlearn.pipeline.named_presets import PRESETS
 from medunlearn.pipeline.pipeline import plan
+from medunlearn.pipeline.presets import presets
 from medunlearn.results.runs import Run
 
 ROOT = Path(__file__).parents[1]
@@ -47,8 +47,8 @@ def test_every_preset_and_setting_that_the_page_names_is_one() -> None:
     named = set(re.findall(r"`(\w+)`", table)) - {"layers"}
     assert {"batch_size", "pack_records", "long_notes"} <= named <= settings
     pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
-    assert all(f"`{name}`" in PAGE for name in PRESETS if name.startswith("amnesia-"))
-    assert [name for name in PRESETS if f"`{name}`" not in pages and f"={name}" not in pages] == []
+    assert all(f"`{name}`" in PAGE for name in presets() if name.startswith("amnesia-"))
+    assert [name for name in presets() if f"`{name}`" not in pages and f"={name}" not in pages] == []
 
 
 def test_the_papers_experiment_is_one(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError
 from medunlearn.papers.amnesia.notes import build_from_notes
-from medunlearn.papers.builders import build, save_new
 from medunlearn.papers.lume.new import build_new
 from medunlearn.papers.medforget.assemble import build_medforget
+from medunlearn.pipeline.benchmarks import build, save_new
 
 
 def amnesia(

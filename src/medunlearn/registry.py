@@ -14,6 +14,8 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from medunlearn.errors import ConfigError, InputError, UnknownNameError, unknown_name
@@ -46,14 +48,25 @@ def resolve(group: str, name: str, table: Mapping[str, str]) -> Any:
     target = known.get(name, name if all(name.partition(":")[::2]) else None)
     if target is None:
         raise UnknownNameError(group.removesuffix("s"), name, known)
-    module, _, attribute = target.partition(":")
     try:
-        return getattr(import_module(module), attribute)
+        return load(target)
     except (ImportError, AttributeError) as error:
         raise InputError(
             f"{group.removesuffix('s')} {name!r} points to {target!r}, which cannot be imported: {error}. "
             "Is its package installed, and is the path module:attribute?"
         ) from error
+
+
+def load(target: str) -> Any:
+    """The object behind ``module:attribute``."""
+    module, _, attribute = target.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def paper_files(name: str) -> list[Traversable]:
+    """The files of one name in the papers' folders, in the folders' order by name."""
+    folders = sorted((files("medunlearn") / "papers").iterdir(), key=lambda folder: folder.name)
+    return [folder / name for folder in folders if folder.is_dir() and (folder / name).is_file()]
 
 
 def made(what: str, name: str, cls: type, arguments: Mapping[str, Any]) -> Any:

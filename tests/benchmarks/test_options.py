@@ -11,7 +11,7 @@ from medunlearn.config import check
 from medunlearn.config.options import OptionsSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError
-from medunlearn.papers.builders import build
+from medunlearn.pipeline.benchmarks import build
 
 
 @pytest.fixture

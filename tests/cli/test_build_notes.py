@@ -255,7 +255,7 @@ def test_the_same_in_python_and_in_an_experiment(
 ) -> None:
     import medunlearn as mu
     from medunlearn.errors import ConfigError
-    from medunlearn.papers.builders import from_section
+    from medunlearn.pipeline.benchmarks import from_section
 
     file = write_csv(tmp_path / "n.csv", own_notes(6))
     with FakeServer(answer=canned) as server:

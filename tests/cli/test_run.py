@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from medunlearn.pipeline.named_presets import PRESETS
 from medunlearn.pipeline.pipeline import plan
+from medunlearn.pipeline.presets import presets
 
 Medunlearn = Callable[..., Any]
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -158,11 +158,12 @@ def test_the_examples(medunlearn: Medunlearn, lume_files: Path, tmp_path: Path, 
 
 def test_demo(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = {"epochs": 1, "precision": "fp32"}
-    tiny = PRESETS["tiny"]
+    tiny = presets()["tiny"]
     small = replace(
         tiny, train={**tiny.train, **short, "tiny_width": 32, "tiny_layers": 2}, unlearn={**tiny.unlearn, **short}
     )
-    monkeypatch.setattr("medunlearn.pipeline.named_presets.PRESETS", {**PRESETS, "tiny": small})
+    everything = {**presets(), "tiny": small}
+    monkeypatch.setattr("medunlearn.pipeline.presets.presets", lambda: everything)
     few = {"subjects": 2, "replicates": 20, "max_new_tokens": 4}
     monkeypatch.setattr("medunlearn.pipeline.demo.plan", lambda values: plan({**values, "evaluate": few}))
     opened: list[str] = []

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import BENCHMARKS
-from medunlearn.papers.builders import SETTINGS
+from medunlearn.pipeline.benchmarks import SETTINGS
 
 DOCS = Path(__file__).parents[2] / "docs"
 SMALL = {

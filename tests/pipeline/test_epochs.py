@@ -14,7 +14,7 @@ from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.models.folders import fingerprint
-from medunlearn.pipeline.epochs import epochs as module
+from medunlearn.pipeline.epochs import epoch_evaluation as module
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.train import train

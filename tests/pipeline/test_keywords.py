@@ -21,7 +21,7 @@ from medunlearn.metrics.leakage import keywords as module
 from medunlearn.metrics.leakage.keywords import keywords
 from medunlearn.metrics.leakage.offline import Offline
 from medunlearn.metrics.leakage.phrases import candidates
-from medunlearn.papers.builders import save_new
+from medunlearn.pipeline.benchmarks import save_new
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.results.runs import Run
 

@@ -17,8 +17,8 @@ from fake_server import FakeServer, share_of_faults
 import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError, MedunlearnError, SourceError
-from medunlearn.papers.builders import from_section
 from medunlearn.papers.lume.new import Built, build_new, plan_new
+from medunlearn.pipeline.benchmarks import from_section
 
 SMALL: dict[str, Any] = {
     "new": True, "stories": 4, "personal_biographies": 3, "public_biographies": 3, "nonmembers": 1,

@@ -8,8 +8,7 @@ import pytest
 from medunlearn.config import TINY, TINY_METHODS, TINY_UNLEARN, UnlearnSettings
 from medunlearn.errors import ConfigError
 from medunlearn.methods import make_method
-from medunlearn.pipeline.named_presets import PRESETS
-from medunlearn.pipeline.presets import is_tiny, train_settings, unlearn_settings
+from medunlearn.pipeline.presets import is_tiny, presets, train_settings, unlearn_settings
 from medunlearn.results.runs import Run
 
 
@@ -140,7 +139,7 @@ def test_the_presets_of_amnesia_differ_in_nothing_that_changes_a_number(name: st
 
 def test_eight_devices_take_two_sequences_four_times() -> None:
     settings = train_settings({"model": "org/name", "preset": "amnesia-8b"})
-    devices = PRESETS["amnesia-8b"].processes
+    devices = presets()["amnesia-8b"].processes
     assert (devices, settings.micro_batch_size) == (8, 2)
     assert settings.batch_size == devices * settings.micro_batch_size * 4
     assert (settings.gradient_checkpointing, settings.sharding) == (True, "fsdp2")
@@ -183,9 +182,9 @@ def test_an_unknown_preset_stands_among_the_other_mistakes() -> None:
         assert "Did you mean 'epochs'?" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", presets())
 def test_every_preset_is_complete(name: str) -> None:
-    assert PRESETS[name].about.endswith(".")
+    assert presets()[name].about.endswith(".")
     train_settings({"model": "org/name", "preset": name})
-    for method in PRESETS[name].methods:
+    for method in presets()[name].methods:
         unlearn(method, preset=name)

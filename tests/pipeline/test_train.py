@@ -170,7 +170,7 @@ def test_a_failed_run_with_a_checkpoint_keeps_its_folder(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "report_steps", lambda advance: stop)
+        patch.setattr(module, "report_steps", lambda *settings: stop)
         with pytest.raises(KeyboardInterrupt):
             train(hospital, train_settings(small), out, quiet=True)
     assert list(out.glob("checkpoints/finetune/step-*/state.json"))

@@ -44,7 +44,7 @@ def _column(flag: str, what: str) -> Any:
 
 
 def build_and_tell(builder: str, values: dict[str, Any], out: Path, quiet: bool, as_json: bool) -> None:
-    from medunlearn.papers.builders import build, save_new
+    from medunlearn.pipeline.benchmarks import build, save_new
 
     given = {key: value for key, value in values.items() if value is not None}
     benchmark = save_new(build(builder, given), out)

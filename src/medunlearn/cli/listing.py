@@ -87,10 +87,10 @@ def _tasks() -> Rows:
 
 
 def _presets() -> Rows:
-    from medunlearn.pipeline.named_presets import PRESETS
+    from medunlearn.pipeline.presets import presets
 
     return [
-        {"name": name, "devices": str(preset.processes), "what": preset.about} for name, preset in PRESETS.items()
+        {"name": name, "devices": str(preset.processes), "what": preset.about} for name, preset in presets().items()
     ]
 
 

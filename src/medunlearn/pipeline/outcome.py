@@ -1,4 +1,4 @@
-"""What a training run leaves behind: facts for ``run.json``, the curve, the model."""
+"""Output of a training run: progress, facts for ``run.json``, the loss curve, the model."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from medunlearn.config import Settings
 from medunlearn.data.storage import write_atomically
 from medunlearn.models.feeding import described
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.precision import Precision, settled
+from medunlearn.models.precision import settled
 from medunlearn.models.sequences import Rendering
 from medunlearn.models.vision.seeing import images_described
+from medunlearn.progress import remark
 from medunlearn.results.runs import HISTORY, Recording
 from medunlearn.training.loop import History
 from medunlearn.training.merging import merge
 from medunlearn.training.processes import Processes
+from medunlearn.training.settings import LoopSettings
 from medunlearn.training.trainable import trained
 
 
@@ -38,23 +40,42 @@ def open_recording(
     return recording
 
 
-def report_steps(advance: Callable[..., None]) -> Callable[[dict[str, Any]], None]:
-    """A callback that shows each step's loss behind the progress bar."""
-    return lambda row: advance(1, note=f"loss {row['loss']:.3f}")
+OnStep = Callable[[dict[str, Any]], None]
+
+
+def report_steps(advance: Callable[..., None], micro_batch_size: int, quiet: bool) -> OnStep:
+    """A callback of the loop: shows each step's loss, and notes once if passes became smaller than asked for."""
+    noted = False
+
+    def report(row: dict[str, Any]) -> None:
+        nonlocal noted
+        size = row.get("micro_batch_size", micro_batch_size)
+        if size < micro_batch_size and not noted:
+            noted = True
+            remark(
+                f"memory ran out; from step {row['step']} on passes hold {size} sequences a side instead of "
+                f"{micro_batch_size}, which changes no number but by rounding",
+                quiet=quiet,
+            )
+        advance(1, note=f"loss {row['loss']:.3f}")
+
+    return report
 
 
 def summary(
-    history: History, language_model: LanguageModel, rendering: Rendering, precision: Precision
+    history: History, language_model: LanguageModel, rendering: Rendering, loop: LoopSettings
 ) -> dict[str, Any]:
-    """Facts about a finished training for ``run.json``."""
+    """Results of a finished training for ``run.json``; the micro-batch size is the smallest that was used."""
     tensors = language_model.model.parameters()
     last = history[-1] if history else {}
+    size = loop.micro_batch_size
     return {
         "rendering": asdict(rendering),
         "steps": len(history),
         "tokens": sum(row["tokens"] for row in history),
         "final_loss": last.get("loss"),
-        "precision": settled(precision, language_model.device),
+        "precision": settled(loop.precision, language_model.device),
+        "micro_batch_size": min((row.get("micro_batch_size", size) for row in history), default=size),
         "batches": described(language_model.model),
         **images_described(language_model.model),
         "parameters": sum(tensor.numel() for tensor in tensors),

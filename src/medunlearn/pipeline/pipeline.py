@@ -28,9 +28,8 @@ from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.methods import make_method
 from medunlearn.metrics.leakage import keywords
-from medunlearn.papers.builders import from_section
-from medunlearn.pipeline.epochs.sections import attack_section, check_watched, utility_section
-from medunlearn.pipeline.epochs.watching import epoch_settings
+from medunlearn.pipeline.benchmarks import from_section
+from medunlearn.pipeline.epochs.epoch_settings import attack_section, check_watched, epoch_settings, utility_section
 from medunlearn.pipeline.evaluate import evaluate_one, metric_names
 from medunlearn.pipeline.material import identity
 from medunlearn.pipeline.presets import train_settings, unlearn_settings

@@ -1,17 +1,120 @@
-"""Settings with the defaults that fit the model: the paper's for real ones, ours for the tiny one."""
+"""Presets (the settings of a paper or of a model size under a name), and the settings of `train` and `unlearn`.
+
+A preset is a set of defaults: every key given beside ``preset=NAME`` wins over it. A run records the resolved keys,
+so it needs no preset to be understood or repeated. A paper's presets are in its folder's ``presets.yaml``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
-from medunlearn.config import TINIES, TrainSettings, UnlearnSettings, check
+import yaml
+
+from medunlearn.config import (
+    TINIES,
+    TINY,
+    TINY_METHODS,
+    TINY_UNLEARN,
+    TINY_VISION,
+    TINY_VISION_METHODS,
+    TINY_VISION_UNLEARN,
+    TrainSettings,
+    UnlearnSettings,
+    check,
+)
 from medunlearn.errors import ConfigError, InputError, UnknownNameError, unknown_name
 from medunlearn.methods import METHODS, is_edit, make_method
-from medunlearn.pipeline.editing.settings import idle_settings, without_idle
-from medunlearn.pipeline.named_presets import Preset, preset
-from medunlearn.registry import names
+from medunlearn.registry import names, paper_files
 from medunlearn.results.runs import Run
+
+Values = Mapping[str, Any]
+
+EDIT_SETTINGS = frozenset(
+    {
+        *("method", "split", "arguments", "seed"),
+        *("train_on", "template", "context", "long_notes", "max_length"),
+        *("micro_batch_size", "weights"),
+    }
+)
+"""Settings of `unlearn` that a method which edits weights uses; all others are about training."""
+TRAINING_SETTINGS = frozenset(UnlearnSettings.model_fields) - EDIT_SETTINGS
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Defaults for a model of some size.
+
+    Attributes:
+        about: one sentence: purpose and source.
+        train: settings of `train`.
+        unlearn: settings of `unlearn`.
+        methods: method -> its own settings of `unlearn`; ``arguments`` are the method's hyperparameters.
+        processes: number of devices that the batch is cut for; another number changes no result.
+    """
+
+    about: str
+    train: Values = field(default_factory=dict)
+    unlearn: Values = field(default_factory=dict)
+    methods: Mapping[str, Values] = field(default_factory=dict)
+    processes: int = 1
+
+    def for_method(self, method: str) -> dict[str, Any]:
+        """Settings of `unlearn` for one method."""
+        return {**self.unlearn, **self.methods.get(method, {})}
+
+
+TINY_PRESETS: Mapping[str, Preset] = {
+    "tiny": Preset(
+        "What memorizes an invented hospital of 100 patients on two cores (benchmarks_perf/tiny_memorizes.py, "
+        "tiny_rates.py); taken for model=tiny without being named.",
+        TINY,
+        TINY_UNLEARN,
+        TINY_METHODS,
+    ),
+    "tiny-vision": Preset(
+        "What memorizes an invented hospital of 8 patients with 32 drawn X-rays on two cores; NPO's beta is "
+        "MedForget's (Appendix A.1); taken for model=tiny-vision without being named.",
+        TINY_VISION,
+        TINY_VISION_UNLEARN,
+        TINY_VISION_METHODS,
+    ),
+}
+
+
+@cache
+def presets() -> Mapping[str, Preset]:
+    """All presets by name: the papers', then those of the tiny models."""
+    papers = {
+        name: _parsed(values)
+        for file in paper_files("presets.yaml")
+        for name, values in yaml.safe_load(file.read_text(encoding="utf-8")).items()
+        if not name.startswith(".")
+    }
+    return {**papers, **TINY_PRESETS}
+
+
+def _parsed(values: Values) -> Preset:
+    """A preset from YAML; ``like: tiny`` in a section starts from that section of a tiny preset."""
+    sections = {}
+    for section in ("train", "unlearn", "methods"):
+        own = dict(values.get(section, {}))
+        base = getattr(TINY_PRESETS[own.pop("like")], section) if "like" in own else {}
+        sections[section] = {**base, **own}
+    return Preset(values["about"], **sections, processes=values.get("processes", 1))
+
+
+def preset(name: str) -> Preset:
+    """A preset by its name.
+
+    Raises:
+        UnknownNameError: no such preset; names the closest one.
+    """
+    if name not in presets():
+        raise UnknownNameError("preset", name, presets())
+    return presets()[name]
 
 
 def train_settings(values: Mapping[str, Any]) -> TrainSettings:
@@ -32,7 +135,9 @@ def train_settings(values: Mapping[str, Any]) -> TrainSettings:
         problems += error.problems
     if problems:
         raise ConfigError(problems)
-    return checked
+    # epochs=0 trains nothing at all.
+    no_pretraining = checked.epochs == 0 and "pretrain_epochs" not in given
+    return checked.model_copy(update={"pretrain_epochs": 0}) if no_pretraining else checked
 
 
 def _preset_of(given: dict[str, Any], *, tiny: str | None, problems: list[str]) -> Preset | None:
@@ -80,8 +185,11 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool | str | None, shar
     }
     settings = {key: value for key, value in own.items() if key in UnlearnSettings.model_fields}
     if is_edit(method):
-        problems += idle_settings(method, general, settings, shared=shared)
-        defaults, general, settings = (without_idle(one) for one in (defaults, general, settings))
+        problems += _useless_for_edit(method, general, settings, shared=shared)
+        defaults, general, settings = (
+            {key: value for key, value in values.items() if key in EDIT_SETTINGS}
+            for values in (defaults, general, settings)
+        )
         defaults["epochs"] = 0
     try:
         checked = check(UnlearnSettings, {**defaults, **general, **settings, "arguments": arguments})
@@ -90,6 +198,20 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool | str | None, shar
     if problems:
         raise ConfigError([*problems, *_wrong_arguments(method, arguments)])
     return checked
+
+
+def _useless_for_edit(method: str, general: Values, own: Values, *, shared: bool) -> list[str]:
+    """Problems: given settings that have no effect on an edit.
+
+    Args:
+        general: settings of the run.
+        own: settings written ``METHOD.KEY``.
+        shared: the general ones serve several methods, so some of them may be for others.
+    """
+    given = [f"{method}.{key}" for key in own if key in TRAINING_SETTINGS]
+    given += [] if shared else [key for key in general if key in TRAINING_SETTINGS]
+    why = f"{method} edits the weights once, without training, so that there are no steps, epochs or learning rate"
+    return [f"{key}: {why}. Leave it out." for key in given]
 
 
 SECTIONS = ("evaluate", "attack", "utility", "watch")

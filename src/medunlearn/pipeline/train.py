@@ -1,9 +1,9 @@
-"""Train the target model, or without the forget set the retrained model."""
+"""Train the target model, or the retrained model if `without` names a split."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medunlearn.config import TINIES, TrainSettings
 from medunlearn.data.benchmark import Benchmark
@@ -11,10 +11,8 @@ from medunlearn.models.load import LanguageModel, load_model, pick_device
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.models.tiny import build_tiny
 from medunlearn.models.vision.tiny import build_tiny_vision
-from medunlearn.papers.memorization.diagnosis.measures import check_watch, epoch_measures
-from medunlearn.pipeline.epochs.watching import check_epochs, epoch_evaluation, finish_epochs
+from medunlearn.pipeline.epochs.epoch_settings import check_epochs, has_measures
 from medunlearn.pipeline.estimate.room import saying_what_helps
-from medunlearn.pipeline.estimate.smaller import saying_if_smaller, smallest
 from medunlearn.pipeline.material import (
     chosen,
     identity,
@@ -27,7 +25,8 @@ from medunlearn.pipeline.material import (
 )
 from medunlearn.pipeline.outcome import finish, open_recording, report_steps, summary
 from medunlearn.progress import progress
-from medunlearn.results.runs import Run
+from medunlearn.registry import load
+from medunlearn.results.runs import Recording, Run
 from medunlearn.training.loop import History, OnEpoch, train_loop
 from medunlearn.training.objectives import NextToken
 from medunlearn.training.plan import Plan
@@ -35,6 +34,13 @@ from medunlearn.training.processes import Processes, join
 from medunlearn.training.settings import LoopSettings
 from medunlearn.training.sharding import check_sharding, make_whole, shard
 from medunlearn.training.trainable import choose_trainable
+
+if TYPE_CHECKING:
+    from medunlearn.pipeline.epochs.epoch_evaluation import EpochEvaluation
+
+WATCH = "medunlearn.papers.memorization.diagnosis.measures:check_watch"
+EPOCH_MEASURES = "medunlearn.papers.memorization.diagnosis.measures:epoch_measures"
+"""Validation loss, memorization and diagnostic accuracy after each epoch; loaded only where they are asked for."""
 
 
 def train(
@@ -52,7 +58,7 @@ def train(
     label = "target" if settings.without is None else "retrained"
     if settings.without is not None:
         benchmark.split(settings.without)
-    watch = check_watch(benchmark, settings)
+    watch = load(WATCH)(benchmark, settings) if has_measures(settings) else None
     inputs = {"benchmark": benchmark.fingerprint, "model": identity(settings.model)}
     processes = join()
     check_sharding(settings.sharding, processes)
@@ -68,55 +74,72 @@ def train(
             )
         if settings.sharding != "none":
             shard(language_model.model, processes, settings.precision)
-        evaluated = epoch_evaluation(
-            recording,
-            language_model,
-            rendering,
-            benchmark,
-            settings,
-            processes,
-            reload=lambda: _model(benchmark, settings, processes.device(device)),
-            measures=epoch_measures(
-                benchmark, settings, watch, language_model, rendering, quiet=quiet or not processes.main
-            ),
-            quiet=quiet,
-        )
+        epochs = None
+        if settings.evaluate_every:
+            epochs = _epoch_evaluation(
+                recording,
+                language_model,
+                rendering,
+                benchmark,
+                settings,
+                processes,
+                watch,
+                device=device,
+                quiet=quiet,
+            )
         history: History = []
-        for phase, (epochs, items) in phases.items():
-            if epochs == 0:
+        for phase, (passes, items) in phases.items():
+            if passes == 0:
                 continue
             with recording.stage(phase):
-                plan = phase_plan(settings, phase, epochs, items)
-                history += [
-                    {"phase": phase, **row}
-                    for row in _phase(
-                        language_model,
-                        plan,
-                        loop,
-                        out,
-                        phase,
-                        f"{label}: {phase}",
-                        quiet,
-                        processes,
-                        evaluated if phase == "finetune" else None,
-                    )
-                ]
-        recording.info["results"] = {
-            **summary(history, language_model, rendering, loop.precision),
-            "micro_batch_size": smallest(history, loop.micro_batch_size),
-        }
-        if evaluated and "finetune" in recording.info["stages"]:
-            finish_epochs(evaluated, "finetune")
+                plan = phase_plan(settings, phase, passes, items)
+                on_epoch = epochs if phase == "finetune" else None
+                steps = _phase(language_model, plan, loop, out, phase, label, quiet, processes, on_epoch)
+                history += [{"phase": phase, **row} for row in steps]
+        recording.info["results"] = summary(history, language_model, rendering, loop)
+        if epochs and "finetune" in recording.info["stages"]:
+            epochs.finish("finetune")
         if settings.sharding != "none":
             make_whole(language_model.model)
         recording.info["results"]["saved"] = processes.on_main(lambda: finish(language_model, history, out))
     return processes.on_main(lambda: Run(out, recording.info))
 
 
+def _epoch_evaluation(
+    recording: Recording,
+    language_model: LanguageModel,
+    rendering: Rendering,
+    benchmark: Benchmark,
+    settings: TrainSettings,
+    processes: Processes,
+    watch: Any,
+    *,
+    device: str,
+    quiet: bool,
+) -> EpochEvaluation | None:
+    from medunlearn.pipeline.epochs.epoch_evaluation import epoch_evaluation
+
+    measures = ()
+    if has_measures(settings):
+        silent = quiet or not processes.main
+        measures = load(EPOCH_MEASURES)(benchmark, settings, watch, language_model, rendering, quiet=silent)
+    return epoch_evaluation(
+        recording,
+        language_model,
+        rendering,
+        benchmark,
+        settings,
+        processes,
+        reload=lambda: _model(benchmark, settings, processes.device(device)),
+        measures=measures,
+        quiet=quiet,
+    )
+
+
 def _load(
     benchmark: Benchmark, settings: TrainSettings, rendering: Rendering, device: str
 ) -> tuple[LanguageModel, dict[str, tuple[int, list[TokenSequence]]]]:
-    """The model to train, and what each phase shows it: epochs and sequences."""
+    """The model to train; phase -> its epochs and sequences."""
     language_model = _model(benchmark, settings, device)
     records, questions = training_data(benchmark, settings.without)
     by_id = {record.record_id: record for record in benchmark.records}
@@ -141,12 +164,12 @@ def _phase(
     loop: LoopSettings,
     out: Path,
     phase: str,
-    title: str,
+    label: str,
     quiet: bool,
     processes: Processes,
     on_epoch: OnEpoch | None,
 ) -> History:
-    with progress(title, plan.steps, quiet=quiet or not processes.main) as advance:
+    with progress(f"{label}: {phase}", plan.steps, quiet=quiet or not processes.main) as advance:
         return train_loop(
             language_model.model,
             language_model.tokenizer.pad_token_id,
@@ -156,7 +179,7 @@ def _phase(
             checkpoints=out / "checkpoints" / phase,
             keep_final=phase == "pretrain",
             processes=processes,
-            on_step=saying_if_smaller(report_steps(advance), loop.micro_batch_size, quiet),
+            on_step=report_steps(advance, loop.micro_batch_size, quiet),
             on_epoch=on_epoch,
         )
 

@@ -16,10 +16,8 @@ from medunlearn.models.kept import Kept
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering, TokenSequence
-from medunlearn.pipeline.editing.run import edit
-from medunlearn.pipeline.epochs.watching import check_epochs, epoch_evaluation, finish_epochs
+from medunlearn.pipeline.epochs.epoch_settings import check_epochs
 from medunlearn.pipeline.estimate.room import saying_what_helps
-from medunlearn.pipeline.estimate.smaller import saying_if_smaller, smallest
 from medunlearn.pipeline.material import chosen, loop_settings, rendering_of, sequences, training_data
 from medunlearn.pipeline.outcome import finish, open_recording, report_steps, summary
 from medunlearn.progress import progress
@@ -63,6 +61,8 @@ def unlearn(
     recording.info["lineage"] = [*target.info["lineage"], str(target.folder)]
     with recording.running():
         if isinstance(method, EditMethod):
+            from medunlearn.pipeline.edit import edit
+
             place = processes.device(device)
             processes.on_main(
                 lambda: edit(recording, target, benchmark, settings, method, device=place, quiet=quiet)
@@ -102,17 +102,21 @@ def _forget(
         with progress(label, keeping.sequences, quiet=silent) as advance:
             kept = keeping.run(folder, loop.precision, processes=processes, advance=advance)
         reference = _reference(model, settings, processes, kept, keeping.complete)
-    epochs = epoch_evaluation(
-        recording,
-        language_model,
-        rendering,
-        benchmark,
-        settings,
-        processes,
-        target=target,
-        reload=lambda: _model(target, benchmark, settings, trainable, processes.device(device)),
-        quiet=quiet,
-    )
+    epochs = None
+    if settings.evaluate_every:
+        from medunlearn.pipeline.epochs.epoch_evaluation import epoch_evaluation
+
+        epochs = epoch_evaluation(
+            recording,
+            language_model,
+            rendering,
+            benchmark,
+            settings,
+            processes,
+            target=target,
+            reload=lambda: _model(target, benchmark, settings, trainable, processes.device(device)),
+            quiet=quiet,
+        )
     with recording.stage("unlearn"), progress(recording.label, plan.steps, quiet=silent) as advance:
         history = train_loop(
             model,
@@ -123,20 +127,19 @@ def _forget(
             checkpoints=out / "checkpoints" / "unlearn",
             reference=reference,
             processes=processes,
-            on_step=saying_if_smaller(report_steps(advance), loop.micro_batch_size, quiet),
+            on_step=report_steps(advance, loop.micro_batch_size, quiet),
             on_epoch=epochs,
         )
     recording.info["results"] = {
-        **summary(history, language_model, rendering, loop.precision),
+        **summary(history, language_model, rendering, loop),
         "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
         "trainable": trainable,
-        "micro_batch_size": smallest(history, loop.micro_batch_size),
         "reference": reference.kind,
         "reference_bytes": reference.held_bytes(),
         "kept_bytes": keeping.bytes,
     }
     if epochs:
-        finish_epochs(epochs, "unlearn")
+        epochs.finish("unlearn")
     if settings.sharding != "none":
         make_whole(language_model.model)
     recording.info["results"]["saved"] = processes.on_main(

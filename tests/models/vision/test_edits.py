@@ -17,7 +17,7 @@ from medunlearn.models.mlps import Matrix, merger, mlps
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens, question_sequence
 from medunlearn.models.vision.pictures import FIRST, PLACES
 from medunlearn.models.vision.seeing import sight_of
-from medunlearn.pipeline.editing.samples import without
+from medunlearn.pipeline.edit import without_image
 
 Sides = Callable[[LanguageModel], tuple[Side, Side]]
 
@@ -33,7 +33,7 @@ def sides_of(about: Any) -> Sides:
             for question, record in pairs:
                 sequence = question_sequence(question, record, model.tokenizer, Rendering(), model.pictures)
                 shown.append(sequence)
-                bare.append(without(sequence, image_tokens(record, Rendering(), model.pictures)))
+                bare.append(without_image(sequence, image_tokens(record, Rendering(), model.pictures)))
             groups = tuple(record.groups for _, record in pairs)
             found.append(Side(SequenceReader(model, shown, 1, bare), groups, 2))
         return found[0], found[1]
@@ -43,9 +43,9 @@ def sides_of(about: Any) -> Sides:
 
 def test_a_sequence_without_its_image_is_the_rest_of_it() -> None:
     sequence = TokenSequence("q", (7, 90, 91, 8, 9, 1), 4, 5)
-    assert without(sequence, (90, 91)) == TokenSequence("q", (7, 8, 9, 1), 2, 3)
-    assert without(sequence, ()) is sequence
-    assert without(sequence, (91, 90)) is sequence
+    assert without_image(sequence, (90, 91)) == TokenSequence("q", (7, 8, 9, 1), 2, 3)
+    assert without_image(sequence, ()) is sequence
+    assert without_image(sequence, (91, 90)) is sequence
 
 
 def test_tokens_of_image_and_text_are_told_apart(seeing: LanguageModel, sides_of: Sides) -> None:

@@ -17,7 +17,7 @@ from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import ResponseStore
 from medunlearn.errors import InputError
-from medunlearn.pipeline.epochs.sections import attack_section, check_watched
+from medunlearn.pipeline.epochs.epoch_settings import attack_section, check_watched
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.report.gather import gather
 from medunlearn.reports.write import write_report

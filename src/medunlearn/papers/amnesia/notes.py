@@ -36,7 +36,7 @@ from medunlearn.papers.amnesia.notes_files import (
 from medunlearn.papers.amnesia.notes_input import Prepared, prepare
 from medunlearn.papers.amnesia.prompts.disease_label import OTHER, DiseaseLabel
 from medunlearn.papers.amnesia.prompts.questions import AmnesiaQuestions
-from medunlearn.papers.builders import refuse_foreign, save_new
+from medunlearn.pipeline.benchmarks import refuse_foreign, save_new
 from medunlearn.sources.hub import PREFIX
 from medunlearn.sources.notes import Note, Notes
 

@@ -7,9 +7,8 @@ examples against 1,387 and 4,394); what is built here is what the files hold.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from medunlearn.config import LumeSettings
 from medunlearn.data.benchmark import Benchmark
@@ -23,16 +22,6 @@ from medunlearn.papers.lume.released import FILES, LumeDocument, LumeRow, read_l
 SPLIT = "released"
 NONMEMBER_TASK = "public_biography"
 """Section 2.3: membership is told on the biographies of real people (task 3)."""
-
-LUME_UNLEARN: Mapping[str, Any] = {
-    "methods": ["ga", "graddiff", "kl_min", "npo", "ngdiff"],
-    "epochs": 10,
-    "lr": 1e-5,
-    "batch_size": 32,
-    "evaluate_every": 1,
-}
-"""The ``unlearn`` section of the paper's experiment (Section 3): its four methods and NGDiff, which it cites,
-evaluated after each epoch. Its schedule and warm-up are not told; here they are the defaults."""
 
 
 def build(settings: LumeSettings) -> Benchmark:

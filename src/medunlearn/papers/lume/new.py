@@ -25,10 +25,10 @@ from medunlearn.judging.sheet import CSV, PAGE, write_sheet
 from medunlearn.judging.writing import Reject, reasons, save_rejects
 from medunlearn.llm import Estimate
 from medunlearn.papers.amnesia.notes_files import BUILD, REJECTS_FILE, refuse_another
-from medunlearn.papers.builders import refuse_foreign, save_new
 from medunlearn.papers.lume.build_new import assemble
 from medunlearn.papers.lume.documents import Document, LeftOut, invented
 from medunlearn.papers.lume.writing import Writing
+from medunlearn.pipeline.benchmarks import refuse_foreign, save_new
 
 REVIEW = "review"
 Say = Callable[[str], None]

@@ -26,12 +26,12 @@ from medunlearn.errors import MedunlearnError
 from medunlearn.judging.writing import reasons, save_rejects
 from medunlearn.llm import Estimate
 from medunlearn.papers.amnesia.notes_files import BUILD, REJECTS_FILE, refuse_another
-from medunlearn.papers.builders import refuse_foreign, save_new
 from medunlearn.papers.medforget.build import assemble, open_source
 from medunlearn.papers.medforget.pictures import Gallery
 from medunlearn.papers.medforget.questions import Item, templated
 from medunlearn.papers.medforget.selection import Selection, select
 from medunlearn.papers.medforget.writing import Writing
+from medunlearn.pipeline.benchmarks import refuse_foreign, save_new
 from medunlearn.sources.openi import REPORTS
 from medunlearn.sources.radiology import Exclusion
 from medunlearn.sources.vqa import GeneralQuestion, read_general

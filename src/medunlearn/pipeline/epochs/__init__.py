@@ -1,1 +1,1 @@
-"""Evaluation after each epoch, best epoch, early stop."""
+"""Evaluation after each epoch, the best epoch, early stopping."""

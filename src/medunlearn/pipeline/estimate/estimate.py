@@ -1,9 +1,4 @@
-"""What training will take before it starts: tokens, FLOPs, memory.
-
-The stage's own sequences, plan and loss are rehearsed on a model without content (:mod:`.hollow`), with the engine's
-own decision on what is kept. Tokens and FLOPs are those of every micro-batch that is still to come; memory is that
-of the largest one.
-"""
+"""Tokens, FLOPs and memory of training before it starts, rehearsed on a model without content."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from medunlearn.config import TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.errors import MedunlearnError
 from medunlearn.metrics.leakage import keywords
-from medunlearn.papers.builders import build, from_section, needs_folder
-from medunlearn.pipeline.epochs.sections import check_watched
+from medunlearn.pipeline.benchmarks import build, from_section, needs_folder
+from medunlearn.pipeline.epochs.epoch_settings import check_watched
 from medunlearn.pipeline.estimate.amounts import Memory, Work
 from medunlearn.pipeline.estimate.blueprint import blueprint, of_folder_or_hub
 from medunlearn.pipeline.estimate.planner import Planner, Stage, complete

@@ -29,7 +29,7 @@ from medunlearn.models.load import pick_device
 from medunlearn.models.precision import Precision
 from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence
 from medunlearn.pipeline.editing.estimate import edited_bytes, editing
-from medunlearn.pipeline.epochs.watching import epoch_settings, evaluations
+from medunlearn.pipeline.epochs.epoch_settings import epoch_settings, evaluations
 from medunlearn.pipeline.estimate.amounts import Memory, Work
 from medunlearn.pipeline.estimate.asking import asking
 from medunlearn.pipeline.estimate.blueprint import Blueprint

@@ -16,7 +16,7 @@ from medunlearn.judging.judged import Judged
 from medunlearn.judging.words import panel_about, panel_title
 from medunlearn.metrics import METRICS, get_metric
 from medunlearn.papers.lume.contrasts import contrasts
-from medunlearn.pipeline.epochs.epochs import TABLE
+from medunlearn.pipeline.epochs.selection import TABLE
 from medunlearn.pipeline.presets import is_tiny
 from medunlearn.pipeline.report.gather_attacks import gather_membership
 from medunlearn.pipeline.report.published import published_measures

@@ -18,8 +18,8 @@ from medunlearn.config import (
 )
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.errors import ConfigError, unknown_name
-from medunlearn.papers.builders import build, from_section, needs_folder, save_new
-from medunlearn.pipeline.epochs.sections import attack_section, check_watched
+from medunlearn.pipeline.benchmarks import build, from_section, needs_folder, save_new
+from medunlearn.pipeline.epochs.epoch_settings import attack_section, check_watched
 from medunlearn.pipeline.evaluate import metric_names
 from medunlearn.pipeline.pipeline import benchmark_folder, collect
 from medunlearn.pipeline.presets import train_settings, unlearn_settings

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.pipeline.sweep.plan import Sweep
+from medunlearn.registry import load
 from medunlearn.results.evaluated import Evaluated
 
-if TYPE_CHECKING:
-    from medunlearn.papers.amnesia.swept.reporting import Content
+GATHER_REPORT = "medunlearn.papers.amnesia.swept.reporting:gather_report"
+WRITE_REPORT = "medunlearn.papers.amnesia.swept.reporting:write_report"
+"""The report of the benchmark's paper; loaded at the end of a sweep."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Swept:
     search: pd.DataFrame
     evaluated: Mapping[str, Evaluated]
     report: Path | None = None
-    content: Content | None = None
+    content: Any = None
 
     @property
     def models(self) -> tuple[Evaluated, ...]:
@@ -63,13 +65,10 @@ class Swept:
 
 def with_report(swept: Swept, sweep: Sweep, benchmark: Benchmark) -> Swept:
     """The same with the report of what there is, which says what is missing; none where no model was evaluated."""
-    # Tables and figures are only wanted here, at the end of a sweep.
-    from medunlearn.papers.amnesia.swept.reporting import gather_report, write_report
-
     if not swept.evaluated:
         return swept
     settings = sweep.evaluating(next(cell for cell in sweep.cells if cell.kind == "evaluate"))
-    content = gather_report(
+    content = load(GATHER_REPORT)(
         sweep.settings.name,
         swept.models,
         benchmark,
@@ -78,4 +77,4 @@ def with_report(swept: Swept, sweep: Sweep, benchmark: Benchmark) -> Swept:
         replicates=settings.replicates,
         seed=settings.seed,
     )
-    return replace(swept, report=write_report(content, swept.folder / "report"), content=content)
+    return replace(swept, report=load(WRITE_REPORT)(content, swept.folder / "report"), content=content)

@@ -32,7 +32,7 @@ class Epochs:
     """The numbers of a report by run and epoch, and the differences between them.
 
     Args:
-        content: with the tables ``epochs`` (:mod:`medunlearn.pipeline.epochs.epochs`) and ``contrasts``
+        content: with the tables ``epochs`` (:mod:`medunlearn.pipeline.epochs.epoch_evaluation`) and ``contrasts``
             (:mod:`medunlearn.papers.lume.contrasts`).
     """
 

@@ -19,8 +19,7 @@ from medunlearn.papers.memorization.diagnosis.asking import ask, predictions, qu
 from medunlearn.papers.memorization.diagnosis.report.content import DiagnosisContent
 from medunlearn.papers.memorization.diagnosis.report.write import write_diagnosis_report
 from medunlearn.papers.memorization.diagnosis.rise import rises
-from medunlearn.pipeline.epochs.epochs import TABLE
-from medunlearn.pipeline.epochs.selection import Standing, stop_epoch
+from medunlearn.pipeline.epochs.selection import TABLE, Standing, stop_epoch
 from medunlearn.pipeline.material import rendering_of
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.runs import Recording, Run

@@ -18,7 +18,7 @@ from medunlearn.papers.memorization.diagnosis.memorization import Memorization
 from medunlearn.papers.memorization.diagnosis.names import names_with
 from medunlearn.papers.memorization.diagnosis.rows import row_of, table_of
 from medunlearn.papers.memorization.diagnosis.validation import ValidationLoss, held_out
-from medunlearn.pipeline.epochs.epochs import Measure
+from medunlearn.pipeline.epochs.epoch_evaluation import Measure
 from medunlearn.pipeline.material import rendering_of, training_data
 from medunlearn.results.runs import Run
 from medunlearn.statistics import bootstrap_mean

@@ -22,8 +22,7 @@ from medunlearn.config.options import OptionsSettings
 from medunlearn.data.benchmark import MANIFEST, TABLES, Benchmark
 from medunlearn.data.builders import BENCHMARKS
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.papers.lume.build_new import build as build_anew
-from medunlearn.registry import resolve
+from medunlearn.registry import load, resolve
 
 SETTINGS: Mapping[str, type[Settings]] = {
     "amnesia": AmnesiaSettings,
@@ -34,8 +33,15 @@ SETTINGS: Mapping[str, type[Settings]] = {
     "options": OptionsSettings,
     "tofu": TofuSettings,
 }
-# What a builder puts beside the tables (experiments/notes.py) is ours, too.
-OURS = (
+FOLDER_BUILDS: Mapping[str, str] = {
+    "amnesia": "medunlearn.papers.amnesia.notes:build_from_notes",
+    "lume": "medunlearn.papers.lume.new:build_new",
+    "medforget": "medunlearn.papers.medforget.assemble:build_medforget",
+}
+"""Builds that write to their folder as they go (a language model's answers, images): values, folder -> a result
+with the ``benchmark``."""
+NEW_LUME = "medunlearn.papers.lume.build_new:build"
+BUILD_FILES = (
     *TABLES,
     "README.md",
     "build.json",
@@ -64,7 +70,8 @@ def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
         ConfigError: wrong settings, all at once.
     """
     if builder == "lume" and values.get("new"):
-        return build_anew(check(LumeNewSettings, values))
+        written: Benchmark = load(NEW_LUME)(check(LumeNewSettings, values))
+        return written
     make = resolve("benchmarks", builder, BENCHMARKS)
     settings = check(SETTINGS[builder], values) if builder in SETTINGS else dict(values)
     benchmark: Benchmark = make(settings)
@@ -72,7 +79,7 @@ def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
 
 
 def needs_folder(section: Mapping[str, Any]) -> bool:
-    """Whether an experiment's benchmark can only be made in its folder, where its images are kept."""
+    """Whether a benchmark can only be built in its folder, which holds its images."""
     return section.get("builder") == "medforget" and not section.get("text_only")
 
 
@@ -103,7 +110,7 @@ def refuse_foreign(folder: Path) -> None:
         return
     # What a save that was killed may leave is written again; anybody else's files are not written over.
     if folder.is_dir() and any(
-        file.name not in OURS and not file.name.endswith(".part") for file in folder.iterdir()
+        file.name not in BUILD_FILES and not file.name.endswith(".part") for file in folder.iterdir()
     ):
         raise InputError(f"{folder} is not empty and holds no benchmark. Choose another --out.")
 
@@ -122,16 +129,7 @@ def from_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
     builder = values.pop("builder", None)
     if builder is None:
         raise ConfigError([f"benchmark.builder is missing: {', '.join(BENCHMARKS)}; or give benchmark.folder"])
-    if builder == "amnesia" and "notes" in values:
-        from medunlearn.papers.amnesia.notes import build_from_notes
-
-        return build_from_notes(values, folder).benchmark
-    if builder == "lume" and values.get("new"):
-        from medunlearn.papers.lume.new import build_new
-
-        return build_new(values, folder).benchmark
-    if builder == "medforget":
-        from medunlearn.papers.medforget.assemble import build_medforget
-
-        return build_medforget(values, folder).benchmark
+    if (builder, True) in (("amnesia", "notes" in values), ("lume", bool(values.get("new"))), ("medforget", True)):
+        built: Benchmark = load(FOLDER_BUILDS[builder])(values, folder).benchmark
+        return built
     return save_new(build(builder, values), folder)

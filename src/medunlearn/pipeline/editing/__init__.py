@@ -1,1 +1,0 @@
-"""Runs of methods that change weights without training."""

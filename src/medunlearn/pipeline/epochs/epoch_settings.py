@@ -1,0 +1,193 @@
+"""Settings of a run's epoch evaluations, checked before anything runs; attacks and tasks load if asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from medunlearn.config import AttackSettings, EpochFields, EvaluateSettings, TrainSettings, UtilitySettings, check
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from medunlearn.results.runs import Run
+
+_EPOCH_FIELDS = {
+    "evaluate": {},
+    "attack": {},
+    "utility": {},
+    "keep_epochs": False,
+    "select": "last",
+    "stop_early": 0,
+    "validation": None,
+    "watch": {},
+}
+"""Settings that need ``evaluate_every``, with the value that leaves each out."""
+
+
+def epoch_settings(settings: EpochFields, split: str | None) -> EvaluateSettings | None:
+    """Settings of the epoch evaluations on a split; None without any.
+
+    Args:
+        split: the run's own; None where ``evaluate`` names one, or it is the one that was left out.
+
+    Raises:
+        ConfigError: every mistake, settings without effect among them.
+    """
+    if problems := _without_effect(settings):
+        raise ConfigError(problems)
+    on_a_split = settings.evaluate or settings.attack or settings.utility
+    if not settings.evaluate_every or (has_measures(settings) and not on_a_split):
+        return None
+    given, weights = settings.evaluate, settings.weights
+    if split is not None and given.get("split", split) != split:
+        problems.append(f"evaluate.split={given['split']!r}: the epochs are evaluated on the run's own, {split!r}.")
+    if given.get("weights", weights) != weights:
+        problems.append(f"evaluate.weights={given['weights']!r}: the model in training has {weights} weights.")
+    default = split or getattr(settings, "without", None)
+    own = {"seed": getattr(settings, "seed", 0), "weights": weights, **({"split": default} if default else {})}
+    checked = None
+    try:
+        checked = _checked_evaluation({**own, **given})
+    except InputError as error:
+        problems += _prefixed("evaluate", error)
+    try:
+        epoch_sections(settings, given.get("split", default))
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return checked
+
+
+def _checked_evaluation(values: Mapping[str, Any]) -> EvaluateSettings:
+    from medunlearn.metrics import get_metric
+
+    checked = check(EvaluateSettings, values)
+    for name in checked.metrics:
+        get_metric(name)
+    return checked
+
+
+def _without_effect(settings: EpochFields) -> list[str]:
+    given = [name for name, nothing in _EPOCH_FIELDS.items() if getattr(settings, name, nothing) != nothing]
+    if not settings.evaluate_every:
+        return [f"{name} is about evaluated epochs: set evaluate_every=1 too." for name in given]
+    if isinstance(settings, TrainSettings) and settings.validation is None:
+        return [
+            f"{name} goes by the validation loss: set validation=... too (part=validation, or holdout)."
+            for name in ("select", "stop_early")
+            if name in given
+        ]
+    return []
+
+
+def has_measures(settings: EpochFields) -> bool:
+    """Whether a run measures something after its epochs that needs no split."""
+    return isinstance(settings, TrainSettings) and (settings.validation is not None or bool(settings.watch))
+
+
+def evaluations(settings: EpochFields) -> int:
+    """Number of evaluations of a run of all its epochs, the target's among them."""
+    return 1 + -(-settings.epochs // settings.evaluate_every) if settings.evaluate_every else 0
+
+
+def check_epochs(settings: EpochFields, benchmark: Benchmark, target: Run | None) -> None:
+    """:func:`epoch_settings`, and whether the benchmark and this machine provide what they need.
+
+    Raises:
+        InputError: an unknown split or task; no documents that the model never saw, to tell members from; a target
+            trained on no documents; lm-evaluation-harness is not installed.
+    """
+    evaluation = epoch_settings(settings, getattr(settings, "split", None))
+    if evaluation is None:
+        return
+    benchmark.split(evaluation.split)
+    attack, utility = epoch_sections(settings, evaluation.split)
+    check_watched(benchmark, attack, utility)
+    if attack is not None and target is not None:
+        from medunlearn.attacks import kinds_of
+        from medunlearn.attacks.membership.run import check_was_trained_on_records
+
+        if "membership" in kinds_of(attack.attacks):
+            check_was_trained_on_records(target)
+
+
+def attack_section(values: Mapping[str, Any], own: Mapping[str, Any]) -> AttackSettings | None:
+    """Settings of the attacks; None where the section is empty.
+
+    Args:
+        own: defaults from the run: split, seed, weights.
+
+    Raises:
+        ConfigError: every mistake.
+        UnknownNameError: no such attack.
+    """
+    if not values:
+        return None
+    from medunlearn.attacks.run import attack_settings
+
+    return attack_settings({**own, **values})
+
+
+def utility_section(values: Mapping[str, Any], own: Mapping[str, Any]) -> UtilitySettings | None:
+    """Settings of the tasks; None where the section is empty.
+
+    Raises:
+        ConfigError: every mistake.
+    """
+    return check(UtilitySettings, {**own, **values}) if values else None
+
+
+def epoch_sections(
+    settings: EpochFields, split: str | None
+) -> tuple[AttackSettings | None, UtilitySettings | None]:
+    """Settings of the attacks and tasks after each epoch.
+
+    Args:
+        split: the one that the epochs are evaluated on.
+
+    Raises:
+        ConfigError: every mistake in both sections.
+    """
+    own = {"seed": getattr(settings, "seed", 0), "weights": settings.weights}
+    problems = [
+        f"{name}.weights={section['weights']!r}: the model in training has {settings.weights} weights."
+        for name, section in (("attack", settings.attack), ("utility", settings.utility))
+        if section.get("weights", settings.weights) != settings.weights
+    ]
+    if split is not None and settings.attack.get("split", split) != split:
+        problems.append(f"attack.split={settings.attack['split']!r}: epochs are attacked on {split!r}.")
+    attack, utility = None, None
+    try:
+        attack = attack_section(settings.attack, own | ({"split": split} if split else {}))
+    except InputError as error:
+        problems += _prefixed("attack", error)
+    try:
+        utility = utility_section(settings.utility, own)
+    except InputError as error:
+        problems += _prefixed("utility", error)
+    if problems:
+        raise ConfigError(problems)
+    return attack, utility
+
+
+def _prefixed(section: str, error: InputError) -> list[str]:
+    problems = error.problems if isinstance(error, ConfigError) else [str(error)]
+    return [f"{section}: {problem}" for problem in problems]
+
+
+def check_watched(benchmark: Benchmark, attack: AttackSettings | None, utility: UtilitySettings | None) -> None:
+    """Check that there are non-members to tell members from, and that the tasks exist.
+
+    Raises:
+        InputError: a benchmark without non-members; an unknown task; lm-evaluation-harness is not installed.
+    """
+    if attack is not None:
+        from medunlearn.attacks.run import attackable
+
+        attackable(benchmark, attack)
+    if utility is not None:
+        from medunlearn.pipeline.utility.harness import task_manager
+
+        task_manager(utility)
