@@ -64,6 +64,21 @@ def tiny(tiny_base: Any) -> Callable[[], Any]:
 
 
 @pytest.fixture(scope="session")
+def _exact_base(tiny_base: Any) -> Any:
+    from rounding import in_fp64
+
+    exact = copy.deepcopy(tiny_base)
+    in_fp64(exact.model)
+    return exact
+
+
+@pytest.fixture
+def exact_tiny(_exact_base: Any) -> Callable[[], Any]:
+    """The same in fp64, for comparing two orders of computing; see :mod:`rounding`."""
+    return lambda: copy.deepcopy(_exact_base)
+
+
+@pytest.fixture(scope="session")
 def make_sequences() -> Callable[..., list[Any]]:
     """``make_sequences(count, name)``: random tokens, unequal prompts and answers, the last one EOS."""
     from medunlearn.models.sequences import TokenSequence

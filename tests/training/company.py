@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rounding import in_fp64
 from torch import Tensor
 
 from medunlearn.errors import ConfigError, MedunlearnError
@@ -51,7 +52,8 @@ def sequences(count: int, name: str) -> list[TokenSequence]:
     return made
 
 
-def model_of(trainable: str = "all", dropout: float = 0.0) -> Any:
+def model_of(trainable: str = "all", dropout: float = 0.0, *, exact: bool = True) -> Any:
+    """A tiny model; ``exact``: in fp64, so that orders of summing may be compared."""
     model = build_tiny(["a few words"], vocabulary=300, width=32, layers=3, heads=2).model
     with torch.no_grad():
         for tensor in model.parameters():
@@ -59,7 +61,7 @@ def model_of(trainable: str = "all", dropout: float = 0.0) -> Any:
                 tensor.mul_(5)
     for layer in model.model.layers:
         layer.self_attn.attention_dropout = dropout
-    return choose_trainable(model, trainable)
+    return choose_trainable(in_fp64(model) if exact else model, trainable)
 
 
 class Odd:
@@ -113,7 +115,7 @@ def train(
     Args:
         keep: folder of what is kept for all epochs; None keeps nothing.
     """
-    model = model_of(trainable, dropout)
+    model = model_of(trainable, dropout, exact=settings.get("precision") != "bf16")
     chosen: Any = objective
     if isinstance(objective, str):
         method = {"lora": "npo"}.get(objective, objective)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from rounding import assert_same
 from torch import Tensor
 
 from medunlearn.errors import ConfigError
@@ -37,7 +38,7 @@ def test_recomputing_changes_no_number(
     name: str,
     trainable: str,
     shared: bool,
-    tiny: Callable[[], Any],
+    exact_tiny: Callable[[], Any],
     make_sequences: Callable[..., Any],
     with_notes: Callable[..., Any],
 ) -> None:
@@ -46,7 +47,7 @@ def test_recomputing_changes_no_number(
     plan = Plan({side: with_notes(made) if shared else made for side, made in sides.items()}, 5, 1, 0)
     ended: list[tuple[dict[str, Tensor], dict[str, Any], int]] = []
     for asked in (False, True):
-        model, passes = choose_trainable(tiny().model, trainable), list[int]()
+        model, passes = choose_trainable(exact_tiny().model, trainable), list[int]()
         reference, source = Reference(model), torch.Generator().manual_seed(0)
         with torch.no_grad():
             for tensor in trained(model).values():
@@ -67,12 +68,10 @@ def test_recomputing_changes_no_number(
         ended.append((gradients, {key: value for key, value in row.items() if key != "seconds"}, len(passes)))
     (plain, plain_row, few), (ours, row, many) = ended
     assert many > few, "no layer was run again"
-    assert row == pytest.approx(plain_row, rel=1e-5)
-    assert ours.keys() == plain.keys()
+    assert_same(row, plain_row)
+    assert_same(ours, plain)
     assert len(plain) > 5
-    for key, gradient in plain.items():
-        assert (ours[key] - gradient).norm() <= 1e-5 * gradient.norm(), key
-        assert gradient.norm() > 0, key
+    assert all(gradient.norm() > 0 for gradient in plain.values())
 
 
 def test_less_is_held_for_the_backward_pass(tiny: Callable[[], Any]) -> None:

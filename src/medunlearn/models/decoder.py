@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from medunlearn.errors import InputError
 from medunlearn.models.batches import Batch
 from medunlearn.models.head import Head
+from medunlearn.models.precision import at_least_fp32
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,11 @@ class Decoder:
         if not 0 <= layer < len(self.layers):
             raise InputError(f"There is no layer {layer}: this model has the layers 0 to {len(self.layers) - 1}.")
         if trunk is not None and trunk.layers == layer + 1:
-            return _picked(trunk.states, batch).float()
+            return at_least_fp32(_picked(trunk.states, batch))
         if trunk is not None and trunk.layers > layer:
             trunk = None
         with self._ending_at(batch, layer):
-            return _picked(self._states(batch, trunk, layer), batch).float()
+            return at_least_fp32(_picked(self._states(batch, trunk, layer), batch))
 
     def final(self, batch: Batch, trunk: Trunk | None = None) -> Tensor:
         """What the head is given at the scored positions, [N, W]. Needs ``ways.head``."""
@@ -108,7 +109,7 @@ class Decoder:
                 logits: Tensor = self._run(self.base, batch).logits
         finally:
             hook.remove()
-        return logits[0].float()
+        return at_least_fp32(logits[0])
 
     def _behind(self) -> list[nn.Module]:
         """What stands behind the layers: the head, and the norms of the decoder."""

@@ -142,7 +142,7 @@ def _found(model: Any) -> Ways:
 def _compared(model: Any, few: Sequence[TokenSequence], device: torch.device) -> Ways:
     apart, ways = collate(few, 0, device), Ways()
     own = Decoder(model, ways).logits(apart)
-    tolerance = 1e-4 if next(model.parameters()).dtype == torch.float32 else 5e-2
+    tolerance = 1e-4 if next(model.parameters()).dtype.itemsize >= 4 else 5e-2
 
     def works(tried: Ways, *batches: Batch) -> bool:
         decoder = Decoder(model, tried)

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from medunlearn.models.precision import at_least_fp32
+
 PIECE = 1 << 22
 """Logits in one piece: 16 MiB in fp32."""
 
@@ -51,7 +53,7 @@ class Head:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[N, W] -> [N, V] in fp32."""
-        logits = linear(hidden.to(self.weight.dtype), self.weight, self.bias).float()
+        logits = at_least_fp32(linear(hidden.to(self.weight.dtype), self.weight, self.bias))
         return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
 
     def pieces(self, count: int) -> Iterator[slice]:
@@ -95,7 +97,7 @@ def divergence(head: Head, hidden: Tensor, other: Head, other_hidden: Tensor) ->
 @torch.no_grad()
 def rated(head: Head, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Log-probability of each target and the most likely token in its place, [N] each; the head is run once."""
-    log_probs, choices = hidden.new_empty(len(hidden), dtype=torch.float32), torch.empty_like(targets)
+    log_probs, choices = _per_position(hidden), torch.empty_like(targets)
     for places in head.pieces(len(hidden)):
         logits = head.logits(hidden[places])
         picked = logits.gather(1, targets[places, None]).squeeze(1)
@@ -110,7 +112,7 @@ def moments(head: Head, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor
 
     Mean and variance are those under the model's own distribution: of ``log p(z)`` where z is drawn from p.
     """
-    log_probs, means, variances = (hidden.new_empty(len(hidden), dtype=torch.float32) for _ in range(3))
+    log_probs, means, variances = (_per_position(hidden) for _ in range(3))
     for places in head.pieces(len(hidden)):
         log_probs[places], means[places], variances[places] = moments_of(
             head.logits(hidden[places]), targets[places]
@@ -147,7 +149,7 @@ class _ByPieces(torch.autograd.Function):
         head = Head(weight, bias, cap).cast(_kind_of_products(hidden))
         needs_hidden, *needs_head = ctx.needs_input_grad[:3]
         slopes = torch.empty_like(hidden) if needs_hidden and not any(needs_head) else None
-        values = hidden.new_empty(len(hidden), dtype=torch.float32)
+        values = _per_position(hidden)
         for places in head.pieces(len(hidden)):
             values[places], slope = _slope(head, rule, places, hidden)
             if slopes is not None:
@@ -162,9 +164,9 @@ class _ByPieces(torch.autograd.Function):
         if hidden is None:
             return gradient[:, None].to(slopes.dtype) * slopes, None, None, None, None
         head, products = ctx.head, ctx.head.weight.dtype
-        by_hidden = torch.empty_like(hidden)
-        by_weight = torch.zeros_like(head.weight, dtype=torch.float32)
-        by_bias = torch.zeros(len(head.weight), device=hidden.device)
+        by_hidden, kind = torch.empty_like(hidden), torch.promote_types(hidden.dtype, torch.float32)
+        by_weight = torch.zeros_like(head.weight, dtype=kind)
+        by_bias = torch.zeros(len(head.weight), dtype=kind, device=hidden.device)
         for places in head.pieces(len(hidden)):
             slope = _slope(head, ctx.rule, places, hidden)[1].mul_(gradient[places, None])
             by_bias += slope.sum(dim=0)
@@ -182,6 +184,11 @@ def _slope(head: Head, rule: Rule, places: slice, hidden: Tensor) -> tuple[Tenso
     by_cap = None if head.cap is None else 1 - (logits / head.cap).square()
     values, slope = rule(places, logits)
     return values, slope if by_cap is None else slope.mul_(by_cap)
+
+
+def _per_position(hidden: Tensor) -> Tensor:
+    """Room for one value a position, [N], in fp32 or wider."""
+    return hidden.new_empty(len(hidden), dtype=torch.promote_types(hidden.dtype, torch.float32))
 
 
 def _kind_of_products(hidden: Tensor) -> torch.dtype:

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 Precision = Literal["auto", "bf16", "fp32"]
 
@@ -15,6 +16,11 @@ def settled(precision: Precision, device: torch.device) -> Literal["bf16", "fp32
     if precision != "auto":
         return precision
     return "bf16" if has_bf16(device) else "fp32"
+
+
+def at_least_fp32(tensor: Tensor) -> Tensor:
+    """Half precisions widened to fp32; fp32 and fp64 as they are."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def has_bf16(device: torch.device) -> bool:

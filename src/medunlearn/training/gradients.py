@@ -13,7 +13,7 @@ from torch import Tensor
 from medunlearn.errors import NonFiniteLossError
 from medunlearn.methods.protocol import Terms
 from medunlearn.models.feeding import make_batch
-from medunlearn.models.precision import autocast
+from medunlearn.models.precision import at_least_fp32, autocast
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import stable_seed
@@ -216,9 +216,10 @@ def clip(training: Training, most: float) -> Tensor:
         return torch.nn.utils.clip_grad_norm_(parts.values(), most)
     found = {name: part.grad for name, part in parts.items() if part.grad is not None}
     # The shares of a parameter make up its norm together; what is whole is the same in every process.
-    shares, whole = (torch.zeros((), device=next(iter(parts.values())).device) for _ in range(2))
+    first = at_least_fp32(next(iter(parts.values())))
+    shares, whole = (first.new_zeros(()) for _ in range(2))
     for name, gradient in found.items():
-        (shares if is_sharded(tensors[name]) else whole).add_(gradient.float().square().sum())
+        (shares if is_sharded(tensors[name]) else whole).add_(at_least_fp32(gradient).square().sum())
     training.processes.sum_([shares])
     norm = (shares + whole).sqrt()
     for gradient in found.values():

@@ -78,8 +78,7 @@ class ModelView(Seen):
 
     def sequence_nll(self) -> Tensor:
         log_probs = self.token_log_probs()
-        zeros = torch.zeros(self.batch.size, device=log_probs.device)
-        return zeros.index_add(0, self.batch.sequence, -log_probs)
+        return log_probs.new_zeros(self.batch.size).index_add(0, self.batch.sequence, -log_probs)
 
     def sequence_tokens(self) -> Tensor:
         sequence = self.batch.sequence

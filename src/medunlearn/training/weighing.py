@@ -8,6 +8,7 @@ from itertools import combinations_with_replacement
 import torch
 from torch import Tensor
 
+from medunlearn.models.precision import at_least_fp32
 from medunlearn.training.processes import Processes
 from medunlearn.training.sharding import is_sharded
 
@@ -78,7 +79,7 @@ def inner_products(
                 continue
             # In the model's order: that of a set is another in each process, and sums round by it.
             to = shares if is_sharded(tensors[name]) else whole
-            to[pair] += (one[name].float() * other[name].float()).sum(dtype=torch.float64)
+            to[pair] += (at_least_fp32(one[name]) * at_least_fp32(other[name])).sum(dtype=torch.float64)
     if any(is_sharded(tensor) for tensor in tensors.values()):
         processes.sum_(shares.values())
     found = {pair: float(shares[pair] + whole[pair]) for pair in shares}
