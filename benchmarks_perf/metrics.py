@@ -26,9 +26,8 @@ import numpy as np
 from medunlearn.audit.verbatim import Run, longest_run, runs_of_at_least
 from medunlearn.metrics import Item, get_metric, words
 from medunlearn.metrics.ngrams import shared_ngrams, token_entropies
-from medunlearn.metrics.rouge import rouge_l_recalls
 from medunlearn.metrics.scoring import score
-from medunlearn.metrics.token_entropy import token_entropy
+from medunlearn.metrics.text import rouge_l_recalls, token_entropy
 from medunlearn.pipeline.benchmarks import build
 from medunlearn.seeds import generator
 
@@ -221,7 +220,7 @@ def several_processes(text: list[str], count: int, processes: int) -> None:
 def first_scores() -> None:
     """Seconds of a whole Python process that scores one answer."""
     ours = (
-        "from medunlearn.metrics.rouge import rouge_l_recall\nrouge_l_recall('clear lungs', 'the lungs are clear')"
+        "from medunlearn.metrics.text import rouge_l_recall\nrouge_l_recall('clear lungs', 'the lungs are clear')"
     )
     theirs = (
         "from rouge_score.rouge_scorer import RougeScorer\n"

@@ -19,8 +19,8 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split
 from medunlearn.errors import InputError
+from medunlearn.metrics.base import Score
 from medunlearn.metrics.privacy_leak import privacy_leak
-from medunlearn.metrics.protocol import Score
 from medunlearn.papers.amnesia.build import build
 from medunlearn.results.runs import Run
 

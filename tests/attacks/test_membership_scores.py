@@ -120,7 +120,7 @@ def test_unknown_settings_are_refused() -> None:
 def test_an_attack_from_outside_the_tree(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "outside_attack.py").write_text(  # type: ignore[operator]
         "from dataclasses import dataclass\n"
-        "from medunlearn.metrics.protocol import Score\n"
+        "from medunlearn.metrics.base import Score\n"
         "@dataclass(frozen=True)\n"
         "class Longest:\n"
         "    kind = 'membership'\n"

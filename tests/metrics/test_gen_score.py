@@ -6,8 +6,7 @@ import pytest
 from rouge_score.rouge_scorer import RougeScorer
 
 from medunlearn.metrics import Item, Judgement, get_metric
-from medunlearn.metrics.factuality import scaled
-from medunlearn.metrics.gen_score import rouge_l_f
+from medunlearn.metrics.judged import rouge_l_f, scaled
 from medunlearn.metrics.scoring import score
 
 PAIRS = [
@@ -48,10 +47,10 @@ def test_gen_score_is_three_quarters_factuality(rating: float) -> None:
 )
 def test_the_weights_give_table_5_of_medforget(rouge: float, factuality: float, printed: float) -> None:
     """Its columns are in percent and rounded; its lowest factuality, 10, is a rating of 1 on our scale."""
-    from medunlearn.metrics.gen_score import FACTUALITY, ROUGE
+    from medunlearn.metrics.judged import FACTUALITY_SHARE, ROUGE_SHARE
 
     # The paper rounds factuality to whole percents, which is up to 0.5 * 0.75 of Gen Score.
-    assert FACTUALITY * factuality + ROUGE * rouge == pytest.approx(printed, abs=0.4)
+    assert FACTUALITY_SHARE * factuality + ROUGE_SHARE * rouge == pytest.approx(printed, abs=0.4)
     assert scaled(1) == 0.1
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from medunlearn.errors import InputError
 from medunlearn.metrics import ngrams
 from medunlearn.metrics.ngrams import shared_ngrams, token_entropies
-from medunlearn.metrics.token_entropy import token_entropy
+from medunlearn.metrics.text import token_entropy
 
 # Few different tokens, so that they repeat; a large one and a huge one, so that tables and packed numbers overflow.
 TEXTS = st.lists(st.sampled_from([0, 1, 2, 3, 7, 128_255, 2**40]), max_size=14)

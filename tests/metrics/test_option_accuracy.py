@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log
 
 from medunlearn.metrics import Item, Tools, get_metric
-from medunlearn.metrics.option_accuracy import chooses_right
+from medunlearn.metrics.likelihood import chooses_right
 
 HALF, QUARTER = [log(0.5)], [log(0.25)]
 

@@ -11,12 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import entropy, gmean
 
-from medunlearn.metrics import METRICS, Item, Metric, Tools, get_metric
-from medunlearn.metrics.answer_probability import answer_probability
-from medunlearn.metrics.exact_match import exact_match
-from medunlearn.metrics.exact_memorization import exact_memorization
-from medunlearn.metrics.token_entropy import token_entropy
-from medunlearn.metrics.token_f1 import f1_tokens, token_f1
+from medunlearn.metrics import METRICS, Item, Measure, Tools, get_metric
+from medunlearn.metrics.likelihood import answer_probability, exact_memorization
+from medunlearn.metrics.text import exact_match, f1_tokens, token_entropy, token_f1
 
 
 def value_of(metric: str, **given: object) -> float | None:
@@ -154,7 +151,7 @@ def test_answer_probability_lets_nan_through_for_the_runner_to_refuse() -> None:
 @pytest.mark.parametrize("name", sorted(METRICS))
 def test_every_metric_is_named_as_its_key_and_says_what_it_is(name: str) -> None:
     metric = get_metric(name)
-    assert isinstance(metric, Metric)
+    assert isinstance(metric, Measure)
     assert metric.name == name
     assert metric.needs
     assert metric.title

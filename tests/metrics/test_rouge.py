@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 from medunlearn.metrics import Item, Tools, get_metric
-from medunlearn.metrics.rouge import rouge_l_recall, rouge_l_recalls
+from medunlearn.metrics.text import rouge_l_recall, rouge_l_recalls
 from medunlearn.metrics.words import rouge_tokens, stem_sequences
 
 RELEASED = Path(__file__).parents[3] / "shared" / "data" / "lume"

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medunlearn.errors import InputError, MedunlearnError, UnknownNameError
-from medunlearn.metrics import Item, Metric, Score, Tools, get_metric
+from medunlearn.metrics import Item, Measure, Score, Tools, get_metric
 from medunlearn.metrics.scoring import score
 
 Scorer = Callable[[Sequence[Item], Tools], list[Score]]
 
 
-def metric(scorer: Scorer, *needs: str, name: str = "mine") -> Metric:
-    return Metric(name, "Mine", needs or ("response",), "0-1", "here", scorer)  # type: ignore[arg-type]
+def metric(scorer: Scorer, *needs: str, name: str = "mine") -> Measure:
+    return Measure(name, "Mine", needs or ("response",), "0-1", "here", scorer)  # type: ignore[arg-type]
 
 
 def item(question_id: str, response: str | None = "yes", reference: str = "yes") -> Item:
@@ -123,6 +123,6 @@ def test_nothing_to_score_is_an_empty_table() -> None:
 def test_names_lead_to_metrics() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'rouge_l'"):
         get_metric("rouge-l")
-    with pytest.raises(InputError, match=r"must be a medunlearn\.metrics\.Metric"):
-        get_metric("medunlearn.metrics.rouge:rouge_l_recall")
-    assert get_metric("medunlearn.metrics.rouge:METRIC").name == "rouge_l"
+    with pytest.raises(InputError, match=r"must be a medunlearn\.metrics\.Measure"):
+        get_metric("medunlearn.metrics.text:rouge_l_recall")
+    assert get_metric("medunlearn.metrics.text:METRIC").name == "rouge_l"

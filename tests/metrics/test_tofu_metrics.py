@@ -8,11 +8,9 @@ import pytest
 
 from medunlearn.errors import InputError
 from medunlearn.metrics import Item, Tools, get_metric
-from medunlearn.metrics.choice_probability import choice_probability
+from medunlearn.metrics.likelihood import choice_probability, truth_ratio, truth_ratio_utility
 from medunlearn.metrics.privacy_leak import privacy_leak
 from medunlearn.metrics.scoring import score
-from medunlearn.metrics.truth_ratio import truth_ratio
-from medunlearn.metrics.truth_ratio_utility import truth_ratio_utility
 
 
 def of(*probabilities: float) -> list[float]:

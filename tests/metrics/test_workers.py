@@ -15,14 +15,14 @@ import pandas as pd
 import pytest
 
 from medunlearn.errors import InputError, MedunlearnError
-from medunlearn.metrics import Item, Metric, Score, Tools, get_metric, scoring
+from medunlearn.metrics import Item, Measure, Score, Tools, get_metric, scoring
 from medunlearn.metrics.scoring import score
 from medunlearn.metrics.workers import in_processes
 
 ELSEWHERE = """
 import os, time
 from medunlearn.errors import InputError
-from medunlearn.metrics import Metric, Score
+from medunlearn.metrics import Measure, Score
 
 def whose(items, tools):
     print("a metric may print")
@@ -46,7 +46,7 @@ def die_at_two(part):
         os._exit(9)
 
 def make(function):
-    return Metric(function.__name__, "Mine", ("response",), "0-1", "here", function, item_by_item=True)
+    return Measure(function.__name__, "Mine", ("response",), "0-1", "here", function, item_by_item=True)
 
 WHOSE, REFUSE, WAIT = make(whose), make(refuse), make(wait)
 """
@@ -127,7 +127,7 @@ def test_what_cannot_be_sent_or_depends_on_other_items_stays_here(monkeypatch: p
 
     many = [Item(str(n), "forget", "?", "a", response="a") for n in range(6)]
     for item_by_item in (False, True):
-        mine = Metric("mine", "Mine", ("response",), "0-1", "here", place, item_by_item)
+        mine = Measure("mine", "Mine", ("response",), "0-1", "here", place, item_by_item)
         assert score(many, [mine], processes=2)["value"].tolist() == [0, 1, 2, 3, 4, 5]
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from medunlearn.metrics.protocol import Score
+from medunlearn.metrics.base import Score
 
 Floats = npt.NDArray[np.float64]
 Need = Literal["moments", "reference", "gradient_norm"]

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from medunlearn.audit.protocol import FIRST, Case, Measure
 from medunlearn.audit.tokens import Ids, Tokens
+from medunlearn.metrics.base import Score
 from medunlearn.metrics.ngrams import shared_ngrams
-from medunlearn.metrics.protocol import Score
-from medunlearn.metrics.rouge import NO_REFERENCE_TOKEN, rouge_l_recalls
+from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_recalls
 
 PAPER = "Memorization in Large Language Models in Medicine, Section 3.1"
 ORDER = 4

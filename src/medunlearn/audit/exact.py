@@ -12,7 +12,7 @@ import numpy as np
 from medunlearn.audit.protocol import Case, Measure
 from medunlearn.audit.tokens import Tokens
 from medunlearn.audit.verbatim import longest_run, runs_of_at_least
-from medunlearn.metrics.protocol import Score
+from medunlearn.metrics.base import Score
 
 PAPER = "Memorization in Large Language Models in Medicine, Section 3.1"
 FIRST_IN_PLACE = 50

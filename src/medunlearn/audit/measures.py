@@ -11,7 +11,7 @@ from functools import partial
 
 from medunlearn.audit.protocol import Case, Measure
 from medunlearn.errors import InputError, MedunlearnError
-from medunlearn.metrics.protocol import Score
+from medunlearn.metrics.base import Score
 from medunlearn.metrics.workers import in_processes, usable_cores
 from medunlearn.registry import resolve
 

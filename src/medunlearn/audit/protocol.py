@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from medunlearn.audit.tokens import Ids
-from medunlearn.metrics.protocol import Score
+from medunlearn.metrics.base import Score
 
 Group = Literal["exact", "approximate", "semantic"]
 Need = Literal["tokens", "text", "hits", "model"]

@@ -17,7 +17,7 @@ import pandas as pd
 
 from medunlearn.audit.protocol import Measure
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.metrics.protocol import Score
+from medunlearn.metrics.base import Score
 from medunlearn.progress import progress
 
 if TYPE_CHECKING:

@@ -1,37 +1,37 @@
-"""Numbers from responses. Listing and importing them loads no model and no torch.
+"""Measures: scores of responses. Listing and importing them loads no model and no torch.
 
-A metric of your own: a module with one :class:`~medunlearn.metrics.protocol.Metric`, named here, or given
+A measure of your own: a module with one :class:`~medunlearn.metrics.base.Measure`, named here, or given
 as ``module:attribute``, or declared as an entry point in the group ``medunlearn.metrics``.
 """
 
 from __future__ import annotations
 
 from medunlearn.errors import InputError
-from medunlearn.metrics.protocol import Encoder, Entailment, Item, Judgement, Keywords, Metric, Need, Score, Tools
+from medunlearn.metrics.base import Encoder, Entailment, Item, Judgement, Keywords, Measure, Need, Score, Tools
 from medunlearn.registry import resolve
 
 METRICS: dict[str, str] = {
-    "answer_probability": "medunlearn.metrics.answer_probability:METRIC",
-    "bart_score": "medunlearn.metrics.bart_score:METRIC",
-    "bert_score": "medunlearn.metrics.bert_score:METRIC",
-    "choice_probability": "medunlearn.metrics.choice_probability:METRIC",
-    "cs": "medunlearn.metrics.cosine:METRIC",
-    "em": "medunlearn.metrics.exact_memorization:METRIC",
-    "es": "medunlearn.metrics.entailment:METRIC",
-    "exact_match": "medunlearn.metrics.exact_match:METRIC",
-    "factuality": "medunlearn.metrics.factuality:METRIC",
-    "gen_score": "medunlearn.metrics.gen_score:METRIC",
-    "ls": "medunlearn.metrics.leakage.score:METRIC",
-    "option_accuracy": "medunlearn.metrics.option_accuracy:METRIC",
-    "rouge_l": "medunlearn.metrics.rouge:METRIC",
-    "rouge_l_f": "medunlearn.metrics.rouge_l_f:METRIC",
-    "te": "medunlearn.metrics.token_entropy:METRIC",
-    "token_f1": "medunlearn.metrics.token_f1:METRIC",
+    "answer_probability": "medunlearn.metrics.likelihood:ANSWER_PROBABILITY",
+    "bart_score": "medunlearn.metrics.semantic:BART_SCORE",
+    "bert_score": "medunlearn.metrics.semantic:BERT_SCORE",
+    "choice_probability": "medunlearn.metrics.likelihood:CHOICE_PROBABILITY",
+    "cs": "medunlearn.metrics.semantic:COSINE",
+    "em": "medunlearn.metrics.likelihood:EXACT_MEMORIZATION",
+    "es": "medunlearn.metrics.semantic:ENTAILMENT",
+    "exact_match": "medunlearn.metrics.text:EXACT_MATCH",
+    "factuality": "medunlearn.metrics.judged:FACTUALITY",
+    "gen_score": "medunlearn.metrics.judged:GEN_SCORE",
+    "ls": "medunlearn.metrics.leakage.score:LEAKAGE",
+    "option_accuracy": "medunlearn.metrics.likelihood:OPTION_ACCURACY",
+    "rouge_l": "medunlearn.metrics.text:ROUGE_L",
+    "rouge_l_f": "medunlearn.metrics.text:ROUGE_L_F",
+    "te": "medunlearn.metrics.text:TOKEN_ENTROPY",
+    "token_f1": "medunlearn.metrics.text:TOKEN_F1",
     "top_1": "medunlearn.papers.memorization.diagnosis.top_k:TOP_1",
     "top_2": "medunlearn.papers.memorization.diagnosis.top_k:TOP_2",
     "top_3": "medunlearn.papers.memorization.diagnosis.top_k:TOP_3",
-    "truth_ratio": "medunlearn.metrics.truth_ratio:METRIC",
-    "truth_ratio_utility": "medunlearn.metrics.truth_ratio_utility:METRIC",
+    "truth_ratio": "medunlearn.metrics.likelihood:TRUTH_RATIO",
+    "truth_ratio_utility": "medunlearn.metrics.likelihood:TRUTH_RATIO_UTILITY",
 }
 
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
     "Item",
     "Judgement",
     "Keywords",
-    "Metric",
+    "Measure",
     "Need",
     "Score",
     "Tools",
@@ -49,16 +49,16 @@ __all__ = [
 ]
 
 
-def get_metric(name: str) -> Metric:
-    """The metric behind a name: a key of :data:`METRICS`, an entry point, or ``module:attribute``.
+def get_metric(name: str) -> Measure:
+    """The measure behind a name: a key of :data:`METRICS`, an entry point, or ``module:attribute``.
 
     Raises:
-        UnknownNameError: no such metric; the message says the nearest right one.
-        InputError: the name leads to something that cannot be imported or is not a ``Metric``.
+        UnknownNameError: no such measure; the message says the nearest right one.
+        InputError: the name leads to something that cannot be imported or is not a ``Measure``.
     """
     found = resolve("metrics", name, METRICS)
-    if not isinstance(found, Metric):
+    if not isinstance(found, Measure):
         raise InputError(
-            f"metric {name!r} leads to a {type(found).__name__}; it must be a medunlearn.metrics.Metric."
+            f"metric {name!r} leads to a {type(found).__name__}; it must be a medunlearn.metrics.Measure."
         )
     return found

@@ -40,7 +40,7 @@ class SharedNgrams:
 
 
 def token_entropies(texts: Sequence[Tokens]) -> Reals:
-    """:func:`medunlearn.metrics.token_entropy.token_entropy` of each text, shape [texts], 0-1.
+    """:func:`medunlearn.metrics.text.token_entropy` of each text, shape [texts], 0-1.
 
     Exactly 0 where all tokens are the same and where there is one token or none, exactly 1 where none comes twice.
     """

@@ -14,7 +14,7 @@ from typing import get_args
 import pandas as pd
 
 from medunlearn.errors import InputError, MedunlearnError
-from medunlearn.metrics.protocol import Item, Metric, Need, Score, Tools
+from medunlearn.metrics.base import Item, Measure, Need, Score, Tools
 from medunlearn.metrics.workers import in_processes, usable_cores
 
 _MISSING: dict[Need, str] = {
@@ -45,7 +45,7 @@ class _Row:
 
 
 def score(
-    items: Sequence[Item], metrics: Sequence[Metric], tools: Tools | None = None, *, processes: int | None = None
+    items: Sequence[Item], metrics: Sequence[Measure], tools: Tools | None = None, *, processes: int | None = None
 ) -> pd.DataFrame:
     """Every metric on every item.
 
@@ -85,7 +85,7 @@ def score(
     )
 
 
-def _may_be_shared_out(metric: Metric) -> bool:
+def _may_be_shared_out(metric: Measure) -> bool:
     if not metric.item_by_item or _TOOLS & {*metric.needs}:
         return False
     try:
@@ -95,7 +95,7 @@ def _may_be_shared_out(metric: Metric) -> bool:
         return False
 
 
-def _share_out(metrics: Sequence[Metric], items: Sequence[Item], processes: int | None) -> dict[str, list[_Row]]:
+def _share_out(metrics: Sequence[Measure], items: Sequence[Item], processes: int | None) -> dict[str, list[_Row]]:
     """The rows of each metric: some items scored here, the others in as many processes as asked for or as pay."""
     if not metrics or len(items) <= _TRIAL:
         return {}
@@ -111,11 +111,11 @@ def _share_out(metrics: Sequence[Metric], items: Sequence[Item], processes: int 
     return {metric.name: [row for table in tables for row in table[place]] for place, metric in enumerate(metrics)}
 
 
-def _run_all(metrics: Sequence[Metric], items: Sequence[Item]) -> list[list[_Row]]:
+def _run_all(metrics: Sequence[Measure], items: Sequence[Item]) -> list[list[_Row]]:
     return [_run(metric, items, Tools()) for metric in metrics]
 
 
-def _run(metric: Metric, items: Sequence[Item], tools: Tools) -> list[_Row]:
+def _run(metric: Measure, items: Sequence[Item], tools: Tools) -> list[_Row]:
     """One metric: items that lack something never reach it, and come back in their own places."""
     _refuse_unknown_needs(metric)
     lacking = {item.question_id: _lacks(metric, item, tools) for item in items}
@@ -129,7 +129,7 @@ def _run(metric: Metric, items: Sequence[Item], tools: Tools) -> list[_Row]:
     ]
 
 
-def _lacks(metric: Metric, item: Item, tools: Tools) -> str | None:
+def _lacks(metric: Measure, item: Item, tools: Tools) -> str | None:
     """Why the metric cannot be run on the item; None where it can."""
     reasons = [_MISSING[need] for need in metric.needs if _get(need, item, tools) is None]
     return "; ".join(reasons) or None
@@ -149,7 +149,7 @@ def _checked(found: Score) -> Score:
     return Score(value)
 
 
-def _refuse_slip(metric: Metric, ready: Sequence[Item], scores: Sequence[Score]) -> None:
+def _refuse_slip(metric: Measure, ready: Sequence[Item], scores: Sequence[Score]) -> None:
     if len(scores) != len(ready):
         raise MedunlearnError(
             f"metric {metric.name!r} gave {len(scores)} scores for {len(ready)} items. It must give one Score "
@@ -160,7 +160,7 @@ def _refuse_slip(metric: Metric, ready: Sequence[Item], scores: Sequence[Score])
         raise MedunlearnError(f"metric {metric.name!r} gave a {type(wrong).__name__} where a Score is due.")
 
 
-def _refuse_unknown_needs(metric: Metric) -> None:
+def _refuse_unknown_needs(metric: Measure) -> None:
     known: tuple[str, ...] = get_args(Need)
     for need in metric.needs:
         if need not in known:

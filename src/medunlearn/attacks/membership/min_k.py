@@ -9,7 +9,7 @@ import numpy as np
 
 from medunlearn.attacks.protocol import Floats, Need, Passage
 from medunlearn.errors import InputError
-from medunlearn.metrics.protocol import Score
+from medunlearn.metrics.base import Score
 
 
 @dataclass(frozen=True)

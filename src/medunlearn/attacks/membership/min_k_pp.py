@@ -9,7 +9,7 @@ import numpy as np
 
 from medunlearn.attacks.membership.min_k import check_share, mean_of_lowest
 from medunlearn.attacks.protocol import Need, Passage
-from medunlearn.metrics.protocol import Score
+from medunlearn.metrics.base import Score
 
 LEAST_DEVIATION = 1e-6
 """A model that is certain of one token has no spread; its own token then scores 0, as expected as can be."""

@@ -11,7 +11,7 @@ import pandas as pd
 from medunlearn.attacks.membership.sample import Candidate
 from medunlearn.attacks.protocol import MembershipAttack, Passage, lacking
 from medunlearn.errors import InputError
-from medunlearn.metrics.protocol import Score
+from medunlearn.metrics.base import Score
 from medunlearn.statistics.bootstrap import Estimate
 from medunlearn.statistics.roc import RocSample, nonmembers_needed, roc_curve
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from medunlearn.attacks.protocol import Need, Passage
-from medunlearn.metrics.protocol import Score
+from medunlearn.metrics.base import Score
 
 
 @dataclass(frozen=True)

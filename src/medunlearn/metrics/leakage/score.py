@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from medunlearn.metrics.base import Item, Measure, PerItem, Score
 from medunlearn.metrics.leakage.phrases import in_a_row
-from medunlearn.metrics.protocol import Item, Metric, Score, Tools
 
 NO_KEYWORDS = "it has no keyword"
 
@@ -30,11 +30,7 @@ def leakage(response: str, keywords: Sequence[tuple[str, float]]) -> float | Non
     return found / total
 
 
-def _score(items: Sequence[Item], tools: Tools) -> list[Score]:
-    return [_score_one(item) for item in items]
-
-
-def _score_one(item: Item) -> Score:
+def _score_keywords(item: Item) -> Score:
     keywords = item.keywords
     value = None if keywords is None else leakage(item.response or "", keywords.weighted)
     if value is None:
@@ -42,12 +38,12 @@ def _score_one(item: Item) -> Score:
     return Score(value)
 
 
-METRIC = Metric(
+LEAKAGE = Measure(
     name="ls",
     title="Leakage score",
     needs=("response", "keywords"),
     meaning="0-1, higher = more disease terms of the patient come up in the response",
     source="AMNESIA, Section 5.1, equation 1; Appendix E, Algorithm 1 and Table 7",
-    score=_score,
+    score=PerItem(_score_keywords),
     item_by_item=True,
 )

@@ -24,7 +24,7 @@ from medunlearn.data.records import Record
 from medunlearn.data.storage import read_json, sha256_of_json, write_atomically, write_json
 from medunlearn.errors import InputError, SourceError
 from medunlearn.judging.labels import harmless, rows_of
-from medunlearn.metrics.rouge import rouge_l_recalls
+from medunlearn.metrics.text import rouge_l_recalls
 from medunlearn.seeds import generator
 from medunlearn.statistics.bootstrap import REPLICATES, bootstrap_mean
 

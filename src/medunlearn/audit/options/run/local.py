@@ -17,7 +17,7 @@ from medunlearn.data.responses import ResponseStore
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.generation.options import rate_options
 from medunlearn.generation.respond import open_store, respond
-from medunlearn.metrics.truth_ratio import mean_log_prob
+from medunlearn.metrics.likelihood import mean_log_prob
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.sequences import Rendering, question_sequence
 from medunlearn.pipeline.material import identity, model_folder

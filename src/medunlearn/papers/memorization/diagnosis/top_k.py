@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from medunlearn.metrics.protocol import Item, Metric, Score, Tools
+from medunlearn.metrics.base import Item, Measure, Score, Tools
 from medunlearn.papers.memorization.diagnosis.names import Names, own_names
 from medunlearn.papers.memorization.diagnosis.parse import bare, parse_diagnoses, reference_diagnoses
 
@@ -59,8 +59,8 @@ def _score_one(k: int, item: Item) -> Score:
     return Score(float(predict(item.response or "", item.reference).right_at(k)))
 
 
-def _metric(k: int) -> Metric:
-    return Metric(
+def _metric(k: int) -> Measure:
+    return Measure(
         name=f"top_{k}",
         title=f"Top-{k} accuracy",
         needs=("response",),

@@ -1,4 +1,4 @@
-"""What a metric is given, what it says it needs, and what it returns."""
+"""A measure: its inputs, its needs and its scores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Need = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What judges made of one response: a mean rating of 1-10, or none and the reason."""
+    """Mean rating of one response by judges, 1-10, or None and the reason."""
 
     rating: float | None
     reason: str | None = None
@@ -41,13 +41,13 @@ class Keywords:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One question with everything a metric may read; what was not computed is None.
+    """One question with everything a measure may read; None where it was not computed.
 
     Attributes:
         question_id: the question; its score stays with this id from here on.
         side: ``forget`` or ``retain`` in the split that is scored.
         reference: the reference answer.
-        response: what the model said.
+        response: the model's answer.
         response_tokens: token ids of the response in the model's tokenizer, EOS left out.
         answer_log_probs: natural-log probability of each token of the reference answer, teacher-forced,
             the EOS that ends it last.
@@ -74,7 +74,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One metric on one response: a value, or no value and the reason (unscored)."""
+    """One measure on one response: a value, or None and the reason (unscored)."""
 
     value: float | None
     reason: str | None = None
@@ -101,7 +101,7 @@ class Entailment(Protocol):
 
 
 class TokenMatches(Protocol):
-    """What BERTScore gives for a pair."""
+    """BERTScore of one pair."""
 
     @property
     def f1(self) -> float: ...
@@ -125,7 +125,7 @@ class PairLikelihood(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Models that some metrics need; None where the user has none."""
+    """Models that some measures need; None where the user has none."""
 
     encoder: Encoder | None = None
     nli: Entailment | None = None
@@ -134,13 +134,13 @@ class Tools:
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
-    """A number from a response.
+class Measure:
+    """A score of one response; its words stand here once, for every table, page and help text.
 
     Attributes:
         name: its key in tables and on the command line.
         title: its name in reports.
-        needs: what must have been computed for an item; an item that lacks it is unscored.
+        needs: inputs it reads; an item that lacks one is unscored.
         meaning: one sentence, with range and direction, e.g. ``"0-1, higher = remembers more"``.
         source: paper, section or equation.
         score: all items at once -> one score an item, in order.
@@ -154,3 +154,13 @@ class Metric:
     source: str
     score: Callable[[Sequence[Item], Tools], list[Score]]
     item_by_item: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PerItem:
+    """The ``score`` of a measure that is a function of one item. It can be pickled if the function can."""
+
+    function: Callable[[Item], Score]
+
+    def __call__(self, items: Sequence[Item], tools: Tools) -> list[Score]:
+        return [self.function(item) for item in items]

@@ -1,11 +1,12 @@
-"""Factuality: how true a judge found a response. Read from stored judgements; no model or network is asked."""
+"""Measures from stored judgements: factuality and Gen Score. No model or network is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from medunlearn.metrics.base import Item, Measure, PerItem, Score
+from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_f
+from medunlearn.metrics.words import rouge_tokens
 
-from medunlearn.metrics.protocol import Item, Metric, Score, Tools
-
+FACTUALITY_SHARE, ROUGE_SHARE = 0.75, 0.25
 LOWEST, HIGHEST = 1.0, 10.0
 
 
@@ -17,7 +18,7 @@ def scaled(rating: float) -> float | None:
     return rating / HIGHEST if LOWEST <= rating <= HIGHEST else None
 
 
-def score_of(item: Item) -> Score:
+def _score_factuality(item: Item) -> Score:
     """One item's factuality; unscored, with the judges' reason, where they gave no rating."""
     if item.judgement is None or item.judgement.rating is None:
         reason = None if item.judgement is None else item.judgement.reason
@@ -28,15 +29,32 @@ def score_of(item: Item) -> Score:
     return Score(value)
 
 
-def _score(items: Sequence[Item], tools: Tools) -> list[Score]:
-    return [score_of(item) for item in items]
-
-
-METRIC = Metric(
+FACTUALITY = Measure(
     name="factuality",
     title="Factuality",
     needs=("response", "judgement"),
     meaning="0.1-1, higher = judges find the response closer to the reference in fact",
     source="MedForget, Section 4.1",
-    score=_score,
+    score=PerItem(_score_factuality),
+)
+
+
+def _score_gen(item: Item) -> Score:
+    factual = _score_factuality(item)
+    if factual.value is None:
+        return factual
+    if not rouge_tokens(item.reference):
+        return Score.unscored(NO_REFERENCE_TOKEN)
+    return Score(
+        100 * (FACTUALITY_SHARE * factual.value + ROUGE_SHARE * rouge_l_f(item.response or "", item.reference))
+    )
+
+
+GEN_SCORE = Measure(
+    name="gen_score",
+    title="Gen Score",
+    needs=("response", "judgement"),
+    meaning="0-100 percent (7.5 at least), higher = the response is truer and closer to the reference's words",
+    source="MedForget, Section 4.1",
+    score=PerItem(_score_gen),
 )

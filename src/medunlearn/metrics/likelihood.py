@@ -1,0 +1,258 @@
+"""Measures of teacher-forced likelihoods: of the reference answer, and of right and wrong options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, fsum, isnan, log
+
+from medunlearn.metrics.base import Item, Measure, PerItem, Score
+
+# Log-softmax in half precision may step over 0 by this much; more is not a log-probability.
+_ROUNDING = 1e-2
+
+
+def answer_probability(log_probs: Sequence[float]) -> float:
+    """Geometric mean of the answer tokens' probabilities, P(answer | question) ** (1 / tokens).
+
+    Args:
+        log_probs: natural-log probability of each token of the reference answer, teacher-forced, its EOS
+            last and counted, shape [tokens + 1].
+
+    Returns:
+        0-1, higher = remembers more. NaN where a log-probability is NaN.
+
+    Raises:
+        ValueError: no token.
+
+    Source: TOFU (Maini et al. 2024, arXiv 2401.06121), Section 2.2, "Probability".
+    """
+    if len(log_probs) == 0:
+        raise ValueError("the answer has no token")
+    mean = fsum(float(value) for value in log_probs) / len(log_probs)
+    # Not min(1, exp(mean)): min would turn a NaN into a perfect 1.
+    return 1.0 if mean > 0.0 else exp(mean)
+
+
+def _score_answer(item: Item) -> Score:
+    log_probs = item.answer_log_probs
+    if log_probs is None or len(log_probs) == 0:
+        return Score.unscored("the reference answer has no token")
+    above = next((value for value in log_probs if value > _ROUNDING), None)
+    if above is not None:
+        return Score.unscored(f"a log-probability is above 0 ({above:.4g})")
+    return Score(answer_probability(log_probs))
+
+
+ANSWER_PROBABILITY = Measure(
+    name="answer_probability",
+    title="Answer probability",
+    needs=("answer_log_probs",),
+    meaning="0-1, higher = the model finds the reference answer likelier",
+    source="TOFU (arXiv 2401.06121), Section 2.2",
+    score=PerItem(_score_answer),
+    item_by_item=True,
+)
+
+
+def exact_memorization(answer_hits: Sequence[bool]) -> float | None:
+    """Share of answer tokens whose arg-max prediction is right, position by position.
+
+    Args:
+        answer_hits: one truth value a token of the reference answer, the EOS that ends it last, shape
+            [tokens + 1]. The EOS is left out: every model that ends its answers would get it free.
+
+    Returns:
+        0-1, higher = remembers more; None for an answer of nothing but EOS.
+
+    Source: AMNESIA, Section 5.2 ("position-aligned token Exact Memorization"), after OpenUnlearning (Dorna et al.).
+    """
+    hits = [bool(hit) for hit in answer_hits[:-1]]
+    return sum(hits) / len(hits) if hits else None
+
+
+def _score_hits(item: Item) -> Score:
+    value = exact_memorization(item.answer_hits or ())
+    if value is None:
+        return Score.unscored("the reference answer has no token before its EOS")
+    return Score(value)
+
+
+EXACT_MEMORIZATION = Measure(
+    name="em",
+    title="Exact memorization",
+    needs=("answer_hits",),
+    meaning="0-1, higher = the model puts more of the answer's tokens first",
+    source="AMNESIA, Section 5.2; OpenUnlearning (Dorna et al. 2025)",
+    score=PerItem(_score_hits),
+    item_by_item=True,
+)
+
+
+_LARGEST = 700.0  # exp of more overflows
+
+
+def mean_log_prob(log_probs: Sequence[float]) -> float:
+    """Log of the length-normalised probability P(a | q) ** (1 / |a|), EOS counted.
+
+    Args:
+        log_probs: natural-log probability of each token of an answer, shape [tokens + 1].
+
+    Raises:
+        ValueError: no token.
+    """
+    if len(log_probs) == 0:
+        raise ValueError("an answer has no token")
+    return fsum(float(value) for value in log_probs) / len(log_probs)
+
+
+def truth_ratio(right: Sequence[float], wrong: Sequence[Sequence[float]]) -> float:
+    """Mean length-normalised probability of the wrong answers over that of the right one.
+
+    Args:
+        right: log-probabilities of the tokens of the right answer in other words (TOFU's paraphrase).
+        wrong: those of each wrong answer of the same form.
+
+    Returns:
+        0 and up. Below 1 the model finds the right answer likelier; around 1 it cannot tell them apart, as one that
+        never learned them. The mean is that of the paper's equation; its code takes the mean of the logarithms.
+        Infinite where the right answer is so unlikely that no number can say it.
+
+    Raises:
+        ValueError: no wrong answer, or an answer without a token.
+
+    Source: TOFU (Maini et al. 2024, arXiv 2401.06121), Section 2.2, "Truth Ratio".
+    """
+    if not wrong:
+        raise ValueError("a truth ratio needs at least one wrong answer")
+    means = [mean_log_prob(one) for one in wrong]
+    top = max(means)
+    logarithm = top + log(fsum(exp(one - top) for one in means) / len(means)) - mean_log_prob(right)
+    if isnan(logarithm):
+        return logarithm
+    return exp(logarithm) if logarithm < _LARGEST else float("inf")
+
+
+def ratio_of(item: Item) -> float | Score:
+    """The truth ratio of an item's options, or why it has none."""
+    options, place = item.alternative_log_probs, item.answer_index
+    if options is None or place is None or len(options) < 2:
+        return Score.unscored("the question has no wrong answers to compare with")
+    if any(len(one) == 0 for one in options):
+        return Score.unscored("an alternative answer has no token")
+    wrong = [one for number, one in enumerate(options) if number != place]
+    return truth_ratio(options[place], wrong)
+
+
+def _score_ratio(item: Item) -> Score:
+    ratio = ratio_of(item)
+    return ratio if isinstance(ratio, Score) else Score(ratio)
+
+
+TRUTH_RATIO = Measure(
+    name="truth_ratio",
+    title="Truth ratio",
+    needs=("alternative_log_probs",),
+    meaning="0 and up, below 1 = finds the right answer likelier than wrong ones, higher = cannot tell them apart",
+    source="TOFU (arXiv 2401.06121), Section 2.2",
+    score=PerItem(_score_ratio),
+    item_by_item=True,
+)
+
+
+def truth_ratio_utility(ratio: float) -> float:
+    """0-1, higher = the model finds the right answer likelier than wrong ones; 0 where it does not.
+
+    Source: TOFU (arXiv 2401.06121), Section 2.2, "Model Utility".
+    """
+    return 1.0 - ratio if ratio < 1.0 or ratio != ratio else 0.0
+
+
+def _score_utility(item: Item) -> Score:
+    ratio = ratio_of(item)
+    return ratio if isinstance(ratio, Score) else Score(truth_ratio_utility(ratio))
+
+
+TRUTH_RATIO_UTILITY = Measure(
+    name="truth_ratio_utility",
+    title="Truth ratio as utility",
+    needs=("alternative_log_probs",),
+    meaning="0-1, max(0, 1 - truth ratio), higher = finds the right answer likelier than wrong ones",
+    source="TOFU (arXiv 2401.06121), Section 2.2",
+    score=PerItem(_score_utility),
+    item_by_item=True,
+)
+
+
+def choice_probability(options: Sequence[Sequence[float]], right: int) -> float:
+    """P(right) / sum of P(option), each length-normalised: P(a | q) ** (1 / |a|).
+
+    Args:
+        options: log-probabilities of each option's tokens.
+        right: place of the right one.
+
+    Returns:
+        0-1, higher = chooses the right answer more surely; 1 / options = a guess.
+
+    Source: TOFU (arXiv 2401.06121), Section 2.2, "Probability" (real authors, world facts).
+    """
+    means = [mean_log_prob(one) for one in options]
+    top = max(means)
+    weights = [exp(one - top) for one in means]
+    return weights[right] / fsum(weights)
+
+
+def _score_choice(item: Item) -> Score:
+    options, place = item.alternative_log_probs, item.answer_index
+    if options is None or place is None or len(options) < 2:
+        return Score.unscored("the question has no wrong answers to choose from")
+    if any(len(one) == 0 for one in options):
+        return Score.unscored("an alternative answer has no token")
+    return Score(choice_probability(options, place))
+
+
+CHOICE_PROBABILITY = Measure(
+    name="choice_probability",
+    title="Choice probability",
+    needs=("alternative_log_probs",),
+    meaning="0-1, higher = gives the right answer a larger share beside wrong ones",
+    source="TOFU (arXiv 2401.06121), Section 2.2",
+    score=PerItem(_score_choice),
+    item_by_item=True,
+)
+
+
+def chooses_right(options: Sequence[Sequence[float]], right: int) -> bool:
+    """Whether the right option is the likeliest, each length-normalised as ``choice_probability`` is.
+
+    Args:
+        options: log-probabilities of each option's tokens, EOS counted.
+        right: place of the right one.
+
+    Returns:
+        False where another is as likely: a tie is no choice.
+
+    Source: MedForget, Section 4.1 (Classification Accuracy: "the option with the highest probability"), which does
+    not say whether options of more tokens are less probable; here they are not.
+    """
+    means = [mean_log_prob(one) for one in options]
+    return all(means[right] > mean for place, mean in enumerate(means) if place != right)
+
+
+def _score_option(item: Item) -> Score:
+    options, place = item.alternative_log_probs, item.answer_index
+    if options is None or place is None or len(options) < 2:
+        return Score.unscored("the question has no options to choose from")
+    if any(len(one) == 0 for one in options):
+        return Score.unscored("an option has no token")
+    return Score(float(chooses_right(options, place)))
+
+
+OPTION_ACCURACY = Measure(
+    name="option_accuracy",
+    title="Classification accuracy",
+    needs=("alternative_log_probs",),
+    meaning="0 or 1, 1 = the right option is the most probable one; the mean of a guess is 1 / options",
+    source="MedForget, Section 4.1",
+    score=PerItem(_score_option),
+    item_by_item=True,
+)

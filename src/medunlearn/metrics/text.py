@@ -1,0 +1,211 @@
+"""Measures of the words of a response: ROUGE-L, exact match, token F1, token entropy."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from math import log2
+
+import numpy as np
+from rapidfuzz.distance import LCSseq
+from rapidfuzz.process import cpdist
+
+from medunlearn.metrics.base import Item, Measure, PerItem, Score, Tools
+from medunlearn.metrics.ngrams import token_entropies
+from medunlearn.metrics.words import StemNumbers, rouge_tokens, stem_sequences
+
+NO_REFERENCE_TOKEN = "the reference has no letter a-z or digit, so there is nothing to recall"
+# Small enough for the cache of the processor, large enough to meet the same words often.
+_AT_ONCE = 1 << 10
+
+
+def rouge_l_recall(response: str, reference: str) -> float:
+    """Length of the longest common subsequence of tokens over the number of reference tokens.
+
+    Range 0-1, higher = more of the reference is in the response, in its order. 0 where either text has no
+    token. Equal to ``RougeScorer(["rougeL"], use_stemmer=True)`` of rouge-score 0.1.2 to 1e-12.
+
+    Source: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", Section 3.1; used by AMNESIA
+    (Section 5.2, "Syntactic Overlap"), LUME and MedForget.
+    """
+    said, wanted = rouge_tokens(response), rouge_tokens(reference)
+    return LCSseq.similarity(said, wanted) / len(wanted) if wanted else 0.0
+
+
+def rouge_l_recalls(responses: Sequence[str], references: Sequence[str]) -> list[float | None]:
+    """:func:`rouge_l_recall` of many pairs, many times faster a pair; None where the reference has no token.
+
+    Raises:
+        ValueError: not as many responses as references.
+    """
+    if len(responses) != len(references):
+        raise ValueError(f"{len(responses)} responses for {len(references)} references")
+    found: list[float | None] = []
+    numbers = StemNumbers()
+    for start in range(0, len(responses), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        found += _recalls(responses[part], references[part], numbers)
+    return found
+
+
+def _recalls(responses: Sequence[str], references: Sequence[str], numbers: StemNumbers) -> list[float | None]:
+    sequences = stem_sequences([*responses, *references], numbers)
+    said, wanted = sequences[: len(responses)], sequences[len(responses) :]
+    shared = cpdist(said, wanted, scorer=LCSseq.similarity, dtype=np.int64).tolist()
+    return [length / len(tokens) if tokens else None for length, tokens in zip(shared, wanted, strict=True)]
+
+
+def _score_recalls(items: Sequence[Item], tools: Tools) -> list[Score]:
+    values = rouge_l_recalls([item.response or "" for item in items], [item.reference for item in items])
+    return [Score.unscored(NO_REFERENCE_TOKEN) if value is None else Score(value) for value in values]
+
+
+ROUGE_L = Measure(
+    name="rouge_l",
+    title="ROUGE-L recall",
+    needs=("response",),
+    meaning="0-1, higher = the response repeats more of the reference, in order",
+    source="Lin 2004, Section 3.1; AMNESIA, Section 5.2",
+    score=_score_recalls,
+    item_by_item=True,
+)
+
+
+def rouge_l_f(response: str, reference: str) -> float:
+    """Harmonic mean of ROUGE-L precision and recall, 0-1; 0 where either text has no token.
+
+    MedForget's ROUGE-L reflects "both precision and recall" (Section 4.1), where AMNESIA's is recall alone. Equal
+    to the ``fmeasure`` of rouge-score's ``rougeL`` with stemming.
+    """
+    said, wanted = rouge_tokens(response), rouge_tokens(reference)
+    # 2PR / (P + R) with P = shared / said and R = shared / wanted.
+    return 2 * LCSseq.similarity(said, wanted) / (len(said) + len(wanted)) if said and wanted else 0.0
+
+
+def _score_rouge_l_f(item: Item) -> Score:
+    if not rouge_tokens(item.reference):
+        return Score.unscored(NO_REFERENCE_TOKEN)
+    return Score(rouge_l_f(item.response or "", item.reference))
+
+
+ROUGE_L_F = Measure(
+    name="rouge_l_f",
+    title="ROUGE-L F1",
+    needs=("response",),
+    meaning="0-1, higher = the response shares more with the reference and says less beside it",
+    source="Lin 2004, Section 3.1; MUSE (arXiv 2407.06460), Section 3",
+    score=PerItem(_score_rouge_l_f),
+    item_by_item=True,
+)
+
+
+def exact_match(response: str, reference: str) -> bool:
+    """Whether the two texts are the same but for case and for white space at their ends.
+
+    Case is folded as Unicode says (``ß`` = ``SS``). Nothing else is forgiven: a full stop at the end, an
+    article, two spaces for one, or "The answer is" before the answer make a miss, as in the paper.
+
+    Source: LUME, the evaluation of question-answer prompts ("case insensitive exact match").
+    """
+    return response.strip().casefold() == reference.strip().casefold()
+
+
+def _score_exact_match(item: Item) -> Score:
+    if not item.reference.strip():
+        # Otherwise silence would count as the right answer.
+        return Score.unscored("the reference is empty")
+    return Score(float(exact_match(item.response or "", item.reference)))
+
+
+EXACT_MATCH = Measure(
+    name="exact_match",
+    title="Exact match",
+    needs=("response",),
+    meaning="0 or 1, 1 = the response is the reference but for case",
+    source="LUME, evaluation of knowledge",
+    score=PerItem(_score_exact_match),
+    item_by_item=True,
+)
+
+
+_WORD = re.compile(r"[^\W_]+")
+
+
+def f1_tokens(text: str) -> list[str]:
+    """Case-folded runs of letters and digits of any script; all else, underscores too, separates them.
+
+    Not SQuAD's normalisation in two ways: articles (a, an, the) stay, because "a" may be a blood group or
+    a vitamin here, and punctuation separates words where SQuAD deletes it ("x-ray" is two tokens). Nothing
+    is stemmed.
+    """
+    return _WORD.findall(text.casefold())
+
+
+def token_f1(response: str, reference: str) -> float:
+    """Harmonic mean of precision and recall of the response's tokens, counted with multiplicity.
+
+    Range 0-1, higher = more alike. 0 where no token is shared or either text has none.
+
+    Source: Rajpurkar et al. 2016 (SQuAD), Section 6.1, with the normalisation of :func:`f1_tokens`.
+    """
+    return _f1(f1_tokens(response), f1_tokens(reference))
+
+
+def _f1(said: Sequence[str], wanted: Sequence[str]) -> float:
+    counts = Counter(wanted)
+    shared = sum(min(times, counts[word]) for word, times in Counter(said).items() if word in counts)
+    return 2.0 * shared / (len(said) + len(wanted)) if shared else 0.0
+
+
+def _score_token_f1(item: Item) -> Score:
+    wanted = f1_tokens(item.reference)
+    if not wanted:
+        return Score.unscored("the reference has no letter or digit to compare with")
+    return Score(_f1(f1_tokens(item.response or ""), wanted))
+
+
+TOKEN_F1 = Measure(
+    name="token_f1",
+    title="Token F1",
+    needs=("response",),
+    meaning="0-1, higher = the response shares more words with the reference",
+    source="Rajpurkar et al. 2016 (SQuAD), Section 6.1",
+    score=PerItem(_score_token_f1),
+    item_by_item=True,
+)
+
+
+def token_entropy(tokens: Sequence[Hashable]) -> float:
+    """Unigram entropy of a response's tokens in bits, over the most that so many tokens can have.
+
+    With c_t the count of token t among n: ``-sum_t (c_t / n) log2(c_t / n) / log2(n)``. Exactly 0 where all
+    tokens are the same and where there is one token or none; 1 where no token comes twice.
+
+    Range 0-1, higher = more varied.
+
+    Source: AMNESIA, Section 5.2 ("normalized unigram entropy"), after R-TOFU (Yoon et al. 2025) and
+    Yuan et al. (arXiv 2410.08109).
+    """
+    counts = Counter(tokens)
+    n = len(tokens)
+    if len(counts) <= 1:
+        return 0.0
+    bits = -sum(count / n * log2(count / n) for count in counts.values())
+    # Rounding may step over 1 where no token repeats.
+    return min(1.0, bits / log2(n))
+
+
+def _score_entropies(items: Sequence[Item], tools: Tools) -> list[Score]:
+    return [Score(value) for value in token_entropies([item.response_tokens or () for item in items]).tolist()]
+
+
+TOKEN_ENTROPY = Measure(
+    name="te",
+    title="Token entropy",
+    needs=("response_tokens",),
+    meaning="0-1, higher = more varied; 0 = one token repeated, or no text",
+    source="AMNESIA, Section 5.2; R-TOFU (Yoon et al. 2025)",
+    score=_score_entropies,
+    item_by_item=True,
+)
