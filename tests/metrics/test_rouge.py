@@ -68,7 +68,7 @@ def test_sequences_are_as_alike_as_the_tokens_they_stand_for(texts: list[str]) -
     assert len(set(signs)) == len(set(tokens)) == len(set(zip(tokens, signs, strict=True)))
 
 
-@pytest.mark.parametrize(("name", "value"), [("rouge._AT_ONCE", 2), ("words._CHARACTERS", 3)])
+@pytest.mark.parametrize(("name", "value"), [("text._AT_ONCE", 2), ("words._CHARACTERS", 3)])
 def test_parts_and_too_many_stems_for_characters_change_nothing(
     name: str, value: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

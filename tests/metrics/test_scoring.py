@@ -125,4 +125,4 @@ def test_names_lead_to_metrics() -> None:
         get_metric("rouge-l")
     with pytest.raises(InputError, match=r"must be a medunlearn\.metrics\.Measure"):
         get_metric("medunlearn.metrics.text:rouge_l_recall")
-    assert get_metric("medunlearn.metrics.text:METRIC").name == "rouge_l"
+    assert get_metric("medunlearn.metrics.text:ROUGE_L").name == "rouge_l"
