@@ -163,3 +163,29 @@ def own_notes() -> Callable[..., list[dict[str, str]]]:
         ]
 
     return make
+
+
+def lume_answer(body: dict[str, Any]) -> str:
+    """What a careful model says to LUME's prompts: texts as asked for, and questions on their last word."""
+    text = body["messages"][1]["content"]
+    if names := re.search(r"Genre: (.*)\nPlace: (.*)\nCharacters: (.*)", text):
+        words = [f"w{n}{names[3][:4]}" for n in range(160)]
+        return json.dumps(
+            {"story": f"In {names[2]} {names[3]} met. {' '.join(words)}. The prize was Owl{names[3][:4]}."}
+        )
+    if text.startswith("Name:"):
+        facts = [line.partition(": ")[2] for line in text.splitlines()]
+        words = [f"v{n}{facts[2][-4:]}" for n in range(70)]
+        return json.dumps({"biography": f"{'; '.join(facts)}. Likes {' '.join(words)}."})
+    document = text.partition("<text>\n")[2].partition("\n</text>")[0]
+    if "<question>" in text:
+        return json.dumps({"answers": [re.findall(r"\w+", document)[-1]]})
+    noun, answer = re.findall(r"[A-Z]\w+", document)[0], re.findall(r"\w+", document)[-1]
+    asked = {"question": f"Of what did {noun} speak last in {document[:40]!r}?", "answer": answer}
+    return json.dumps({"proper_nouns": [noun], "reasoning": "r", "outcome": "question", **asked})
+
+
+@pytest.fixture(scope="session")
+def writer() -> Callable[[dict[str, Any]], str]:
+    """For ``FakeServer(answer=writer)``: right answers to LUME's prompts."""
+    return lume_answer

@@ -11,15 +11,15 @@ from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Identifier, Record
 from medunlearn.errors import InputError
 from medunlearn.papers.amnesia.build import amnesia_splits
-from medunlearn.papers.amnesia.from_notes import AskedNote, Origin, from_notes
+from medunlearn.papers.amnesia.from_notes import NotesOrigin, QuestionedNote, from_notes
 from medunlearn.sources.notes import Note
 
-ORIGIN = Origin("AMNESIA on mine", "mine.csv", "", "credentialed", "llm:m:amnesia_questions@1", {"k": "v"})
+ORIGIN = NotesOrigin("AMNESIA on mine", "mine.csv", "", "credentialed", "llm:m:amnesia_questions@1", {"k": "v"})
 
 
-def asked(name: str, subject: str, disease: str, **more: Any) -> AskedNote:
+def asked(name: str, subject: str, disease: str, **more: Any) -> QuestionedNote:
     pairs: Any = {kind: [(f"{kind} {n}?", f"{n}") for n in range(4)] for kind in ("factual", "reasoning")}
-    return AskedNote(Note(name, f"Text of {name}.", subject, **more), disease, pairs)
+    return QuestionedNote(Note(name, f"Text of {name}.", subject, **more), disease, pairs)
 
 
 def test_one_question_of_each_kind_a_patient_is_held_out() -> None:

@@ -243,7 +243,7 @@ def test_notes_that_a_server_fails_on_are_left_out_only_when_told(
     with FakeServer(behave, answer=canned) as server:
         words = ("build", "amnesia", notes, *asked(server), "--out", out, FAST)
         said = medunlearn(*words, code=1)
-        assert "1 notes were not asked about to the end" in said.text
+        assert "1 requests were not answered to the end" in said.text
         assert "--leave-out-failed" in said.text
         medunlearn(*words, "--leave-out-failed")
     assert [(row["id"], row["status"]) for row in rejects(out)] == [("n007", "failed")]

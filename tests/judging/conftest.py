@@ -11,16 +11,18 @@ import pytest
 from fake_server import FakeServer
 
 from medunlearn.judging.judges import Judge, panel_of
-from medunlearn.judging.task import Case
+from medunlearn.judging.task import JudgingCase
 
 Opinion = Callable[[str, str], Any]
 
 
 @pytest.fixture
-def cases() -> list[Case]:
+def cases() -> list[JudgingCase]:
     """Six titles of three subjects in two categories."""
     return [
-        Case(f"t{n}", f"s{n % 3}", group, {"title": f"Title {n}: a mass in the lung.", "category": group}, ())
+        JudgingCase(
+            f"t{n}", f"s{n % 3}", group, {"title": f"Title {n}: a mass in the lung.", "category": group}, ()
+        )
         for n, group in enumerate(["Cancer", "Cardiovascular"] * 3)
     ]
 

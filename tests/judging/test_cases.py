@@ -15,7 +15,7 @@ from medunlearn.judging import TASKS
 from medunlearn.judging.cases import case_table, categories_of, label_cases, question_cases, read_cases, to_cases
 from medunlearn.judging.judges import panel_of, read_judges
 from medunlearn.judging.sampling import per_group, per_subject, spread
-from medunlearn.judging.task import Case
+from medunlearn.judging.task import JudgingCase
 from medunlearn.papers.amnesia.build import build
 
 BENCHMARK = build(AmnesiaSettings(invented=12))
@@ -90,18 +90,18 @@ def test_an_empty_response_is_a_response(tmp_path: Path) -> None:
     assert read_cases(path, FACTUALITY)[0].fields["response"] == ""
 
 
-def test_a_table_of_cases_comes_back(cases: list[Case]) -> None:
+def test_a_table_of_cases_comes_back(cases: list[JudgingCase]) -> None:
     back = to_cases(case_table(cases), LABEL)
     assert [(c.case_id, c.subject, c.group, c.fields) for c in back] == [
         (c.case_id, c.subject, c.group, c.fields) for c in cases
     ]
 
 
-def test_categories(cases: list[Case]) -> None:
+def test_categories(cases: list[JudgingCase]) -> None:
     assert categories_of(cases, LABEL) == ("Cancer", "Cardiovascular")
     assert categories_of(cases, QUESTION) == ()
     with pytest.raises(SourceError, match="Rename it"):
-        categories_of([Case("a", "a", "a", {"title": "x", "category": "Unclear"})], LABEL)
+        categories_of([JudgingCase("a", "a", "a", {"title": "x", "category": "Unclear"})], LABEL)
 
 
 def test_so_many_of_each_group() -> None:
@@ -119,12 +119,14 @@ def test_one_of_each_group_from_so_many_subjects() -> None:
     assert Counter((case.subject, case.group) for case in drawn).most_common(1)[0][1] == 1
     assert len(drawn) == 10
     assert len({case.subject for case in drawn}) == 5
-    lone = Case("x", "lone", "factual", {})
+    lone = JudgingCase("x", "lone", "factual", {})
     assert lone not in per_subject([lone, *question_cases(BENCHMARK)], 12, 0)
 
 
 def test_spread_over_groups() -> None:
-    few = [Case(f"a{n}", "s", "a", {}) for n in range(2)] + [Case(f"b{n}", "s", "b", {}) for n in range(9)]
+    few = [JudgingCase(f"a{n}", "s", "a", {}) for n in range(2)] + [
+        JudgingCase(f"b{n}", "s", "b", {}) for n in range(9)
+    ]
     drawn = spread(few, 7, 0)
     assert Counter(case.group for case in drawn) == {"a": 2, "b": 5}
     assert drawn == spread(few[::-1], 7, 0) != spread(few, 7, 1)

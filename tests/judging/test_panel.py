@@ -14,7 +14,7 @@ from medunlearn.config import check
 from medunlearn.judging import TASKS
 from medunlearn.judging.judges import Judge, JudgeSettings, panel_of
 from medunlearn.judging.panel import Asking, ask, dry_run
-from medunlearn.judging.task import Case
+from medunlearn.judging.task import JudgingCase
 from medunlearn.judging.verdicts import majority, mean_rating, panel_table, wide
 from medunlearn.llm import RemoteRefusedError, Store, decide
 
@@ -22,7 +22,7 @@ Bench = Callable[..., Any]
 IDS = [f"t{n}" for n in range(6)]
 
 
-def asking(cases: list[Case], **settings: Any) -> Asking:
+def asking(cases: list[JudgingCase], **settings: Any) -> Asking:
     return Asking(TASKS["label"], cases, ("Cancer", "Cardiovascular"), check(JudgeSettings, settings))
 
 
@@ -44,7 +44,7 @@ def opinion(model: str, text: str) -> dict[str, str]:
     return {"reasoning": f"{model} says so.", "verdict": verdict, "correct_category": category}
 
 
-def test_every_judge_on_every_case(bench: Bench, cases: list[Case], tmp_path: Path) -> None:
+def test_every_judge_on_every_case(bench: Bench, cases: list[JudgingCase], tmp_path: Path) -> None:
     server, judges = bench(opinion, "a", "b", "c")
     with Store(tmp_path) as store:
         found, facts = ask(asking(cases, seed=7), judges, decisions(judges), store, quiet=True)
@@ -70,7 +70,9 @@ def test_every_judge_on_every_case(bench: Bench, cases: list[Case], tmp_path: Pa
     assert panel["n_verdicts"].tolist() == [3] * 6
 
 
-def test_a_contradiction_is_sent_back_with_the_reason(bench: Bench, cases: list[Case], tmp_path: Path) -> None:
+def test_a_contradiction_is_sent_back_with_the_reason(
+    bench: Bench, cases: list[JudgingCase], tmp_path: Path
+) -> None:
     wrong = {"reasoning": "x", "verdict": "Unsupported"}
     server, judges = bench(lambda model, text: wrong | {"correct_category": own(text)}, "a", corrections=1)
     with Store(tmp_path) as store:
@@ -84,7 +86,7 @@ def test_a_contradiction_is_sent_back_with_the_reason(bench: Bench, cases: list[
     assert case["reason"].startswith("0 of 1 judges gave a verdict (a: invalid, ")
 
 
-def test_a_judge_that_fails_leaves_its_verdict_out(bench: Bench, cases: list[Case], tmp_path: Path) -> None:
+def test_a_judge_that_fails_leaves_its_verdict_out(bench: Bench, cases: list[JudgingCase], tmp_path: Path) -> None:
     _, (good,) = bench(opinion, "a")
     _, (other,) = bench(opinion, "c")
     _, (bad,) = bench(opinion, "b", behave=("error_500",))
@@ -97,7 +99,7 @@ def test_a_judge_that_fails_leaves_its_verdict_out(bench: Bench, cases: list[Cas
     assert panel["verdict"].tolist() == ["Supported", "Disagree", "Disagree", *["Supported"] * 3]
 
 
-def test_with_faults_every_case_ends_judged_once(bench: Bench, cases: list[Case], tmp_path: Path) -> None:
+def test_with_faults_every_case_ends_judged_once(bench: Bench, cases: list[JudgingCase], tmp_path: Path) -> None:
     _, judges = bench(opinion, "a", "b", "c", behave=share_of_faults(0.4), retries=20, corrections=20)
     with Store(tmp_path) as store:
         found, _ = ask(asking(cases), judges, decisions(judges), store, quiet=True)
@@ -107,7 +109,7 @@ def test_with_faults_every_case_ends_judged_once(bench: Bench, cases: list[Case]
     assert len(found) == 18
 
 
-def test_the_guard_is_asked_before_anything_is_sent(bench: Bench, cases: list[Case], tmp_path: Path) -> None:
+def test_the_guard_is_asked_before_anything_is_sent(bench: Bench, cases: list[JudgingCase], tmp_path: Path) -> None:
     server, judges = bench(opinion, "a")
     judges = [*judges, *panel_of([{"base_url": "https://judge.example/v1", "model": "away"}])]
     with Store(tmp_path) as store, pytest.raises(RemoteRefusedError, match="--allow-remote-llm"):
@@ -115,7 +117,7 @@ def test_the_guard_is_asked_before_anything_is_sent(bench: Bench, cases: list[Ca
     assert server.count == 0
 
 
-def test_a_dry_run_sends_nothing(bench: Bench, cases: list[Case]) -> None:
+def test_a_dry_run_sends_nothing(bench: Bench, cases: list[JudgingCase]) -> None:
     server, judges = bench(opinion, "a", "b", prices={"a": [1.0, 2.0]})
     found = dry_run(asking(cases), judges, None)
     assert (found["a"].requests, found["b"].requests, server.count) == (6, 6, 0)

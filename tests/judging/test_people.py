@@ -15,14 +15,14 @@ from medunlearn.errors import InputError, SourceError
 from medunlearn.judging import TASKS
 from medunlearn.judging.labels import read_people
 from medunlearn.judging.sheet import as_csv, as_page, for_script, write_sheet
-from medunlearn.judging.task import Case
+from medunlearn.judging.task import JudgingCase
 
 LABEL, RATE = TASKS["label"], TASKS["factuality"]
 EVIL = '</script><img src=x onerror="hacked=1">&\u2028 \'"'
 CASES = [
-    Case("t0", "s", "g", {"title": EVIL, "category": "Cancer"}),
-    Case("=t1", "s", "g", {"title": '=1+1, "quoted"\nand a line', "category": "Cancer"}),
-    Case("t2", "s", "g", {"title": "Plain", "category": "Oral"}),
+    JudgingCase("t0", "s", "g", {"title": EVIL, "category": "Cancer"}),
+    JudgingCase("=t1", "s", "g", {"title": '=1+1, "quoted"\nand a line', "category": "Cancer"}),
+    JudgingCase("t2", "s", "g", {"title": "Plain", "category": "Oral"}),
 ]
 IDS = [case.case_id for case in CASES]
 CHROMIUM = Path("/usr/bin/chromium")
@@ -134,7 +134,7 @@ def test_the_page_labels_by_keyboard_and_saves_what_can_be_read_back(page: Any, 
     page.fill("#annotator", "Anna B")
     page.locator("body").click(position={"x": 2, "y": 2})
     page.keyboard.press("n")
-    assert page.locator("#place").text_content() == "Case 2 of 3"
+    assert page.locator("#place").text_content() == "JudgingCase 2 of 3"
     page.keyboard.press("y")
     page.keyboard.press("ArrowLeft")
     assert page.locator("#choices [aria-pressed=true]").text_content() == "Yes (Y)"

@@ -11,7 +11,7 @@ from sklearn.metrics import cohen_kappa_score
 from medunlearn.judging import TASKS
 from medunlearn.judging.human import confusions, with_people
 from medunlearn.judging.tables import Panel, agreements, criteria, distribution, ratings
-from medunlearn.judging.task import Case
+from medunlearn.judging.task import JudgingCase
 from medunlearn.judging.words import panel_words, people_words
 
 LETTERS = {"S": "Supported", "U": "Unsupported", "A": "Ambiguous", "V": "Valid", "I": "Invalid"}
@@ -21,7 +21,7 @@ def panel(task: str, votes: dict[str, str], groups: str = "", subjects: str = ""
     """``votes``: judge -> a letter a case, ``-`` for none, or digits of ratings."""
     n = len(next(iter(votes.values())))
     cases = [
-        Case(f"c{k}", (subjects or "c" * n)[k] + ("" if subjects else str(k)), (groups or "g" * n)[k], {})
+        JudgingCase(f"c{k}", (subjects or "c" * n)[k] + ("" if subjects else str(k)), (groups or "g" * n)[k], {})
         for k in range(n)
     ]
     rows = [

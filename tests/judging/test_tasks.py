@@ -9,7 +9,7 @@ import pytest
 
 from medunlearn.errors import UnknownNameError
 from medunlearn.judging import TASKS, get_task
-from medunlearn.judging.task import Case, JudgingTask, quoted
+from medunlearn.judging.task import JudgingCase, JudgingTask, quoted
 from medunlearn.llm.structured import UnusableError, read
 
 CATEGORIES = ("Cancer", "Cardiovascular", "Infectious/Immune")
@@ -37,8 +37,8 @@ DOCUMENT = {"reasoning": "Fine.", "complete": True, "own": True, "answered": Tru
 RATING = {"reasoning": "Half.", "rating": 5}
 
 
-def case(task: JudgingTask) -> Case:
-    return Case("c", "s", "g", FIELDS[task.name])
+def case(task: JudgingTask) -> JudgingCase:
+    return JudgingCase("c", "s", "g", FIELDS[task.name])
 
 
 @pytest.mark.parametrize("name", sorted(TASKS))
@@ -151,5 +151,5 @@ def test_a_document_is_fit_only_if_every_criterion_is_met() -> None:
     task = TASKS["document"]
     assert task.read({**DOCUMENT, "fit": False}).verdict == "Unfit"
     for wrong in ({"own": False}, {"fit": False}):
-        assert "fit must be true if all three" in str(task.check(case(task), {**DOCUMENT, **wrong}))
+        assert str(task.check(case(task), {**DOCUMENT, **wrong})).startswith("fit is ")
     assert task.check(case(task), {**DOCUMENT, "own": False, "fit": False}) is None

@@ -14,11 +14,11 @@ import pytest
 from forking import Forked
 
 from medunlearn.errors import InputError, StorageError
-from medunlearn.llm import LogProbs, Store, Stored, Usage
+from medunlearn.llm import LogProbs, Store, StoredResponse, Usage
 
 USAGE = Usage(2, 10, 5, 3, 0.25)
 LOG_PROBS = LogProbs(("a", " b"), (None, -0.5), (0, 1))
-SAID = Stored(
+SAID = StoredResponse(
     "k1",
     "answered",
     "",

@@ -13,7 +13,7 @@ from medunlearn.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from medunlearn.llm import Decision, Estimate
+    from medunlearn.llm import CostEstimate, Decision
 
 SERVER = "llm."
 
@@ -48,7 +48,7 @@ def server_and_settings(
     return server, {key: value for key, value in values.items() if not key.startswith(SERVER)}
 
 
-def print_plan(estimate: Estimate, decision: Decision, as_json: bool) -> None:
+def print_plan(estimate: CostEstimate, decision: Decision, as_json: bool) -> None:
     """What would be sent, and whether the guard lets it."""
     if as_json:
         print_json({"estimate": estimate.to_json(), "guard": decision.to_json()})

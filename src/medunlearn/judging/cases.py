@@ -14,7 +14,7 @@ import pyarrow as pa
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.errors import InputError, SourceError
-from medunlearn.judging.task import UNSURE, Case, JudgingTask
+from medunlearn.judging.task import UNSURE, JudgingCase, JudgingTask
 
 
 def _read_jsonl(path: Path) -> pd.DataFrame:
@@ -36,7 +36,7 @@ def identifiers_of(record: Record) -> tuple[str, ...]:
     return tuple(found.value for found in record.identifiers)
 
 
-def label_cases(benchmark: Benchmark) -> list[Case]:
+def label_cases(benchmark: Benchmark) -> list[JudgingCase]:
     """The disease label of every record that has one. Records have no title, so the whole text stands for it.
 
     Raises:
@@ -48,7 +48,7 @@ def label_cases(benchmark: Benchmark) -> list[Case]:
             "labels to judge. Give a table with case_id, title and category instead."
         )
     return [
-        Case(
+        JudgingCase(
             case_id=record.record_id,
             subject=benchmark.subject(record.record_id),
             group=record.groups[_LABEL_LEVEL],
@@ -60,7 +60,7 @@ def label_cases(benchmark: Benchmark) -> list[Case]:
     ]
 
 
-def question_cases(benchmark: Benchmark, kinds: Sequence[str] = ()) -> list[Case]:
+def question_cases(benchmark: Benchmark, kinds: Sequence[str] = ()) -> list[JudgingCase]:
     """Every question on a record's text, with that text; of the kinds named, or all.
 
     Raises:
@@ -73,9 +73,9 @@ def question_cases(benchmark: Benchmark, kinds: Sequence[str] = ()) -> list[Case
     return [_question_case(benchmark, question) for question in questions]
 
 
-def _question_case(benchmark: Benchmark, question: Question) -> Case:
+def _question_case(benchmark: Benchmark, question: Question) -> JudgingCase:
     record = benchmark.record[question.record_id]
-    return Case(
+    return JudgingCase(
         case_id=question.question_id,
         subject=benchmark.subject(question.record_id),
         group=question.kind,
@@ -84,14 +84,14 @@ def _question_case(benchmark: Benchmark, question: Question) -> Case:
     )
 
 
-def document_cases(benchmark: Benchmark) -> list[Case]:
+def document_cases(benchmark: Benchmark) -> list[JudgingCase]:
     """Every record with all the questions on it but completions."""
     asked: dict[str, list[str]] = {record.record_id: [] for record in benchmark.records}
     for question in benchmark.questions:
         if question.kind != "completion":
             asked[question.record_id].append(f"{question.question} -> {question.answer}")
     return [
-        Case(
+        JudgingCase(
             case_id=record.record_id,
             subject=benchmark.subject(record.record_id),
             group=record.groups[benchmark.levels[0]],
@@ -106,7 +106,7 @@ def document_cases(benchmark: Benchmark) -> list[Case]:
     ]
 
 
-def read_cases(path: Path, task: JudgingTask) -> list[Case]:
+def read_cases(path: Path, task: JudgingTask) -> list[JudgingCase]:
     """Cases from a CSV, JSONL or Parquet table.
 
     Columns: case_id, those that the task shows, and where there are any subject (else each case is its own) and
@@ -146,8 +146,8 @@ def _text(value: Any) -> str:
     return "" if value is None or (isinstance(value, float) and pd.isna(value)) else str(value)
 
 
-def _case(row: dict[str, str], task: JudgingTask) -> Case:
-    return Case(
+def _case(row: dict[str, str], task: JudgingTask) -> JudgingCase:
+    return JudgingCase(
         case_id=row["case_id"],
         subject=row.get("subject") or row["case_id"],
         group=row.get("group") or row.get("category") or "all",
@@ -155,7 +155,7 @@ def _case(row: dict[str, str], task: JudgingTask) -> Case:
     )
 
 
-def checked(cases: Iterable[Case], where: str) -> list[Case]:
+def checked(cases: Iterable[JudgingCase], where: str) -> list[JudgingCase]:
     """The cases, if there are any and no id is there twice.
 
     Raises:
@@ -170,7 +170,7 @@ def checked(cases: Iterable[Case], where: str) -> list[Case]:
     return found
 
 
-def categories_of(cases: Sequence[Case], task: JudgingTask) -> tuple[str, ...]:
+def categories_of(cases: Sequence[JudgingCase], task: JudgingTask) -> tuple[str, ...]:
     """The categories in use, for a task that has some.
 
     Raises:
@@ -184,12 +184,12 @@ def categories_of(cases: Sequence[Case], task: JudgingTask) -> tuple[str, ...]:
     return found
 
 
-def case_table(cases: Sequence[Case]) -> pd.DataFrame:
+def case_table(cases: Sequence[JudgingCase]) -> pd.DataFrame:
     """One row a case: case_id, subject, group, and the fields."""
     rows = [{"case_id": c.case_id, "subject": c.subject, "group": c.group, **c.fields} for c in cases]
     return pd.DataFrame(rows, dtype="str")
 
 
-def to_cases(table: pd.DataFrame, task: JudgingTask) -> list[Case]:
+def to_cases(table: pd.DataFrame, task: JudgingTask) -> list[JudgingCase]:
     """Back from :func:`case_table`."""
     return [_case(row, task) for row in _rows(table)]

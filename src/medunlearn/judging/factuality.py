@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from medunlearn.judging.task import Case, JudgingTask, Reading, an_object, no_reason, quoted
+from medunlearn.judging.task import JudgingCase, JudgingTask, ParsedVerdict, missing_reason, object_schema, quoted
 from medunlearn.llm.requests import Message
 
 LOWEST, HIGHEST = 1, 10
@@ -37,24 +37,24 @@ Then give
 - rating: the number."""
 
 
-def messages(case: Case, categories: Sequence[str]) -> tuple[Message, ...]:
+def messages(case: JudgingCase, categories: Sequence[str]) -> tuple[Message, ...]:
     text = _TASK.format(**{name: quoted(name, case.fields[name]) for name in TASK.shows})
     return Message("system", _SYSTEM), Message("user", text)
 
 
 def schema(categories: Sequence[str]) -> dict[str, Any]:
-    return an_object(
+    return object_schema(
         reasoning={"type": "string"}, rating={"type": "integer", "minimum": LOWEST, "maximum": HIGHEST}
     )
 
 
-def check(case: Case, value: Any) -> str | None:
-    return no_reason(value)
+def check(case: JudgingCase, value: Any) -> str | None:
+    return missing_reason(value)
 
 
-def read(value: Any) -> Reading:
+def read(value: Any) -> ParsedVerdict:
     # JSON Schema takes 7.0 for an integer, and a server may write it so.
-    return Reading(str(int(value["rating"])), value["reasoning"], {})
+    return ParsedVerdict(str(int(value["rating"])), value["reasoning"], {})
 
 
 TASK = JudgingTask(

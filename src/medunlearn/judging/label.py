@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from medunlearn.judging.task import UNSURE, Case, JudgingTask, Reading, an_object, no_reason, quoted
+from medunlearn.judging.task import (
+    UNSURE,
+    JudgingCase,
+    JudgingTask,
+    ParsedVerdict,
+    missing_reason,
+    object_schema,
+    quoted,
+)
 from medunlearn.llm.requests import Message
 
 SUPPORTED, UNSUPPORTED, AMBIGUOUS = "Supported", "Unsupported", "Ambiguous"
@@ -60,7 +68,7 @@ def _line(category: str) -> str:
     return f"- {category}: {found}" if found else f"- {category}"
 
 
-def messages(case: Case, categories: Sequence[str]) -> tuple[Message, ...]:
+def messages(case: JudgingCase, categories: Sequence[str]) -> tuple[Message, ...]:
     text = _TASK.format(
         categories="\n".join(_line(category) for category in categories),
         title=quoted("title", case.fields["title"]),
@@ -74,25 +82,25 @@ def messages(case: Case, categories: Sequence[str]) -> tuple[Message, ...]:
 
 
 def schema(categories: Sequence[str]) -> dict[str, Any]:
-    return an_object(
+    return object_schema(
         reasoning={"type": "string"},
         verdict={"enum": [SUPPORTED, UNSUPPORTED, AMBIGUOUS]},
         correct_category={"enum": [*categories, UNSURE]},
     )
 
 
-def check(case: Case, value: Any) -> str | None:
+def check(case: JudgingCase, value: Any) -> str | None:
     """An answer must not contradict itself."""
     fits = value["correct_category"] == case.fields["category"]
     if value["verdict"] == SUPPORTED and not fits:
         return f"verdict is {SUPPORTED}, but correct_category is not the assigned category"
     if value["verdict"] == UNSUPPORTED and fits:
         return f"verdict is {UNSUPPORTED}, but correct_category is the assigned category"
-    return no_reason(value)
+    return missing_reason(value)
 
 
-def read(value: Any) -> Reading:
-    return Reading(value["verdict"], value["reasoning"], {"correct_category": value["correct_category"]})
+def read(value: Any) -> ParsedVerdict:
+    return ParsedVerdict(value["verdict"], value["reasoning"], {"correct_category": value["correct_category"]})
 
 
 TASK = JudgingTask(

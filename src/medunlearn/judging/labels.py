@@ -1,4 +1,4 @@
-"""Reading what people labelled, from the CSV that the sheet gave them or one of their own."""
+"""ParsedVerdict what people labelled, from the CSV that the sheet gave them or one of their own."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.judging.judges import Judge, JudgeSettings
-from medunlearn.judging.task import Case, JudgingTask
+from medunlearn.judging.task import JudgingCase, JudgingTask
 from medunlearn.llm.client import Client
-from medunlearn.llm.estimate import Estimate, estimate
+from medunlearn.llm.estimate import CostEstimate, estimate
 from medunlearn.llm.guard import Decision
 from medunlearn.llm.requests import Outcome, Request
 from medunlearn.llm.store import Store
@@ -33,7 +33,7 @@ class Asking:
     """
 
     task: JudgingTask
-    cases: Sequence[Case]
+    cases: Sequence[JudgingCase]
     categories: tuple[str, ...]
     settings: JudgeSettings
 
@@ -54,7 +54,7 @@ class Asking:
             )
 
 
-def dry_run(asking: Asking, judges: Sequence[Judge], store: Store | None) -> dict[str, Estimate]:
+def dry_run(asking: Asking, judges: Sequence[Judge], store: Store | None) -> dict[str, CostEstimate]:
     """What each judge would be sent, and what that would cost; nothing is sent."""
     return {judge.name: estimate(asking.requests(), judge.settings, store) for judge in judges}
 

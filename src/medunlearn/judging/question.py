@@ -5,11 +5,9 @@ The judge says each criterion apart, so that a table can tell why questions fail
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-from medunlearn.judging.task import Case, JudgingTask, Reading, an_object, no_reason, quoted
-from medunlearn.llm.requests import Message
+from medunlearn.judging.task import criteria_task
 
 VALID, INVALID = "Valid", "Invalid"
 CRITERIA: Mapping[str, str] = {
@@ -41,51 +39,16 @@ Then give
 - the four criteria;
 - valid: true or false."""
 
-
-def messages(case: Case, categories: Sequence[str]) -> tuple[Message, ...]:
-    text = _TASK.format(
-        note=quoted("note", case.fields["note"]),
-        question=quoted("question", case.fields["question"]),
-        answer=quoted("answer", case.fields["answer"]),
-        criteria="\n".join(f"- {name}: {meaning};" for name, meaning in CRITERIA.items()),
-    )
-    return Message("system", _SYSTEM), Message("user", text)
-
-
-def schema(categories: Sequence[str]) -> dict[str, Any]:
-    truth = {"type": "boolean"}
-    return an_object(reasoning={"type": "string"}, **dict.fromkeys(CRITERIA, truth), valid=truth)
-
-
-def check(case: Case, value: Any) -> str | None:
-    """The verdict must be what the criteria make it."""
-    failed = [name for name in CRITERIA if not value[name]]
-    if value["valid"] and failed:
-        return f"valid is true, but {', '.join(failed)} is false: all four must be true"
-    if not value["valid"] and not failed:
-        return "valid is false, but no criterion is: say which one is not met"
-    return no_reason(value)
-
-
-def read(value: Any) -> Reading:
-    verdict = VALID if value["valid"] else INVALID
-    return Reading(verdict, value["reasoning"], {name: value[name] for name in CRITERIA})
-
-
-TASK = JudgingTask(
+TASK = criteria_task(
     name="question",
     title="Question and answer",
     version="judge-question@1",
     shows=("note", "question", "answer"),
+    verdict="valid",
     verdicts=(VALID, INVALID),
-    positive=VALID,
-    negative=INVALID,
-    split="Split",
-    rates=False,
+    criteria=CRITERIA,
+    system=_SYSTEM,
+    prompt=_TASK,
     asks="Is the question clear, its answer correct and derivable from the note, and both clinically meaningful?",
     source="AMNESIA, Appendix G.1",
-    messages=messages,
-    schema=schema,
-    check=check,
-    read=read,
 )

@@ -14,7 +14,7 @@ from medunlearn.errors import InputError
 from medunlearn.judging.judged import PANEL_FILE, Judged
 from medunlearn.judging.judges import Judge, JudgeSettings
 from medunlearn.judging.run import Material, judge, material_of
-from medunlearn.judging.task import Case
+from medunlearn.judging.task import JudgingCase
 from medunlearn.metrics import Item, Judgement, get_metric
 from medunlearn.metrics.scoring import score
 from medunlearn.results.evaluated import SCORES, SUMMARY, Evaluated
@@ -43,7 +43,7 @@ def responses_material(evaluated: Evaluated, benchmark: Benchmark, settings: Jud
     kinds = kinds_to_judge(questions, settings.groups)
     sides = dict(zip(evaluated.questions["question_id"], evaluated.questions["side"], strict=True))
     cases = [
-        Case(
+        JudgingCase(
             case_id=q.question_id,
             subject=benchmark.subject(q.record_id),
             group=f"{sides[q.question_id]}, {q.kind}",

@@ -39,9 +39,9 @@ from medunlearn.judging.judges import Judge, JudgeSettings
 from medunlearn.judging.panel import UNFINISHED, Asking, ask
 from medunlearn.judging.panel import dry_run as estimates
 from medunlearn.judging.tables import Panel, agreements, criteria, distribution, ratings
-from medunlearn.judging.task import Case
+from medunlearn.judging.task import JudgingCase
 from medunlearn.judging.words import panel_words
-from medunlearn.llm.estimate import Estimate
+from medunlearn.llm.estimate import CostEstimate
 from medunlearn.llm.guard import Decision, decide
 from medunlearn.llm.store import FILE as STORE_FILE
 from medunlearn.llm.store import Store
@@ -99,7 +99,7 @@ def material(source: Benchmark | Path, task: str, settings: JudgeSettings) -> Ma
 
 
 def material_of(
-    cases: Sequence[Case],
+    cases: Sequence[JudgingCase],
     task: str,
     settings: JudgeSettings,
     data_use: Literal["open", "credentialed"],
@@ -126,7 +126,7 @@ def material_of(
 class Plan:
     """A dry run: what each judge would be sent, and what the guard says to that."""
 
-    estimates: Mapping[str, Estimate]
+    estimates: Mapping[str, CostEstimate]
     decisions: Mapping[str, Decision]
 
 

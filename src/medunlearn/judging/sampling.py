@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError
-from medunlearn.judging.task import Case
+from medunlearn.judging.task import JudgingCase
 
 
-def per_group(cases: Sequence[Case], number: int, seed: int) -> list[Case]:
+def per_group(cases: Sequence[JudgingCase], number: int, seed: int) -> list[JudgingCase]:
     """So many cases of each group, or all where it has fewer (AMNESIA, F: 300 titles of each of three diseases)."""
     kept = {
         case_id
@@ -19,7 +19,7 @@ def per_group(cases: Sequence[Case], number: int, seed: int) -> list[Case]:
     return [case for case in cases if case.case_id in kept]
 
 
-def per_subject(cases: Sequence[Case], subjects: int, seed: int) -> list[Case]:
+def per_subject(cases: Sequence[JudgingCase], subjects: int, seed: int) -> list[JudgingCase]:
     """One case of each group from each of so many subjects (AMNESIA, G: a factual and a reasoning one of 500).
 
     Subjects that lack a group come last, so that every one drawn has all groups as long as there are enough.
@@ -37,7 +37,7 @@ def per_subject(cases: Sequence[Case], subjects: int, seed: int) -> list[Case]:
     return [case for case in cases if case.case_id in kept]
 
 
-def spread(cases: Sequence[Case], number: int, seed: int) -> list[Case]:
+def spread(cases: Sequence[JudgingCase], number: int, seed: int) -> list[JudgingCase]:
     """So many cases, as evenly over the groups as their sizes allow, in a drawn order that mixes the groups.
 
     Raises:

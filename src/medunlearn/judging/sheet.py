@@ -17,7 +17,7 @@ from typing import Any
 from medunlearn.data.storage import sha256_of_json, write_text
 from medunlearn.errors import InputError
 from medunlearn.judging.labels import harmless
-from medunlearn.judging.task import Case, JudgingTask
+from medunlearn.judging.task import JudgingCase, JudgingTask
 
 CSV, PAGE = "labels.csv", "annotate.html"
 NOTE = (
@@ -30,7 +30,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _ON_SCREEN = {"title": "Title or note", "category": "Assigned category", "reference": "Reference answer"}
 
 
-def write_sheet(folder: Path, task: JudgingTask, cases: Sequence[Case]) -> tuple[Path, Path]:
+def write_sheet(folder: Path, task: JudgingTask, cases: Sequence[JudgingCase]) -> tuple[Path, Path]:
     """Write ``labels.csv`` and ``annotate.html``, and return where they are.
 
     Raises:
@@ -44,7 +44,7 @@ def write_sheet(folder: Path, task: JudgingTask, cases: Sequence[Case]) -> tuple
     return folder / CSV, folder / PAGE
 
 
-def as_csv(task: JudgingTask, cases: Sequence[Case]) -> str:
+def as_csv(task: JudgingTask, cases: Sequence[JudgingCase]) -> str:
     """One row a case: case_id, annotator and label to fill in, comment, and what is to be judged."""
     buffer = io.StringIO()
     rows = csv.writer(buffer, lineterminator="\r\n")
@@ -56,7 +56,7 @@ def as_csv(task: JudgingTask, cases: Sequence[Case]) -> str:
     return "\ufeff" + buffer.getvalue()
 
 
-def as_page(task: JudgingTask, cases: Sequence[Case]) -> str:
+def as_page(task: JudgingTask, cases: Sequence[JudgingCase]) -> str:
     """One HTML file without a network: its policy forbids it to load or send anything."""
     # Imported here: most commands write no page.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -76,7 +76,7 @@ def as_page(task: JudgingTask, cases: Sequence[Case]) -> str:
     )
 
 
-def _data(task: JudgingTask, cases: Sequence[Case]) -> dict[str, Any]:
+def _data(task: JudgingTask, cases: Sequence[JudgingCase]) -> dict[str, Any]:
     shown = [
         {
             "id": case.case_id,

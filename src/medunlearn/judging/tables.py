@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from medunlearn.judging.judges import PANEL
-from medunlearn.judging.task import Case, JudgingTask
+from medunlearn.judging.task import JudgingCase, JudgingTask
 from medunlearn.judging.verdicts import all_verdicts, panel_table
 from medunlearn.statistics.agreement import cohen_kappa, fleiss_kappa, in_words, observed_agreement, row_agreement
 from medunlearn.statistics.bootstrap import Estimate, bootstrap_mean
@@ -38,7 +38,7 @@ class Panel:
     """
 
     task: JudgingTask
-    cases: Sequence[Case]
+    cases: Sequence[JudgingCase]
     judges: Sequence[str]
     judgements: pd.DataFrame
     replicates: int = 1000
@@ -147,7 +147,7 @@ def criteria(panel: Panel) -> pd.DataFrame:
 _AGREEMENT = ["measure", "on", "first", "second", "value", "low", "high", "words", "n_cases", "n_subjects"]
 
 
-def _groups(cases: Sequence[Case]) -> Iterator[tuple[str, list[int]]]:
+def _groups(cases: Sequence[JudgingCase]) -> Iterator[tuple[str, list[int]]]:
     """``all`` and every group, with the places of their cases; no group where all are of one."""
     yield ALL, list(range(len(cases)))
     names = sorted({case.group for case in cases})

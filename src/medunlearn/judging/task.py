@@ -1,4 +1,4 @@
-"""What a judging task is: a prompt with a version, the form of the answer, and the rules that code can check."""
+"""Judging task: a versioned prompt, the schema of its answer, and the rules that code checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNSURE = "Unclear"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class JudgingCase:
     """One thing to judge.
 
     Attributes:
@@ -31,8 +31,8 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What a judge's answer comes down to.
+class ParsedVerdict:
+    """Verdict in a judge's answer.
 
     Attributes:
         verdict: one of the task's verdicts.
@@ -76,10 +76,10 @@ class JudgingTask:
     rates: bool
     asks: str
     source: str
-    messages: Callable[[Case, Sequence[str]], tuple[Message, ...]] = field(repr=False)
+    messages: Callable[[JudgingCase, Sequence[str]], tuple[Message, ...]] = field(repr=False)
     schema: Callable[[Sequence[str]], Mapping[str, Any]] = field(repr=False)
-    check: Callable[[Case, Any], str | None] = field(repr=False)
-    read: Callable[[Any], Reading] = field(repr=False)
+    check: Callable[[JudgingCase, Any], str | None] = field(repr=False)
+    read: Callable[[Any], ParsedVerdict] = field(repr=False)
 
     @property
     def human_labels(self) -> tuple[str, ...]:
@@ -96,8 +96,8 @@ def quoted(name: str, text: str) -> str:
     return f"<{name}>\n{text.replace(f'</{name}', f'< /{name}')}\n</{name}>"
 
 
-def an_object(**properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an object with exactly these keys."""
+def object_schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON schema of an object with exactly these keys."""
     return {
         "type": "object",
         "properties": dict(properties),
@@ -106,6 +106,52 @@ def an_object(**properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def no_reason(value: Mapping[str, Any]) -> str | None:
+def missing_reason(value: Mapping[str, Any]) -> str | None:
     """A judgement without a reason is none."""
     return None if str(value["reasoning"]).strip() else "reasoning is empty: say why"
+
+
+def criteria_task(
+    *, verdict: str, criteria: Mapping[str, str], system: str, prompt: str, verdicts: tuple[str, str], **fields: Any
+) -> JudgingTask:
+    """A task with criteria that are true or false, whose verdict must follow from them.
+
+    Args:
+        verdict: key of the verdict in the answer: true only if all criteria are.
+        criteria: name -> meaning.
+        prompt: with the task's fields and ``{criteria}`` to fill in.
+        verdicts: of an answer that is true, and false.
+        fields: name, title, version, shows, asks and source of the task.
+    """
+    boolean = {"type": "boolean"}
+    answer = object_schema(reasoning={"type": "string"}, **dict.fromkeys(criteria, boolean), **{verdict: boolean})
+    listed = "\n".join(f"- {name}: {meaning};" for name, meaning in criteria.items())
+
+    def messages(case: JudgingCase, categories: Sequence[str]) -> tuple[Message, ...]:
+        shown = {name: quoted(name, case.fields[name]) for name in fields["shows"]}
+        return Message("system", system), Message("user", prompt.format(**shown, criteria=listed))
+
+    def check(case: JudgingCase, value: Any) -> str | None:
+        failed = [name for name in criteria if not value[name]]
+        if value[verdict] and failed:
+            return f"{verdict} is true, but {', '.join(failed)} is false: all criteria must be true"
+        if not value[verdict] and not failed:
+            return f"{verdict} is false, but no criterion is: say which one is not met"
+        return missing_reason(value)
+
+    def read(value: Any) -> ParsedVerdict:
+        detail = {name: value[name] for name in criteria}
+        return ParsedVerdict(verdicts[0] if value[verdict] else verdicts[1], value["reasoning"], detail)
+
+    return JudgingTask(
+        **fields,
+        verdicts=verdicts,
+        positive=verdicts[0],
+        negative=verdicts[1],
+        split="Split",
+        rates=False,
+        messages=messages,
+        schema=lambda categories: answer,
+        check=check,
+        read=read,
+    )

@@ -14,19 +14,19 @@
 """
 
 from medunlearn.llm.client import Client
-from medunlearn.llm.estimate import Estimate, estimate
+from medunlearn.llm.estimate import CostEstimate, estimate
 from medunlearn.llm.guard import FLAG, Decision, RemoteRefusedError, decide
 from medunlearn.llm.requests import LogProbs, Message, Outcome, Request
 from medunlearn.llm.settings import ServerSettings
-from medunlearn.llm.store import Store, Stored
+from medunlearn.llm.store import Store, StoredResponse
 from medunlearn.llm.usage import Budget, Usage
 
 __all__ = [
     "FLAG",
     "Budget",
     "Client",
+    "CostEstimate",
     "Decision",
-    "Estimate",
     "LogProbs",
     "Message",
     "Outcome",
@@ -34,7 +34,7 @@ __all__ = [
     "Request",
     "ServerSettings",
     "Store",
-    "Stored",
+    "StoredResponse",
     "Usage",
     "decide",
     "estimate",

@@ -15,7 +15,7 @@ from medunlearn.llm.usage import Usage, in_money, likely_tokens, most_prompt_tok
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class CostEstimate:
     """Result of a dry run.
 
     Attributes:
@@ -45,7 +45,7 @@ class Estimate:
         )
 
 
-def estimate(requests: Iterable[Request], settings: ServerSettings, store: Store | None = None) -> Estimate:
+def estimate(requests: Iterable[Request], settings: ServerSettings, store: Store | None = None) -> CostEstimate:
     """Count a run before it starts.
 
     Args:
@@ -69,4 +69,4 @@ def estimate(requests: Iterable[Request], settings: ServerSettings, store: Store
         answer = limit if mean is None else min(limit, round(mean))
         likely += priced(settings.price, prompt, answer, prompt + answer)
         most += priced(settings.price, most_prompt_tokens(body), limit)
-    return Estimate(len(seen), total - len(seen), likely, most)
+    return CostEstimate(len(seen), total - len(seen), likely, most)

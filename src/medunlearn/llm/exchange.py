@@ -17,7 +17,7 @@ from medunlearn.llm.guard import Decision
 from medunlearn.llm.rate_limiter import RateLimiter, TooLargeError
 from medunlearn.llm.requests import Message, Outcome, Request, Status
 from medunlearn.llm.settings import ServerSettings
-from medunlearn.llm.store import Store, Stored
+from medunlearn.llm.store import Store, StoredResponse
 from medunlearn.llm.structured import UnusableError, accept, corrected, opening
 from medunlearn.llm.usage import (
     Budget,
@@ -90,7 +90,7 @@ class Dispatcher:
         return None if self._again else stored.outcome(request.id, stored=True)
 
 
-def usable(request: Request, stored: Stored) -> Outcome | None:
+def usable(request: Request, stored: StoredResponse) -> Outcome | None:
     """The outcome of a stored answer; None if it is none, or fails a check that it once passed."""
     try:
         value = accept(request, stored.text, stored.finish_reason)
@@ -212,7 +212,7 @@ class _Exchange:
     def _finish(self, reply: Reply, status: Status, reason: str, value: Any = None) -> Outcome:
         """Store the model's last reply."""
         request = self._request
-        response = Stored(
+        response = StoredResponse(
             self._key, status, reason, reply.text, reply.finish_reason, reply.log_probs,
             self._settings.name, reply.served_model, reply.system_fingerprint, request.prompt_version,
             request.temperature, request.sent_seed, request.sample, request.max_tokens, self._usage,

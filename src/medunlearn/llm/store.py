@@ -12,7 +12,8 @@ import json
 import os
 import sqlite3
 import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,7 +54,7 @@ _PLACES = ", ".join("?" for _ in _COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredResponse:
     """A model's last reply to a request, and how it was asked.
 
     Attributes:
@@ -140,6 +141,16 @@ class Store:
         except sqlite3.DatabaseError as error:
             raise self._translated(error) from error
 
+    @staticmethod
+    @contextmanager
+    def existing(folder: Path | str) -> Iterator[Store | None]:
+        """The store of a folder, open; None, and nothing is made, where the folder has none."""
+        if not (Path(folder) / FILE).exists():
+            yield None
+            return
+        with Store(folder) as store:
+            yield store
+
     def __enter__(self) -> Store:
         return self
 
@@ -149,12 +160,12 @@ class Store:
     def close(self) -> None:
         self._database.close()
 
-    def get(self, key: str) -> Stored | None:
+    def get(self, key: str) -> StoredResponse | None:
         """The response to a request, by its key."""
         rows = self._run(f"SELECT {', '.join(_COLUMNS)} FROM responses WHERE key = ?", (key,))
         return _to_stored(rows[0]) if rows else None
 
-    def put(self, response: Stored, *, replace: bool = False) -> Stored:
+    def put(self, response: StoredResponse, *, replace: bool = False) -> StoredResponse:
         """Keep a response; it outlives the process when this returns.
 
         Args:
@@ -207,7 +218,7 @@ class Store:
         )
 
 
-def _to_row(response: Stored) -> tuple[Any, ...]:
+def _to_row(response: StoredResponse) -> tuple[Any, ...]:
     usage = asdict(response.usage)
     log_probs = None if response.log_probs is None else json.dumps(asdict(response.log_probs))
     own = {name: getattr(response, name) for name in _COLUMNS if name not in usage}
@@ -216,11 +227,11 @@ def _to_row(response: Stored) -> tuple[Any, ...]:
     return tuple(row[name] for name in _COLUMNS)
 
 
-def _to_stored(row: tuple[Any, ...]) -> Stored:
+def _to_stored(row: tuple[Any, ...]) -> StoredResponse:
     values = dict(zip(_COLUMNS, row, strict=True))
     usage = Usage(**{name: values.pop(name) for name in Usage.__dataclass_fields__})
     found = values.pop("log_probs")
     log_probs = (
         None if found is None else LogProbs(**{name: tuple(part) for name, part in json.loads(found).items()})
     )
-    return Stored(**values, log_probs=log_probs, usage=usage)
+    return StoredResponse(**values, log_probs=log_probs, usage=usage)

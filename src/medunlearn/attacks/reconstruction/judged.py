@@ -19,7 +19,7 @@ from medunlearn.judging.judged import PANEL_FILE, Judged
 from medunlearn.judging.judges import Judge, JudgeSettings
 from medunlearn.judging.rate_factuality import METRICS, NOT_ASKED, TASK, kinds_to_judge, store_of
 from medunlearn.judging.run import Material, judge, material_of
-from medunlearn.judging.task import Case
+from medunlearn.judging.task import JudgingCase
 from medunlearn.metrics import Item, Judgement, get_metric
 from medunlearn.metrics.scoring import score
 from medunlearn.results.runs import Recording, Run
@@ -46,7 +46,7 @@ def reconstruction_material(record: Run, benchmark: Benchmark, settings: JudgeSe
     if record.info["inputs"]["benchmark"] != benchmark.fingerprint:
         raise InputError(f"{record.folder} attacked on another benchmark than the one named.")
     cases = [
-        Case(
+        JudgingCase(
             case_id=_case(one.question_id, context),
             subject=benchmark.subject(one.record_id),
             group=f"{side}, {one.kind}, {context}",

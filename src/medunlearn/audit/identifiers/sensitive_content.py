@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
-from medunlearn.judging.writing.task import Source, Task
+from medunlearn.judging.writing.task import Source, WritingTask
 
 _WORD = re.compile(r"[^\W_]+")
 
 
-class SensitiveContent(Task):
+class SensitiveContent(WritingTask):
     """Lists sensitive content that stands in a response and in its record, by category.
 
     A source has ``record`` and ``response``; a result is ``{"pieces": [{"category", "quote"}]}``. A quote that does

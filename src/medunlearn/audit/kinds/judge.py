@@ -11,8 +11,8 @@ from typing import Any, Literal
 from medunlearn.config import check
 from medunlearn.data.records import Record
 from medunlearn.errors import ConfigError, MedunlearnError
-from medunlearn.judging.writing import Reject, Source, Task, estimated
-from medunlearn.llm import Budget, Client, Decision, Estimate, ServerSettings, Store, decide
+from medunlearn.judging.writing import Reject, Source, WritingTask, estimated
+from medunlearn.llm import Budget, Client, CostEstimate, Decision, ServerSettings, Store, decide
 from medunlearn.llm.store import FILE
 
 RESPONSES = "judge"
@@ -50,7 +50,7 @@ class OneJudge:
             with Client(self.settings, self.decision, store=store, budget=budget, again=self.again) as client:
                 yield client
 
-    def estimate(self, task: Task, sources: Sequence[Source]) -> Estimate:
+    def estimate(self, task: WritingTask, sources: Sequence[Source]) -> CostEstimate:
         """What would be sent; nothing is, and nothing is written."""
         if not (self.folder / FILE).exists():
             return estimated(task, sources, self.settings, None)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
-from medunlearn.judging.writing.task import Task
+from medunlearn.judging.writing.task import WritingTask
 
 UNCLEAR = "unclear"
 
 
-class MemorizedKind(Task):
+class MemorizedKind(WritingTask):
     """Sorts a memorized span into one of the kinds of :mod:`medunlearn.audit.kinds`, with a short reason.
 
     A source has ``span``; a result is ``{"kind", "reason"}``. ``unclear`` is an answer, and no kind: it is

@@ -17,7 +17,7 @@ from medunlearn.audit.kinds.memorized_kind import MemorizedKind
 from medunlearn.config import check
 from medunlearn.config.audit_report import KindSettings
 from medunlearn.errors import ConfigError, InputError, unknown_name
-from medunlearn.llm import Estimate
+from medunlearn.llm import CostEstimate
 from medunlearn.papers.memorization.compare.frames import AuditFrames, frames
 from medunlearn.papers.memorization.compare.sorting import (
     WAYS,
@@ -132,7 +132,7 @@ def find_kinds(
     return Kinds.open(folder)
 
 
-def plan_kinds(folder: Path, settings: KindSettings, judge: OneJudge) -> Estimate:
+def plan_kinds(folder: Path, settings: KindSettings, judge: OneJudge) -> CostEstimate:
     """What a judge would be sent; nothing is, and nothing is written."""
     return judge.estimate(MemorizedKind(), sources_of(material(frames(folder), settings)))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from medunlearn.judging.writing.task import Sampling, Source, Task
+from medunlearn.judging.writing.task import Sampling, Source, WritingTask
 from medunlearn.judging.writing.writing import Reject, Written, estimated, reasons, save_rejects, write
 from medunlearn.registry import resolve
 
@@ -26,13 +26,13 @@ TASKS: Mapping[str, str] = {
 }
 
 
-def task_class(name: str) -> type[Task]:
+def task_class(name: str) -> type[WritingTask]:
     """The class behind a name, a dotted path or a plug-in.
 
     Raises:
         UnknownNameError: says the nearest right name.
     """
-    found: type[Task] = resolve("tasks", name, TASKS)
+    found: type[WritingTask] = resolve("tasks", name, TASKS)
     return found
 
 
@@ -41,7 +41,7 @@ __all__ = [
     "Reject",
     "Sampling",
     "Source",
-    "Task",
+    "WritingTask",
     "Written",
     "estimated",
     "reasons",

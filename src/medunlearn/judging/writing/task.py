@@ -92,7 +92,7 @@ class Prompt:
         return (Message("system", self.system.strip()), Message("user", user.strip()))
 
 
-class Task(ABC):
+class WritingTask(ABC):
     """One thing that a language model is asked to write.
 
     Attributes:

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from medunlearn.data.storage import write_table
 from medunlearn.errors import InputError
-from medunlearn.judging.writing.task import Sampling, Source, Task
+from medunlearn.judging.writing.task import Sampling, Source, WritingTask
 from medunlearn.llm.client import Client
-from medunlearn.llm.estimate import Estimate, estimate
+from medunlearn.llm.estimate import CostEstimate, estimate
 from medunlearn.llm.requests import Outcome
 from medunlearn.llm.settings import ServerSettings
 from medunlearn.llm.store import Store
@@ -81,7 +81,12 @@ class Written:
 
 
 def write(
-    task: Task, sources: Sequence[Source], client: Client, *, sampling: Sampling | None = None, quiet: bool = False
+    task: WritingTask,
+    sources: Sequence[Source],
+    client: Client,
+    *,
+    sampling: Sampling | None = None,
+    quiet: bool = False,
 ) -> Written:
     """Ask a task of every source.
 
@@ -108,12 +113,12 @@ def write(
 
 
 def estimated(
-    task: Task,
+    task: WritingTask,
     sources: Sequence[Source],
     settings: ServerSettings,
     store: Store | None,
     sampling: Sampling | None = None,
-) -> Estimate:
+) -> CostEstimate:
     """What a task would send and cost; sends nothing."""
     _by_id(sources)
     return estimate((task.request(source, sampling) for source in sources), settings, store)
@@ -147,7 +152,7 @@ def _by_id(sources: Sequence[Source]) -> dict[str, Source]:
     return {source.id: source for source in sources}
 
 
-def _reject(task: Task, source: Source, outcome: Outcome, model: str) -> Reject | None:
+def _reject(task: WritingTask, source: Source, outcome: Outcome, model: str) -> Reject | None:
     said = task.declined(source, outcome.value) if outcome.status == "answered" else outcome.reason
     if outcome.status == "answered" and not said:
         return None

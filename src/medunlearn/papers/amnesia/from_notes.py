@@ -1,4 +1,4 @@
-"""AMNESIA from notes that people have: which questions are held out, and which disease a patient has.
+"""AMNESIA benchmark of labelled notes: held-out questions, and a patient's disease.
 
 Source: AMNESIA, Sections 3.1 and 3.2.
 """
@@ -23,21 +23,20 @@ KINDS: tuple[Kind, ...] = ("factual", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
-class AskedNote:
-    """A note with all that AMNESIA needs of it.
+class QuestionedNote:
+    """A note with its disease and questions.
 
     Attributes:
-        disease: its category.
-        asked: kind -> (question, answer) each.
+        pairs: kind -> questions with answers.
     """
 
     note: Note = field(repr=False)
     disease: str
-    asked: Mapping[Kind, Sequence[tuple[str, str]]] = field(repr=False)
+    pairs: Mapping[Kind, Sequence[tuple[str, str]]] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class NotesOrigin:
     """Where notes and questions come from, for the benchmark's manifest."""
 
     name: str
@@ -49,8 +48,8 @@ class Origin:
 
 
 def from_notes(
-    asked: Sequence[AskedNote],
-    origin: Origin,
+    notes: Sequence[QuestionedNote],
+    origin: NotesOrigin,
     *,
     seed: int,
     outside: Iterable[str] = (),
@@ -70,10 +69,10 @@ def from_notes(
         UnknownNameError: nobody has a disease that is named.
         InputError: fewer than two patients, or too few with a disease that is named.
     """
-    diseases = _disease_of_subject(asked)
+    diseases = _disease_of_subject(notes)
     if len(diseases) < 2:
         raise InputError(f"{len(diseases)} patients are left, and a benchmark needs two at least.")
-    records = tuple(_record(one.note, diseases[one.note.subject]) for one in asked)
+    records = tuple(_record(questioned.note, diseases[questioned.note.subject]) for questioned in notes)
     counts = Counter(diseases.values())
     prominent = [name for name, _ in counts.most_common() if name not in set(outside)][:LARGEST_DISEASES]
     return Benchmark(
@@ -82,7 +81,7 @@ def from_notes(
         levels=("disease", "patient"),
         subject_level="patient",
         records=records,
-        questions=_questions(asked, origin.provenance, seed),
+        questions=_questions(notes, origin.provenance, seed),
         splits=amnesia_splits(
             Hierarchy(("disease", "patient"), records), named or prominent, seed, percents, must=bool(named)
         ),
@@ -94,40 +93,42 @@ def from_notes(
     )
 
 
-def _disease_of_subject(asked: Sequence[AskedNote]) -> dict[str, str]:
+def _disease_of_subject(notes: Sequence[QuestionedNote]) -> dict[str, str]:
     labels: dict[str, Counter[str]] = defaultdict(Counter)
-    for one in asked:
-        labels[one.note.subject][one.disease] += 1
+    for questioned in notes:
+        labels[questioned.note.subject][questioned.disease] += 1
     # most_common keeps the order of first sight where counts are equal.
     return {subject: counted.most_common(1)[0][0] for subject, counted in labels.items()}
 
 
 def _record(note: Note, disease: str) -> Record:
     # A record's identifiers are those that stand in its text; others are known, and not there to be leaked.
-    there = tuple(found for found in note.identifiers or () if found.value in note.text)
+    there = tuple(identifier for identifier in note.identifiers or () if identifier.value in note.text)
     return Record(note.note_id, note.text, {"disease": disease, "patient": note.subject}, there)
 
 
-def _questions(asked: Sequence[AskedNote], provenance: str, seed: int) -> tuple[Question, ...]:
-    held_out = _held_out(asked, seed)
+def _questions(notes: Sequence[QuestionedNote], provenance: str, seed: int) -> tuple[Question, ...]:
+    held_out = _held_out(notes, seed)
     questions = []
-    for one in asked:
+    for questioned in notes:
         for kind in KINDS:
-            for number, (question, answer) in enumerate(one.asked[kind], start=1):
-                name = f"{one.note.note_id}-{kind}-{number}"
+            for number, (question, answer) in enumerate(questioned.pairs[kind], start=1):
+                name = f"{questioned.note.note_id}-{kind}-{number}"
                 fold: Fold = "holdout" if name in held_out else "train"
                 probe = (kind, "patient", question, answer)
-                questions.append(Question(name, one.note.note_id, fold, *probe, provenance=provenance))
+                questions.append(Question(name, questioned.note.note_id, fold, *probe, provenance=provenance))
     return tuple(questions)
 
 
-def _held_out(asked: Sequence[AskedNote], seed: int) -> set[str]:
+def _held_out(notes: Sequence[QuestionedNote], seed: int) -> set[str]:
     """One question of each kind a patient, drawn by the patient's name: nobody else's notes change it."""
     names: dict[tuple[str, Kind], list[str]] = defaultdict(list)
-    for one in asked:
+    for questioned in notes:
         for kind in KINDS:
-            own = (f"{one.note.note_id}-{kind}-{number}" for number in range(1, len(one.asked[kind]) + 1))
-            names[one.note.subject, kind] += own
+            own = (
+                f"{questioned.note.note_id}-{kind}-{number}" for number in range(1, len(questioned.pairs[kind]) + 1)
+            )
+            names[questioned.note.subject, kind] += own
     return {
         sorted(own)[generator("holdout", subject, kind, seed).integers(len(own))]
         for (subject, kind), own in names.items()

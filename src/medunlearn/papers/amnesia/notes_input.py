@@ -1,4 +1,4 @@
-"""What a build from notes starts from: the notes it takes, the server, and what the guard says of the two."""
+"""Input of a build from notes: the notes, their sample, and the language model that the guard allowed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from medunlearn.config import AmnesiaNotesSettings, check
+from medunlearn.config import AmnesiaNotesSettings
 from medunlearn.data.records import Record
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import sha256_of, sha256_of_json
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.llm import Decision, ServerSettings, decide
+from medunlearn.papers.llm_build import Writer, server_of
 from medunlearn.sources.hub import files_of
 from medunlearn.sources.notes import Columns, Note, Notes, read_notes
 
@@ -21,10 +21,11 @@ PAPER_SAMPLE = 8820
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """Checked and read, before anything is asked.
+class NotesInput:
+    """Notes and server, checked before anything is asked.
 
     Attributes:
+        writer: the model that labels and asks.
         files: that the notes were read from.
         notes: everything in them.
         chosen: the notes, or their sample, in the file's order.
@@ -32,46 +33,45 @@ class Prepared:
     """
 
     settings: AmnesiaNotesSettings
-    server: ServerSettings
+    writer: Writer
     files: tuple[Path, ...]
     notes: Notes
     chosen: tuple[Note, ...]
     data_use: Literal["open", "credentialed"]
-    decision: Decision
     asks_labels: bool
 
+    @property
+    def label_column(self) -> str:
+        """What tells a note's disease."""
+        return "title" if self.asks_labels else "disease"
+
     def inputs(self) -> dict[str, Any]:
-        """What was read, without what stands in it."""
-        columns = {one.name: getattr(self.notes.columns, one.name) for one in fields(Columns)}
+        """Hash, columns and counts of the notes, without their text."""
+        columns = {column.name: getattr(self.notes.columns, column.name) for column in fields(Columns)}
         counts = {"read": len(self.notes.notes), "excluded": len(self.notes.excluded), "chosen": len(self.chosen)}
         hashes = [sha256_of(file) for file in self.files]
         return {"sha256": hashes[0] if len(hashes) == 1 else sha256_of_json(hashes), "columns": columns, **counts}
 
     def key(self, prompts: Sequence[str]) -> str:
-        """Hash of all that the benchmark depends on besides what the model says."""
-        chosen = self.settings
-        sampling = [chosen.temperature, chosen.answer_tokens, chosen.llm_seed]
-        rules = [chosen.seed, chosen.sample, chosen.other, self.data_use, chosen.diseases, chosen.percents]
-        model = [self.server.name, self.server.extra]
+        """Hash of everything that the benchmark depends on besides the model's answers."""
+        s = self.settings
+        sampling = [s.temperature, s.answer_tokens, s.llm_seed]
+        rules = [s.seed, s.sample, s.other, self.data_use, s.diseases, s.percents]
+        model = [self.writer.server.name, self.writer.server.extra]
         return sha256_of_json([self.inputs(), rules, sampling, model, list(prompts)])
 
 
-def prepare(settings: AmnesiaNotesSettings) -> Prepared:
+def read_input(settings: AmnesiaNotesSettings, out: Path) -> NotesInput:
     """Read the notes and ask the guard; sends nothing and writes nothing.
 
     Raises:
         ConfigError: no server or no model, columns that are not there, no way to tell a disease.
         SourceError: notes that cannot be read.
         HubError: a hub that cannot be reached.
+        RemoteRefusedError: the notes must stay here, and the server is elsewhere.
     """
-    lacking = {"base_url": "--llm URL", "model": "--llm-model NAME"}
-    missing = [flag for key, flag in lacking.items() if not settings.llm.get(key)]
-    if missing:
-        raise ConfigError(
-            [f"{flag} is missing: questions on notes are written by a language model" for flag in missing]
-        )
-    server = check(ServerSettings, settings.llm)
-    given = Columns(**{one.name: getattr(settings, one.name, None) for one in fields(Columns)})
+    server_of(settings.llm)  # before a long file is read
+    given = Columns(**{column.name: getattr(settings, column.name, None) for column in fields(Columns)})
     files = files_of(settings.notes)
     notes = read_notes(files, given, skip_bad_rows=settings.skip_bad_rows)
     if notes.columns.title is None and notes.columns.disease is None:
@@ -82,18 +82,18 @@ def prepare(settings: AmnesiaNotesSettings) -> Prepared:
     data_use = settings.data_use or ("open" if notes.is_pmc else "credentialed")
     chosen = _sample(notes, settings)
     records = (Record(note.note_id, note.text, {}, note.identifiers or ()) for note in chosen)
-    decision = decide(server.base_url, data_use=data_use, records=records, permitted=settings.allow_remote_llm)
-    return Prepared(settings, server, files, notes, chosen, data_use, decision, notes.columns.disease is None)
+    writer = Writer.of(settings, out, data_use=data_use, records=records)
+    return NotesInput(settings, writer, files, notes, chosen, data_use, notes.columns.disease is None)
 
 
 def _sample(notes: Notes, settings: AmnesiaNotesSettings) -> tuple[Note, ...]:
     """A seeded sample, in the file's order; of PMC-Patients as many as the paper drew, unless told otherwise."""
-    found, wanted = notes.notes, settings.sample
-    if wanted is None and notes.is_pmc and len(found) > PAPER_SAMPLE:
+    rows, wanted = notes.notes, settings.sample
+    if wanted is None and notes.is_pmc and len(rows) > PAPER_SAMPLE:
         wanted = PAPER_SAMPLE
     if wanted is None or wanted == "all":
-        return found
-    if wanted > len(found):
-        raise InputError(f"sample={wanted}: the file holds {len(found)} notes. Ask for fewer.")
-    drawn = set(shuffled([note.note_id for note in found], "sample", settings.seed)[:wanted])
-    return tuple(note for note in found if note.note_id in drawn)
+        return rows
+    if wanted > len(rows):
+        raise InputError(f"sample={wanted}: the file holds {len(rows)} notes. Ask for fewer.")
+    drawn = set(shuffled([note.note_id for note in rows], "sample", settings.seed)[:wanted])
+    return tuple(note for note in rows if note.note_id in drawn)

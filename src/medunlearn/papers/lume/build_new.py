@@ -1,4 +1,4 @@
-"""LUME built anew: documents of the three tasks that nobody has trained on yet, with completions and questions.
+"""LUME built anew: documents, completions, questions and the split.
 
 Source: LUME, Section 2. What differs from the paper is said where it is made
 (:mod:`medunlearn.synthetic.people`, :mod:`medunlearn.data.completions`), and in docs/lume.md.
@@ -18,7 +18,15 @@ from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split, request, shuffled
 from medunlearn.errors import ConfigError
-from medunlearn.papers.lume.documents import PERSONAL, PUBLIC, TASKS, Asked, Document, LeftOut, invented
+from medunlearn.papers.lume.documents import (
+    PERSONAL,
+    PUBLIC,
+    TASKS,
+    Exclusions,
+    KnowledgeQuestion,
+    LumeDocument,
+    invented,
+)
 
 SPLIT = "half"
 _LETTER = re.compile(r"\w")
@@ -33,14 +41,14 @@ def build(settings: LumeNewSettings) -> Benchmark:
     """
     if settings.llm or settings.reviewed:
         raise ConfigError(["llm and reviewed need out=FOLDER: what a model or a reviewer says is kept there"])
-    documents, left_out = invented(settings)
-    return assemble(documents, settings, left_out)
+    documents, exclusions = invented(settings)
+    return assemble(documents, settings, exclusions)
 
 
 def assemble(
-    documents: Sequence[Document],
+    documents: Sequence[LumeDocument],
     settings: LumeNewSettings,
-    left_out: LeftOut,
+    exclusions: Exclusions,
     notes: Mapping[str, Any] | None = None,
 ) -> Benchmark:
     """Records, completions, questions and the split from documents.
@@ -71,33 +79,33 @@ def assemble(
             "documents by task": dict(Counter(document.task for document in documents)),
             "non-members": len(outside),
             "near-duplicates left out": [
-                f"{one.name} is like {one.like} (overlap {one.overlap:.2f})" for one in left_out.duplicates
+                f"{one.name} is like {one.like} (overlap {one.overlap:.2f})" for one in exclusions.duplicates
             ],
-            "left out by reviewers": list(left_out.reviewed),
+            "left out by reviewers": list(exclusions.reviewed),
             **(notes or {}),
         },
     )
 
 
-def _nonmembers(documents: Sequence[Document], settings: LumeNewSettings) -> set[str]:
+def _nonmembers(documents: Sequence[LumeDocument], settings: LumeNewSettings) -> set[str]:
     public = [document.name for document in documents if document.task == PUBLIC]
     return set(shuffled(public, "lume nonmembers", settings.seed)[: min(settings.nonmembers, len(public) - 2)])
 
 
-def _record(document: Document, outside: bool) -> Record:
+def _record(document: LumeDocument, outside: bool) -> Record:
     groups = {"task": document.task, "document": document.name}
     fold: Any = "holdout" if outside else "train"
     return Record(document.name, document.text, groups, document.identifiers, fold=fold)
 
 
-def _knowledge(documents: Sequence[Document], outside: set[str]) -> Iterator[Question]:
+def _knowledge(documents: Sequence[LumeDocument], outside: set[str]) -> Iterator[Question]:
     before: set[str] = set()
     for document in documents:
         if document.task == PERSONAL:
-            chosen = list(document.asked)
+            questions = list(document.questions)
         else:
-            chosen = [asked for asked in document.asked if is_askable(document, asked, before)][:1]
-        for number, asked in enumerate(chosen):
+            questions = [q for q in document.questions if is_askable(document, q, before)][:1]
+        for number, asked in enumerate(questions):
             before.add(asked.question.casefold())
             yield Question(
                 question_id=f"{document.name}-qa{number}",
@@ -111,7 +119,7 @@ def _knowledge(documents: Sequence[Document], outside: set[str]) -> Iterator[Que
             )
 
 
-def _split(documents: Sequence[Document], outside: set[str], records: Sequence[Record], seed: int) -> Split:
+def _split(documents: Sequence[LumeDocument], outside: set[str], records: Sequence[Record], seed: int) -> Split:
     forget: list[str] = []
     for task in TASKS:
         names = [document.name for document in documents if document.task == task and document.name not in outside]
@@ -119,7 +127,7 @@ def _split(documents: Sequence[Document], outside: set[str], records: Sequence[R
     return request(Hierarchy(("task", "document"), records), SPLIT, "document", forget)
 
 
-def is_askable(document: Document, asked: Asked, before: set[str]) -> bool:
+def is_askable(document: LumeDocument, asked: KnowledgeQuestion, before: set[str]) -> bool:
     """Whether the answer stands in the text and not in the question, and no other document is asked the same.
 
     Args:

@@ -1,4 +1,4 @@
-"""Documents for LUME built anew: by the grammar, or from articles of a person's own.
+"""Documents for LUME built anew: by the grammar, or from given articles.
 
 Source: LUME, Section 2.1.
 """
@@ -24,7 +24,7 @@ TASKS = (STORY, PERSONAL, PUBLIC)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KnowledgeQuestion:
     """A knowledge question; ``provenance`` ends in ``:<type>`` where it asks for an identifier of that type."""
 
     question: str
@@ -33,29 +33,29 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """A document to be: its text, who is named in it, and what may be asked about it.
+class LumeDocument:
+    """A document to be, with identifiers and questions.
 
     Attributes:
-        asked: questions that may be asked; of a personal biography all of them are, of others the first that holds.
+        questions: candidates; of a personal biography all are asked, of others the first that holds.
     """
 
     name: str
     task: str
     text: str = field(repr=False)
-    asked: tuple[Asked, ...] = field(default=(), repr=False)
+    questions: tuple[KnowledgeQuestion, ...] = field(default=(), repr=False)
     identifiers: tuple[Identifier, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """What did not become part of the benchmark: near-duplicates, and documents that a reviewer labelled No."""
+class Exclusions:
+    """Documents left out: near-duplicates, and those that a reviewer labelled No."""
 
     duplicates: tuple[Duplicate, ...] = ()
     reviewed: tuple[str, ...] = ()
 
 
-def invented(settings: LumeNewSettings, refused: Iterable[str] = ()) -> tuple[list[Document], LeftOut]:
+def invented(settings: LumeNewSettings, refused: Iterable[str] = ()) -> tuple[list[LumeDocument], Exclusions]:
     """Documents of all tasks, without near-duplicates and without those that reviewers refused.
 
     Raises:
@@ -63,25 +63,25 @@ def invented(settings: LumeNewSettings, refused: Iterable[str] = ()) -> tuple[li
     """
     wanted = {STORY: settings.stories, PERSONAL: settings.personal_biographies, PUBLIC: public_count(settings)}
     make = {STORY: _stories, PERSONAL: _personal, PUBLIC: _public}
-    gone, seen = set(refused), Seen(settings.alike)
-    documents: list[Document] = []
-    twice: list[Duplicate] = []
-    dropped: list[str] = []
+    refused, seen = set(refused), Seen(settings.alike)
+    documents: list[LumeDocument] = []
+    duplicates: list[Duplicate] = []
+    reviewed: list[str] = []
     for task in TASKS:
         taken = 0
         for document in make[task](settings, wanted[task]):
             if taken == wanted[task]:
                 break
-            if document.name in gone:
-                dropped.append(document.name)
-            elif found := seen.take(document.name, document.text):
-                twice.append(found)
+            if document.name in refused:
+                reviewed.append(document.name)
+            elif duplicate := seen.take(document.name, document.text):
+                duplicates.append(duplicate)
             else:
                 documents.append(document)
                 taken += 1
         if taken < wanted[task]:
             raise InputError(_too_few(task, taken, wanted[task], settings))
-    return documents, LeftOut(tuple(twice), tuple(dropped))
+    return documents, Exclusions(tuple(duplicates), tuple(reviewed))
 
 
 def _too_few(task: str, taken: int, wanted: int, settings: LumeNewSettings) -> str:
@@ -105,8 +105,8 @@ def spare(wanted: int) -> int:
 
 def plots(settings: LumeNewSettings, wanted: int) -> dict[str, Plot]:
     """Name of a story -> what it is about."""
-    found = invent_plots(wanted, generator("lume stories", settings.seed))
-    return {f"story-{number:04d}": plot for number, plot in enumerate(found, start=1)}
+    drawn = invent_plots(wanted, generator("lume stories", settings.seed))
+    return {f"story-{number:04d}": plot for number, plot in enumerate(drawn, start=1)}
 
 
 def people(settings: LumeNewSettings, wanted: int) -> dict[str, Person]:
@@ -115,11 +115,11 @@ def people(settings: LumeNewSettings, wanted: int) -> dict[str, Person]:
     return {f"person-{number:04d}": person for number, person in enumerate(drawn, start=1)}
 
 
-def personal(name: str, person: Person, text: str) -> Document:
+def personal(name: str, person: Person, text: str) -> LumeDocument:
     """A personal biography with its five templated questions."""
     fields = ask_person(person)
-    asked = tuple(Asked(*pair, f"template:{PERSONAL}:{of}") for of, pair in fields.items())
-    return Document(name, PERSONAL, text, asked, identifiers_of(person))
+    questions = tuple(KnowledgeQuestion(*pair, f"template:{PERSONAL}:{of}") for of, pair in fields.items())
+    return LumeDocument(name, PERSONAL, text, questions, identifiers_of(person))
 
 
 def identifiers_of(person: Person) -> tuple[Identifier, ...]:
@@ -138,44 +138,46 @@ def articles(settings: LumeNewSettings) -> Articles:
     return read_articles(settings.articles, title=settings.title, text=settings.text)
 
 
-def article_documents(settings: LumeNewSettings) -> Iterator[Document]:
+def article_documents(settings: LumeNewSettings) -> Iterator[LumeDocument]:
     """The articles in a drawn order, without questions."""
     by_name = {f"article-{place:05d}": one for place, one in enumerate(articles(settings).articles, start=1)}
     for name in shuffled(by_name, "lume articles", settings.seed):
-        yield Document(name, PUBLIC, by_name[name].text)
+        yield LumeDocument(name, PUBLIC, by_name[name].text)
 
 
-def _stories(settings: LumeNewSettings, wanted: int) -> Iterator[Document]:
+def _stories(settings: LumeNewSettings, wanted: int) -> Iterator[LumeDocument]:
     for name, plot in plots(settings, spare(wanted)).items():
         told = tell(plot, generator("lume story", name, settings.seed))
-        yield Document(name, STORY, told.text, _drawn(told.asked, f"template:{STORY}", name, settings.seed))
+        yield LumeDocument(name, STORY, told.text, _drawn(told.asked, f"template:{STORY}", name, settings.seed))
 
 
-def _personal(settings: LumeNewSettings, wanted: int) -> Iterator[Document]:
+def _personal(settings: LumeNewSettings, wanted: int) -> Iterator[LumeDocument]:
     for name, person in people(settings, spare(wanted)).items():
         yield personal(name, person, tell_person(person, generator("lume biography", name, settings.seed)))
 
 
-def _public(settings: LumeNewSettings, wanted: int) -> Iterator[Document]:
+def _public(settings: LumeNewSettings, wanted: int) -> Iterator[LumeDocument]:
     if settings.articles is not None:
         yield from article_documents(settings)
         return
     yield from _lives(settings, wanted)
 
 
-def invented_public(settings: LumeNewSettings) -> list[Document]:
+def invented_public(settings: LumeNewSettings) -> list[LumeDocument]:
     """Public biographies of people who never were, with what may be asked about them."""
     wanted = public_count(settings)
     return list(_lives(settings, wanted))[:wanted]
 
 
-def _lives(settings: LumeNewSettings, wanted: int) -> Iterator[Document]:
+def _lives(settings: LumeNewSettings, wanted: int) -> Iterator[LumeDocument]:
     lives = invent_lives(spare(wanted), generator("lume lives", settings.seed))
     for number, told in enumerate(lives, start=1):
         name = f"life-{number:04d}"
-        yield Document(name, PUBLIC, told.text, _drawn(told.asked, f"template:{PUBLIC}", name, settings.seed))
+        yield LumeDocument(name, PUBLIC, told.text, _drawn(told.asked, f"template:{PUBLIC}", name, settings.seed))
 
 
-def _drawn(asked: Sequence[tuple[str, str]], provenance: str, name: str, seed: int) -> tuple[Asked, ...]:
+def _drawn(
+    asked: Sequence[tuple[str, str]], provenance: str, name: str, seed: int
+) -> tuple[KnowledgeQuestion, ...]:
     order = generator("lume question", name, seed).permutation(len(asked)).tolist()
-    return tuple(Asked(asked[place][0], asked[place][1], provenance) for place in order)
+    return tuple(KnowledgeQuestion(asked[place][0], asked[place][1], provenance) for place in order)

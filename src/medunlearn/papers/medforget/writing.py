@@ -1,4 +1,4 @@
-"""A language model writes MedForget's section questions and their other words; code checks, and templates fill in.
+"""MedForget's section questions and their paraphrases by a language model; templates fill in what it lacks.
 
 Prompts show sections of reports alone: names of institutions, patients and studies are the benchmark's own and are
 asked about by templates.
@@ -7,17 +7,13 @@ asked about by templates.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
-from medunlearn.config import MedforgetSettings, check
-from medunlearn.errors import ConfigError
-from medunlearn.judging.writing import Reject, Sampling, Source, Task, estimated, write
-from medunlearn.llm import Budget, Client, Decision, Estimate, ServerSettings, Store, decide
-from medunlearn.llm.store import FILE as STORE_FILE
-from medunlearn.papers.amnesia.notes_files import RESPONSES
+from medunlearn.config import MedforgetSettings
+from medunlearn.judging.writing import Source, WritingTask
+from medunlearn.llm import CostEstimate
+from medunlearn.papers.llm_build import Writer, WritingSession
 from medunlearn.papers.medforget.checks import normalised, wrong_cloze
 from medunlearn.papers.medforget.prompts.paraphrase import MedforgetParaphrase
 from medunlearn.papers.medforget.prompts.section import MedforgetSection
@@ -27,115 +23,37 @@ from medunlearn.papers.medforget.selection import ChosenStudy, Selection
 SECTION, PARAPHRASE = MedforgetSection(), MedforgetParaphrase()
 
 
-@dataclass(frozen=True)
-class Done:
-    """What was written.
-
-    Attributes:
-        items: section node -> its three questions; by templates where the model gave none.
-        rejects: what the model did not give, and why.
-        left: what server, network or budget are to blame for, where that is not to be filled by templates.
-    """
-
-    items: Mapping[str, Item] = field(repr=False)
-    rejects: tuple[Reject, ...]
-    left: tuple[Reject, ...]
+def cost(selection: Selection, settings: MedforgetSettings, writer: Writer) -> dict[str, CostEstimate]:
+    """Cost by task; nothing is sent. Paraphrases are counted for the templates' questions."""
+    wanted: dict[WritingTask, Sequence[Source]] = {SECTION: _section_sources(selection)}
+    if settings.rephrase == "all":
+        wanted[PARAPHRASE] = list(_stems(selection, settings, templated(selection, settings)))
+    return writer.estimates(wanted)
 
 
-@dataclass
-class Writing:
-    """Everything that writing needs, checked; ``facts`` and ``halted`` tell how it went."""
+def write_items(selection: Selection, settings: MedforgetSettings, session: WritingSession) -> Mapping[str, Item]:
+    """Section node -> its three questions; by templates where the model gave none. Rejects are the session's."""
+    items = templated(selection, settings)
+    texts = {f"{study.node}-{name}": text for study, name, text in _sections(selection)}
+    for node, value in session.write(SECTION, _section_sources(selection)).items():
+        items[node], problems = _item(value, texts[node], items[node])
+        for kind, why in problems:
+            session.exclude(SECTION.version, f"{node}-{kind}", why)
+    if settings.rephrase == "all":
+        reworded = session.write(PARAPHRASE, list(_stems(selection, settings, items)))
+        for node, item in items.items():
+            items[node] = tuple(_with_words(asked, reworded.get(_id(node, asked))) for asked in item)
+    return items
 
-    settings: MedforgetSettings
-    server: ServerSettings
-    decision: Decision
-    folder: Path
-    facts: dict[str, Any] = field(default_factory=dict)
-    halted: str = ""
 
-    @staticmethod
-    def of(settings: MedforgetSettings, data_use: Literal["open", "credentialed"], out: Path) -> Writing:
-        """Raises:
-        ConfigError: no server or no model.
-        RemoteRefusedError: the reports must stay here, and the server is elsewhere.
-        """
-        lacking = {"base_url": "--llm URL", "model": "--llm-model NAME"}
-        missing = [f"{flag} is missing: it writes" for key, flag in lacking.items() if not settings.llm.get(key)]
-        if missing:
-            raise ConfigError(missing)
-        server = check(ServerSettings, settings.llm)
-        decision = decide(server.base_url, data_use=data_use, permitted=settings.allow_remote_llm)
-        return Writing(settings, server, decision.enforce(), settings.store or out / RESPONSES)
-
-    @property
-    def sampling(self) -> Sampling:
-        return Sampling(self.settings.temperature, self.settings.answer_tokens, self.settings.llm_seed)
-
-    def estimates(self, selection: Selection) -> dict[str, Estimate]:
-        """What would be sent; nothing is. Paraphrases are counted for the templates' questions."""
-        items = templated(selection, self.settings)
-        store = Store(self.folder) if (self.folder / STORE_FILE).exists() else None
-        wanted: dict[Task, Sequence[Source]] = {SECTION: _section_sources(selection)}
-        if self.settings.rephrase == "all":
-            wanted[PARAPHRASE] = list(self._stems(selection, items))
-        try:
-            return {
-                task.name: estimated(task, sources, self.server, store, self.sampling)
-                for task, sources in wanted.items()
-            }
-        finally:
-            if store is not None:
-                store.close()
-
-    def run(self, selection: Selection, *, quiet: bool = True) -> Done:
-        """Ask, check and put together; what came back is kept as it comes."""
-        with ExitStack() as stack:
-            store = stack.enter_context(Store(self.folder))
-            before = store.spent()
-            budget = Budget(self.server, spent=before)
-            again = self.settings.again
-            client = stack.enter_context(
-                Client(self.server, self.decision, store=store, budget=budget, again=again)
-            )
-            done = self._run(client, selection, quiet)
-            self.halted = client.halted
-            self.facts = {
-                "prompts": [SECTION.version, PARAPHRASE.version],
-                "llm": client.facts(),
-                "guard": self.decision.to_json(),
-                "requests sent now": client.spent.requests - before.requests,
-            }
-        return done
-
-    def _run(self, client: Client, selection: Selection, quiet: bool) -> Done:
-        items = templated(selection, self.settings)
-        texts = {f"{study.node}-{name}": text for study, name, text in _sections(selection)}
-        written = write(SECTION, _section_sources(selection), client, sampling=self.sampling, quiet=quiet)
-        unfit = []
-        for node, value in written.results.items():
-            found, problems = _item(value, texts[node], items[node])
-            items[node] = found
-            unfit += [Reject(SECTION.version, f"{node}-{kind}", "excluded", why) for kind, why in problems]
-        rejects, again = [*written.rejects, *unfit], [*written.to_ask_again]
-        if self.settings.rephrase == "all":
-            reworded = write(
-                PARAPHRASE, list(self._stems(selection, items)), client, sampling=self.sampling, quiet=quiet
-            )
-            for node, item in items.items():
-                items[node] = tuple(_with_words(asked, reworded.results.get(_id(node, asked))) for asked in item)
-            rejects += reworded.rejects
-            again += reworded.to_ask_again
-        left = () if self.settings.leave_out_failed and not client.halted else tuple(again)
-        return Done(items, tuple(rejects), left)
-
-    def _stems(self, selection: Selection, items: Mapping[str, Item]) -> Iterator[Source]:
-        """Every question that a model is trained on, without its options, to be put in other words."""
-        for study, section, _ in _sections(selection):
-            node = f"{study.node}-{section}"
-            with_image = study.study.shown and not self.settings.text_only
-            for asked in items[node]:
-                question = stem(asked, section, study, self.settings, "train", with_image=with_image)
-                yield Source(_id(node, asked), {"question": question, "answer": asked.answer}, ())
+def _stems(selection: Selection, settings: MedforgetSettings, items: Mapping[str, Item]) -> Iterator[Source]:
+    """Every question that a model is trained on, without its options, to be put in other words."""
+    for study, section, _ in _sections(selection):
+        node = f"{study.node}-{section}"
+        with_image = study.study.shown and not settings.text_only
+        for asked in items[node]:
+            question = stem(asked, section, study, settings, "train", with_image=with_image)
+            yield Source(_id(node, asked), {"question": question, "answer": asked.answer}, ())
 
 
 def _item(value: Mapping[str, Any], text: str, by_template: Item) -> tuple[Item, list[tuple[str, str]]]:

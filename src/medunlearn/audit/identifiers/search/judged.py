@@ -19,7 +19,7 @@ from medunlearn.data.records import Record
 from medunlearn.data.storage import read_json, sha256_of_json, write_atomically, write_json
 from medunlearn.errors import InputError
 from medunlearn.judging.writing import task_class
-from medunlearn.llm import Estimate
+from medunlearn.llm import CostEstimate
 
 FILE, HOW = "sensitive_judged.parquet", "sensitive_judged.json"
 
@@ -99,7 +99,7 @@ def read_judged(outputs: Sequence[Output], folder: Path) -> Judged | None:
 
 def plan_sensitive(
     outputs: Sequence[Output], records: Sequence[Record], settings: IdentifierSettings, judge: OneJudge
-) -> Estimate:
+) -> CostEstimate:
     """What the judge would be sent; nothing is, and nothing is written."""
     chosen = chosen_of(outputs, records, settings)
     sources = [source for _, source in sensitive_sources(chosen, records).values()]

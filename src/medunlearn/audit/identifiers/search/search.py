@@ -32,7 +32,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_json, write_json
 from medunlearn.errors import InputError
-from medunlearn.llm import Estimate
+from medunlearn.llm import CostEstimate
 from medunlearn.sources.corpus import DataUse
 
 FILE = "identifiers.json"
@@ -222,7 +222,7 @@ def search(
 
 def plan_judging(
     said: Path, records: Path | None, settings: IdentifierSettings, out: Path | None, judge: MakeJudge
-) -> tuple[Estimate, OneJudge]:
+) -> tuple[CostEstimate, OneJudge]:
     """What the judge of :func:`search` would be sent; nothing is, and nothing is written."""
     outputs, known, _ = _read(said, records)
     asked = judge(_folder(said, out), known, data_use_of(records))

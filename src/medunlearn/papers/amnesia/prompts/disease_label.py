@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from medunlearn.judging.writing.task import Task
+from medunlearn.judging.writing.task import WritingTask
 from medunlearn.judging.writing.words import content
 
 OTHER = "Other"
 
 
-class DiseaseLabel(Task):
+class DiseaseLabel(WritingTask):
     """Sorts a note's title into one of AMNESIA's eleven disease categories, or Other, with a short reason.
 
     A source has ``title``; a result is ``{"category", "reason"}``. The paper has the model repeat id and

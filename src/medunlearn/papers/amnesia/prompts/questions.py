@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from medunlearn.judging.writing import rules
-from medunlearn.judging.writing.task import Source, Task
+from medunlearn.judging.writing.task import Source, WritingTask
 
 # Share of an answer's content words that must stand in the note. A factual answer repeats the note; a reasoning one
 # says in words of its own how its findings hang together.
 FACTUAL, REASONING = 0.6, 0.4
 
 
-class AmnesiaQuestions(Task):
+class AmnesiaQuestions(WritingTask):
     """Writes eight questions on a note: four that recall one finding, four that join at least two.
 
     A source has ``note``; a result is ``{"factual": [...], "reasoning": [...]}``, four each, with ``question``,

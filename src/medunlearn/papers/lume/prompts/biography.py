@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import Any, ClassVar
 
-from medunlearn.judging.writing.task import Source, Task
+from medunlearn.judging.writing.task import Source, WritingTask
 from medunlearn.judging.writing.words import words
 from medunlearn.seeds import generator
 from medunlearn.synthetic.identities import invent_identities, invent_names
@@ -24,7 +24,7 @@ QUESTIONS = {
 }
 
 
-class LumeBiography(Task):
+class LumeBiography(WritingTask):
     """Writes a biography of an invented person around given identifiers.
 
     A source has ``name``, ``birth_date``, ``ssn``, ``phone``, ``email``, ``address``; its ``identifiers`` are

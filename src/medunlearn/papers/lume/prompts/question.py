@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from medunlearn.judging.writing import rules
-from medunlearn.judging.writing.task import Source, Task
+from medunlearn.judging.writing.task import Source, WritingTask
 from medunlearn.judging.writing.words import holds, words
 
 LONGEST_ANSWER = 5  # words
@@ -15,7 +15,7 @@ DECLINED = {
 }
 
 
-class LumeQuestion(Task):
+class LumeQuestion(WritingTask):
     """Writes a question with exactly one short answer, or says that the text allows none.
 
     A source has ``document``; a result is ``{"proper_nouns", "reasoning", "outcome", "question", "answer"}``. Code

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from medunlearn.errors import InputError
-from medunlearn.judging.writing.task import Source, Task
+from medunlearn.judging.writing.task import Source, WritingTask
 from medunlearn.judging.writing.words import content, holds, words
 from medunlearn.judging.writing.writing import Reject, Written
 from medunlearn.seeds import generator
@@ -15,7 +15,7 @@ from medunlearn.synthetic.stories import GENRES, LONGEST, MOST_CHARACTERS, SHORT
 ALIKE = 0.5  # share of content words that two stories may have in common
 
 
-class LumeStory(Task):
+class LumeStory(WritingTask):
     """Writes a story of 150 to 200 words with the given genre, place and characters.
 
     A source has ``genre``, ``place`` and ``names`` (with commas between them); a result is ``{"story"}``. Code

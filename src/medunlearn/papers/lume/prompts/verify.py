@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from medunlearn.judging.writing.task import Sampling, Source, Task
+from medunlearn.judging.writing.task import Sampling, Source, WritingTask
 from medunlearn.judging.writing.words import same
 from medunlearn.judging.writing.writing import Reject, Written, write
 from medunlearn.llm.client import Client
 
 
-class LumeVerify(Task):
+class LumeVerify(WritingTask):
     """Answers a question from its text and lists every answer that the text allows.
 
     A source has ``document`` and ``question``, and not the answer; a result is ``{"answers"}``.

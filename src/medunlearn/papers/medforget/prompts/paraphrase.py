@@ -6,14 +6,14 @@ import re
 from typing import Any, ClassVar
 
 from medunlearn.judging.writing import rules
-from medunlearn.judging.writing.task import Source, Task
+from medunlearn.judging.writing.task import Source, WritingTask
 from medunlearn.judging.writing.words import holds, squeezed, words
 from medunlearn.papers.medforget.prompts.section import BLANK
 
 SHORTEST, LONGEST = 0.4, 2.5  # of the original's number of words
 
 
-class MedforgetParaphrase(Task):
+class MedforgetParaphrase(WritingTask):
     """Rewords a question; its answer stays the right one.
 
     A source has ``question`` and ``answer``; a result is ``{"question"}``. Code checks: another wording, of like

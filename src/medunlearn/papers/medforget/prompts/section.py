@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from medunlearn.judging.writing import rules
-from medunlearn.judging.writing.task import Source, Task
+from medunlearn.judging.writing.task import Source, WritingTask
 from medunlearn.judging.writing.words import holds, words
 from medunlearn.seeds import generator
 
@@ -14,7 +14,7 @@ LONGEST_CLOZE = 5  # words
 SUPPORTED = 0.6  # of the words of a generation item's answer
 
 
-class MedforgetSection(Task):
+class MedforgetSection(WritingTask):
     """Writes three items on a report's section: describe it, fill a gap, choose among options.
 
     A source has ``section`` (its name) and ``text``; a result is ``{"generation", "cloze", "classification"}``.

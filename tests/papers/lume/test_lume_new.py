@@ -17,7 +17,8 @@ from fake_server import FakeServer, share_of_faults
 import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError, MedunlearnError, SourceError
-from medunlearn.papers.lume.new import Built, build_new, plan_new
+from medunlearn.papers.llm_build import BuildResult
+from medunlearn.papers.lume.new import build_new, plan_new
 from medunlearn.pipeline.benchmarks import from_section
 
 SMALL: dict[str, Any] = {
@@ -152,12 +153,12 @@ def test_faults_change_nothing(tmp_path: Path, writer: Answer) -> None:
 
 
 @pytest.fixture(scope="module")
-def reviewed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Built]:
+def reviewed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, BuildResult]:
     out = tmp_path_factory.mktemp("review") / "b"
     return out, build_new(SMALL, out, review=True)
 
 
-def test_the_review_sheet(reviewed: tuple[Path, Built]) -> None:
+def test_the_review_sheet(reviewed: tuple[Path, BuildResult]) -> None:
     out, built = reviewed
     page = (out / "review" / "annotate.html").read_text()
     with (out / "review" / "labels.csv").open(encoding="utf-8-sig", newline="") as file:
@@ -172,7 +173,7 @@ def test_the_review_sheet(reviewed: tuple[Path, Built]) -> None:
     assert (out / "review" / "labels.csv").read_text() == "mine"
 
 
-def test_what_a_reviewer_refused_is_left_out(reviewed: tuple[Path, Built], tmp_path: Path) -> None:
+def test_what_a_reviewer_refused_is_left_out(reviewed: tuple[Path, BuildResult], tmp_path: Path) -> None:
     _, built = reviewed
     sheets = []
     for person, refused in (("anna", "story-0002"), ("ben", "life-0001")):

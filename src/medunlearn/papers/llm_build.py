@@ -1,0 +1,273 @@
+"""Builds whose texts a language model writes: write, check, list rejects, save to a folder that resumes.
+
+Beside the benchmark the folder gets ``build.json`` (settings, the guard's decision, usage), ``rejects.parquet``
+(everything that is not in the benchmark, and why) and, unless told otherwise, the model's responses in ``llm/``,
+through which a build that was cut off goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import medunlearn
+from medunlearn.config import Settings, check
+from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.data.records import Record
+from medunlearn.data.storage import read_json, sha256_of, sha256_of_json, write_json
+from medunlearn.errors import ConfigError, InputError, MedunlearnError
+from medunlearn.judging.writing import (
+    Reject,
+    Sampling,
+    Source,
+    WritingTask,
+    Written,
+    estimated,
+    reasons,
+    save_rejects,
+    write,
+)
+from medunlearn.llm import Budget, Client, CostEstimate, Decision, ServerSettings, Store, decide
+from medunlearn.llm.usage import in_money
+
+BUILD, REJECTS_FILE, RESPONSES = "build.json", "rejects.parquet", "llm"
+ONLY_HOW = frozenset({"llm", "store", "again", "leave_out_failed", "allow_remote_llm"})
+"""Settings that change how a model is asked, not what is built."""
+
+Say = Callable[[str], None]
+
+
+class WritingSettings(Protocol):
+    """Settings of a build that a language model can write."""
+
+    @property
+    def llm(self) -> Mapping[str, Any]: ...
+    @property
+    def temperature(self) -> float | str | None: ...
+    @property
+    def answer_tokens(self) -> int | None: ...
+    @property
+    def llm_seed(self) -> int | None: ...
+    @property
+    def store(self) -> Path | None: ...
+    @property
+    def again(self) -> bool: ...
+    @property
+    def leave_out_failed(self) -> bool: ...
+    @property
+    def allow_remote_llm(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """A benchmark built into its folder.
+
+    Attributes:
+        rejects: everything that is not in it.
+        facts: the content of ``build.json``.
+    """
+
+    benchmark: Benchmark
+    rejects: tuple[Reject, ...]
+    facts: Mapping[str, Any]
+
+
+def server_of(llm: Mapping[str, Any]) -> ServerSettings:
+    """Settings of the server that writes.
+
+    Raises:
+        ConfigError: no server, no model, or a wrong setting.
+    """
+    flags = {"base_url": "--llm URL", "model": "--llm-model NAME"}
+    missing = [flag for key, flag in flags.items() if not llm.get(key)]
+    if missing:
+        raise ConfigError([f"{flag} is missing: a language model writes this benchmark" for flag in missing])
+    return check(ServerSettings, llm)
+
+
+@dataclass(frozen=True)
+class Writer:
+    """The language model of a build; the guard has allowed its server.
+
+    Attributes:
+        store: folder of the responses.
+    """
+
+    settings: WritingSettings
+    server: ServerSettings
+    decision: Decision
+    store: Path
+
+    @staticmethod
+    def of(
+        settings: WritingSettings,
+        out: Path,
+        *,
+        data_use: Literal["open", "credentialed"],
+        records: Iterable[Record] = (),
+    ) -> Writer:
+        """Check server and guard before anything is sent.
+
+        Raises:
+            ConfigError: no server or no model.
+            RemoteRefusedError: the data must stay here, and the server is elsewhere.
+        """
+        server = server_of(settings.llm)
+        permitted = settings.allow_remote_llm
+        decision = decide(server.base_url, data_use=data_use, records=records, permitted=permitted)
+        return Writer(settings, server, decision.enforce(), settings.store or out / RESPONSES)
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(self.settings.temperature, self.settings.answer_tokens, self.settings.llm_seed)
+
+    def estimates(self, wanted: Mapping[WritingTask, Sequence[Source]]) -> dict[str, CostEstimate]:
+        """Cost by task; nothing is sent."""
+        with Store.existing(self.store) as store:
+            return {
+                task.name: estimated(task, sources, self.server, store, self.sampling)
+                for task, sources in wanted.items()
+            }
+
+    @contextmanager
+    def session(self, facts: dict[str, Any], *, quiet: bool) -> Iterator[WritingSession]:
+        """An open client; ``facts`` gets prompts, usage and the guard's decision, however it ends.
+
+        Raises:
+            MedunlearnError: the store cannot be opened.
+        """
+        with Store(self.store) as store:
+            before = store.spent()
+            budget = Budget(self.server, spent=before)
+            again = self.settings.again
+            with Client(self.server, self.decision, store=store, budget=budget, again=again) as client:
+                session = WritingSession(self, client, store, quiet)
+                try:
+                    yield session
+                finally:
+                    facts |= {
+                        "prompts": session.prompts,
+                        "llm": client.facts(),
+                        "requests sent now": client.spent.requests - before.requests,
+                    }
+
+
+class WritingSession:
+    """Asks tasks of sources and collects rejects.
+
+    Attributes:
+        rejects: sources without a result, so far.
+        unfinished: those that server, network or budget are to blame for.
+        prompts: versions of the prompts asked.
+    """
+
+    def __init__(self, writer: Writer, client: Client, store: Store, quiet: bool) -> None:
+        self._writer, self._client, self.store, self.quiet = writer, client, store, quiet
+        self.rejects: list[Reject] = []
+        self.unfinished: list[Reject] = []
+        self.prompts: list[str] = []
+
+    def write(self, task: WritingTask, sources: Sequence[Source]) -> Mapping[str, Any]:
+        """Accepted answers by the id of their source."""
+        written = write(task, sources, self._client, sampling=self._writer.sampling, quiet=self.quiet)
+        return self.add(task, written)
+
+    def add(self, task: WritingTask, written: Written) -> Mapping[str, Any]:
+        """Take over what a task gave; its results."""
+        self.prompts.append(task.version)
+        self.rejects += written.rejects
+        self.unfinished += written.to_ask_again
+        return written.results
+
+    def exclude(self, task: str, source: str, reason: str) -> None:
+        self.rejects.append(Reject(task, source, "excluded", reason))
+
+    def refuse_unfinished(self) -> None:
+        """Raises:
+        MedunlearnError: sources are unfinished, and are not to be left out.
+        """
+        halted = self._client.halted
+        if not self.unfinished or (self._writer.settings.leave_out_failed and not halted):
+            return
+        raise MedunlearnError(
+            f"{len(self.unfinished)} requests were not answered to the end, so no benchmark was built. "
+            f"{halted or next(iter(reasons(self.unfinished, most=1)))}\nWhat came back is kept: give the same "
+            "command again and it goes on from there" + ("." if halted else ", or add --leave-out-failed.")
+        )
+
+
+def build_key(settings: Settings, files: Iterable[Path | None], *, besides: Iterable[str] = ()) -> str:
+    """Hash of everything that a benchmark depends on besides the model's answers.
+
+    Args:
+        files: counted by content where they are files; a folder counts by its name in the settings.
+        besides: settings that are left out, since ``files`` holds them.
+    """
+    llm: Mapping[str, Any] = getattr(settings, "llm", {})
+    contents = [sha256_of(path) for path in files if path is not None and path.is_file()]
+    model = [llm.get("model_name") or llm.get("model"), llm.get("extra")]
+    return sha256_of_json([settings.model_dump(mode="json", exclude={*ONLY_HOW, *besides}), contents, model])
+
+
+def build_facts(key: str, settings: Settings) -> dict[str, Any]:
+    """What ``build.json`` starts with."""
+    return {
+        "key": key,
+        "medunlearn": medunlearn.__version__,
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "settings": settings.model_dump(mode="json"),
+    }
+
+
+def refuse_another(out: Path, key: str, *, again: bool) -> None:
+    """Refuse a folder with a benchmark of other data or settings before anything is paid for.
+
+    Raises:
+        InputError: it holds another benchmark.
+    """
+    if not (out / MANIFEST).exists():
+        return
+    there = read_json(out / BUILD).get("key") if (out / BUILD).exists() else None
+    if there != key:
+        raise InputError(f"{out} holds another benchmark. Choose another --out, or remove it.")
+    if again:
+        raise InputError(
+            f"{out} holds this benchmark already, and what is asked again could change it. Choose another "
+            f"--out, with --llm-store {out / RESPONSES}."
+        )
+
+
+@contextmanager
+def recorded(out: Path, facts: Mapping[str, Any]) -> Iterator[None]:
+    """Write ``build.json`` at the end: complete, or incomplete where the build failed in a folder of its own."""
+    try:
+        yield
+    except MedunlearnError:
+        if out.is_dir():
+            write_json(out / BUILD, {"status": "incomplete", **facts})
+        raise
+    write_json(out / BUILD, {"status": "complete", **facts})
+
+
+def record_rejects(out: Path, rejects: Sequence[Reject], facts: dict[str, Any]) -> dict[str, int]:
+    """Write the table of rejects; counts by task and status, which ``facts`` gets too."""
+    save_rejects(out / REJECTS_FILE, rejects)
+    facts["rejects"] = dict(Counter(f"{reject.task}: {reject.status}" for reject in rejects))
+    return dict(facts["rejects"])
+
+
+def summary_lines(out: Path, rejects: Sequence[Reject], facts: Mapping[str, Any]) -> Iterator[str]:
+    """What a build says in the end: requests, tokens, money, rejects and their reasons."""
+    if "llm" in facts:
+        llm = facts["llm"]
+        money = "" if llm["money"] is None else f", {in_money(llm['money'])} of money"
+        tokens = llm["prompt_tokens"] + llm["answer_tokens"]
+        yield f"{facts['requests sent now']} requests sent now; {tokens:,} tokens{money} with what was sent before"
+    if rejects:
+        yield f"{len(rejects)} were left out; they are listed in {out / REJECTS_FILE}"
+        yield from (f"  {line}" for line in reasons(rejects))
