@@ -64,7 +64,7 @@ UPWARDS = {
     ("pipeline/report/published.py", "papers"),
     ("reports/content.py", "judging"),
     ("reports/judged.py", "judging"),
-    ("reports/markdown.py", "papers"),
+    ("reports/content_markdown.py", "papers"),
     ("reports/page.py", "papers"),
     ("reports/payload.py", "papers"),
     ("sources/radiology.py", "synthetic"),

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from medunlearn.reports import ReportContent
+from medunlearn.reports.content_markdown import to_markdown
 from medunlearn.reports.epochs import epoch_figures, epoch_table
-from medunlearn.reports.markdown import to_markdown
 from medunlearn.reports.page import to_html
 from medunlearn.reports.payload import payload
 

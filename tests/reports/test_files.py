@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from medunlearn.reports import Example, ModelResult, ReportContent, write_report
-from medunlearn.reports.markdown import to_markdown
+from medunlearn.reports.content_markdown import to_markdown
 from medunlearn.reports.page import plotly_source, script_hash, script_json, to_html
 from medunlearn.reports.payload import payload
 

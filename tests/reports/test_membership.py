@@ -10,7 +10,7 @@ import pytest
 
 from medunlearn.reports import ReportContent
 from medunlearn.reports.content import Membership
-from medunlearn.reports.markdown import to_markdown
+from medunlearn.reports.content_markdown import to_markdown
 from medunlearn.reports.membership import membership_tables, roc_figures, semeval_table
 from medunlearn.reports.page import plotly_source, to_html
 from medunlearn.reports.payload import payload

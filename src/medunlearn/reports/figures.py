@@ -158,36 +158,45 @@ def _crosshair(results: Results, where: Plane) -> list[Spec]:
     ]
 
 
-def layout(ranges: tuple[Range, Range] | None, x: str, y: str, *, small: bool = False) -> Spec:
-    """Axes, fonts and colours that all figures share; ranges None leaves them to plotly."""
-    axis = {
-        "gridcolor": "--line",
-        "zeroline": False,
-        "linecolor": "--line",
-        "showline": True,
-        "tickfont": {"color": "--muted", "size": 12},
-        "nticks": 7,
-    }
-    axes = [
-        axis | {"title": {"text": _lines(title), "standoff": 8, "font": {"size": 11 if small else 13}}}
-        for title in (x, y)
-    ]
-    if ranges is not None:
-        axes = [one | {"range": span} for one, span in zip(axes, ranges, strict=True)]
-    return {
-        "xaxis": axes[0],
-        "yaxis": axes[1],
+TEMPLATE: Spec = {
+    "layout": {
+        **{
+            name: {
+                "gridcolor": "--line",
+                "zeroline": False,
+                "linecolor": "--line",
+                "showline": True,
+                "tickfont": {"color": "--muted", "size": 12},
+                "nticks": 7,
+                "title": {"standoff": 8, "font": {"size": 13}},
+            }
+            for name in ("xaxis", "yaxis")
+        },
         "font": {"color": "--ink", "family": "--sans", "size": 13},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "showlegend": False,
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 12}},
         "hoverlabel": {
             "bgcolor": "--paper",
             "bordercolor": "--line",
             "font": {"color": "--ink", "family": "--sans"},
         },
+        "margin": {"l": 52, "r": 10, "t": 26, "b": 44},
         "dragmode": False,
     }
+}
+"""The plotly template of every figure; a colour is the name of one of the page's CSS variables."""
+
+
+def layout(ranges: tuple[Range, Range] | None, x: str, y: str, *, small: bool = False) -> Spec:
+    """Axes with their titles, on top of the template; ranges None leaves them to plotly."""
+    axes: list[Spec] = [
+        {"title": {"text": _lines(title), **({"font": {"size": 11}} if small else {})}} for title in (x, y)
+    ]
+    if ranges is not None:
+        axes = [one | {"range": span} for one, span in zip(axes, ranges, strict=True)]
+    return {"xaxis": axes[0], "yaxis": axes[1]}
 
 
 def _lines(text: str) -> str:

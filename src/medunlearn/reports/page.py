@@ -56,6 +56,9 @@ def templates() -> Environment:
     )
     environment.filters |= {"interval": lambda one: interval(one.low, one.high), "value": value_text}
     environment.filters |= {"signed": signed, "kind": kind_text, "json": script_json}
+    environment.filters["templated"] = lambda spec: (
+        spec | {"layout": {"template": figures.TEMPLATE, **spec["layout"]}}
+    )
     return environment
 
 

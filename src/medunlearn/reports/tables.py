@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from medunlearn.reports.blocks import Cell as Cell
+from medunlearn.reports.blocks import Table as Table
 from medunlearn.reports.content import ModelResult, ReportContent
 from medunlearn.reports.headline import Plane, Standing, panel_planes
 from medunlearn.reports.readings import Gap, Place, Reading, Results, number, reading_of, rows_of
@@ -27,25 +29,6 @@ from medunlearn.reports.words import (
 
 # More methods than this are counted on the first screen; the ranking below names them.
 _MOST_NAMED = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """What a cell says, and in smaller type what stands behind it."""
-
-    text: str
-    note: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.text} {self.note}".strip()
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Columns and rows; the first column names the row. A column's cell may carry a note as well."""
-
-    columns: tuple[Cell, ...]
-    rows: tuple[tuple[Cell, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,21 +131,20 @@ def other_comparisons(content: ReportContent, results: Results) -> Table | None:
     reference = results.retrained.label if results.retrained else None
     others = [row for row in rows_of(content.comparisons) if row["against"] != reference]
     columns = ("Model", "Against", "Side", "Fold", "Kind", "Metric", "Difference", "p", "Pairs", "Subjects")
-    rows = tuple(tuple(Cell(*parts) for parts in _comparison(row)) for row in others)
+    rows = tuple(map(_comparison, others))
     return Table(tuple(Cell(name) for name in columns), rows) if rows else None
 
 
-def _comparison(row: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _comparison(row: Mapping[str, Any]) -> tuple[Cell, ...]:
     difference, low, high, p = (number(row[name]) for name in ("difference", "low", "high", "p"))
-    named = [(str(row[name]),) for name in ("model", "against", "side", "fold")]
-    return [
-        *named,
-        (kind_text(str(row["kind"])),),
-        (str(row["metric"]),),
-        (ABSENT,) if difference is None else (signed(difference), interval(low, high)),
-        (ABSENT if p is None else decimal(p),),
-        *((f"{int(row[name]):,}",) for name in ("n_pairs", "n_subjects")),
-    ]
+    return (
+        *(Cell(str(row[name])) for name in ("model", "against", "side", "fold")),
+        Cell(kind_text(str(row["kind"]))),
+        Cell(str(row["metric"])),
+        Cell(ABSENT) if difference is None else Cell(signed(difference), interval(low, high)),
+        Cell(ABSENT if p is None else decimal(p)),
+        *(Cell(f"{int(row[name]):,}") for name in ("n_pairs", "n_subjects")),
+    )
 
 
 def facts(content: ReportContent) -> list[tuple[str, str]]:

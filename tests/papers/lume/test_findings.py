@@ -11,7 +11,7 @@ import pytest
 
 from medunlearn.papers.lume.report import Finding, findings, findings_text
 from medunlearn.reports.content import ModelResult, ReportContent
-from medunlearn.reports.markdown import to_markdown
+from medunlearn.reports.content_markdown import to_markdown
 from medunlearn.reports.page import to_html
 from medunlearn.reports.payload import payload
 from medunlearn.reports.verdicts import FAILS, HOLDS, OPEN

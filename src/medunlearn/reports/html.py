@@ -1,0 +1,121 @@
+"""A report as one HTML page that loads nothing from anywhere."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from medunlearn.reports.blocks import Report, Section, Table, has_figures
+from medunlearn.reports.figures import TEMPLATE
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_NUMBER = re.compile(r"[+−-]?[\d.,]+( ?%)?(e[+−-]?\d+)?( ?\(.*\))?|[–0]|unscored|reference|not measured|")
+_LONG = 48
+
+
+def to_html(report: Report) -> str:
+    """The page, its style and its scripts in one string; plotly is in it only where there is a figure.
+
+    Scripts run by their hash alone (content security policy), so text that got into a cell never runs.
+    """
+    drawn = has_figures(report.blocks)
+    script = asset("page.js").decode()
+    scripts = [script, *((gzip.decompress(plotly_archive()).decode(),) if drawn else ())]
+    anchors = _anchors(report)
+    return (
+        _environment()
+        .get_template("page.html.jinja")
+        .render(
+            report=report,
+            anchors={id(block): anchor for anchor, block in anchors.items()},
+            contents=[(anchor, block.title) for anchor, block in anchors.items()],
+            style=asset("page.css").decode(),
+            script=script,
+            script_hashes=" ".join(f"'{script_hash(one)}'" for one in scripts),
+            plotly=base64.b64encode(plotly_archive()).decode() if drawn else "",
+            template=TEMPLATE,
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    """The template, which escapes everything that it is given."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("medunlearn.reports", "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "kind": lambda block: type(block).__name__,
+        "identity": id,
+        "json": script_json,
+        "column_kinds": column_kinds,
+        "unique_values": lambda values: list(dict.fromkeys(values)),
+        "row_values": _row_values,
+    }
+    return environment
+
+
+def _anchors(report: Report) -> dict[str, Section]:
+    """Anchor -> section of the report itself, each anchor once."""
+    anchors: dict[str, Section] = {}
+    for block in report.blocks:
+        if isinstance(block, Section):
+            name = block.name or re.sub(r"[^a-z0-9]+", "-", block.title.lower()).strip("-") or "section"
+            numbers = (name if n == 1 else f"{name}-{n}" for n in range(1, len(report.blocks) + 2))
+            anchors[next(one for one in numbers if one not in anchors)] = block
+    return anchors
+
+
+def column_kinds(table: Table) -> list[str]:
+    """A CSS class a column: ``number`` is right-aligned, ``long`` may wrap; the first column is always text."""
+    kinds = []
+    for place in range(len(table.columns)):
+        texts = [row[place].text for row in table.rows]
+        if place and all(_NUMBER.fullmatch(text) for text in texts):
+            kinds.append("number")
+        else:
+            kinds.append("text long" if any(len(text) > _LONG for text in texts) else "text")
+    return kinds
+
+
+def _row_values(filters: Mapping[str, Sequence[str]], row: int) -> str:
+    return json.dumps({name: values[row] for name, values in filters.items()})
+
+
+def script_json(value: Any) -> Any:
+    """JSON for a script element: no ``<`` in it can end the element or start another."""
+    from markupsafe import Markup
+
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))
+
+
+def script_hash(script: str) -> str:
+    """The script's hash as a content security policy takes it: the page runs these scripts and no other."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
+
+
+@cache
+def plotly_archive() -> bytes:
+    """plotly.js (bars and scatter plots), packed; the page unpacks it."""
+    return asset("plotly-basic.min.js.gz")
+
+
+def asset(name: str) -> bytes:
+    """A file of the page."""
+    return files("medunlearn.reports").joinpath("assets", name).read_bytes()

@@ -1,0 +1,45 @@
+"""A report as data for programs: strict JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from medunlearn.reports.blocks import Report
+
+FORMAT = 1
+
+
+def to_data(report: Report) -> dict[str, Any]:
+    """The report's own numbers; of a report that carries none, its blocks."""
+    body = report.data or {"facts": dict(report.facts), "blocks": report.blocks}
+    return {"format": FORMAT, "title": report.title, **plain(body)}
+
+
+def plain(value: Any) -> Any:
+    """The same value in the types of JSON: tables as rows, blocks as objects, NaN, infinity and null as null."""
+    match value:
+        case pd.DataFrame():
+            return plain(value.to_dict("records")) if len(value) else []
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case np.generic():
+            return plain(value.item())
+        case bool() | str() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case None | pd.NA | pd.NaT:
+            return None
+        case _ if is_dataclass(value):
+            shown = {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+            return {"block": type(value).__name__.lower(), **shown}
+        case _:
+            return str(value)
