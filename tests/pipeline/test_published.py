@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from medunlearn.pipeline.report.published import published_measures
-from medunlearn.reports.content import Membership, ModelResult, PublishedMeasures, ReportContent
-from medunlearn.reports.page import to_html
-from medunlearn.reports.published import published_table
+from medunlearn.pipeline.report.papers import GatheredRuns, measures_part, paper_part
+from medunlearn.reports.blocks import Prose, Report, Section, Table
+from medunlearn.reports.content import Membership, PaperPart, ReportContent
+from medunlearn.reports.html import to_html
 
 NUMBERS = {"n_scored": 4, "n_unscored": 0}
 
@@ -44,17 +44,34 @@ def muse(label: str, role: str) -> Any:
     return model(label, role, "muse", rows)
 
 
-def values(found: PublishedMeasures | None) -> dict[tuple[str, str], tuple[Any, str]]:
-    assert found is not None
+def published_measures(models: list[Any], membership: Membership) -> PaperPart:
+    """The paper's part of runs without their benchmark."""
+    content = ReportContent(
+        title="",
+        benchmark={"builder": models[0].record.info["results"]["benchmark"]["builder"]},
+        split={},
+        context="closed_book",
+        models=(),
+        comparisons=pd.DataFrame(),
+        examples=(),
+        metrics={},
+        caveats=(),
+        show_text=False,
+        membership=membership,
+    )
+    return paper_part(GatheredRuns(tuple(models), None, content, tuple(None for _ in models), None, 10, 0))
+
+
+def values(found: PaperPart) -> dict[tuple[str, str], tuple[Any, str]]:
     return {
         (row["model"], row["measure"]): (None if pd.isna(row["value"]) else row["value"], row["note"])
-        for row in found.table.to_dict("records")
+        for row in found.data["published"]["table"].to_dict("records")
     }
 
 
 def test_muse_has_its_four_parts() -> None:
     models = [muse("GA", "unlearned"), muse("retrained", "retrained")]
-    found = values(published_measures(models, None, areas(GA=0.9, retrained=0.6)))
+    found = values(published_measures(models, areas(GA=0.9, retrained=0.6)))
     assert found["GA", "VerbMem on forget"] == (0.3, "")
     assert found["GA", "KnowMem on forget"] == (0.4, "")
     assert found["GA", "KnowMem on retain"] == (0.5, "")
@@ -66,12 +83,12 @@ def test_muse_has_its_four_parts() -> None:
 def test_what_privacy_leakage_lacks_is_said() -> None:
     models = [muse("GA", "unlearned"), muse("retrained", "retrained")]
     for membership in (Membership(), areas(GA=0.9), areas(GA=0.9, retrained=None)):
-        leak, note = values(published_measures(models, None, membership))["GA", "PrivLeak"]
+        leak, note = values(published_measures(models, membership))["GA", "PrivLeak"]
         assert leak is None
         assert note.startswith("not attacked")
-    alone = values(published_measures(models[:1], None, areas(GA=0.9)))
+    alone = values(published_measures(models[:1], areas(GA=0.9)))
     assert alone["GA", "PrivLeak"] == (None, "no retrained model")
-    zero = values(published_measures(models, None, areas(GA=0.9, retrained=0.0)))
+    zero = values(published_measures(models, areas(GA=0.9, retrained=0.0)))
     assert "AUC is 0" in zero["GA", "PrivLeak"][1]
 
 
@@ -82,17 +99,16 @@ def test_tofu_without_the_benchmark_has_truth_ratios_alone() -> None:
         summary(0.2, metric="truth_ratio", kind="factual"),
         summary(0.2, metric="truth_ratio", side="retain", fold="utility"),
     ]
-    found = published_measures([model("GA", "unlearned", "tofu", rows)], None, Membership())
+    found = published_measures([model("GA", "unlearned", "tofu", rows)], Membership())
     assert values(found) == {
         ("GA", "truth ratio on forget"): (0.7, ""),
         ("GA", "truth ratio on retain"): (None, "no question has one"),
     }
-    assert found is not None
-    assert "--benchmark" in found.about[-1]
+    assert "--benchmark" in found.data["published"]["about"][-1]
 
 
 def test_other_benchmarks_have_none() -> None:
-    assert published_measures([model("GA", "unlearned", "lume", [])], None, Membership()) is None
+    assert published_measures([model("GA", "unlearned", "amnesia", [])], Membership()) == PaperPart()
 
 
 def test_the_table_says_why_a_number_is_missing() -> None:
@@ -103,30 +119,17 @@ def test_the_table_says_why_a_number_is_missing() -> None:
         {"model": "GA", "measure": "model utility", "value": 0.25, "low": 0.2, "high": 0.3, "note": ""},
         {"model": "GA", "measure": "<i>", "value": None, "low": None, "high": None, "note": "no question"},
     ]
-    labels = ("GA", "retrained")
-    content = ReportContent(
-        title="TOFU",
-        benchmark={"name": "TOFU", "builder": "tofu", "data_use": "open"},
-        split={"name": "forget01", "level": "author", "forget": 2, "retain": 8},
-        context="closed_book",
-        models=tuple(
-            ModelResult(label, "unlearned", None, pd.DataFrame(), pd.DataFrame(), {"config": {}})
-            for label in labels
-        ),
-        comparisons=pd.DataFrame(),
-        examples=(),
-        metrics={},
-        caveats=(),
-        show_text=False,
-        published=PublishedMeasures("TOFU", ("What it means.",), pd.DataFrame(rows)),
-    )
-    table = published_table(content)
-    assert table is not None
+    part = measures_part("TOFU", ("What it means.",), rows, ("GA", "retrained"))
+    (shown,) = part.blocks
+    assert isinstance(shown, Section)
+    about, table = shown.blocks
+    assert isinstance(about, Prose)
+    assert isinstance(table, Table)
     assert [[str(cell) for cell in line] for line in table.rows] == [
         ["forget quality", "1.5e-07", "reference"],
         ["model utility", "0.250 [0.200, 0.300]", "–"],
         ["<i>", "unscored no question", "–"],
     ]
-    page = to_html(content)
+    page = to_html(Report("TOFU", part.blocks))
     assert "What it means." in page
     assert "<i>" not in page.split('id="published"')[1].split("</section>")[0]

@@ -44,7 +44,7 @@ def test_the_page_draws_filters_and_fits_with_no_network(
     labels = page.locator(".figure.large .annotation-text").all_text_contents()
     assert sorted(labels) == sorted(model.label for model in content.models)
 
-    shown = page.locator("table.metrics tbody tr:not([hidden])")
+    shown = page.locator("tr[data-filters]:not([hidden])")
     total = sum(len(model.summary) for model in content.models)
     assert 0 < shown.count() < total
     for name in ("fold", "kind"):
@@ -73,7 +73,7 @@ def test_the_policy_stops_a_script_that_got_in(content: ReportContent, browser: 
 def test_the_tables_are_all_there_without_scripts(content: ReportContent, browser: Any, tmp_path: Path) -> None:
     page = browser.new_context(java_script_enabled=False).new_page()
     page.goto(write_report(content, tmp_path).as_uri())
-    rows = page.locator("table.metrics tbody tr")
+    rows = page.locator("tr[data-filters]")
     assert rows.count() == sum(len(model.summary) for model in content.models)
     assert rows.last.is_visible()
     assert not page.locator(".filters").is_visible()

@@ -7,12 +7,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from rendered import data_of, markdown_of, page_of
 
 from medunlearn.reports import ReportContent
-from medunlearn.reports.content_markdown import to_markdown
 from medunlearn.reports.epochs import epoch_figures, epoch_table
-from medunlearn.reports.page import to_html
-from medunlearn.reports.payload import payload
 
 COUNTS = {"n_scored": 20, "n_unscored": 0, "n_subjects": 10, "replicates_dropped": 0}
 
@@ -85,15 +83,15 @@ def test_the_table_has_the_same_numbers(watched: ReportContent) -> None:
         ["GA", "0.900", "0.400", "unscored"],
         ["NPO", "0.900", "0.800", "0.700"],
     ]
-    assert "## By epoch" in to_markdown(watched)
-    assert len(payload(watched)["epochs"]) == len(watched.epochs)
+    assert "## By epoch" in markdown_of(watched)
+    assert len(data_of(watched)["epochs"]) == len(watched.epochs)
 
 
 def test_the_page_has_them_where_there_are_any(content: ReportContent, watched: ReportContent) -> None:
     from plotly.graph_objects import Figure
 
-    assert 'id="epochs"' in to_html(watched)
-    assert 'id="epochs"' not in to_html(content)
+    assert 'id="epochs"' in page_of(watched)
+    assert 'id="epochs"' not in page_of(content)
     assert epoch_table(content) is None
     for _, spec in epoch_figures(watched):
         Figure(_painted({"data": spec["data"], "layout": spec["layout"]}))

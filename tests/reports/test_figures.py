@@ -10,10 +10,11 @@ import pytest
 
 from medunlearn.reports import ReportContent
 from medunlearn.reports.curves import thinned, training_curves
-from medunlearn.reports.figures import Spec, colours, panels, symbols, tradeoff
+from medunlearn.reports.figures import TEMPLATE, Spec, colours, symbols
 from medunlearn.reports.headline import main_plane, panel_planes
-from medunlearn.reports.page import asset
+from medunlearn.reports.html import asset
 from medunlearn.reports.readings import Results
+from medunlearn.reports.tradeoff import panels, tradeoff
 from medunlearn.reports.words import count, decimal, duration, flat, signed, size
 
 
@@ -44,13 +45,13 @@ def test_plotly_accepts_every_figure(content: ReportContent) -> None:
     # The main plot, a panel a fold and kind, target and retrained together, one a method.
     assert len(specs) == 1 + 4 + 1 + 6
     for spec in specs:
-        Figure(coloured({"data": spec["data"], "layout": spec["layout"]}))
+        Figure(coloured({"data": spec["data"], "layout": {"template": TEMPLATE, **spec["layout"]}}))
 
 
 def test_every_colour_is_a_variable_of_the_page_in_both_schemes(content: ReportContent) -> None:
-    names = set(re.findall(r"'(--[a-z0-9]+)'", str(every_spec(content))))
+    names = set(re.findall(r"'(--[a-z0-9]+)'", str([*every_spec(content), TEMPLATE])))
     assert {"--ink", "--m1", "--m6"} <= names
-    style = asset("report.css")
+    style = asset("page.css").decode()
     light, dark = style.split("@media screen and (prefers-color-scheme: dark)")
     for name in names - {"--sans"}:
         assert f"{name}: #" in light

@@ -108,7 +108,7 @@ def test_intervals_that_hold_0_are_no_proof(content: ReportContent) -> None:
 @pytest.mark.parametrize(
     ("kept", "name"),
     [
-        ({"target", "NPO"}, "No retrained model"),
+        ({"target", "NPO"}, "Not measured"),
         ({"target", "retrained"}, "No unlearned model"),
         # GA is further from the retrained model than the target model is.
         ({"target", "retrained", "GA"}, "None"),

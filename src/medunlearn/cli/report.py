@@ -51,9 +51,9 @@ def command(
     """Write report.html, report.md and report.json from evaluated runs."""
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.judging.judged import judged_among
-    from medunlearn.papers.lume import report as lume
     from medunlearn.papers.memorization.compare import is_audit
     from medunlearn.pipeline.report.gather import gather
+    from medunlearn.reports.claims import findings_text
     from medunlearn.reports.write import write_report
     from medunlearn.results.evaluated import Evaluated
     from medunlearn.results.runs import Run
@@ -74,10 +74,10 @@ def command(
     content = gather(title, models, loaded, judged=judged, show_text=show_text, seed=seed)
     page = write_report(content, out)
     if json:
-        found = [{"finding": one.name, "verdict": one.verdict} for one in lume.findings(content)]
+        found = [{"finding": one.name, "verdict": one.verdict} for one in content.paper.findings]
         print_json({"report": str(page), **({"findings": found} if found else {})})
         return
-    if not quiet and (said := lume.findings_text(content)):
+    if not quiet and (said := findings_text(content.paper.findings)):
         print(said)
     sayer(quiet, json)(f"report: {page}")
 

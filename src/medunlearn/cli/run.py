@@ -69,14 +69,14 @@ def command(
 
 def print_finished(finished: Finished, *, quiet: bool, as_json: bool) -> None:
     """Each model's place: utility, forgetting, and the distance to the retrained model."""
-    from medunlearn.papers.lume.report import findings, findings_text
+    from medunlearn.reports.claims import findings_text
     from medunlearn.reports.headline import main_plane, standings
     from medunlearn.reports.readings import Results
     from medunlearn.reports.tables import headline_table
 
     if as_json:
         headline = read_json(finished.report.with_suffix(".json"))["headline"]
-        found = [{"finding": one.name, "verdict": one.verdict} for one in findings(finished.content)]
+        found = [{"finding": one.name, "verdict": one.verdict} for one in finished.content.paper.findings]
         print_json({"report": str(finished.report), **headline, **({"findings": found} if found else {})})
     elif not quiet:
         results = Results(finished.content)
@@ -85,7 +85,7 @@ def print_finished(finished: Finished, *, quiet: bool, as_json: bool) -> None:
         kept = [place for place, column in enumerate(table.columns) if column.text in SHOWN]
         columns = [str(table.columns[place]) for place in kept]
         print_table(finished.content.title, columns, [[row[place] for place in kept] for row in table.rows])
-        if said := findings_text(finished.content):
+        if said := findings_text(finished.content.paper.findings):
             print_line(said)
 
 

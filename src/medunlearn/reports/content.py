@@ -1,4 +1,4 @@
-"""What a report is made of. The caller gathers it from run folders; nothing here reads a file."""
+"""Content of a report of runs, as the pipeline gathers it from run folders. Nothing here reads a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from medunlearn.judging.words import Section
+from medunlearn.reports.blocks import Block
+from medunlearn.reports.claims import Finding
 
 Role = Literal["target", "retrained", "unlearned"]
 
@@ -39,7 +40,7 @@ class ModelResult:
 
 @dataclass(frozen=True)
 class Example:
-    """One question with what each model said.
+    """One question with each model's response.
 
     Attributes:
         answer: the reference answer.
@@ -55,45 +56,50 @@ class Example:
     responses: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class PanelTable:
+    """A table of a panel's verdicts as plain text; no rows where there is nothing to count."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    aside: str = ""
+
+
 @dataclass(frozen=True)
 class JudgedContent:
     """One panel on one set of cases; numbers and names alone.
 
     Attributes:
-        title: what was judged, how much of it and by how many.
+        title: task, number of cases, subjects and judges.
         about: prompt, source, and how intervals are to be read.
-        sections: its tables.
     """
 
     title: str
     about: str
-    sections: tuple[Section, ...]
+    sections: tuple[PanelTable, ...]
 
 
 @dataclass(frozen=True)
 class Membership:
-    """What was found by membership attacks; all empty where no model was attacked.
+    """Results of membership attacks; all empty where no model was attacked.
 
     Attributes:
         table: model, group, attack, measure, value, low, high, reason, n_members, n_nonmembers, reading.
         comparisons: model, against, group, attack, difference, low, high, p, reading.
         curves: model, group, attack, fpr, tpr.
         titles: an attack's name -> its title.
-        semeval: a model's label -> the parts of the SemEval-2025 Task 4 score and the score, in their order.
-        privacy: MUSE's privacy leakage: model, against, group, attack, value, low, high; else empty.
     """
 
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
     comparisons: pd.DataFrame = field(default_factory=pd.DataFrame)
     curves: pd.DataFrame = field(default_factory=pd.DataFrame)
     titles: Mapping[str, str] = field(default_factory=dict)
-    semeval: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
-    privacy: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """What a reconstruction attack found; both empty where no model was attacked.
+    """Results of a reconstruction attack; both empty where no model was attacked.
 
     Attributes:
         table: model, role, side, fold, kind, context, identifiers, metric, value, low, high, change, n_scored.
@@ -105,26 +111,25 @@ class Reconstruction:
 
 
 @dataclass(frozen=True)
-class PublishedMeasures:
-    """What a benchmark's own paper reads of its models, as TOFU and MUSE do.
+class PaperPart:
+    """What a benchmark's own paper adds to the report of runs on it.
 
     Attributes:
-        name: of the benchmark, as its paper calls it.
-        about: sentences on ranges and directions, and on what is missing here.
-        table: model, measure, value, low, high, n, note; a value that is null is shown as unscored with its note.
+        blocks: its sections, behind those of all benchmarks.
+        findings: its claims, for the terminal too.
+        data: its numbers, at the top level of ``report.json``.
     """
 
-    name: str
-    about: tuple[str, ...]
-    table: pd.DataFrame
+    blocks: tuple[Block, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ReportContent:
-    """Everything that a report shows.
+    """Everything that a report of runs shows.
 
     Attributes:
-        title: of the page.
         benchmark: name, builder, source, licence, data_use, levels, counts, fingerprint.
         split: name, level, and how many nodes are in forget and in retain; no node is named.
         context: ``closed_book`` or ``note``; every number of the report is of this mode.
@@ -138,16 +143,11 @@ class ReportContent:
         groups: the benchmark's own measures by node of one level (LUME: regurgitation and knowledge by task):
             level, node, measure, side, fold, model, value, low, high, n_scored, n_unscored; may be empty.
         judged: panels of judges, of the benchmark and of the models' responses.
-        membership: what membership attacks found; may be empty.
-        reconstruction: what naming whose a text is brought back; may be empty.
-        epochs: the summaries of unlearning runs that were evaluated as they went on: model, epoch (0 is the
+        epochs: the summaries of unlearning runs that were evaluated after each epoch: model, epoch (0 is the
             target), level, node (empty for the whole split), measure, and a summary's columns; may be empty.
-        contrasts: on LUME, differences between epochs and between methods
-            (:mod:`medunlearn.papers.lume.contrasts`); may be empty.
-        published: TOFU's or MUSE's measures, which are made of several metrics or models at once; may be empty.
-        utility: what tasks of lm-evaluation-harness found, one row a model, task and metric that counts, and
-            ``utility`` for them together: model, name, metric, value, low, high, stderr, n_scored, shots; may be
-            empty.
+        utility: tasks of lm-evaluation-harness, one row a model, task and metric that counts, and ``utility`` for
+            them together: model, name, metric, value, low, high, stderr, n_scored, shots; may be empty.
+        paper: what the benchmark's own paper adds.
     """
 
     title: str
@@ -165,9 +165,8 @@ class ReportContent:
     membership: Membership = field(default_factory=Membership)
     reconstruction: Reconstruction = field(default_factory=Reconstruction)
     epochs: pd.DataFrame = field(default_factory=pd.DataFrame)
-    contrasts: pd.DataFrame = field(default_factory=pd.DataFrame)
-    published: PublishedMeasures | None = None
     utility: pd.DataFrame = field(default_factory=pd.DataFrame)
+    paper: PaperPart = field(default_factory=PaperPart)
 
     def shown_examples(self) -> tuple[Example, ...]:
         """The examples that may be shown, forget before retain; none unless ``show_text``."""

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from medunlearn.reports.blocks import Spec
 from medunlearn.reports.content import ModelResult
-from medunlearn.reports.figures import Spec, colours, layout, safe, short
+from medunlearn.reports.figures import colours, layout, safe, short
 from medunlearn.reports.readings import rows_of
 
 _MOST_POINTS = 400
@@ -69,6 +70,5 @@ def thinned(points: Sequence[tuple[float, Any]]) -> tuple[list[float], list[floa
 
 def _curves(lines: list[Spec]) -> Spec:
     frame = layout(None, "step", "loss")
-    frame |= {"showlegend": True, "margin": {"l": 52, "r": 10, "t": 26, "b": 44}}
-    frame |= {"legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 12}}}
+    frame |= {"showlegend": True}
     return {"data": lines, "layout": frame, "labels": False}

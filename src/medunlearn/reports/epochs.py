@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from medunlearn.reports.blocks import Cell, Spec, Table
 from medunlearn.reports.content import ModelResult, ReportContent
-from medunlearn.reports.figures import Spec, colours, layout, safe, short, symbols
+from medunlearn.reports.figures import colours, layout, safe, short, symbols
 from medunlearn.reports.readings import ALL, Reading, reading_of, rows_of
-from medunlearn.reports.tables import Cell, Table
-from medunlearn.reports.words import decimal, interval, reading_note, value_text
+from medunlearn.reports.tables import grid, reading_cell
+from medunlearn.reports.words import decimal, interval, value_text
 
 MEMBERSHIP, UTILITY = "membership_auc", "utility"
 """Measures of rows that are of no question: the area of a membership attack, and what general tasks found."""
@@ -183,9 +184,10 @@ def epoch_table(content: ReportContent) -> Table | None:
     epochs = sorted({epoch for lines in found.values() for line in lines.values() for epoch in line})
     if not epochs:
         return None
-    rows = []
-    for panel, lines in found.items():
-        for label, line in lines.items():
-            readings = [line.get(epoch) for epoch in epochs]
-            rows.append((Cell(label, panel.title), *(Cell(value_text(one), reading_note(one)) for one in readings)))
-    return Table((Cell("Epoch"), *(Cell(str(epoch)) for epoch in epochs)), tuple(rows))
+    entries = (
+        (Cell(label, panel.title), str(epoch), reading_cell(reading))
+        for panel, lines in found.items()
+        for label, line in lines.items()
+        for epoch, reading in line.items()
+    )
+    return grid("Epoch", entries, [str(epoch) for epoch in epochs])

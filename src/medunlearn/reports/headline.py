@@ -121,11 +121,13 @@ class Verdict:
         name: the closest unlearned model's label, or a short phrase where there is none.
         sentences: what stands behind it.
         found: whether ``name`` is a model's.
+        title: the question that ``name`` answers.
     """
 
     name: str
     sentences: tuple[str, ...]
     found: bool = False
+    title: str = "Closest to the retrained model"
 
 
 def verdict(ranked: list[Standing]) -> Verdict:
@@ -134,8 +136,13 @@ def verdict(ranked: list[Standing]) -> Verdict:
         return Verdict("No unlearned model", ("This report holds no unlearned model to place.",))
     if not any(one.model.role == "retrained" for one in ranked):
         return Verdict(
-            "No retrained model",
-            ("Without a model that never saw the forget set, no forgetting number here has a reference.",),
+            "Not measured",
+            (
+                "A retrained model is missing: one that never saw the forget set. No forgetting number here has a "
+                "reference without it.",
+                "Train one on the benchmark without this split, evaluate it, and report it with these runs. Until "
+                "then the numbers below compare with the target model alone.",
+            ),
         )
     closest = next((one for one in ranked if one.model.role == "unlearned" and one.distance is not None), None)
     if closest is None or closest.distance is None:

@@ -18,7 +18,8 @@ from medunlearn.reports.figures import TEMPLATE
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_NUMBER = re.compile(r"[+−-]?[\d.,]+( ?%)?(e[+−-]?\d+)?( ?\(.*\))?|[–0]|unscored|reference|not measured|")
+_UNIT = r"( ?(%|s|MiB|GiB|min.*|h .*))?(e[+−-]?\d+)?( ?\(.*\))?"
+_NUMBER = re.compile(rf"[+−-]?[\d.,]+{_UNIT}|–|unscored|reference|not measured|")
 _LONG = 48
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from medunlearn.data.records import FOLDS, KINDS
 from medunlearn.errors import InputError
 from medunlearn.reports.content import ModelResult, ReportContent
+from medunlearn.reports.words import ALL as ALL
 from medunlearn.results.composites import COMPOSITES, DEGRADATION
 
-ALL = "all"
 _DEGRADATION_TEXT = ("Degradation score", "0-1, higher = more output has collapsed into repetition or nothing")
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from medunlearn.reports.blocks import Cell as Cell
@@ -13,6 +12,7 @@ from medunlearn.reports.headline import Plane, Standing, panel_planes
 from medunlearn.reports.readings import Gap, Place, Reading, Results, number, reading_of, rows_of
 from medunlearn.reports.words import (
     ABSENT,
+    UNSCORED,
     context_text,
     count,
     decimal,
@@ -31,17 +31,36 @@ from medunlearn.reports.words import (
 _MOST_NAMED = 8
 
 
-@dataclass(frozen=True, slots=True)
-class MetricRow:
-    """One number of the full table."""
+def grid(
+    head: str, entries: Iterable[tuple[Cell, str, Cell]], columns: Sequence[str], title: str = ""
+) -> Table | None:
+    """A table of (row, column, cell) entries, rows in their order; a dash where there is none. None of no entry."""
+    rows: dict[Cell, dict[str, Cell]] = {}
+    for row, column, cell in entries:
+        rows.setdefault(row, {})[column] = cell
+    if not rows:
+        return None
+    lines = tuple((row, *(of.get(column, Cell(ABSENT)) for column in columns)) for row, of in rows.items())
+    return Table((Cell(head), *map(Cell, columns)), lines, title)
 
-    model: str
-    place: Place
-    metric: str
-    title: str
-    meaning: str
-    reading: Reading
-    gap: Gap | None
+
+def records(columns: Iterable[Cell], rows: Iterable[tuple[Cell, ...]], title: str = "") -> Table | None:
+    """A table of rows, or None of no row."""
+    lines = tuple(rows)
+    return Table(tuple(columns), lines, title) if lines else None
+
+
+def value_cell(row: Mapping[str, Any], *notes: str) -> Cell:
+    """A row's value with its interval and more notes; ``unscored`` where it is null."""
+    value = number(row["value"])
+    if value is None:
+        return Cell(UNSCORED)
+    return Cell(decimal(value), " ".join(filter(None, (interval(number(row["low"]), number(row["high"])), *notes))))
+
+
+def reading_cell(reading: Reading | None) -> Cell:
+    """A number with its interval and how many were left unscored."""
+    return Cell(value_text(reading), reading_note(reading))
 
 
 def headline_table(ranked: Sequence[Standing], where: Plane) -> Table:
@@ -64,7 +83,7 @@ def _headline_row(standing: Standing) -> tuple[Cell, ...]:
     gaps = (standing.utility_gap, standing.forgetting_gap)
     return (
         Cell(standing.model.label),
-        *(Cell(value_text(found), reading_note(found)) for found in values),
+        *map(reading_cell, values),
         *(Cell("reference") if reference else _gap_cell(found) for found in gaps),
         Cell("0" if reference else ABSENT if standing.distance is None else decimal(standing.distance)),
     )
@@ -76,54 +95,98 @@ def _gap_cell(gap: Gap | None) -> Cell:
     return Cell(signed(gap.difference), interval(gap.low, gap.high) or "no paired interval")
 
 
-def breakdown_table(results: Results) -> Table:
-    """One row a model: utility and forgetting of each fold and kind."""
-    planes = panel_planes(results)
-    columns = [Cell("Model")]
-    for where in planes:
-        for side, metric in (("retain", where.utility), ("forget", where.forgetting)):
-            columns.append(Cell(place_text(where.fold, where.kind), f"{metric} on {side}"))
-    rows = []
-    for model in results.models:
-        cells = [Cell(model.label)]
-        for where in planes:
-            for place, metric in ((where.retain, where.utility), (where.forget, where.forgetting)):
-                found = results.reading(model, place, metric)
-                cells.append(Cell(value_text(found), reading_note(found)))
-        rows.append(tuple(cells))
-    return Table(tuple(columns), tuple(rows))
+def breakdown_table(results: Results) -> Table | None:
+    """One row a fold, kind and side, one column a model: utility on retain, forgetting on forget."""
+    entries = (
+        (
+            Cell(place_text(where.fold, where.kind), f"{metric} on {place.side}"),
+            model.label,
+            reading_cell(results.reading(model, place, metric)),
+        )
+        for where in panel_planes(results)
+        for place, metric in ((where.retain, where.utility), (where.forget, where.forgetting))
+        for model in results.models
+    )
+    return grid("Fold, kind", entries, [model.label for model in results.models])
 
 
 def group_table(content: ReportContent) -> Table | None:
     """The benchmark's own measures: one row a node, measure and side, one column a model."""
-    found: dict[tuple[str, str, str, str], dict[str, Reading]] = {}
-    for row in rows_of(content.groups):
-        key = (str(row["node"]), str(row["measure"]), str(row["side"]), str(row["fold"]))
-        found.setdefault(key, {})[str(row["model"])] = reading_of(row)
-    if not found:
+    if not len(content.groups):
         return None
-    labels = [model.label for model in content.models]
+    entries = (
+        (
+            Cell(
+                str(row["node"]).replace("_", " "),
+                f"{row['measure']}, {row['side']}" + ("" if row["fold"] == "train" else f", {row['fold']}"),
+            ),
+            str(row["model"]),
+            reading_cell(reading_of(row)),
+        )
+        for row in rows_of(content.groups)
+    )
     levels = " or ".join(dict.fromkeys(str(level) for level in content.groups["level"]))
-    columns = (Cell(levels.capitalize()), *(Cell(label) for label in labels))
-    rows = []
-    for (node, measure, side, fold), readings in found.items():
-        cells = [readings.get(label) for label in labels]
-        name = Cell(node.replace("_", " "), f"{measure}, {side}" + ("" if fold == "train" else f", {fold}"))
-        rows.append((name, *(Cell(value_text(one), reading_note(one)) for one in cells)))
-    return Table(columns, tuple(rows))
+    return grid(levels.capitalize(), entries, [model.label for model in content.models])
 
 
-def metric_rows(results: Results) -> list[MetricRow]:
-    """Every number of every model: by group of questions, then metric, then model, so that models compare."""
-    found: dict[tuple[Place, str], list[MetricRow]] = {}
+def utility_table(content: ReportContent) -> Table | None:
+    """One row a task and metric that counts, with the number of items, and ``utility`` last."""
+    rows = list(rows_of(content.utility))
+    entries = (
+        (Cell(str(row["name"]), f"{row['metric']}, {row['n_scored']} items"), str(row["model"]), value_cell(row))
+        for row in rows
+    )
+    attended = {row["model"] for row in rows}
+    return grid("Task", entries, [model.label for model in content.models if model.label in attended])
+
+
+def metric_table(results: Results, where: Plane) -> Table | None:
+    """Every number of every model: by group of questions, then metric, then model, with a filter each."""
+    groups: dict[tuple[Place, str], list[tuple[ModelResult, Reading]]] = {}
     for model, place, metric, reading in results.entries():
-        title, meaning = results.describe(metric, place.side)
-        line = MetricRow(model.label, place, metric, title, meaning, reading, results.gap(model, place, metric))
-        found.setdefault((place, metric), []).append(line)
+        groups.setdefault((place, metric), []).append((model, reading))
     places = results.places()
+    rows, filters = [], []
     # Stable: within a place metrics stay as the first model lists them.
-    ordered = sorted(found, key=lambda key: places.index(key[0]))
-    return [line for key in ordered for line in found[key]]
+    for place, metric in sorted(groups, key=lambda key: places.index(key[0])):
+        for model, reading in groups[place, metric]:
+            filters.append((model.label, place.side, place.fold, kind_text(place.kind), metric))
+            rows.append(_metric_row(results, model, place, metric, reading))
+    columns = (
+        Cell("Metric"),
+        Cell("Model"),
+        Cell("Questions"),
+        Cell("Value", "95% interval"),
+        Cell("− retrained", "95% interval"),
+        *(Cell(name) for name in ("Scored", "Unscored", "Subjects")),
+    )
+    names = ("model", "side", "fold", "kind", "metric")
+    return (
+        Table(
+            columns,
+            tuple(rows),
+            filters=dict(zip(names, zip(*filters, strict=True), strict=True)),
+            selected={"fold": where.fold, "kind": kind_text(where.kind)},
+        )
+        if rows
+        else None
+    )
+
+
+def _metric_row(
+    results: Results, model: ModelResult, place: Place, metric: str, reading: Reading
+) -> tuple[Cell, ...]:
+    title, meaning = results.describe(metric, place.side)
+    gap = results.gap(model, place, metric)
+    counts = (reading.n_scored, reading.n_unscored, reading.n_subjects)
+    return (
+        Cell(metric, f"{title}: {meaning}"),
+        Cell(model.label),
+        Cell(place.side, place_text(place.fold, place.kind)),
+        Cell(value_text(reading), interval(reading.low, reading.high)),
+        Cell("") if gap is None else Cell(signed(gap.difference), interval(gap.low, gap.high)),
+        *(Cell(f"{one:,}") for one in counts),
+    )
 
 
 def other_comparisons(content: ReportContent, results: Results) -> Table | None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from medunlearn.reports.readings import ALL, Gap, Reading
+if TYPE_CHECKING:
+    from medunlearn.reports.readings import Gap, Reading
+
+ALL = "all"
+"""Every kind of question together."""
 
 UNSCORED = "unscored"
 ABSENT = "–"

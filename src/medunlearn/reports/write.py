@@ -5,17 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from medunlearn.data.storage import write_json, write_text
-from medunlearn.reports import content_markdown, html, markdown, page, payload
 from medunlearn.reports.blocks import Report
 from medunlearn.reports.content import ReportContent
+from medunlearn.reports.html import to_html
 from medunlearn.reports.json import to_data
+from medunlearn.reports.markdown import to_markdown
+from medunlearn.reports.unlearning import unlearning_report
 
 
 def write_report(report: Report | ReportContent, folder: Path) -> Path:
     """Write ``report.html``, ``report.md`` and ``report.json`` into a folder.
 
-    The HTML is one file that loads nothing from a network. Text of records, questions and responses is in
-    none of the three unless the report was made so.
+    The HTML is one file that loads nothing from a network.
+
+    Args:
+        report: blocks, or the content of a report of unlearning runs.
 
     Returns:
         The path of the HTML file.
@@ -24,12 +28,11 @@ def write_report(report: Report | ReportContent, folder: Path) -> Path:
         InputError: two models with one label.
         StorageError: the disk refused.
     """
+    if isinstance(report, ReportContent):
+        report = unlearning_report(report)
     # All three are made before the first is written: a mistake leaves no half of a report.
-    if isinstance(report, Report):
-        shown, text, data = html.to_html(report), markdown.to_markdown(report), to_data(report)
-    else:
-        shown, text, data = page.to_html(report), content_markdown.to_markdown(report), payload.payload(report)
+    page, text, data = to_html(report), to_markdown(report), to_data(report)
     write_json(folder / "report.json", data)
     write_text(folder / "report.md", text)
-    write_text(folder / "report.html", shown)
+    write_text(folder / "report.html", page)
     return folder / "report.html"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import pytest
+from controls import check_controls
 
-from medunlearn.papers.lume.report import Finding, findings, findings_text
-from medunlearn.reports.content import ModelResult, ReportContent
-from medunlearn.reports.content_markdown import to_markdown
-from medunlearn.reports.page import to_html
-from medunlearn.reports.payload import payload
-from medunlearn.reports.verdicts import FAILS, HOLDS, OPEN
+from medunlearn.papers.lume.report import report_part
+from medunlearn.papers.lume.report.findings import findings
+from medunlearn.reports.blocks import Report
+from medunlearn.reports.claims import FAILS, HOLDS, NOT_MEASURABLE, OPEN, Finding, findings_text
+from medunlearn.reports.content import ModelResult
+from medunlearn.reports.html import to_html
+from medunlearn.reports.json import to_data
+from medunlearn.reports.markdown import to_markdown
 
 METHODS = {"GA": "ga", "GD": "graddiff", "KL": "kl_min", "NPO": "npo"}
 Row = dict[str, Any]
@@ -36,54 +38,34 @@ def contrast(name: str, model: str, low: float, high: float, **more: Any) -> Row
 
 def report(
     epochs: list[Row], contrasts: Sequence[Row] = (), rates: dict[str, float] | None = None
-) -> ReportContent:
-    """A LUME report of the four methods' runs."""
-    models = tuple(
+) -> tuple[Finding, ...]:
+    """LUME's findings on the four methods' runs."""
+    nothing = pd.DataFrame()
+    models = [
         ModelResult(
-            label,
-            "unlearned",
-            method,
-            pd.DataFrame(),
-            pd.DataFrame(),
-            {"config": {"lr": (rates or {}).get(label, 1e-4)}},
+            label, "unlearned", method, nothing, nothing, {"config": {"lr": (rates or {}).get(label, 1e-4)}}
         )
         for label, method in METHODS.items()
-    )
-    return ReportContent(
-        title="LUME",
-        benchmark={"name": "LUME", "builder": "lume", "data_use": "open"},
-        split={"name": "released", "level": "document", "forget": 10, "retain": 10},
-        context="closed_book",
-        models=models,
-        comparisons=pd.DataFrame(),
-        examples=(),
-        metrics={},
-        caveats=(),
-        show_text=False,
-        epochs=pd.DataFrame(epochs),
-        contrasts=pd.DataFrame(contrasts),
-    )
+    ]
+    return findings(models, pd.DataFrame(epochs), pd.DataFrame(contrasts))
 
 
 START = [epoch(label, 0, "regurgitation", 0.95) for label in METHODS]
 AUC = {"node": "public_biography", "metric": "loss", "side": ""}
 
 
-def found(content: ReportContent) -> dict[str, Finding]:
-    return {one.name: one for one in findings(content)}
+def found(rules: tuple[Finding, ...]) -> dict[str, Finding]:
+    return {one.name: one for one in rules}
 
 
 def verdicts(one: Finding) -> list[tuple[str, str]]:
-    return [(case.run, case.verdict) for case in one.cases]
+    return [(case.labels["run"], case.verdict) for case in one.cases]
 
 
 def test_there_are_none_elsewhere() -> None:
-    content = report(START)
-    assert len(findings(content)) == 8
-    assert findings(report([])) == ()
-    other = replace(content, benchmark={**content.benchmark, "builder": "amnesia"})
-    assert findings(other) == ()
-    assert findings_text(other) == ""
+    assert len(report(START)) == 8
+    assert report([]) == ()
+    assert findings_text(()) == ""
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(0.95, "holds"), (0.91, OPEN), (0.87, FAILS)])
@@ -110,7 +92,7 @@ def test_falling_to_zero_takes_every_number_of_a_task() -> None:
     one = found(report(START, rows))["zero"]
     assert verdicts(one) == [("GA", "holds"), ("GD", FAILS), ("KL", OPEN)]
     assert one.cases[1].says == "stays above in 1 of 4 numbers"
-    assert one.counts == {HOLDS: 1, FAILS: 1, OPEN: 1}
+    assert one.counts == {HOLDS: 1, FAILS: 1, OPEN: 1, NOT_MEASURABLE: 0}
     assert (one.verdict, one.summary) == (FAILS, "Holds in 1 of 3 cases, does not hold in 1, open in 1.")
 
 
@@ -126,8 +108,8 @@ def test_half_of_the_cases_carry_a_finding() -> None:
 
 def test_few_documents_settle_nothing() -> None:
     one = found(report(START, [contrast("zero", "GA", -0.09, -0.05, n_subjects=4)]))["zero"]
-    assert one.verdict == OPEN
-    assert "(4 documents)" in str(one.cases[0].evidence[0])
+    assert one.verdict == NOT_MEASURABLE
+    assert "(4 subjects)" in str(one.cases[0].evidence[0])
 
 
 @pytest.mark.parametrize(
@@ -168,9 +150,12 @@ def auc(label: str, *values: float) -> list[Any]:
     return [epoch(label, number, "membership_auc", value, **AUC) for number, value in enumerate(values)]
 
 
+FORGOT = [epoch("NPO", number, "regurgitation", value) for number, value in enumerate((0.95, 0.3))]
+
+
 def test_membership() -> None:
     """Half-way from 1 to 0.5 is 0.75; intervals are of 0.02 on either side."""
-    rows = [*START, *auc("GA", 1, 0.5), *auc("GD", 1, 0.9, 0.3), *auc("KL", 1, 0.74), *auc("NPO", 1, 0.8)]
+    rows = [*START, *FORGOT, *auc("GA", 1, 0.5), *auc("GD", 1, 0.9, 0.3), *auc("KL", 1, 0.74), *auc("NPO", 1, 0.8)]
     of = found(report(rows))
     assert verdicts(of["membership falls"]) == [
         ("GA", "holds"),
@@ -182,7 +167,7 @@ def test_membership() -> None:
     assert str(of["membership stays"].cases[0].evidence[0]) == (
         "AUC after epoch 1, minus 0.75: +0.050 [0.030, 0.070]"
     )
-    of = found(report([*START, *auc("GD", 1, 0.6), *auc("NPO", 1, 0.6)]))
+    of = found(report([*START, *FORGOT, *auc("GD", 1, 0.6), *auc("NPO", 1, 0.6)]))
     assert {name: of[name].verdict for name in ("membership stays", "over-forgotten")} == {
         "membership stays": FAILS,
         "over-forgotten": FAILS,
@@ -193,14 +178,14 @@ def test_membership_is_that_of_public_biographies_and_of_the_loss() -> None:
     others = [epoch("NPO", number, "membership_auc", 0.2, node="story", metric="loss") for number in range(2)] + [
         epoch("NPO", number, "membership_auc", 0.2, **{**AUC, "metric": "min_k"}) for number in range(2)
     ]
-    assert found(report([*START, *others, *auc("NPO", 1, 0.9)]))["membership stays"].verdict == "holds"
+    assert found(report([*START, *FORGOT, *others, *auc("NPO", 1, 0.9)]))["membership stays"].verdict == "holds"
 
 
 def test_what_was_not_measured_has_no_case() -> None:
     of = found(report(START))
     assert {name for name, one in of.items() if one.cases} == {"memorized"}
-    assert of["membership stays"].summary == "These runs have no case for it."
-    assert of["utility"].verdict == OPEN
+    assert of["membership stays"].summary.startswith("No case: ")
+    assert of["utility"].verdict == NOT_MEASURABLE
 
 
 @pytest.mark.parametrize(("last", "verdict"), [(0.3, "holds"), (0.36, OPEN), (0.39, FAILS)])
@@ -218,21 +203,54 @@ def test_the_text_has_every_number() -> None:
 
 
 def test_they_are_in_all_three_files() -> None:
-    """A hostile name of a task is escaped; a report of another benchmark has no section for them."""
-    content = report(START, [contrast("zero", "GA", -0.09, -0.05, node="<b>story</b>")])
-    page, text, data = to_html(content), to_markdown(content), payload(content)
+    """A hostile name of a task is escaped."""
+    rules = report(START, [contrast("zero", "GA", -0.09, -0.05, node="<b>story</b>")])
+    part = report_part(rules, {"GA": {"task aggregate": 0.411, "utility": None}})
+    whole = Report("LUME", part.blocks, data=part.data)
+    page, text, data = to_html(whole), to_markdown(whole), to_data(whole)
     assert 'id="findings"' in page
-    assert page.count('<span class="badge') == len(findings(content))
+    assert page.count('<span class="badge') == len(rules)
     assert "&lt;b&gt;story" in page
     assert "### holds: GA, GD and KL fall to zero on both sides." in text
     assert "<b>story" not in page + text
     zero = next(one for one in data["findings"] if one["name"] == "zero")
-    assert (zero["verdict"], zero["counts"]) == (
-        "holds",
-        {HOLDS: 1, FAILS: 0, OPEN: 0},
-    )
+    assert (zero["verdict"], zero["counts"][HOLDS]) == (HOLDS, 1)
     assert zero["cases"][0]["evidence"][0]["low"] == -0.09
-    other = replace(content, benchmark={**content.benchmark, "builder": "amnesia"})
-    assert 'id="findings"' not in to_html(other)
-    assert "LUME's findings" not in to_markdown(other)
-    assert payload(other)["findings"] == []
+    assert data["semeval"] == {"GA": {"task aggregate": 0.411, "utility": None}}
+    assert "0.411" in page
+    assert "unscored" in page
+
+
+def results_of(levels: dict[str, float], steps: Sequence[Row]) -> tuple[Finding, ...]:
+    """Findings where every method's epochs have one regurgitation, one AUC and one utility."""
+    rows: list[Row] = []
+    for label in METHODS:
+        for number in (0, 1):
+            at = levels if number else TARGET
+            rows += [epoch(label, number, "regurgitation", at["regurgitation"])]
+            rows += [epoch(label, number, "membership_auc", at["auc"], **AUC)]
+            rows += [epoch(label, number, "utility", at["utility"], node="")]
+    return report(rows, steps)
+
+
+TARGET = {"regurgitation": 0.95, "auc": 0.98, "utility": 0.5}
+RETRAINED = {"regurgitation": 0.2, "auc": 0.5, "utility": 0.5}
+
+
+def test_controls() -> None:
+    """Unlearned = target: its own contrasts are a part of the target's, those against others are exactly 0."""
+    idle = [contrast("zero", label, 0.83, 0.88) for label in ("GA", "GD", "KL")]
+    idle += [contrast("fell", "GD", -0.1, -0.09), contrast("rose", "GD", -0.1, -0.09)]
+    idle += [contrast("slower", "NPO", 0.0, 0.0) for _ in range(3)]
+    perfect = [contrast("zero", label, 0.08, 0.12) for label in ("GA", "GD", "KL")]
+    check_controls(
+        nothing=results_of(TARGET, idle),
+        everything=results_of(RETRAINED, perfect),
+        premises=["memorized"],
+        success=["membership falls"],
+    )
+
+
+def test_an_auc_that_stays_says_nothing_where_nothing_was_forgotten() -> None:
+    rows = [*START, epoch("NPO", 1, "regurgitation", 0.95), *auc("NPO", 1, 0.9)]
+    assert found(report(rows))["membership stays"].verdict == OPEN

@@ -26,11 +26,13 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS
 from medunlearn.data.records import SIDES
 from medunlearn.errors import InputError
-from medunlearn.papers.lume.report.findings import BOUNDED, TO_ZERO
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.statistics.bootstrap import Estimate, Statistic, resample_means
 
 BUILDER = "lume"
+TO_ZERO = ("ga", "graddiff", "kl_min")
+BOUNDED = "npo"
+"""Methods whose loss is unbounded, and the one whose is bounded (LUME, Section 3)."""
 COLUMNS = ("contrast", "model", "node", "about", "value", "low", "high", "n_subjects", "reason")
 Array = npt.NDArray[np.float64]
 
@@ -70,7 +72,7 @@ def contrasts(models: Sequence[Evaluated], benchmark: Benchmark | None, replicat
     tables = {model.run.label: _epochs(model) for model in models if model.run.role == "unlearned"}
     target = next((model for model in models if model.run.role == "target"), None)
     rows: list[dict[str, Any]] = []
-    kept: dict[tuple[str, str, str], list[tuple[str, _Scores]]] = {}
+    by_measure: dict[tuple[str, str, str], list[tuple[str, _Scores]]] = {}
     for model in models:
         epochs = tables.get(model.run.label)
         if not epochs or target is None:
@@ -78,10 +80,10 @@ def contrasts(models: Sequence[Evaluated], benchmark: Benchmark | None, replicat
         method = str(model.run.info["config"]["method"])
         for one in _measured(model.run.label, {0: target, **epochs}, target, benchmark):
             rows += _within(one, replicates, seed)
-            kept.setdefault((one.node, one.measure, one.side), []).append((method, one))
-    for (_, _, side), found in kept.items():
+            by_measure.setdefault((one.node, one.measure, one.side), []).append((method, one))
+    for (_, _, side), measured in by_measure.items():
         if side == "forget":
-            rows += _between(found, replicates, seed)
+            rows += _between(measured, replicates, seed)
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 

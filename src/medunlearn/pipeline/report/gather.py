@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -13,15 +14,14 @@ from medunlearn.data.records import SIDES, Question
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError
 from medunlearn.judging.judged import Judged
-from medunlearn.judging.words import panel_about, panel_title
+from medunlearn.judging.words import Section, panel_about, panel_title
 from medunlearn.metrics import METRICS, get_metric
-from medunlearn.papers.lume.contrasts import contrasts
 from medunlearn.pipeline.epochs.selection import TABLE
 from medunlearn.pipeline.presets import is_tiny
-from medunlearn.pipeline.report.gather_attacks import gather_membership
-from medunlearn.pipeline.report.published import published_measures
+from medunlearn.pipeline.report.gather_attacks import attacked_as, attacks_of, gather_membership
+from medunlearn.pipeline.report.papers import GatheredRuns, paper_part
 from medunlearn.pipeline.utility.found import gather_utility
-from medunlearn.reports.content import Example, JudgedContent, ModelResult, ReportContent
+from medunlearn.reports.content import Example, JudgedContent, ModelResult, PanelTable, ReportContent
 from medunlearn.results.composites import COMPOSITES
 from medunlearn.results.evaluated import Evaluated, compared, distinct
 from medunlearn.statistics.bootstrap import REPLICATES
@@ -78,9 +78,10 @@ def gather(
     for model in models:
         check_made_for_this(model)
     models = distinct(models)
-    membership = gather_membership(models, replicates, seed)
+    attacked = tuple(map(attacked_as, models))
+    attacks = attacks_of(models, attacked, replicates, seed)
     may_show = show_text or results["benchmark"]["invented"]
-    return ReportContent(
+    content = ReportContent(
         title=title,
         benchmark=results["benchmark"],
         split={**results["split"], "name": shown_split(results["split"]["name"], may_show)},
@@ -91,15 +92,15 @@ def gather(
         metrics=metric_meanings(),
         caveats=tuple(caveats_of(results["benchmark"], models)),
         show_text=may_show,
-        membership=membership,
+        membership=gather_membership(attacks),
         reconstruction=gather_reconstruction(models, replicates, seed),
         epochs=_epochs(models),
-        contrasts=contrasts(models, benchmark, replicates, seed),
-        published=published_measures(models, benchmark, membership),
         utility=gather_utility([model.run for model in models]),
         groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
         judged=_judged(models, judged),
     )
+    runs = GatheredRuns(tuple(models), benchmark, content, attacked, attacks, replicates, seed)
+    return replace(content, paper=paper_part(runs))
 
 
 def _judged(models: Sequence[Evaluated], panels: Sequence[Judged]) -> tuple[JudgedContent, ...]:
@@ -109,9 +110,15 @@ def _judged(models: Sequence[Evaluated], panels: Sequence[Judged]) -> tuple[Judg
         if where := model.record.info["results"].get("judged"):
             found.append((f"{model.run.label}. ", Judged.open(model.run.folder / where)))
     return tuple(
-        JudgedContent(f"{whose}{panel_title(one.panel)}", panel_about(one.panel), tuple(one.sections()))
+        JudgedContent(
+            f"{whose}{panel_title(one.panel)}", panel_about(one.panel), tuple(map(_panel_table, one.sections()))
+        )
         for whose, one in found
     )
+
+
+def _panel_table(section: Section) -> PanelTable:
+    return PanelTable(section.title, section.head, section.rows, section.aside)
 
 
 def _epochs(models: Sequence[Evaluated]) -> pd.DataFrame:
@@ -243,8 +250,8 @@ def caveats_of(facts: Mapping[str, Any], models: Sequence[Evaluated]) -> list[st
         )
     if any(is_tiny(model.run) for model in models):
         caveats.append(
-            "The model is tiny and was trained here from random weights until it had memorized its training set. "
-            "How methods rank on it need not be how they rank on a large model."
+            "The model is tiny and was trained here from random weights. How methods rank on it need not be how "
+            "they rank on a large model."
         )
     if not any(model.run.role == "retrained" for model in models):
         caveats.append(

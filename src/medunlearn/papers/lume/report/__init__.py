@@ -1,7 +1,55 @@
-"""LUME's findings (Section 3) as rules on the numbers of one's own runs, epoch by epoch."""
+"""LUME's part of a report of runs: its findings (Section 3) as rules, and the SemEval-2025 score."""
 
-from medunlearn.papers.lume.report.cases import Case, Evidence, Finding
-from medunlearn.papers.lume.report.findings import findings, findings_text
-from medunlearn.reports.verdicts import Verdict
+from __future__ import annotations
 
-__all__ = ["Case", "Evidence", "Finding", "Verdict", "findings", "findings_text"]
+from medunlearn.papers.lume.contrasts import contrasts
+from medunlearn.papers.lume.report.findings import findings
+from medunlearn.papers.lume.semeval import score_of
+from medunlearn.pipeline.report.papers import GatheredRuns
+from medunlearn.reports.blocks import Cell, Text, blocks, section
+from medunlearn.reports.claims import Finding, findings_data, statements
+from medunlearn.reports.content import PaperPart
+from medunlearn.reports.tables import grid
+from medunlearn.reports.words import UNSCORED, decimal
+
+FINDINGS = (
+    "LUME's Section 3 as rules on the numbers of these runs. A case is decided only where an interval over "
+    "documents leaves the threshold out, and stays open otherwise. No interval is corrected for the number of "
+    "cases."
+)
+Scores = dict[str, dict[str, float | None]]
+"""Model -> part of the SemEval-2025 Task 4 score -> value; None where it was not measured."""
+
+
+def paper_part(runs: GatheredRuns) -> PaperPart:
+    """LUME's findings and the SemEval-2025 Task 4 score of runs on a LUME benchmark."""
+    table = contrasts(runs.models, runs.benchmark, runs.replicates, runs.seed)
+    rules = findings(runs.content.models, runs.content.epochs, table)
+    return report_part(rules, _scores(runs))
+
+
+def report_part(rules: tuple[Finding, ...], scores: Scores) -> PaperPart:
+    """Sections and numbers of findings and scores."""
+    entries = (
+        (Cell(part), model, Cell(UNSCORED if value is None else decimal(value)))
+        for model, parts in scores.items()
+        for part, value in parts.items()
+    )
+    parts = blocks(
+        section("LUME's findings", Text(FINDINGS), statements(rules), name="findings") if rules else None,
+        section("SemEval-2025 Task 4, with its parts", grid("Part", entries, list(scores)), name="semeval"),
+    )
+    return PaperPart(parts, rules, {"findings": findings_data(rules), "semeval": scores})
+
+
+def _scores(runs: GatheredRuns) -> Scores:
+    """Every part of the score, of the models that have an aggregate or an attack."""
+    scores = {
+        model.run.label: score_of(model, attacked, None)
+        for model, attacked in zip(runs.models, runs.attacked, strict=True)
+    }
+    return {
+        label: dict(score.rows())
+        for label, score in scores.items()
+        if score.task_aggregate is not None or score.membership_score is not None
+    }

@@ -13,17 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from medunlearn.papers.lume.report.cases import Case, Evidence, Finding
-from medunlearn.reports.content import ReportContent
+import pandas as pd
+
+from medunlearn.papers.lume.contrasts import BOUNDED, TO_ZERO
+from medunlearn.reports.claims import FAILS, HOLDS, OPEN, Case, Evidence, Finding, Verdict, decide, settle
+from medunlearn.reports.content import ModelResult
 from medunlearn.reports.readings import Reading, number, reading_of, rows_of
-from medunlearn.reports.verdicts import FAILS, HOLDS, OPEN, Verdict, decide
 
 MEMORIZED = 0.9
 CHANCE = 0.5
 MEMBERSHIP, UTILITY = "membership_auc", "utility"
 MEMBERS_TASK = "public_biography"
-TO_ZERO = ("ga", "graddiff", "kl_min")
-BOUNDED = "npo"
+UNSETTLED = "not settled"
 
 Line = dict[int, Reading]
 
@@ -32,17 +33,17 @@ class Epochs:
     """The numbers of a report by run and epoch, and the differences between them.
 
     Args:
-        content: with the tables ``epochs`` (:mod:`medunlearn.pipeline.epochs.epoch_evaluation`) and ``contrasts``
-            (:mod:`medunlearn.papers.lume.contrasts`).
+        epochs: the table of :mod:`medunlearn.pipeline.epochs.epoch_evaluation`.
+        contrasts: the table of :mod:`medunlearn.papers.lume.contrasts`.
     """
 
-    def __init__(self, content: ReportContent) -> None:
-        rows = list(rows_of(content.epochs))
+    def __init__(self, models: Sequence[ModelResult], epochs: pd.DataFrame, contrasts: pd.DataFrame) -> None:
+        rows = list(rows_of(epochs))
         present = {str(row["model"]) for row in rows}
-        self.runs = [(one.label, one.method or "") for one in content.models if one.label in present]
-        self.rates = {one.label: number(one.info["config"].get("lr")) for one in content.models}
+        self.runs = [(one.label, one.method or "") for one in models if one.label in present]
+        self.rates = {one.label: number(one.info["config"].get("lr")) for one in models}
         self._rows = rows
-        self._contrasts = list(rows_of(content.contrasts))
+        self._contrasts = list(rows_of(contrasts))
 
     def of_method(self, *methods: str) -> list[str]:
         """Labels of the runs of some methods, in the order of the methods."""
@@ -63,13 +64,32 @@ class Epochs:
             if row["measure"] == "regurgitation" and row["fold"] == "train" and int(row["epoch"]) == 0
         }
 
+    def fall(self, run: str) -> list[Evidence]:
+        """Regurgitation on forget after the last epoch, minus 0.9 of the target's; a task each."""
+        lines: dict[str, Line] = {}
+        for row in self._rows:
+            if (row["model"], row["measure"], row["side"], row["fold"]) == (
+                run,
+                "regurgitation",
+                "forget",
+                "train",
+            ):
+                lines.setdefault(str(row["node"]), {})[int(row["epoch"])] = reading_of(row)
+        return [
+            _minus(
+                f"regurgitation on forget of {task.replace('_', ' ')}, 0.9 of target", line[max(line)], 0.9 * start
+            )
+            for task, line in lines.items()
+            if max(line) > 0 and 0 in line and (start := line[0].value) is not None
+        ]
+
     def contrasts(self, name: str, run: str) -> dict[str, list[Evidence]]:
         """Task -> the differences of one name that a run has there."""
-        found: dict[str, list[Evidence]] = {}
+        by_task: dict[str, list[Evidence]] = {}
         for row in self._contrasts:
             if row["contrast"] == name and row["model"] == run:
-                found.setdefault(str(row["node"]), []).append(_evidence(row))
-        return found
+                by_task.setdefault(str(row["node"]), []).append(_evidence(row))
+        return by_task
 
 
 def _evidence(row: Any) -> Evidence:
@@ -77,33 +97,32 @@ def _evidence(row: Any) -> Evidence:
     return Evidence(str(row["about"]), value, low, high, int(row["n_subjects"]), str(row["reason"]))
 
 
+def _case(run: str, task: str, verdict: Verdict, says: str, evidence: Sequence[Evidence]) -> Case:
+    return Case({"run": run, "task": task.replace("_", " ")}, verdict, says, tuple(evidence))
+
+
 def _minus(name: str, reading: Reading, threshold: float) -> Evidence:
-    """A number with its interval, minus a constant."""
-    if reading.value is None:
-        return Evidence(name, None, reason="unscored")
-    low, high = (None if edge is None else edge - threshold for edge in (reading.low, reading.high))
-    return Evidence(f"{name}, minus {threshold:g}:", reading.value - threshold, low, high, reading.n_subjects)
+    return Evidence.of(f"{name}, minus {threshold:g}:", reading, threshold)
 
 
 def _memorized(epochs: Epochs) -> Iterator[Case]:
     for (task, side), reading in epochs.start().items():
-        found = _minus(f"regurgitation on {side}", reading, MEMORIZED)
-        verdict = decide([found.above])
-        says = {HOLDS: "memorized", FAILS: "not memorized", OPEN: "not settled"}[verdict]
-        yield Case("target", task, verdict, f"{says} on {side}", (found,))
+        above = _minus(f"regurgitation on {side}", reading, MEMORIZED)
+        verdict = settle([above])
+        says = {HOLDS: "memorized", FAILS: "not memorized"}.get(verdict, UNSETTLED)
+        yield _case("target", task, verdict, f"{says} on {side}", [above])
 
 
 def _to_zero(epochs: Epochs) -> Iterator[Case]:
     for run in epochs.of_method(*TO_ZERO):
-        for task, found in epochs.contrasts("zero", run).items():
-            verdict = decide(one.below for one in found)
-            stays = [one.name for one in found if one.above]
+        for task, evidence in epochs.contrasts("zero", run).items():
+            verdict = settle(evidence, "below")
+            stays = sum(one.above is True for one in evidence)
             says = {
                 HOLDS: "falls to zero on both sides",
-                FAILS: f"stays above in {len(stays)} of {len(found)} numbers",
-                OPEN: "not settled",
+                FAILS: f"stays above in {stays} of {len(evidence)} numbers",
             }
-            yield Case(run, task, verdict, says[verdict], tuple(found))
+            yield _case(run, task, verdict, says.get(verdict, UNSETTLED), evidence)
 
 
 def _recovers(epochs: Epochs) -> Iterator[Case]:
@@ -111,33 +130,29 @@ def _recovers(epochs: Epochs) -> Iterator[Case]:
         fell, rose = epochs.contrasts("fell", run), epochs.contrasts("rose", run)
         for task in fell:
             verdict, says = _fall_and_rise(fell[task], rose.get(task, []))
-            yield Case(run, task, verdict, says, (*fell[task], *rose.get(task, [])))
+            yield _case(run, task, verdict, says, (*fell[task], *rose.get(task, [])))
 
 
 def _fall_and_rise(fell: Sequence[Evidence], rose: Sequence[Evidence]) -> tuple[Verdict, str]:
     """Only measures that fell can rise again; where none did there is nothing to recover."""
-    told = [up.above for down, up in zip(fell, rose, strict=True) if down.above]
-    if not told:
-        return OPEN, "nothing to recover: no fall on retain that can be told from none"
-    verdict = decide(told)
-    return verdict, {HOLDS: "falls and rises again", FAILS: "falls and stays down", OPEN: "not settled"}[verdict]
+    signs = [up.above for down, up in zip(fell, rose, strict=True) if down.above]
+    if not signs:
+        return OPEN, "nothing to recover: no settled fall on retain"
+    verdict = decide(signs)
+    return verdict, {HOLDS: "falls and rises again", FAILS: "falls and stays down"}.get(verdict, UNSETTLED)
 
 
 def _slower(epochs: Epochs) -> Iterator[Case]:
     for run in epochs.of_method(BOUNDED):
-        for task, found in epochs.contrasts("slower", run).items():
-            verdict = decide(one.above for one in found)
-            faster = sum(one.below is True for one in found)
-            says = {
-                HOLDS: "slower than each",
-                FAILS: f"faster in {faster} of {len(found)} comparisons",
-                OPEN: "not settled",
-            }
-            yield Case(run, task, verdict, says[verdict] + _rates(epochs, run), tuple(found))
+        for task, evidence in epochs.contrasts("slower", run).items():
+            verdict = settle(evidence)
+            faster = sum(one.below is True for one in evidence)
+            says = {HOLDS: "slower than each", FAILS: f"faster in {faster} of {len(evidence)} comparisons"}
+            yield _case(run, task, verdict, says.get(verdict, UNSETTLED) + _rates(epochs, run), evidence)
 
 
 def _rates(epochs: Epochs, run: str) -> str:
-    """Rates where they differ: a method is slow, too, for having been given a small one."""
+    """Learning rates where they differ: a small one slows a method, too."""
     others = {label: epochs.rates.get(label) for label in (run, *epochs.of_method(*TO_ZERO))}
     if len(set(others.values())) < 2:
         return ""
@@ -145,33 +160,40 @@ def _rates(epochs: Epochs, run: str) -> str:
 
 
 def _membership(epochs: Epochs, run: str) -> tuple[Line, float | None]:
-    """AUC of the loss attack by epoch, on public biographies where it is told by task; half-way to chance."""
+    """AUC of the loss attack by epoch, on public biographies where it is known by task; half-way to chance."""
     line = epochs.line(run, MEMBERSHIP, MEMBERS_TASK, "loss")
     start = line[0].value if 0 in line else None
     return line, None if start is None else (start + CHANCE) / 2
 
 
-def _half_way(epochs: Epochs, methods: Sequence[str], *, high: bool) -> Iterator[Case]:
-    for run in epochs.of_method(*methods):
-        line, middle = _membership(epochs, run)
-        if middle is None or max(line) == 0:
-            continue
-        found = _minus(f"AUC after epoch {max(line)}", line[max(line)], middle)
-        verdict = decide([found.above if high else found.below])
-        where = {
-            True: "stays above half-way to chance",
-            False: "falls past half-way to chance",
-            None: "not settled",
-        }
-        yield Case(run, "", verdict, where[found.above], (found,))
-
-
-def _npo_membership(epochs: Epochs) -> Iterator[Case]:
-    return _half_way(epochs, (BOUNDED,), high=True)
+def _last_area(epochs: Epochs, run: str) -> Evidence | None:
+    """AUC after the last epoch, minus half-way from the target's to chance."""
+    line, middle = _membership(epochs, run)
+    if middle is None or max(line) == 0:
+        return None
+    return _minus(f"AUC after epoch {max(line)}", line[max(line)], middle)
 
 
 def _others_membership(epochs: Epochs) -> Iterator[Case]:
-    return _half_way(epochs, TO_ZERO, high=False)
+    for run in epochs.of_method(*TO_ZERO):
+        if area := _last_area(epochs, run):
+            yield _case(run, "", settle([area], "below"), _half_way(area), [area])
+
+
+def _npo_membership(epochs: Epochs) -> Iterator[Case]:
+    """A model that forgot nothing keeps its AUC, too: the case is open unless regurgitation fell."""
+    for run in epochs.of_method(BOUNDED):
+        if area := _last_area(epochs, run):
+            fell = epochs.fall(run)
+            if any(one.below for one in fell):
+                yield _case(run, "", settle([area]), _half_way(area), [area, *fell])
+            else:
+                yield _case(run, "", OPEN, "nothing was forgotten, so its AUC says nothing", [area, *fell])
+
+
+def _half_way(area: Evidence) -> str:
+    says = {True: "stays above half-way to chance", False: "falls past half-way to chance"}
+    return UNSETTLED if area.above is None else says[area.above]
 
 
 def _over_forgotten(epochs: Epochs) -> Iterator[Case]:
@@ -179,10 +201,10 @@ def _over_forgotten(epochs: Epochs) -> Iterator[Case]:
         line, _ = _membership(epochs, run)
         if not line or max(line) == 0:
             continue
-        found = _minus(f"AUC after epoch {max(line)}", line[max(line)], CHANCE)
+        area = _minus(f"AUC after epoch {max(line)}", line[max(line)], CHANCE)
         under = [epoch for epoch, one in line.items() if epoch and one.high is not None and one.high < CHANCE]
-        said = f"first below 0.5, with its interval, after epoch {under[0]}" if under else "at no epoch below 0.5"
-        yield Case(run, "", decide([found.below]), said, (found,))
+        says = f"first below 0.5, with its interval, after epoch {under[0]}" if under else "at no epoch below 0.5"
+        yield _case(run, "", settle([area], "below"), says, [area])
 
 
 def _utility(epochs: Epochs) -> Iterator[Case]:
@@ -191,19 +213,20 @@ def _utility(epochs: Epochs) -> Iterator[Case]:
         start = line[0].value if 0 in line else None
         if start is None or max(line) == 0:
             continue
-        found = _minus(f"utility after epoch {max(line)}, 0.9 of target", line[max(line)], 0.9 * start)
-        verdict = decide([found.below])
-        says = {HOLDS: "loses utility", FAILS: "keeps utility", OPEN: "not settled"}[verdict]
-        yield Case(run, "", verdict, says, (found,))
+        left = _minus(f"utility after epoch {max(line)}, 0.9 of target", line[max(line)], 0.9 * start)
+        verdict = settle([left], "below")
+        says = {HOLDS: "loses utility", FAILS: "keeps utility"}.get(verdict, UNSETTLED)
+        yield _case(run, "", verdict, says, [left])
 
 
 Judge = Callable[[Epochs], Iterator[Case]]
 
-_FINDINGS: tuple[tuple[str, str, str, Judge], ...] = (
+_FINDINGS: tuple[tuple[str, str, str, str, Judge], ...] = (
     (
         "memorized",
         "The target model has memorized all three tasks.",
         f"Per task and side: the target's regurgitation is above {MEMORIZED}. Without it the others say little.",
+        "evaluate the epochs of an unlearning run",
         _memorized,
     ),
     (
@@ -211,6 +234,7 @@ _FINDINGS: tuple[tuple[str, str, str, Judge], ...] = (
         "GA, GD and KL fall to zero on both sides.",
         "Per run and task: regurgitation and knowledge on forget and on retain, each at the epoch after which it "
         "is lowest, are below a tenth of t's. Documents are paired.",
+        "evaluate epochs of GA, GradDiff or KL-Min",
         _to_zero,
     ),
     (
@@ -219,6 +243,7 @@ _FINDINGS: tuple[tuple[str, str, str, Judge], ...] = (
         "Per run and task, for the measures on retain that fell below 0.9 of t's: the last epoch's is above the "
         "lowest epoch's by more than a tenth of t's. The tenth keeps the choice of the lowest epoch from counting "
         "as a rise.",
+        "evaluate epochs of GradDiff",
         _recovers,
     ),
     (
@@ -226,52 +251,48 @@ _FINDINGS: tuple[tuple[str, str, str, Judge], ...] = (
         "NPO forgets more slowly than GA, GD and KL.",
         "Per task: the mean over all epochs behind the target of regurgitation and of knowledge on forget is above "
         "that of each of the three. Where learning rates differ the case says so.",
+        "evaluate epochs of NPO and of GA, GradDiff or KL-Min",
         _slower,
     ),
     (
         "membership falls",
         "GA, GD and KL bring membership inference down towards chance.",
         "Per run: the loss attack's AUC after the last epoch lies below half-way from the target's to 0.5.",
+        "attack the epochs of GA, GradDiff or KL-Min",
         _others_membership,
     ),
     (
         "membership stays",
         "NPO keeps a high membership AUC.",
-        "The loss attack's AUC after the last epoch lies above half-way from the target's to 0.5.",
+        "The loss attack's AUC after the last epoch lies above half-way from the target's to 0.5. Open where "
+        "regurgitation on forget fell below 0.9 of the target's in no task: a model that forgot nothing keeps its "
+        "AUC, too.",
+        "attack the epochs of NPO",
         _npo_membership,
     ),
     (
         "over-forgotten",
         "GD's membership AUC falls below 0.5.",
         "The loss attack's AUC after the last epoch lies below 0.5.",
+        "attack the epochs of GradDiff",
         _over_forgotten,
     ),
     (
         "utility",
         "All methods lose utility.",
         "Per run: utility after the last epoch is below 0.9 of the target's. The interval is the epoch's alone.",
+        "measure utility after the epochs",
         _utility,
     ),
 )
 
 
-def findings(content: ReportContent) -> tuple[Finding, ...]:
-    """LUME's findings in the paper's order; none of runs on other benchmarks or without evaluated epochs."""
-    if content.benchmark.get("builder") != "lume" or not len(content.epochs):
+def findings(models: Sequence[ModelResult], epochs: pd.DataFrame, contrasts: pd.DataFrame) -> tuple[Finding, ...]:
+    """LUME's findings in the paper's order; none of runs without evaluated epochs."""
+    if not len(epochs):
         return ()
-    epochs = Epochs(content)
-    return tuple(Finding(name, claim, rule, tuple(judge(epochs))) for name, claim, rule, judge in _FINDINGS)
-
-
-def findings_text(content: ReportContent) -> str:
-    """The findings for a terminal: verdict, counts, and the numbers of every case; empty where there are none."""
-    lines: list[str] = []
-    for found in findings(content):
-        lines += [f"{found.verdict.upper()}: {found.claim}", f"  {found.summary}"]
-        lines += [
-            f"  {', '.join(part for part in (case.run, case.task.replace('_', ' ')) if part)}: {case.verdict}; "
-            f"{case.says}; " + "; ".join(map(str, case.evidence))
-            for case in found.cases
-        ]
-        lines += [f"  Rule: {found.rule}", ""]
-    return "\n".join(lines).rstrip() + "\n" if lines else ""
+    measured = Epochs(models, epochs, contrasts)
+    return tuple(
+        Finding(name, claim, rule, tuple(judge(measured)), needs=needs)
+        for name, claim, rule, needs, judge in _FINDINGS
+    )

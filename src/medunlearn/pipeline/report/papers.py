@@ -1,0 +1,106 @@
+"""What a benchmark's own paper adds to a report: a function a paper, looked up by the benchmark's builder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from medunlearn.attacks.attacked import Attacked, Attacks
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.registry import names, resolve
+from medunlearn.reports.blocks import Cell, Prose, blocks, section
+from medunlearn.reports.content import PaperPart, ReportContent
+from medunlearn.reports.readings import number
+from medunlearn.reports.tables import grid, value_cell
+from medunlearn.reports.words import UNSCORED
+from medunlearn.results.evaluated import Evaluated
+
+PAPER_REPORTS: Mapping[str, str] = {
+    "lume": "medunlearn.papers.lume.report:paper_part",
+    "muse": "medunlearn.papers.muse.report:paper_part",
+    "tofu": "medunlearn.papers.tofu.report:paper_part",
+}
+
+
+@dataclass(frozen=True)
+class GatheredRuns:
+    """Runs of a report, and the content that does not depend on their benchmark.
+
+    Attributes:
+        models: evaluated runs with distinct labels, in the order of ``content.models``.
+        benchmark: None where the report was made without it.
+        attacked: a membership attack a model, None where there was none.
+        attacks: all of them together; None where no model was attacked.
+    """
+
+    models: tuple[Evaluated, ...]
+    benchmark: Benchmark | None
+    content: ReportContent
+    attacked: tuple[Attacked | None, ...]
+    attacks: Attacks | None
+    replicates: int
+    seed: int
+
+
+PaperReport = Callable[[GatheredRuns], PaperPart]
+
+
+def paper_part(runs: GatheredRuns) -> PaperPart:
+    """Sections, findings and numbers of the paper behind the benchmark; empty for other benchmarks."""
+    builder = str(runs.content.benchmark["builder"])
+    known = names("paper_reports", PAPER_REPORTS)
+    if builder not in known:
+        return PaperPart()
+    report: PaperReport = resolve("paper_reports", builder, known)
+    return report(runs)
+
+
+MeasureRow = Mapping[Any, Any]
+"""model, measure, value, low, high, n, note; a value that is null is shown as unscored with its note."""
+
+_COLUMNS = ("model", "measure", "value", "low", "high", "n", "note")
+_REFERENCE = "the reference"
+
+
+def measures_part(
+    name: str, about: tuple[str, ...], rows: Sequence[MeasureRow], labels: Sequence[str]
+) -> PaperPart:
+    """A paper's own measures: a section with one row a measure and one column a model."""
+    table = pd.DataFrame(rows, columns=list(_COLUMNS)).astype(
+        {"value": "Float64", "low": "Float64", "high": "Float64"}
+    )
+    entries = (
+        (Cell(str(row["measure"])), str(row["model"]), _measure_cell(row)) for row in table.to_dict("records")
+    )
+    part = section(name, Prose(about), grid("Measure", entries, labels), name="published")
+    return PaperPart(blocks(part), data={"published": {"name": name, "about": about, "table": table}})
+
+
+def reference_row(model: str, measure: str) -> MeasureRow:
+    """The model that a measure compares the others with; it has no value of its own."""
+    return {"model": model, "measure": measure, "value": None, "note": _REFERENCE}
+
+
+def summary_rows(model: Evaluated, measure: str, rows: pd.DataFrame) -> Iterable[MeasureRow]:
+    """Rows of a summary under another name."""
+    for row in rows.to_dict("records"):
+        unscored = int(row["n_unscored"])
+        numbers = {name: None if pd.isna(row[name]) else float(row[name]) for name in ("value", "low", "high")}
+        note = f"{unscored:,} unscored" if unscored else ""
+        if numbers["value"] is None:
+            note = "no question has one"
+        yield {"model": model.run.label, "measure": measure, **numbers, "n": int(row["n_scored"]), "note": note}
+
+
+def _measure_cell(row: MeasureRow) -> Cell:
+    value = number(row["value"])
+    note = "" if pd.isna(row["note"]) else str(row["note"])
+    if value is None:
+        # The reference of a comparison is no gap in the measurement.
+        return Cell("reference") if note == _REFERENCE else Cell(UNSCORED, note)
+    cell = value_cell(row, note)
+    # A p-value of a hundredth of a thousandth is not 0.
+    return Cell(f"{value:.2g}", cell.note) if 0.0 < value < 0.0005 else cell
