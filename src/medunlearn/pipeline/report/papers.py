@@ -97,7 +97,7 @@ def summary_rows(model: Evaluated, measure: str, rows: pd.DataFrame) -> Iterable
 
 def _measure_cell(row: MeasureRow) -> Cell:
     value = number(row["value"])
-    note = "" if pd.isna(row["note"]) else str(row["note"])
+    note: str = "" if pd.isna(row["note"]) else str(row["note"])
     if value is None:
         # The reference of a comparison is no gap in the measurement.
         return Cell("reference") if note == _REFERENCE else Cell(UNSCORED, note)
