@@ -8,10 +8,12 @@ import gc
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import pytest
+from fake_server import FakeServer
 from hypothesis import settings
 
 # A machine that is busy is no counterexample.
@@ -189,3 +191,27 @@ def lume_answer(body: dict[str, Any]) -> str:
 def writer() -> Callable[[dict[str, Any]], str]:
     """For ``FakeServer(answer=writer)``: right answers to LUME's prompts."""
     return lume_answer
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[..., tuple[FakeServer, Any]]]:
+    """``connect("busy", "well", retries=2)``: a server that behaves so, and an open client of it."""
+    from medunlearn.config import check
+    from medunlearn.llm import Client, ServerSettings, decide
+
+    with ExitStack() as stack:
+
+        def make(
+            *behave: str,
+            server: FakeServer | None = None,
+            store: Any = None,
+            again: bool = False,
+            **settings: Any,
+        ) -> tuple[FakeServer, Any]:
+            served = stack.enter_context(server or FakeServer(behave or ("well",)))
+            given = {"base_url": served.base_url, "model": "m", "backoff_seconds": 0.01, **settings}
+            chosen = check(ServerSettings, given)
+            decision = decide(chosen.base_url, data_use="credentialed")
+            return served, stack.enter_context(Client(chosen, decision, store=store, again=again))
+
+        yield make

@@ -58,7 +58,6 @@ UPWARDS = {
     ("audit/options/run/local.py", "pipeline"),
     ("audit/parts.py", "papers"),
     ("audit/parts.py", "pipeline"),
-    ("judging/responses.py", "attacks"),
     ("sources/radiology.py", "synthetic"),
     ("synthetic/mimic_layout.py", "sources"),
     ("synthetic/radiology.py", "sources"),

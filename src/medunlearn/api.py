@@ -24,11 +24,12 @@ from medunlearn.config import (
     read_yaml,
 )
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.judging.judged import Agreed, Judged, judged_among
-from medunlearn.judging.judged import agree as _agree
-from medunlearn.judging.judged import annotate as _annotate
-from medunlearn.judging.judges import JudgeSettings
-from medunlearn.judging.responses import Llm, job, judges_of
+from medunlearn.judging.judges import JudgeSettings, Llm, judges_of
+from medunlearn.judging.people import PeopleAgreement
+from medunlearn.judging.people import agree as _agree
+from medunlearn.judging.people import annotate as _annotate
+from medunlearn.judging.responses import job
+from medunlearn.judging.run import JudgingRun, split_runs
 from medunlearn.pipeline.evaluate import evaluate as _evaluate
 from medunlearn.pipeline.export import export as _export
 from medunlearn.pipeline.material import identity
@@ -243,7 +244,7 @@ def judge(
     allow_missing: bool = False,
     quiet: bool = False,
     **settings: Any,
-) -> Judged:
+) -> JudgingRun:
     """Judge labels or questions of a benchmark or table, or the responses of an evaluated run. Resumes.
 
     Args:
@@ -262,12 +263,12 @@ def judge(
     return asked.run(permitted=allow_remote_llm, again=again, allow_missing=allow_missing, quiet=quiet)
 
 
-def annotate(judged: Judged, *, out: Path | str, number: int | None = None, seed: int = 0) -> tuple[Path, Path]:
+def annotate(judged: JudgingRun, *, out: Path | str, number: int | None = None, seed: int = 0) -> tuple[Path, Path]:
     """Write a CSV and a local page for a person who checks what judges judged; returns where they are."""
     return _annotate(judged, Path(out), number=number, seed=seed)
 
 
-def agree(judged: Judged, labels: Sequence[Path | str]) -> Agreed:
+def agree(judged: JudgingRun, labels: Sequence[Path | str]) -> PeopleAgreement:
     """Compare judges with people's labels, and people with each other."""
     return _agree(judged, [Path(path) for path in labels])
 
@@ -289,7 +290,7 @@ def report(
         benchmark: needed to show examples of answers.
         show_text: show text of real records (an invented benchmark's is always shown).
     """
-    trained, judged = judged_among(runs)
+    trained, judged = split_runs(runs)
     models = [Evaluated.find(run, split) for run in trained]
     return write_report(gather(title, models, benchmark, judged=judged, show_text=show_text, seed=seed), Path(out))
 

@@ -12,9 +12,18 @@ import pytest
 from medunlearn.config import AmnesiaSettings
 from medunlearn.errors import ConfigError, InputError, SourceError
 from medunlearn.judging import TASKS
-from medunlearn.judging.cases import case_table, categories_of, label_cases, question_cases, read_cases, to_cases
+from medunlearn.judging.cases import (
+    case_table,
+    categories_of,
+    label_cases,
+    per_group,
+    per_subject,
+    question_cases,
+    read_cases,
+    spread,
+    to_cases,
+)
 from medunlearn.judging.judges import panel_of, read_judges
-from medunlearn.judging.sampling import per_group, per_subject, spread
 from medunlearn.judging.task import JudgingCase
 from medunlearn.papers.amnesia.build import build
 

@@ -57,8 +57,8 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 def test_the_page_names_every_task_and_file() -> None:
-    from medunlearn.judging import TASKS, judged
+    from medunlearn.judging import TASKS, run
 
-    files = [value for name, value in vars(judged).items() if name.isupper() and isinstance(value, str)]
+    files = [value for name, value in vars(run).items() if name.isupper() and isinstance(value, str)]
     assert len(files) > 8
     assert [name for name in (*files, *TASKS) if f"`{name}`" not in PAGE] == []

@@ -14,8 +14,8 @@ from medunlearn.config import check
 from medunlearn.judging import TASKS
 from medunlearn.judging.judges import Judge, JudgeSettings, panel_of
 from medunlearn.judging.panel import Asking, ask, dry_run
+from medunlearn.judging.tables import majority, mean_rating, panel_table, wide
 from medunlearn.judging.task import JudgingCase
-from medunlearn.judging.verdicts import majority, mean_rating, panel_table, wide
 from medunlearn.llm import RemoteRefusedError, Store, decide
 
 Bench = Callable[..., Any]

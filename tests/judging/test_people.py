@@ -134,7 +134,7 @@ def test_the_page_labels_by_keyboard_and_saves_what_can_be_read_back(page: Any, 
     page.fill("#annotator", "Anna B")
     page.locator("body").click(position={"x": 2, "y": 2})
     page.keyboard.press("n")
-    assert page.locator("#place").text_content() == "JudgingCase 2 of 3"
+    assert page.locator("#place").text_content() == "Case 2 of 3"
     page.keyboard.press("y")
     page.keyboard.press("ArrowLeft")
     assert page.locator("#choices [aria-pressed=true]").text_content() == "Yes (Y)"

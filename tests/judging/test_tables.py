@@ -9,15 +9,15 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from medunlearn.judging import TASKS
-from medunlearn.judging.human import confusions, with_people
-from medunlearn.judging.tables import Panel, agreements, criteria, distribution, ratings
+from medunlearn.judging.people import confusions, with_people
+from medunlearn.judging.tables import JudgePanel, agreements, criteria, distribution, ratings
 from medunlearn.judging.task import JudgingCase
 from medunlearn.judging.words import panel_words, people_words
 
 LETTERS = {"S": "Supported", "U": "Unsupported", "A": "Ambiguous", "V": "Valid", "I": "Invalid"}
 
 
-def panel(task: str, votes: dict[str, str], groups: str = "", subjects: str = "", details: str = "") -> Panel:
+def panel(task: str, votes: dict[str, str], groups: str = "", subjects: str = "", details: str = "") -> JudgePanel:
     """``votes``: judge -> a letter a case, ``-`` for none, or digits of ratings."""
     n = len(next(iter(votes.values())))
     cases = [
@@ -36,7 +36,7 @@ def panel(task: str, votes: dict[str, str], groups: str = "", subjects: str = ""
         for k in range(n)
         for judge, said in votes.items()
     ]
-    return Panel(TASKS[task], cases, list(votes), pd.DataFrame(rows), replicates=50)
+    return JudgePanel(TASKS[task], cases, list(votes), pd.DataFrame(rows), replicates=50)
 
 
 def cell(table: pd.DataFrame, **where: str) -> dict[str, object]:

@@ -1,16 +1,13 @@
-"""A client of a pretended server, quick to give up and quick to retry."""
+"""Chats with a schema, for tests of the client."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fake_server import FakeServer
 
-from medunlearn.config import check
-from medunlearn.llm import Client, Message, Request, ServerSettings, decide
+from medunlearn.llm import Message, Request
 
 SCHEMA = {
     "type": "object",
@@ -29,24 +26,3 @@ def label() -> Callable[..., Request]:
         return Request(f"r{number}", prompt, **{"schema": SCHEMA, "max_tokens": 100, **more})
 
     return make
-
-
-@pytest.fixture
-def connect() -> Iterator[Callable[..., tuple[FakeServer, Client]]]:
-    """``connect("busy", "well", retries=2)``: a server that behaves so, and an open client of it."""
-    with ExitStack() as stack:
-
-        def make(
-            *behave: str,
-            server: FakeServer | None = None,
-            store: Any = None,
-            again: bool = False,
-            **settings: Any,
-        ) -> tuple[FakeServer, Client]:
-            served = stack.enter_context(server or FakeServer(behave or ("well",)))
-            given = {"base_url": served.base_url, "model": "m", "backoff_seconds": 0.01, **settings}
-            chosen = check(ServerSettings, given)
-            decision = decide(chosen.base_url, data_use="credentialed")
-            return served, stack.enter_context(Client(chosen, decision, store=store, again=again))
-
-        yield make

@@ -18,11 +18,9 @@ import medunlearn as mu
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError, MedunlearnError, SourceError
-from medunlearn.judging.judged import Judged
-from medunlearn.judging.judges import JudgeSettings
-from medunlearn.judging.rate_factuality import NOT_ASKED
-from medunlearn.judging.responses import job, judges_of
-from medunlearn.judging.run import material
+from medunlearn.judging.judges import JudgeSettings, judges_of
+from medunlearn.judging.responses import NOT_ASKED, job
+from medunlearn.judging.run import JudgingRun, material
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
@@ -86,7 +84,7 @@ def test_a_budget_stops_it_and_more_money_finishes_it(
     assert stopped.value.exit_code == 1
     assert server.count == 7
     with pytest.raises(InputError, match="not complete"):
-        Judged.open(tmp_path / "out")
+        JudgingRun.open(tmp_path / "out")
     judged = mu.judge(hospital, llm=entries(server, "a"), **how)
     assert server.count == 20
     assert judged.run.info["results"]["outcomes"] == {"a": {"answered": 20}}
@@ -163,7 +161,7 @@ def test_what_goes_with_what(hospital: Benchmark, target: Run, tmp_path: Path) -
     with pytest.raises(ConfigError, match="names its models"):
         judges_of("judges.yaml", "m")
     with pytest.raises(InputError, match="a run of `train`"):
-        Judged.open(target.folder)
+        JudgingRun.open(target.folder)
 
 
 @pytest.fixture
@@ -258,4 +256,4 @@ def test_people_check_the_judges(hospital: Benchmark, serve: Callable[..., Any],
     assert {"labels.parquet", "people.parquet", "confusion.parquet", "people.md"} <= {
         file.name for file in judged.run.folder.iterdir()
     }
-    assert Judged.open(judged.run.folder).panel.subjects == judged.panel.subjects
+    assert JudgingRun.open(judged.run.folder).panel.subjects == judged.panel.subjects

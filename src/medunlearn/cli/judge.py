@@ -24,7 +24,7 @@ from medunlearn.judging.judges import JudgeSettings
 from medunlearn.llm.usage import in_money
 
 if TYPE_CHECKING:
-    from medunlearn.judging.run import Plan
+    from medunlearn.judging.run import JudgingPlan
 
 SERVER = "llm."
 
@@ -80,12 +80,13 @@ def judge(
 ) -> None:
     """Judge labels, questions or responses with one or several language models."""
     from medunlearn.judging import responses as judging
+    from medunlearn.judging.judges import judges_of
 
     values = parse_overrides(overrides or [])
     server = {key.removeprefix(SERVER): value for key, value in values.items() if key.startswith(SERVER)}
     own = {key: value for key, value in values.items() if not key.startswith(SERVER)}
     settings = check(JudgeSettings, {**own, **({} if seed is None else {"seed": seed})})
-    job = judging.job(what, judging.judges_of(llm, llm_model, server), settings, task, benchmark, out)
+    job = judging.job(what, judges_of(llm, llm_model, server), settings, task, benchmark, out)
     if dry_run:
         _show_plan(job.plan(permitted=allow_remote_llm), json)
         return
@@ -97,7 +98,7 @@ def judge(
         sayer(quiet, json)(f"{judged.run.folder}: judged.md, and its tables as Parquet")
 
 
-def _show_plan(found: Plan, as_json: bool) -> None:
+def _show_plan(found: JudgingPlan, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -131,10 +132,10 @@ def annotate(
     json: Json = False,
 ) -> None:
     """Write a CSV and a local page on which a person labels what judges judged."""
-    from medunlearn.judging.judged import Judged
-    from medunlearn.judging.judged import annotate as write
+    from medunlearn.judging.people import annotate as write
+    from medunlearn.judging.run import JudgingRun
 
-    table, page = write(Judged.open(run), out, number=number, seed=seed or 0)
+    table, page = write(JudgingRun.open(run), out, number=number, seed=seed or 0)
     if json:
         print_json({"csv": str(table), "page": str(page)})
         return
@@ -151,10 +152,10 @@ def agree(
     json: Json = False,
 ) -> None:
     """Compare judges with people's labels, and people with each other."""
-    from medunlearn.judging.judged import Judged
-    from medunlearn.judging.judged import agree as compare
+    from medunlearn.judging.people import agree as compare
+    from medunlearn.judging.run import JudgingRun
 
-    found = compare(Judged.open(run), labels)
+    found = compare(JudgingRun.open(run), labels)
     if json:
         tables: dict[str, Any] = {"agreement": found.agreement, "confusion": found.confusion}
         print_json(

@@ -50,7 +50,7 @@ def command(
 ) -> None:
     """Write report.html, report.md and report.json from evaluated runs."""
     from medunlearn.data.benchmark import Benchmark
-    from medunlearn.judging.judged import judged_among
+    from medunlearn.judging.run import split_runs
     from medunlearn.papers.memorization.compare import is_audit
     from medunlearn.pipeline.report.gather import gather
     from medunlearn.reports.claims import findings_text
@@ -67,7 +67,7 @@ def command(
         return
     if relations is not None:
         raise InputError("--relations goes with runs of `medunlearn audit`, and there is none among the runs.")
-    trained, judged = judged_among([Run.open(run) for run in runs])
+    trained, judged = split_runs([Run.open(run) for run in runs])
     models = [Evaluated.find(run, split) for run in trained]
     loaded = Benchmark.load(benchmark) if benchmark else None
     title = title or "Unlearning report"

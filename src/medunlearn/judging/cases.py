@@ -1,4 +1,4 @@
-"""What is judged: cases from a benchmark, or from a table that somebody has."""
+"""Judging cases: from a benchmark or a table, and seeded samples of them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
+from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError, SourceError
 from medunlearn.judging.task import UNSURE, JudgingCase, JudgingTask
 
@@ -193,3 +194,52 @@ def case_table(cases: Sequence[JudgingCase]) -> pd.DataFrame:
 def to_cases(table: pd.DataFrame, task: JudgingTask) -> list[JudgingCase]:
     """Back from :func:`case_table`."""
     return [_case(row, task) for row in _rows(table)]
+
+
+def per_group(cases: Sequence[JudgingCase], number: int, seed: int) -> list[JudgingCase]:
+    """So many cases of each group, or all where it has fewer (AMNESIA, F: 300 titles of each of three diseases)."""
+    chosen = {
+        case_id
+        for group in sorted({case.group for case in cases})
+        for case_id in shuffled([c.case_id for c in cases if c.group == group], "judge", group, seed)[:number]
+    }
+    return [case for case in cases if case.case_id in chosen]
+
+
+def per_subject(cases: Sequence[JudgingCase], subjects: int, seed: int) -> list[JudgingCase]:
+    """One case of each group from each of so many subjects (AMNESIA, G: a factual and a reasoning one of 500).
+
+    Subjects that lack a group come last, so that every one drawn has all groups as long as there are enough.
+    """
+    groups = sorted({case.group for case in cases})
+    of: dict[str, dict[str, list[str]]] = {}
+    for case in cases:
+        of.setdefault(case.subject, {}).setdefault(case.group, []).append(case.case_id)
+    drawn = sorted(shuffled(list(of), "judge subjects", seed), key=lambda name: len(of[name]) < len(groups))
+    chosen = {
+        shuffled(ids, "judge one", subject, group, seed)[0]
+        for subject in drawn[:subjects]
+        for group, ids in of[subject].items()
+    }
+    return [case for case in cases if case.case_id in chosen]
+
+
+def spread(cases: Sequence[JudgingCase], number: int, seed: int) -> list[JudgingCase]:
+    """So many cases, as evenly over the groups as their sizes allow, in a drawn order that mixes the groups.
+
+    Raises:
+        InputError: there are fewer.
+    """
+    if not 1 <= number <= len(cases):
+        raise InputError(f"{number} cases cannot be drawn of {len(cases)}.")
+    waiting = {
+        group: shuffled([c.case_id for c in cases if c.group == group], "annotate", group, seed)
+        for group in sorted({case.group for case in cases})
+    }
+    taken: list[str] = []
+    while len(taken) < number:
+        for ids in waiting.values():
+            if ids and len(taken) < number:
+                taken.append(ids.pop(0))
+    by_id = {case.case_id: case for case in cases}
+    return [by_id[case_id] for case_id in shuffled(taken, "annotate order", seed)]

@@ -1,4 +1,4 @@
-"""Who judges: models on servers, each with a name; from a YAML list or from one address."""
+"""Judges: named models on servers, from a YAML list or from one address."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ class Judge:
     def identity(self) -> str:
         """What its answers depend on, wherever its server stands, as JSON."""
         return json.dumps([self.settings.name, self.settings.extra], sort_keys=True)
+
+
+Llm = str | Path | Sequence[Mapping[str, Any]]
 
 
 class JudgeSettings(Settings):
@@ -103,3 +106,18 @@ def panel_of(entries: Sequence[Any], overrides: Mapping[str, Any] | None = None)
     if problems:
         raise ConfigError(problems)
     return judges
+
+
+def judges_of(llm: Llm, model: str | None = None, overrides: Mapping[str, Any] | None = None) -> list[Judge]:
+    """Judges from an address and a model, from a YAML file, or from a list of settings.
+
+    Raises:
+        ConfigError: an address without a model, a file with one, and whatever is wrong with the settings.
+    """
+    if isinstance(llm, str) and llm.startswith(("http://", "https://")):
+        if model is None:
+            raise ConfigError(["--llm-model is missing: the model to ask at --llm"])
+        return panel_of([{"base_url": llm, "model": model}], overrides)
+    if model is not None:
+        raise ConfigError(["--llm-model goes with an address (--llm http://...); a YAML file names its models"])
+    return read_judges(Path(llm), overrides) if isinstance(llm, str | Path) else panel_of(llm, overrides)

@@ -1,10 +1,10 @@
-"""Judging as a recorded run: a panel on labels, questions or responses; resumes, and asks nothing twice."""
+"""Judging run: a panel on labels, questions, documents or responses; resumes, and asks nothing twice."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,36 +14,27 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Record
 from medunlearn.data.storage import sha256_of_json, write_atomically, write_text
 from medunlearn.errors import InputError, MedunlearnError
-from medunlearn.judging import get_task, sampling
+from medunlearn.judging import get_task
 from medunlearn.judging.cases import (
     case_table,
     categories_of,
     checked,
     document_cases,
     label_cases,
+    per_group,
+    per_subject,
     question_cases,
     read_cases,
-)
-from medunlearn.judging.judged import (
-    AGREEMENT,
-    CASES,
-    CRITERIA,
-    JUDGEMENTS,
-    PANEL_FILE,
-    RATINGS,
-    VERDICTS,
-    WORDS,
-    Judged,
+    to_cases,
 )
 from medunlearn.judging.judges import Judge, JudgeSettings
 from medunlearn.judging.panel import UNFINISHED, Asking, ask
 from medunlearn.judging.panel import dry_run as estimates
-from medunlearn.judging.tables import Panel, agreements, criteria, distribution, ratings
+from medunlearn.judging.tables import JudgePanel, agreements, criteria, distribution, ratings
 from medunlearn.judging.task import JudgingCase
-from medunlearn.judging.words import panel_words
+from medunlearn.judging.words import Section, panel_sections, panel_words, people_sections
 from medunlearn.llm.estimate import CostEstimate
 from medunlearn.llm.guard import Decision, decide
-from medunlearn.llm.store import FILE as STORE_FILE
 from medunlearn.llm.store import Store
 from medunlearn.results.runs import Recording, Run
 
@@ -56,9 +47,69 @@ LABEL = {
 FROM_BENCHMARK = {"label": label_cases, "question": question_cases, "document": document_cases}
 
 
+CASES, JUDGEMENTS, PANEL_FILE = "cases.parquet", "judgements.parquet", "panel.parquet"
+VERDICTS, RATINGS, AGREEMENT = "verdicts.parquet", "ratings.parquet", "agreement.parquet"
+CRITERIA, WORDS = "criteria.parquet", "judged.md"
+LABELS, PEOPLE, CONFUSION, PEOPLE_WORDS = "labels.parquet", "people.parquet", "confusion.parquet", "people.md"
+
+
 @dataclass(frozen=True)
-class Material:
-    """What is to be judged, and what the guard must know of it.
+class JudgingRun:
+    """Run of a judge panel: its tables by name, and its Markdown.
+
+    Attributes:
+        run: the run; ``run.folder`` holds the tables.
+    """
+
+    run: Run
+
+    @staticmethod
+    def open(folder: Path | str) -> JudgingRun:
+        """A complete run of `medunlearn judge`.
+
+        Raises:
+            InputError: it is another sort of run, or not complete.
+        """
+        run = Run.open(folder)
+        if run.info.get("verb") != "judge":
+            raise InputError(f"{folder} holds a run of `{run.info.get('verb')}`. Name one of `medunlearn judge`.")
+        return JudgingRun(run)
+
+    @cached_property
+    def panel(self) -> JudgePanel:
+        """Cases and judgements, ready to be counted."""
+        inputs, config = self.run.info["inputs"], self.run.info["config"]
+        task = get_task(inputs["task"])
+        cases = to_cases(self.table(CASES), task)
+        judges = list(inputs["judges"])
+        return JudgePanel(task, cases, judges, self.table(JUDGEMENTS), config["replicates"], config["seed"])
+
+    def table(self, name: str) -> pd.DataFrame:
+        """One of its tables; empty where this run has none of that name."""
+        path = self.run.folder / name
+        return pd.read_parquet(path) if path.exists() else pd.DataFrame()
+
+    @property
+    def words(self) -> str:
+        """Its tables as Markdown."""
+        return (self.run.folder / WORDS).read_text(encoding="utf-8")
+
+    def sections(self) -> list[Section]:
+        """Its tables for a report, with those about people where some have labelled its cases."""
+        measured = self.table(PEOPLE)
+        people = [] if measured.empty else people_sections(self.panel, self.table(CONFUSION), measured)
+        return [*panel_sections(self.panel), *people]
+
+
+def split_runs(runs: Sequence[Run]) -> tuple[list[Run], list[JudgingRun]]:
+    """Separate model runs from judging runs."""
+    judged = [JudgingRun.open(run.folder) for run in runs if run.info.get("verb") == "judge"]
+    return [run for run in runs if run.info.get("verb") != "judge"], judged
+
+
+@dataclass(frozen=True)
+class JudgingMaterial:
+    """Cases to judge, and what the guard must know of them.
 
     Attributes:
         asking: task, cases and settings.
@@ -71,7 +122,7 @@ class Material:
     records: Sequence[Record]
 
     def decisions(self, judges: Sequence[Judge], *, permitted: bool) -> dict[str, Decision]:
-        """What the guard finds for each judge's server."""
+        """The guard's decision on each judge's server."""
         return {
             judge.name: decide(
                 judge.settings.base_url, data_use=self.data_use, records=self.records, permitted=permitted
@@ -80,7 +131,7 @@ class Material:
         }
 
 
-def material(source: Benchmark | Path, task: str, settings: JudgeSettings) -> Material:
+def material(source: Benchmark | Path, task: str, settings: JudgeSettings) -> JudgingMaterial:
     """Cases of a benchmark (task ``label``, ``question`` or ``document``) or of a table (any task).
 
     Raises:
@@ -104,41 +155,42 @@ def material_of(
     settings: JudgeSettings,
     data_use: Literal["open", "credentialed"],
     records: Sequence[Record],
-) -> Material:
+) -> JudgingMaterial:
     if settings.per_group is not None and settings.subjects is not None:
         raise InputError("per_group and subjects are two ways of drawing a sample: give one of them.")
     known = {case.group for case in cases}
     unknown = [group for group in settings.groups if group not in known]
     if unknown:
         raise InputError(f"There is no group {unknown[0]!r} to judge. There are: {', '.join(sorted(known))}.")
-    kept = [case for case in cases if not settings.groups or case.group in settings.groups]
-    categories = categories_of(kept, get_task(task))
+    sample = [case for case in cases if not settings.groups or case.group in settings.groups]
+    categories = categories_of(sample, get_task(task))
     if settings.per_group is not None:
-        kept = sampling.per_group(kept, settings.per_group, settings.seed)
+        sample = per_group(sample, settings.per_group, settings.seed)
     if settings.subjects is not None:
-        kept = sampling.per_subject(kept, settings.subjects, settings.seed)
-    return Material(
-        Asking(get_task(task), checked(kept, "the sample"), categories, settings), data_use, list(records)
+        sample = per_subject(sample, settings.subjects, settings.seed)
+    return JudgingMaterial(
+        Asking(get_task(task), checked(sample, "the sample"), categories, settings), data_use, list(records)
     )
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A dry run: what each judge would be sent, and what the guard says to that."""
+class JudgingPlan:
+    """Dry run: the cost of each judge, and the guard's decision on it."""
 
     estimates: Mapping[str, CostEstimate]
     decisions: Mapping[str, Decision]
 
 
-def plan(what: Material, judges: Sequence[Judge], store_folder: Path, *, permitted: bool = False) -> Plan:
+def plan(
+    what: JudgingMaterial, judges: Sequence[Judge], store_folder: Path, *, permitted: bool = False
+) -> JudgingPlan:
     """Count what judging would send and cost; sends and writes nothing."""
-    there = (store_folder / STORE_FILE).exists()
-    with Store(store_folder) if there else nullcontext() as store:
-        return Plan(estimates(what.asking, judges, store), what.decisions(judges, permitted=permitted))
+    with Store.existing(store_folder) as store:
+        return JudgingPlan(estimates(what.asking, judges, store), what.decisions(judges, permitted=permitted))
 
 
 def judge(
-    what: Material,
+    what: JudgingMaterial,
     judges: Sequence[Judge],
     out: Path,
     *,
@@ -148,7 +200,7 @@ def judge(
     store_folder: Path | None = None,
     inputs: Mapping[str, Any] | None = None,
     quiet: bool = False,
-) -> Judged:
+) -> JudgingRun:
     """Ask every judge about every case, and write judgements and tables. A complete run is returned as it is.
 
     Args:
@@ -172,7 +224,7 @@ def judge(
     }
     recording = Recording(out, "judge", LABEL[asking.task.name], asking.settings, depends)
     if recording.done and not again:
-        return Judged(Run.open(out))
+        return JudgingRun(Run.open(out))
     decisions = what.decisions(judges, permitted=permitted)
     for decision in decisions.values():
         decision.enforce()
@@ -187,8 +239,10 @@ def judge(
         with recording.stage("count"):
             settings = asking.settings
             names = [one.name for one in judges]
-            _count(out, Panel(asking.task, asking.cases, names, judgements, settings.replicates, settings.seed))
-    return Judged(Run.open(out))
+            _count(
+                out, JudgePanel(asking.task, asking.cases, names, judgements, settings.replicates, settings.seed)
+            )
+    return JudgingRun(Run.open(out))
 
 
 def _outcomes(judgements: pd.DataFrame) -> dict[str, dict[str, int]]:
@@ -210,7 +264,7 @@ def _refuse_unfinished(judgements: pd.DataFrame, facts: Mapping[str, Any]) -> No
     )
 
 
-def _count(out: Path, panel: Panel) -> None:
+def _count(out: Path, panel: JudgePanel) -> None:
     counted = {RATINGS: ratings(panel)} if panel.task.rates else {VERDICTS: distribution(panel)}
     tables = {
         PANEL_FILE: panel.panel_verdicts(),

@@ -1,12 +1,15 @@
-"""What a panel said, counted: the tables of AMNESIA's Appendices F and G, with intervals over subjects.
+"""Tables of a judge panel: majority verdicts, distributions, agreement; intervals over subjects.
 
 Nothing is dropped: a judge without a verdict is a row of its own, outside the shares' numerators but not outside
 their denominators.
+
+Source: AMNESIA, Appendices F and G.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -17,7 +20,6 @@ import pandas as pd
 
 from medunlearn.judging.judges import PANEL
 from medunlearn.judging.task import JudgingCase, JudgingTask
-from medunlearn.judging.verdicts import all_verdicts, panel_table
 from medunlearn.statistics.agreement import cohen_kappa, fleiss_kappa, in_words, observed_agreement, row_agreement
 from medunlearn.statistics.bootstrap import Estimate, bootstrap_mean
 
@@ -26,7 +28,7 @@ ALL = "all"
 
 
 @dataclass(frozen=True)
-class Panel:
+class JudgePanel:
     """A panel's judgements, ready to be counted.
 
     Attributes:
@@ -46,18 +48,87 @@ class Panel:
 
     def verdicts(self) -> dict[str, list[str | None]]:
         """Judge (and panel) -> its verdict on each case."""
-        return all_verdicts(self.task, self.judgements, self.judges, [case.case_id for case in self.cases])
+        verdicts = wide(self.judgements, self.judges, [case.case_id for case in self.cases])
+        if len(self.judges) > 1 and not self.task.rates:
+            votes = list(zip(*verdicts.values(), strict=True))
+            verdicts[PANEL] = [majority(of_case, self.task.split)[0] for of_case in votes]
+        return verdicts
 
     @property
     def subjects(self) -> list[str]:
         return [case.subject for case in self.cases]
 
     def panel_verdicts(self) -> pd.DataFrame:
-        """One row a case; see :func:`medunlearn.judging.verdicts.panel_table`."""
+        """One row a case; see :func:`panel_table`."""
         return panel_table(self.task, self.judgements, self.judges)
 
 
-def distribution(panel: Panel) -> pd.DataFrame:
+def majority(votes: Sequence[str | None], split: str) -> tuple[str | None, str | None]:
+    """Verdict of more than half of the judges.
+
+    Args:
+        votes: a verdict a judge; None from one that gave none. It counts as a judge all the same, so that a panel
+            of three that lost two does not pass off the third as its majority.
+        split: the verdict where no majority is to be had, though more than half of the judges spoke.
+
+    Returns:
+        The verdict and None, or None and the reason.
+    """
+    given = [vote for vote in votes if vote is not None]
+    if not votes or 2 * len(given) <= len(votes):
+        return None, f"{len(given)} of {len(votes)} judges gave a verdict"
+    verdict, times = Counter(given).most_common(1)[0]
+    return (verdict, None) if 2 * times > len(votes) else (split, None)
+
+
+def mean_rating(votes: Sequence[str | None]) -> tuple[float | None, str | None]:
+    """The mean of all judges' ratings; none where one is missing, since judges differ in how strict they are."""
+    given = [float(vote) for vote in votes if vote is not None]
+    if not votes or len(given) < len(votes):
+        return None, f"{len(given)} of {len(votes)} judges gave a rating"
+    return sum(given) / len(given), None
+
+
+def wide(judgements: pd.DataFrame, judges: Sequence[str], case_ids: Sequence[str]) -> dict[str, list[str | None]]:
+    """Judge -> its verdict on each case, in the order of ``case_ids``; None where it gave none."""
+    verdicts = {
+        (row["case_id"], row["judge"]): row["verdict"]
+        for row in judgements.to_dict("records")
+        if isinstance(row["verdict"], str)
+    }
+    return {judge: [verdicts.get((case_id, judge)) for case_id in case_ids] for judge in judges}
+
+
+def panel_table(task: JudgingTask, judgements: pd.DataFrame, judges: Sequence[str]) -> pd.DataFrame:
+    """One row a case: case_id, verdict (null for ratings), rating (null for verdicts), n_verdicts, reason.
+
+    ``reason`` says why a case has neither: what became of the judges that gave none.
+    """
+    case_ids = list(dict.fromkeys(judgements["case_id"]))
+    votes = wide(judgements, judges, case_ids)
+    failed: dict[str, list[str]] = {}
+    for row in judgements.to_dict("records"):
+        if not isinstance(row["verdict"], str):
+            failed.setdefault(row["case_id"], []).append(f"{row['judge']}: {row['status']}, {row['reason']}")
+    rows = []
+    for place, case_id in enumerate(case_ids):
+        of_case = [votes[judge][place] for judge in judges]
+        verdict, rating, why = None, None, None
+        if task.rates:
+            rating, why = mean_rating(of_case)
+        else:
+            verdict, why = majority(of_case, task.split)
+        reason = f"{why} ({'; '.join(failed.get(case_id, []))})" if why else None
+        n_verdicts = sum(vote is not None for vote in of_case)
+        rows.append((case_id, verdict, rating, n_verdicts, reason))
+    kinds = {"case_id": "str", "verdict": "object", "rating": "Float64", "n_verdicts": "int64", "reason": "object"}
+    columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
+    return pd.DataFrame(
+        {name: pd.Series(column, dtype=kind) for (name, kind), column in zip(kinds.items(), columns, strict=True)}
+    )
+
+
+def distribution(panel: JudgePanel) -> pd.DataFrame:
     """Verdicts by judge, of all cases and of each group (Tables 8, 9 and 12).
 
     Returns:
@@ -79,7 +150,7 @@ def distribution(panel: Panel) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def ratings(panel: Panel) -> pd.DataFrame:
+def ratings(panel: JudgePanel) -> pd.DataFrame:
     """Mean rating by judge, of all cases and of each group; for a task that rates.
 
     Returns:
@@ -101,7 +172,7 @@ def ratings(panel: Panel) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def agreements(panel: Panel) -> pd.DataFrame:
+def agreements(panel: JudgePanel) -> pd.DataFrame:
     """How far the judges agree (Tables 10 and 13); empty for a single judge.
 
     The papers' pairwise agreement is on the verdicts as given, their Fleiss' kappa on two classes, the positive
@@ -119,7 +190,7 @@ def agreements(panel: Panel) -> pd.DataFrame:
     for on, categories, collapse in _scales(panel.task):
         votes = {judge: [None if one is None else collapse(one) for one in own] for judge, own in said.items()}
         for first, second in combinations(votes, 2):
-            rows += _pair(panel, on, first, second, votes, categories)
+            rows += pair_rows(panel, on, (first, second), (votes[first], votes[second]), categories)
         together = [list(of_case) for of_case in zip(*votes.values(), strict=True)]
         how: dict[str, Any] = {"replicates": panel.replicates, "seed": panel.seed}
         kappa = fleiss_kappa(together, panel.subjects, categories, **how)
@@ -129,7 +200,7 @@ def agreements(panel: Panel) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=_AGREEMENT)
 
 
-def criteria(panel: Panel) -> pd.DataFrame:
+def criteria(panel: JudgePanel) -> pd.DataFrame:
     """How often each judge found each criterion met, for a task whose answers say so; empty for others."""
     rows = []
     for judge in panel.judges:
@@ -166,36 +237,36 @@ def _scales(task: JudgingTask) -> Iterator[tuple[str, tuple[str, ...], Callable[
         yield "two classes", (task.positive, other), lambda one: one if one == task.positive else other
 
 
-def _pair(
-    panel: Panel,
+def pair_rows(
+    panel: JudgePanel,
     on: str,
-    first: str,
-    second: str,
-    votes: dict[str, list[str | None]],
+    names: tuple[str, str],
+    votes: tuple[Sequence[str | None], Sequence[str | None]],
     categories: Sequence[str],
 ) -> Iterator[dict[str, Any]]:
-    one, other = votes[first], votes[second]
+    """Agreement of two raters: the share of equal verdicts, Cohen's kappa and, of ratings, its weighted form."""
     how: dict[str, Any] = {"replicates": panel.replicates, "seed": panel.seed}
-    yield agreed("agreement", on, first, second, observed_agreement(one, other, panel.subjects, **how))
-    kappa = cohen_kappa(one, other, panel.subjects, categories, **how)
-    yield agreed("cohen_kappa", on, first, second, kappa, words=True)
+    yield agreed("agreement", on, *names, observed_agreement(*votes, panel.subjects, **how))
+    kappa = cohen_kappa(*votes, panel.subjects, categories, **how)
+    yield agreed("cohen_kappa", on, *names, kappa, words=True)
     if panel.task.rates:
-        kappa = cohen_kappa(one, other, panel.subjects, categories, weights="quadratic", **how)
-        yield agreed("weighted_kappa", on, first, second, kappa, words=True)
+        kappa = cohen_kappa(*votes, panel.subjects, categories, weights="quadratic", **how)
+        yield agreed("weighted_kappa", on, *names, kappa, words=True)
 
 
 def agreed(
-    measure: str, on: str, first: str, second: str, found: Estimate, *, words: bool = False
+    measure: str, on: str, first: str, second: str, estimate: Estimate, *, words: bool = False
 ) -> dict[str, Any]:
     """A row of a table of agreement."""
     named = {"measure": measure, "on": on, "first": first, "second": second}
-    said = in_words(found.value) if words else ""
-    return named | numbers(found, "value") | {"words": said, "n_cases": found.n}
+    meaning = in_words(estimate.value) if words else ""
+    return named | numbers(estimate, "value") | {"words": meaning, "n_cases": estimate.n}
 
 
-def numbers(found: Estimate, name: str) -> dict[str, Any]:
+def numbers(estimate: Estimate, name: str) -> dict[str, Any]:
     """Value, interval and subjects behind it, as cells of a table."""
-    return {name: found.value, "low": found.low, "high": found.high, "n_subjects": found.n_clusters}
+    low, high, n_subjects = estimate.low, estimate.high, estimate.n_clusters
+    return {name: estimate.value, "low": low, "high": high, "n_subjects": n_subjects}
 
 
 def _number(value: Any) -> float:

@@ -1,4 +1,4 @@
-"""A panel's tables in words: numbers and names, no text of a record and nothing that a judge said."""
+"""Sections of a panel's report: numbers and names, no text of a record and nothing that a judge said."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.judging.judges import PANEL
-from medunlearn.judging.tables import ALL, NONE, Panel, agreements, criteria, distribution, ratings
+from medunlearn.judging.tables import ALL, NONE, JudgePanel, agreements, criteria, distribution, ratings
 
 _MEASURES = {
     "agreement": "Agreement",
@@ -42,19 +42,19 @@ class Section:
     aside: str = ""
 
 
-def panel_title(panel: Panel) -> str:
+def panel_title(panel: JudgePanel) -> str:
     """What was judged, how much of it and by how many."""
     return f"{panel.task.title}: {len(panel.cases)} cases, {len(set(panel.subjects))} subjects, " + (
         f"{len(panel.judges)} judges"
     )
 
 
-def panel_about(panel: Panel) -> str:
+def panel_about(panel: JudgePanel) -> str:
     """Prompt, source, and how intervals are to be read."""
     return f"Prompt {panel.task.version}; after {panel.task.source}. Brackets: 95% bootstrap over subjects."
 
 
-def panel_sections(panel: Panel) -> list[Section]:
+def panel_sections(panel: JudgePanel) -> list[Section]:
     """Verdicts, groups, agreement, and what is missing (AMNESIA, Tables 8-10, 12 and 13)."""
     return [
         *(_rating_parts(panel) if panel.task.rates else _verdict_parts(panel)),
@@ -64,7 +64,7 @@ def panel_sections(panel: Panel) -> list[Section]:
     ]
 
 
-def people_sections(panel: Panel, confusion: pd.DataFrame, measured: pd.DataFrame) -> list[Section]:
+def people_sections(panel: JudgePanel, confusion: pd.DataFrame, measured: pd.DataFrame) -> list[Section]:
     """Judges and panel against annotators (AMNESIA, Table 11)."""
     rows = [
         (
@@ -94,12 +94,12 @@ def people_sections(panel: Panel, confusion: pd.DataFrame, measured: pd.DataFram
     return parts
 
 
-def panel_words(panel: Panel) -> str:
+def panel_words(panel: JudgePanel) -> str:
     """:func:`panel_sections` as Markdown."""
     return _markdown([f"# {panel_title(panel)}", panel_about(panel)], panel_sections(panel))
 
 
-def people_words(panel: Panel, confusion: pd.DataFrame, measured: pd.DataFrame) -> str:
+def people_words(panel: JudgePanel, confusion: pd.DataFrame, measured: pd.DataFrame) -> str:
     """:func:`people_sections` as Markdown."""
     return _markdown([f"# {panel.task.title}"], people_sections(panel, confusion, measured))
 
@@ -117,7 +117,7 @@ def _section(title: str, head: Iterable[object], rows: Iterable[Sequence[object]
     return Section(title, tuple(str(cell) for cell in head), cells, aside)
 
 
-def _verdict_parts(panel: Panel) -> list[Section]:
+def _verdict_parts(panel: JudgePanel) -> list[Section]:
     found = distribution(panel)
     judges = list(dict.fromkeys(found["judge"]))
     of_all = {(row["judge"], row["verdict"]): row for row in found[found["group"] == ALL].to_dict("records")}
@@ -141,7 +141,7 @@ def _verdict_parts(panel: Panel) -> list[Section]:
     return parts
 
 
-def _rating_parts(panel: Panel) -> list[Section]:
+def _rating_parts(panel: JudgePanel) -> list[Section]:
     rows = [
         (row["group"], row["judge"], _share(row, "mean", percent=False), row["n_scored"], row["n_unscored"])
         for row in ratings(panel).to_dict("records")
@@ -149,7 +149,7 @@ def _rating_parts(panel: Panel) -> list[Section]:
     return [_section("Ratings, 1 to 10", ("group", "judge", "mean", "rated", "not rated"), rows)]
 
 
-def _agreement_parts(panel: Panel) -> list[Section]:
+def _agreement_parts(panel: JudgePanel) -> list[Section]:
     found = agreements(panel)
     if found.empty:
         return []
@@ -167,7 +167,7 @@ def _agreement_parts(panel: Panel) -> list[Section]:
     return [_section("Agreement of the judges", ("measure", "on", "who", "value", "", "cases"), rows, _KAPPA)]
 
 
-def _criteria_parts(panel: Panel) -> list[Section]:
+def _criteria_parts(panel: JudgePanel) -> list[Section]:
     rows = [
         (row["judge"], row["criterion"], _share(row, "share"), row["n_cases"])
         for row in criteria(panel).to_dict("records")
@@ -175,7 +175,7 @@ def _criteria_parts(panel: Panel) -> list[Section]:
     return [_section("Criteria met", ("judge", "criterion", "share", "cases"), rows)] if rows else []
 
 
-def _missing(panel: Panel) -> Section:
+def _missing(panel: JudgePanel) -> Section:
     lacking = panel.judgements[panel.judgements["verdict"].isna()]
     counts = Counter(zip(lacking["judge"], lacking["status"], lacking["reason"], strict=True))
     none = "" if counts else "None: every judge gave a verdict on every case."

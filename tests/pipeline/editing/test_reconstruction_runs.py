@@ -150,8 +150,8 @@ def test_a_judge_adds_gen_score_at_every_level(runs: dict[str, Run], bench: Benc
     from fake_server import FakeServer
 
     import medunlearn as mu
-    from medunlearn.judging.judges import JudgeSettings
-    from medunlearn.judging.responses import job, judges_of
+    from medunlearn.judging.judges import JudgeSettings, judges_of
+    from medunlearn.judging.responses import job
 
     shown: list[str] = []
 

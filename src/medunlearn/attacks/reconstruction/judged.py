@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,10 +16,9 @@ from medunlearn.data.records import Question
 from medunlearn.data.responses import ResponseStore
 from medunlearn.data.storage import write_together
 from medunlearn.errors import InputError
-from medunlearn.judging.judged import PANEL_FILE, Judged
 from medunlearn.judging.judges import Judge, JudgeSettings
-from medunlearn.judging.rate_factuality import METRICS, NOT_ASKED, TASK, kinds_to_judge, store_of
-from medunlearn.judging.run import Material, judge, material_of
+from medunlearn.judging.responses import METRICS, NOT_ASKED, TASK, kinds_to_judge, store_of
+from medunlearn.judging.run import PANEL_FILE, JudgingMaterial, JudgingRun, judge, material_of
 from medunlearn.judging.task import JudgingCase
 from medunlearn.metrics import Item, Judgement, get_metric
 from medunlearn.metrics.scoring import score
@@ -36,7 +36,7 @@ def attacked_run(record: Run) -> Reconstructed:
     return Reconstructed(Run.open(record.folder.parents[1]), record)
 
 
-def reconstruction_material(record: Run, benchmark: Benchmark, settings: JudgeSettings) -> Material:
+def reconstruction_material(record: Run, benchmark: Benchmark, settings: JudgeSettings) -> JudgingMaterial:
     """What was said at each context level, with the question as it was put and the reference.
 
     Raises:
@@ -58,9 +58,14 @@ def reconstruction_material(record: Run, benchmark: Benchmark, settings: JudgeSe
     return material_of(cases, TASK, plain, benchmark.data_use, benchmark.records)
 
 
+def attack_material(record: Run, benchmark: Benchmark, settings: JudgeSettings) -> tuple[JudgingMaterial, Path]:
+    """:func:`reconstruction_material`, and the folder of the answers on it."""
+    return reconstruction_material(record, benchmark, settings), store_of(attacked_run(record).run)
+
+
 def judge_reconstruction(
     record: Run, benchmark: Benchmark, judges: Sequence[Judge], settings: JudgeSettings, **how: Any
-) -> Judged:
+) -> JudgingRun:
     """Rate the responses of an attack and add ``factuality`` and ``gen_score`` to its tables.
 
     Args:

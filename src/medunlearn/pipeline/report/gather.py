@@ -13,7 +13,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError
-from medunlearn.judging.judged import Judged
+from medunlearn.judging.run import JudgingRun
 from medunlearn.judging.words import Section, panel_about, panel_title
 from medunlearn.metrics import METRICS, get_metric
 from medunlearn.pipeline.epochs.selection import TABLE
@@ -34,7 +34,7 @@ def gather(
     models: Sequence[Evaluated],
     benchmark: Benchmark | None = None,
     *,
-    judged: Sequence[Judged] = (),
+    judged: Sequence[JudgingRun] = (),
     show_text: bool = False,
     replicates: int = REPLICATES,
     seed: int = 0,
@@ -103,12 +103,12 @@ def gather(
     return replace(content, paper=paper_part(runs))
 
 
-def _judged(models: Sequence[Evaluated], panels: Sequence[Judged]) -> tuple[JudgedContent, ...]:
+def _judged(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[JudgedContent, ...]:
     """The benchmark's panels, then those of each model's responses."""
     found = [("", panel) for panel in panels]
     for model in models:
         if where := model.record.info["results"].get("judged"):
-            found.append((f"{model.run.label}. ", Judged.open(model.run.folder / where)))
+            found.append((f"{model.run.label}. ", JudgingRun.open(model.run.folder / where)))
     return tuple(
         JudgedContent(
             f"{whose}{panel_title(one.panel)}", panel_about(one.panel), tuple(map(_panel_table, one.sections()))

@@ -1,15 +1,24 @@
-"""Judges held against people, and people against each other (AMNESIA, Appendix F.3 and Table 11)."""
+"""Agreement of judges with people, and of people with each other (AMNESIA, Appendix F.3 and Table 11)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from medunlearn.judging.tables import Panel, agreed, numbers
-from medunlearn.statistics.agreement import Rating, cohen_kappa, confusion, fleiss_kappa, observed_agreement
+from medunlearn.data.storage import write_atomically, write_text
+from medunlearn.judging.cases import spread
+from medunlearn.judging.labels import People, read_people
+from medunlearn.judging.run import CONFUSION as CONFUSION_FILE
+from medunlearn.judging.run import LABELS, PEOPLE, PEOPLE_WORDS, JudgingRun
+from medunlearn.judging.sheet import write_sheet
+from medunlearn.judging.tables import JudgePanel, agreed, numbers, pair_rows
+from medunlearn.judging.words import people_words
+from medunlearn.statistics.agreement import Rating, confusion, fleiss_kappa
 from medunlearn.statistics.bootstrap import bootstrap_mean
 
 AGREEMENT = (
@@ -19,7 +28,7 @@ AGREEMENT = (
 CONFUSION = ("annotator", "judge", "human", "verdict", "n")
 
 
-def confusions(panel: Panel, people: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
+def confusions(panel: JudgePanel, people: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
     """One row an annotator, judge (the panel last), human verdict and judge's verdict: how many cases (Table 11).
 
     A verdict that is no Yes or No (Ambiguous, Disagree, none) is in no cell; :func:`with_people` counts them.
@@ -38,7 +47,7 @@ def confusions(panel: Panel, people: Mapping[str, Mapping[str, str]]) -> pd.Data
     return pd.DataFrame(rows, columns=list(CONFUSION))
 
 
-def with_people(panel: Panel, people: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
+def with_people(panel: JudgePanel, people: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
     """Agreement of each annotator with each judge and the panel, and of annotators among themselves.
 
     Measures: ``agreement`` and ``cohen_kappa`` on the cases that both decided; for ratings ``weighted_kappa``
@@ -54,12 +63,12 @@ def with_people(panel: Panel, people: Mapping[str, Mapping[str, str]]) -> pd.Dat
     own = {person: _of_person(panel, labels) for person, labels in people.items()}
     for person, labelled in own.items():
         for judge, said in panel.verdicts().items():
-            decided = [one if one in _categories(panel) else None for one in said]
-            rows += _two(panel, person, judge, labelled, decided)
+            decided = [verdict if verdict in _categories(panel) else None for verdict in said]
+            rows += _pair(panel, (person, judge), (labelled, decided))
             if not panel.task.rates:
                 rows.append(_both_positive(panel, person, judge, labelled, said))
     for first, second in combinations(own, 2):
-        rows += _two(panel, first, second, own[first], own[second])
+        rows += _pair(panel, (first, second), (own[first], own[second]))
     if len(own) > 2:
         together = [list(of_case) for of_case in zip(*own.values(), strict=True)]
         found = fleiss_kappa(
@@ -70,30 +79,24 @@ def with_people(panel: Panel, people: Mapping[str, Mapping[str, str]]) -> pd.Dat
     return pd.DataFrame(rows, columns=list(AGREEMENT))
 
 
-def _categories(panel: Panel) -> tuple[str, ...]:
+def _categories(panel: JudgePanel) -> tuple[str, ...]:
     return panel.task.verdicts if panel.task.rates else (panel.task.positive, panel.task.negative)
 
 
-def _of_person(panel: Panel, labels: Mapping[str, str]) -> list[Rating]:
+def _of_person(panel: JudgePanel, labels: Mapping[str, str]) -> list[Rating]:
     return [labels.get(case.case_id) for case in panel.cases]
 
 
-def _two(
-    panel: Panel, person: str, other: str, labelled: list[Rating], said: list[Rating]
+def _pair(
+    panel: JudgePanel, names: tuple[str, str], votes: tuple[list[Rating], list[Rating]]
 ) -> Iterator[dict[str, Any]]:
-    how: dict[str, Any] = {"replicates": panel.replicates, "seed": panel.seed}
-    n_labelled = sum(one is not None for one in labelled)
-    found = observed_agreement(labelled, said, panel.subjects, **how)
-    yield _named(agreed("agreement", "", person, other, found), n_labelled)
-    kappa = cohen_kappa(labelled, said, panel.subjects, _categories(panel), **how)
-    yield _named(agreed("cohen_kappa", "", person, other, kappa, words=True), n_labelled)
-    if panel.task.rates:
-        kappa = cohen_kappa(labelled, said, panel.subjects, _categories(panel), weights="quadratic", **how)
-        yield _named(agreed("weighted_kappa", "", person, other, kappa, words=True), n_labelled)
+    n_labelled = sum(label is not None for label in votes[0])
+    for row in pair_rows(panel, "", names, votes, _categories(panel)):
+        yield _named(row, n_labelled)
 
 
 def _both_positive(
-    panel: Panel, person: str, judge: str, labelled: list[Rating], said: list[Rating]
+    panel: JudgePanel, person: str, judge: str, labelled: list[Rating], said: list[Rating]
 ) -> dict[str, Any]:
     positive = panel.task.positive
     places = [place for place, one in enumerate(labelled) if one is not None]
@@ -110,3 +113,53 @@ def _both_positive(
 def _named(row: dict[str, Any], n_labelled: int) -> dict[str, Any]:
     renamed = {"annotator": row["first"], "other": row["second"]}
     return row | renamed | {"n_labelled": n_labelled, "n_excluded": n_labelled - row["n_cases"]}
+
+
+def annotate(judged: JudgingRun, out: Path, *, number: int | None = None, seed: int = 0) -> tuple[Path, Path]:
+    """Write a CSV and a page for a person who checks a panel's cases, blind to what it said.
+
+    Args:
+        number: cases to draw, as evenly over groups as they allow; None for all.
+        seed: of the draw and the order.
+
+    Raises:
+        InputError: there are fewer cases, or ``out`` holds a sheet already.
+    """
+    cases = judged.panel.cases
+    drawn = spread(cases, len(cases) if number is None else number, seed)
+    return write_sheet(out, judged.panel.task, drawn)
+
+
+@dataclass(frozen=True)
+class PeopleAgreement:
+    """Agreement of judges with people.
+
+    Attributes:
+        people: annotator -> case -> verdict.
+        agreement: as :func:`with_people`.
+        confusion: as :func:`confusions`.
+        words: both as Markdown.
+    """
+
+    people: People
+    agreement: pd.DataFrame
+    confusion: pd.DataFrame
+    words: str
+
+
+def agree(judged: JudgingRun, labels: Sequence[Path]) -> PeopleAgreement:
+    """Compare a panel with people's labels; the tables are written beside the panel's.
+
+    Raises:
+        SourceError: labels that cannot be read or do not fit.
+    """
+    panel = judged.panel
+    people = read_people(labels, panel.task, [case.case_id for case in panel.cases])
+    measured, confusion = with_people(panel, people), confusions(panel, people)
+    result = PeopleAgreement(people, measured, confusion, people_words(panel, confusion, measured))
+    rows = [(person, case, verdict) for person, own in people.items() for case, verdict in own.items()]
+    given = pd.DataFrame(rows, columns=["annotator", "case_id", "verdict"])
+    for name, table in {LABELS: given, PEOPLE: measured, CONFUSION_FILE: confusion}.items():
+        write_atomically(judged.run.folder / name, table.to_parquet)
+    write_text(judged.run.folder / PEOPLE_WORDS, result.words)
+    return result
