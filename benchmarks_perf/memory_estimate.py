@@ -1,6 +1,6 @@
 """The memory estimate against the memory that two training steps take, each in a process of its own.
 
-The estimate is that of `medunlearn run --plan`: the step is rehearsed on tensors without content. The measured
+The estimate is that of `medunlearn run --plan`: the step is rehearsed on fake tensors. The measured
 number is what the process grew by from before the model was built to the peak of the steps. Above 1, the estimate
 is too high. With MALLOC_MMAP_THRESHOLD_=65536 in the environment the C library gives freed memory back at once;
 without it, it keeps much of it, which no estimate of tensors can know.
@@ -25,8 +25,7 @@ from medunlearn.config import UnlearnSettings, check
 from medunlearn.methods import make_method
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
-from medunlearn.pipeline.estimate.estimate import Estimator
-from medunlearn.pipeline.estimate.hollow import Hollow, on_meta
+from medunlearn.pipeline.estimate.rehearsal import Rehearsal
 from medunlearn.results.machine import PeakMemory
 from medunlearn.seeds import generator
 from medunlearn.training.keeping import Keeping
@@ -84,12 +83,16 @@ def measured(chosen: argparse.Namespace, trainable: str, method: str, precision:
 
 
 def estimated(chosen: argparse.Namespace, trainable: str, method: str, precision: str) -> int:
-    with on_meta():
-        model = choose_trainable(AutoModelForCausalLM.from_config(config(chosen)), trainable)
     settings = check(UnlearnSettings, {"method": method, "split": "-", "micro_batch_size": chosen.micro})
     objective = Unlearning(make_method(method, {}))
-    estimator = Estimator(Hollow(model, torch.device("cpu")), precision)
-    memory = estimator.training(plan(chosen), settings, objective, budget=0).memory
+    make = lambda: choose_trainable(AutoModelForCausalLM.from_config(config(chosen)), trainable)  # noqa: E731
+    memory = (
+        Rehearsal(make, precision)
+        .training(  # type: ignore[arg-type]
+            plan(chosen), settings, objective, budget=0
+        )
+        .memory
+    )
     if memory is None:
         raise SystemExit("There is nothing to train.")
     return memory.total
@@ -99,13 +102,13 @@ def of_shape(chosen: argparse.Namespace) -> None:
     """Print what a layer-selective NPO step of a bf16 model would hold; nothing is loaded or measured."""
     shape = shaped(chosen.shape)
     trainable = f"layers:{shape.num_hidden_layers // 4}"
-    with on_meta():
-        model = choose_trainable(AutoModelForCausalLM.from_config(shape, dtype=torch.bfloat16), trainable)
+    make = lambda: choose_trainable(AutoModelForCausalLM.from_config(shape, dtype=torch.bfloat16), trainable)  # noqa: E731
     chosen.vocabulary, chosen.batch = shape.vocab_size, chosen.micro
     values = {"method": "npo", "split": "-", "micro_batch_size": chosen.micro, "precision": "bf16"}
-    estimator = Estimator(Hollow(model, torch.device("cpu")), "bf16")
     objective = Unlearning(make_method("npo", {}))
-    memory = estimator.training(plan(chosen), check(UnlearnSettings, values), objective, budget=0).memory
+    memory = (
+        Rehearsal(make, "bf16").training(plan(chosen), check(UnlearnSettings, values), objective, budget=0).memory
+    )
     assert memory is not None
     parts = ", ".join(f"{name} {size / GB:.1f}" for name, size in vars(memory).items() if size)
     print(

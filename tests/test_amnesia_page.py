@@ -15,7 +15,7 @@ from medunlearn.cli.main import app
 from medunlearn.config import TrainSettings as Train
 from medunlearn.config import UnlearnSettings as Unlearn
 from medunlearn.config import fields_of, read_yaml
-from medunlearn.pipeline.pipeline import plan
+from medunlearn.pipeline.experiment import plan
 from medunlearn.pipeline.presets import presets
 from medunlearn.results.runs import Run
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.config import EpochFields, UnlearnSettings
-from medunlearn.pipeline.pipeline import plan
+from medunlearn.pipeline.experiment import plan
 from medunlearn.pipeline.presets import presets
 from medunlearn.results.runs import Run
 

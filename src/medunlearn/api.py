@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from medunlearn.data.describe import Description
     from medunlearn.papers.memorization.diagnosis.diagnose import Diagnosed
     from medunlearn.pipeline.estimate.forecast import Forecast
-    from medunlearn.pipeline.pipeline import Finished
+    from medunlearn.pipeline.experiment import Finished
     from medunlearn.pipeline.sweep.result import Swept
     from medunlearn.pipeline.utility.found import Utilities
     from medunlearn.pipeline.utility.tasks import ExportedTasks
@@ -314,7 +314,7 @@ def run(
     Args:
         overrides: settings that replace the file's; nested ones as ``**{"train.lr": 1e-3}``.
     """
-    from medunlearn.pipeline.pipeline import plan, run_experiment
+    from medunlearn.pipeline.experiment import plan, run_experiment
 
     values = experiment if isinstance(experiment, dict) else read_yaml(Path(experiment))
     return run_experiment(plan(merge(values, overrides)), device=device, quiet=quiet)
@@ -329,7 +329,7 @@ def plan(experiment: Path | str | dict[str, Any], *, device: str = "auto", **ove
         overrides: as for :func:`run`.
     """
     from medunlearn.pipeline.estimate.forecast import forecast
-    from medunlearn.pipeline.pipeline import plan as checked
+    from medunlearn.pipeline.experiment import plan as checked
 
     values = experiment if isinstance(experiment, dict) else read_yaml(Path(experiment))
     return forecast(checked(merge(values, overrides)), device=device)

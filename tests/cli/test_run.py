@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from medunlearn.pipeline.pipeline import plan
+from medunlearn.pipeline.experiment import plan
 from medunlearn.pipeline.presets import presets
 
 Medunlearn = Callable[..., Any]
@@ -165,7 +165,7 @@ def test_demo(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.Monkey
     everything = {**presets(), "tiny": small}
     monkeypatch.setattr("medunlearn.pipeline.presets.presets", lambda: everything)
     few = {"subjects": 2, "replicates": 20, "max_new_tokens": 4}
-    monkeypatch.setattr("medunlearn.pipeline.demo.plan", lambda values: plan({**values, "evaluate": few}))
+    monkeypatch.setattr("medunlearn.pipeline.experiment.plan", lambda values: plan({**values, "evaluate": few}))
     opened: list[str] = []
     monkeypatch.setattr("typer.launch", opened.append)
     words = ("demo", "--out", tmp_path / "demo", "--patients", 20)

@@ -4,31 +4,37 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
+from transformers import Gemma2Config, Gemma2ForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from medunlearn.config import UnlearnSettings, check
-from medunlearn.methods import LOSSES, make_method
+from medunlearn.methods import make_method
 from medunlearn.models.decoder import Ways
-from medunlearn.models.feeding import decoder_of
+from medunlearn.models.feeding import decoder_of, make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
-from medunlearn.pipeline.estimate.amounts import Memory, Work
-from medunlearn.pipeline.estimate.asking import asking
-from medunlearn.pipeline.estimate.cost import Shape, batch_shape
-from medunlearn.pipeline.estimate.estimate import WHOLE, Estimator, _Stage
-from medunlearn.pipeline.estimate.hollow import ATTENTION, Counts, Hollow, nbytes, on_meta
+from medunlearn.pipeline.estimate import rehearsal as module
+from medunlearn.pipeline.estimate.rehearsal import (
+    ATTENTION,
+    UNQUANTIZED,
+    Counts,
+    Memory,
+    Rehearsal,
+    Work,
+    moments,
+    nbytes,
+)
 from medunlearn.training.keeping import Keeping
 from medunlearn.training.loop import train_loop
 from medunlearn.training.objectives import NextToken, Unlearning
 from medunlearn.training.plan import Plan
 from medunlearn.training.settings import LoopSettings
 from medunlearn.training.trainable import choose_trainable
+from medunlearn.training.views import ModelView, Totals
 
 BATCH, MICRO = 8, 4
 SETTINGS = check(UnlearnSettings, {"method": "ga", "split": "-", "batch_size": BATCH, "micro_batch_size": MICRO})
@@ -53,37 +59,31 @@ def objective(name: str) -> Unlearning:
     return Unlearning(make_method(name, {"layer": 1} if name == "rmu" else {}))
 
 
-def empty(tiny_base: Any, trainable: str) -> Any:
-    with on_meta():
-        model = type(tiny_base.model)(copy.deepcopy(tiny_base.model.config))
-    return choose_trainable(model, trainable)
-
-
 @pytest.fixture
-def estimator(tiny_base: Any) -> Callable[[str], Estimator]:
-    def make(trainable: str) -> Estimator:
-        return Estimator.of(lambda: empty(tiny_base, trainable), torch.device("cpu"), "fp32")
+def rehearsal(tiny_base: Any) -> Callable[[str], Rehearsal]:
+    def make(trainable: str) -> Rehearsal:
+        config = copy.deepcopy(tiny_base.model.config)
+        return Rehearsal(lambda: choose_trainable(type(tiny_base.model)(config), trainable))
 
     return make
 
 
 @pytest.mark.parametrize("budget", [0, 10**9])
 @pytest.mark.parametrize(
-    ("trainable", "name"),
+    ("name", "trainable"),
     [
-        *product(["layers:1"], sorted(LOSSES)),
-        *product(["all"], ["kl_min", "ngdiff", "npo", "rmu"]),
-        *product(["lora:2"], ["kl_min", "rmu"]),
+        *((name, "layers:1") for name in ("graddiff", "kl_min", "ngdiff", "npo", "rmu")),
+        *(("kl_min", trainable) for trainable in ("all", "lora:2")),
+        ("rmu", "layers:0-1"),
+        ("rmu", "lora:2"),
     ],
 )
 def test_flops_of_a_whole_run(
-    tiny: Callable[[], Any], estimator: Callable[[str], Estimator], name: str, trainable: str, budget: int
+    tiny: Callable[[], Any], rehearsal: Callable[[str], Rehearsal], name: str, trainable: str, budget: int
 ) -> None:
-    # A second epoch is no other for another loss.
     steps = plan(epochs=2 if trainable == "lora:2" else 1)
     # What lies above RMU's layer cannot be trained by it.
-    if name == "rmu":
-        trainable = {"all": "layers:0-1", "lora:2": "layers:0"}.get(trainable, trainable)
+    trainable = "layers:0" if (name, trainable) == ("rmu", "lora:2") else trainable
     model, chosen = choose_trainable(tiny().model, trainable), objective(name)
     # Trying a model's ways is no part of a run's work.
     assert decoder_of(model).ways == Ways("branches", head=True, layers=True, mlp=True)
@@ -92,39 +92,40 @@ def test_flops_of_a_whole_run(
         keeping = Keeping(model, 0, chosen, steps, MICRO, budget)
         reference = Reference(model, keeping.run(None, "fp32"), complete=keeping.complete)
         history = train_loop(model, 0, chosen, steps, settings, reference=reference)
-    work = estimator(trainable).training(steps, SETTINGS, objective(name), budget=budget)
-    assert work.flops == pytest.approx(counter.get_total_flops(), rel=1e-6)
+    work = rehearsal(trainable).training(steps, SETTINGS, objective(name), budget=budget)
+    # Scaled by tokens from the batch nearest to the average.
+    assert work.flops == pytest.approx(counter.get_total_flops(), rel=0.02)
     assert (work.steps, work.kept) == (len(history), keeping.bytes)
     assert (keeping.bytes > 0) == bool(keeping.wanted)
 
 
-def test_bytes_of_what_is_trained(estimator: Callable[[str], Estimator]) -> None:
-    stage = estimator("layers:1")
+def test_bytes_of_what_is_trained(rehearsal: Callable[[str], Rehearsal]) -> None:
+    stage = rehearsal("layers:1")
     memory = stage.training(plan(), SETTINGS, objective("npo"), budget=0).memory
     assert memory is not None
-    trained = nbytes(stage.hollow.model, trained=True)
-    tensors = sum(tensor.requires_grad for tensor in stage.hollow.model.parameters())
-    assert memory.weights == nbytes(stage.hollow.model)
+    trained = nbytes(stage.model, trained=True)
+    tensors = sum(tensor.requires_grad for tensor in stage.model.parameters())
+    assert memory.weights == nbytes(stage.model)
     assert memory.gradients == memory.reference == trained
     assert memory.moments == 2 * trained + 4 * tensors  # and a counter of steps a tensor
     assert memory.total == sum(vars(memory).values())
-    lora = estimator("lora:2").training(plan(), SETTINGS, objective("npo"), budget=0).memory
+    lora = rehearsal("lora:2").training(plan(), SETTINGS, objective("npo"), budget=0).memory
     assert lora is not None
     assert lora.reference == 0
 
 
 @pytest.mark.parametrize("trainable", ["all", "layers:1"])
 def test_a_process_of_several_holds_its_share_of_the_layers(
-    estimator: Callable[[str], Estimator], trainable: str
+    rehearsal: Callable[[str], Rehearsal], trainable: str
 ) -> None:
-    stage, sharded = estimator(trainable), SETTINGS.model_copy(update={"sharding": "fsdp2"})
+    stage, sharded = rehearsal(trainable), SETTINGS.model_copy(update={"sharding": "fsdp2"})
     one, four = (
         stage.training(plan(), settings, objective("npo"), budget=0, counted=False, processes=4).memory
         for settings in (SETTINGS, sharded)
     )
     assert one is not None
     assert four is not None
-    model = stage.hollow.model
+    model = stage.model
     layers = [nbytes(layer) for layer in model.model.layers]
     inside = nbytes(model.model.layers, trained=True)
     ends = nbytes(model, trained=True) - inside
@@ -140,7 +141,7 @@ def test_a_process_of_several_holds_its_share_of_the_layers(
 
 @pytest.mark.parametrize("trainable", ["all", "layers:1", "lora:2"])
 def test_the_peak_is_that_of_real_tensors(
-    tiny: Callable[[], Any], estimator: Callable[[str], Estimator], trainable: str
+    tiny: Callable[[], Any], rehearsal: Callable[[str], Rehearsal], trainable: str
 ) -> None:
     """The same count of storages over a real run of two steps."""
     model = choose_trainable(tiny().model, trainable)
@@ -149,32 +150,35 @@ def test_the_peak_is_that_of_real_tensors(
     decoder_of(model)
     with Counts(iter(model.parameters())) as held:
         train_loop(model, 0, NextToken(), one, settings)
-    guess = estimator(trainable).training(one, SETTINGS.model_copy(update={"micro_batch_size": BATCH}), NextToken())
+    guess = rehearsal(trainable).training(one, SETTINGS.model_copy(update={"micro_batch_size": BATCH}), NextToken())
     assert guess.memory is not None
     # A checksum of the weights takes as many integers of 8 bytes as the largest tensor has entries, twice.
     assert guess.memory.total - guess.memory.weights == pytest.approx(held.peak, rel=0.1)
 
 
-def test_only_what_is_left_is_counted(estimator: Callable[[str], Estimator]) -> None:
-    stage = estimator("layers:1")
+def test_only_what_is_left_is_counted(rehearsal: Callable[[str], Rehearsal]) -> None:
+    stage = rehearsal("layers:1")
     whole = stage.training(plan(), SETTINGS, objective("graddiff"))
     rest = stage.training(plan(), SETTINGS, objective("graddiff"), start=3)
     assert (whole.steps, rest.steps) == (plan().steps, plan().steps - 3)
     assert 0 < rest.flops < whole.flops
     assert stage.training(plan(), SETTINGS, objective("graddiff"), start=plan().steps) == Work()
     quick = stage.training(plan(), SETTINGS, objective("graddiff"), counted=False)
-    assert (quick.memory, quick.flops, quick.tokens) == (whole.memory, 0, 0)
+    assert (quick.flops, quick.tokens) == (0, 0)
+    assert quick.memory
+    assert whole.memory
+    assert quick.memory.total == pytest.approx(whole.memory.total, rel=0.01)
 
 
-def test_shared_text_is_counted_once_a_micro_batch(estimator: Callable[[str], Estimator]) -> None:
+def test_shared_text_is_counted_once_a_micro_batch(rehearsal: Callable[[str], Rehearsal]) -> None:
     sequences = on_notes("t", notes=1, each=4)
-    work = estimator("layers:1").training(Plan({"train": sequences}, BATCH, 3, 0), SETTINGS, NextToken())
+    work = rehearsal("layers:1").training(Plan({"train": sequences}, BATCH, 3, 0), SETTINGS, NextToken())
     assert work.tokens == 3 * (40 + sum(len(sequence.ids) - 40 for sequence in sequences))
 
 
-def test_asking(estimator: Callable[[str], Estimator]) -> None:
-    stage, sequences = estimator("all"), on_notes("q")
-    few, many = (asking(stage, sequences, most, 4) for most in (5, 50))
+def test_asking(rehearsal: Callable[[str], Rehearsal]) -> None:
+    stage, sequences = rehearsal("all"), on_notes("q")
+    few, many = (stage.asking(sequences, most, 4) for most in (5, 50))
     assert (few.generated, many.generated) == (5 * 12, 50 * 12)
     assert few.tokens == many.tokens
     assert few.flops < many.flops
@@ -182,7 +186,7 @@ def test_asking(estimator: Callable[[str], Estimator]) -> None:
     # tokens and their answers.
     assert many.memory is not None
     assert many.memory.cache == (42 + 4 * (4 + 50)) * 2 * 4 * 3 * 2 * 16
-    assert asking(stage, [], 5, 4) == Work()
+    assert stage.asking([], 5, 4) == Work()
 
 
 def test_work_adds_up() -> None:
@@ -193,7 +197,7 @@ def test_work_adds_up() -> None:
 
 @pytest.mark.parametrize("name", ["graddiff", "kl_min"])
 def test_recomputing_costs_work_and_spares_memory(
-    tiny: Callable[[], Any], estimator: Callable[[str], Estimator], name: str
+    tiny: Callable[[], Any], rehearsal: Callable[[str], Rehearsal], name: str
 ) -> None:
     model = choose_trainable(tiny().model, "all")
     decoder_of(model)
@@ -202,32 +206,30 @@ def test_recomputing_costs_work_and_spares_memory(
         keeping = Keeping(model, 0, objective(name), plan(), MICRO, 0)
         train_loop(model, 0, objective(name), plan(), loop, reference=Reference(model, complete=keeping.complete))
     again = SETTINGS.model_copy(update={"gradient_checkpointing": True})
-    plain, spared = (estimator("all").training(plan(), s, objective(name), budget=0) for s in (SETTINGS, again))
-    assert spared.flops == pytest.approx(counter.get_total_flops(), rel=1e-6)
+    plain, spared = (rehearsal("all").training(plan(), s, objective(name), budget=0) for s in (SETTINGS, again))
+    assert spared.flops == pytest.approx(counter.get_total_flops(), rel=0.02)
     assert spared.flops > plain.flops
     assert spared.memory
     assert plain.memory
     assert spared.memory.activations < plain.memory.activations
 
 
-def test_moments_by_optimizer(estimator: Callable[[str], Estimator]) -> None:
-    def moments(device: str = "cpu", **changed: Any) -> int:
-        stage = estimator("layers:1")
-        stage.hollow.device = torch.device(device)
-        settings = SETTINGS.model_copy(update=changed)
-        return _Stage(stage, stage.hollow, plan(), settings, NextToken(), None, several=False).moments()
-
-    tensors = [tensor for tensor in estimator("layers:1").hollow.model.parameters() if tensor.requires_grad]
-    large = sum(tensor.numel() for tensor in tensors if tensor.numel() >= WHOLE)
-    small = sum(tensor.numel() for tensor in tensors if tensor.numel() < WHOLE)
-    assert moments() == moments(offload="optimizer") == 2 * 4 * (large + small) + 4 * len(tensors)
-    assert moments(optimizer="adamw_8bit") == 2 * large + 2 * 4 * small
-    assert moments("cuda", offload="optimizer") == 0
+def test_moments_by_optimizer(rehearsal: Callable[[str], Rehearsal]) -> None:
+    model = rehearsal("layers:1").model
+    tensors = [tensor for tensor in model.parameters() if tensor.requires_grad]
+    large = sum(tensor.numel() for tensor in tensors if tensor.numel() >= UNQUANTIZED)
+    small = sum(tensor.numel() for tensor in tensors if tensor.numel() < UNQUANTIZED)
+    assert moments(model, "adamw") == 2 * 4 * (large + small) + 4 * len(tensors)
+    assert moments(model, "adamw_8bit") == 2 * large + 2 * 4 * small
+    assert moments(model, "sgd") == 0
+    offloaded = rehearsal("layers:1").training(plan(), SETTINGS, NextToken(), counted=False, offloaded=True)
+    assert offloaded.memory is not None
+    assert offloaded.memory.moments == 0
 
 
-def test_what_is_kept_spares_the_steps(estimator: Callable[[str], Estimator]) -> None:
+def test_what_is_kept_spares_the_steps(rehearsal: Callable[[str], Rehearsal]) -> None:
     none, some = (
-        estimator("layers:1").training(plan(), SETTINGS, objective("npo"), budget=budget) for budget in (0, 10**9)
+        rehearsal("layers:1").training(plan(), SETTINGS, objective("npo"), budget=budget) for budget in (0, 10**9)
     )
     assert none.kept == 0
     # Both sides' states behind layer 0, 32 wide in fp32, of shared text once; the reference's log-probabilities.
@@ -240,28 +242,71 @@ def test_what_is_kept_spares_the_steps(estimator: Callable[[str], Estimator]) ->
     # A run that is gone on with has kept it already.
     assert none.memory
     assert some.memory
-    rest = estimator("layers:1").training(plan(), SETTINGS, objective("npo"), budget=10**9, start=plan().steps - 1)
+    rest = rehearsal("layers:1").training(plan(), SETTINGS, objective("npo"), budget=10**9, start=plan().steps - 1)
     assert 0 < rest.flops < some.flops / (plan().steps - 1)
 
 
-def test_a_content_changes_no_count(tiny_base: Any) -> None:
-    model, cpu = (lambda: empty(tiny_base, "layers:1")), torch.device("cpu")
-    said, made = Estimator(Hollow(model(), cpu)), Estimator.of(model, cpu, "fp32")
-    assert made.filled is not None
-    sequences = on_notes("q")
-    assert made.rehearsed([[batch_shape(made.hollow.model, sequences)]]) is made.filled
-    trained = [e.training(plan(epochs=1), SETTINGS, objective("npo"), budget=10**5) for e in (said, made)]
-    asked = [asking(e, sequences, 5, 4) for e in (said, made)]
+@pytest.mark.parametrize("trainable", ["layers:1", "lora:2"])
+def test_fake_tensors_count_as_real_ones(
+    rehearsal: Callable[[str], Rehearsal], monkeypatch: pytest.MonkeyPatch, trainable: str
+) -> None:
+    real = rehearsal(trainable)
+    monkeypatch.setattr(module, "SMALL", 0)
+    fake = rehearsal(trainable)
+    assert type(next(fake.model.parameters()).detach()) is not torch.Tensor
+    trained = [r.training(plan(epochs=1), SETTINGS, objective("npo"), budget=10**5) for r in (real, fake)]
+    asked = [r.asking(on_notes("q"), 5, 4) for r in (real, fake)]
     for one, other in (trained, asked):
-        assert replace(one, memory=None) == replace(other, memory=None)
+        assert (one.flops, one.tokens, one.steps, one.kept) == (other.flops, other.tokens, other.steps, other.kept)
         assert one.memory
         assert other.memory
-        # What is said of an operation may be in smaller steps than what a kernel does, with tensors between.
+        # A fake operation may be in smaller steps than a kernel, with tensors between.
         assert one.memory.total == pytest.approx(other.memory.total, rel=2e-3)
 
 
-def test_what_takes_long_to_compute_is_said(tiny_base: Any) -> None:
-    stage = Estimator.of(lambda: empty(tiny_base, "all"), torch.device("cpu"), "fp32")
-    assert stage.rehearsed([[Shape(10**9, 0, 0, 0, 0)]]) is stage.hollow
-    on_gpu = Estimator.of(lambda: empty(tiny_base, "all"), torch.device("cuda"), "fp32")
-    assert on_gpu.filled is None
+SIZES: dict[str, Any] = {
+    "vocab_size": 100,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "tie_word_embeddings": True,
+}
+
+
+def llama() -> Any:
+    return LlamaForCausalLM(LlamaConfig(**SIZES))
+
+
+def gemma() -> Any:
+    """Its attention has a cap, so that it takes a mask; so has its head."""
+    return Gemma2ForCausalLM(Gemma2Config(**SIZES, head_dim=8, sliding_window=256))
+
+
+@pytest.mark.parametrize("small", [0, 2**22])
+@pytest.mark.parametrize("make", [llama, gemma])
+@pytest.mark.parametrize("trainable", ["all", "layers:1", r"pattern:\.(0|1)\.mlp\.down_proj\.weight$", "lora:2"])
+def test_a_pass_is_counted_as_on_the_real_model(
+    trainable: str, make: Callable[[], Any], small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SMALL", small)
+
+    def train(model: Any) -> None:
+        batch = make_batch(model, on_notes("q", 2, 3), 0, torch.device("cpu"))
+        torch.autograd.backward(ModelView(model, batch, Totals(1, 1), None).token_log_probs().sum())
+
+    rehearsed = Rehearsal(lambda: choose_trainable(make(), trainable))
+    model = choose_trainable(make(), trainable)
+    assert decoder_of(model).ways == decoder_of(rehearsed.model).ways
+    with FlopCounterMode(display=False, custom_mapping=ATTENTION) as counter:
+        train(model)
+    assert rehearsed.measure(lambda: train(rehearsed.model)).flops == counter.get_total_flops()
+
+
+def test_a_decoded_token_by_hand() -> None:
+    matrices = 2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 48
+    norms = 7 * 32
+    weights = 3 * matrices + norms + 32 * 100
+    assert Rehearsal(llama)._decoding(10) == 2 * weights + 4 * 3 * 32 * 10

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ModelError, UnknownNameError
-from medunlearn.pipeline.estimate.amounts import Memory
-from medunlearn.pipeline.estimate.blueprint import of_folder_or_hub
-from medunlearn.pipeline.estimate.forecast import Forecast
-from medunlearn.pipeline.estimate.room import GIB, LIBRARIES, Room, advice, shown_bytes
-from medunlearn.pipeline.pipeline import plan, run_experiment
+from medunlearn.pipeline.estimate.capacity import GIB, LIBRARIES, Capacity, advice, shown_bytes
+from medunlearn.pipeline.estimate.forecast import Blueprint, Forecast, blueprint_of
+from medunlearn.pipeline.estimate.rehearsal import Memory
+from medunlearn.pipeline.experiment import plan, run_experiment
 from medunlearn.results.runs import Run
 from medunlearn.training.processes import Processes
 
@@ -32,6 +32,11 @@ def values(small: Values, tmp_path: Path) -> Values:
         "unlearn": {"methods": ["graddiff"], "epochs": 1, "precision": "fp32"},
         "evaluate": {"subjects": 2, "replicates": 20, "max_new_tokens": 4},
     }
+
+
+def on_meta(drawn: Blueprint) -> Any:
+    with torch.device("meta"):
+        return drawn.make(torch.bfloat16)
 
 
 def by_name(found: Forecast) -> dict[str, Any]:
@@ -116,6 +121,7 @@ def test_a_method_that_looks_into_its_tensors(
         "        return {'up': forget.nll() * (1.0 if float(forget.nll()) > 0 else 2.0)}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("medunlearn.pipeline.estimate.rehearsal.SMALL", 0)
     found = mu.plan(values, **{"unlearn.methods": [f"{name}:Looking"]})
     stage = by_name(found)[f"{name}:Looking"]
     assert "cannot be estimated" in stage.note
@@ -124,25 +130,23 @@ def test_a_method_that_looks_into_its_tensors(
 
 
 def test_a_model_that_is_not_here_is_a_stand_in(values: Values) -> None:
-    drawn = of_folder_or_hub("nobody/nowhere-1B")
+    drawn = blueprint_of("nobody/nowhere-1B")
     assert "is not on this machine" in drawn.doubt
-    size = sum(tensor.numel() for tensor in drawn.model("bf16").parameters())
+    size = sum(tensor.numel() for tensor in on_meta(drawn).parameters())
     assert size == pytest.approx(1.5e9, rel=0.1)  # a billion, and an output of its own for each token
     assert len(drawn.tokenizer("sixteen letters.")["input_ids"]) == 4
     for wrong in ("tinny", "./nobody/nowhere", "/nobody/nowhere"):
         with pytest.raises(ModelError, match="no model folder"):
-            of_folder_or_hub(wrong)
+            blueprint_of(wrong)
 
 
 def test_a_folder_is_read_without_its_weights(target: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     import safetensors.torch
 
     monkeypatch.setattr(safetensors.torch, "load_file", lambda *args, **more: pytest.fail("weights were read"))
-    drawn = of_folder_or_hub(str(target.model))
+    drawn = blueprint_of(str(target.model))
     assert not drawn.doubt
-    assert (
-        sum(tensor.numel() for tensor in drawn.model("fp32").parameters()) == target.info["results"]["parameters"]
-    )
+    assert sum(tensor.numel() for tensor in on_meta(drawn).parameters()) == target.info["results"]["parameters"]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +162,7 @@ def test_a_folder_is_read_without_its_weights(target: Run, monkeypatch: pytest.M
     ],
 )
 def test_advice(memory: Memory | None, disk: int, parts: list[str]) -> None:
-    room = Room("memory", 9 * GIB, 6 * GIB, 2 * GIB)
+    room = Capacity("memory", 9 * GIB, 6 * GIB, 2 * GIB)
     said = " ".join(advice(memory, disk, room, "Stage x"))
     assert all(part in said for part in parts), said
     assert bool(said) == bool(parts)
@@ -166,7 +170,7 @@ def test_advice(memory: Memory | None, disk: int, parts: list[str]) -> None:
 
 
 def test_a_gpu_is_not_charged_for_libraries() -> None:
-    room = Room("GPU memory", 9 * GIB, 9 * GIB, GIB)
+    room = Capacity("GPU memory", 9 * GIB, 9 * GIB, GIB)
     assert not list(advice(Memory(weights=int(8.5 * GIB)), 0, room))
     assert "of GPU memory" in " ".join(advice(Memory(weights=10 * GIB), 0, room))
 

@@ -250,7 +250,7 @@ def test_a_file_that_does_not_fit_is_refused_before_anything_is_asked(
 
 def test_an_experiment_refuses_a_wrong_extractor_before_it_trains(tmp_path: Path) -> None:
     from medunlearn.pipeline.estimate.forecast import forecast
-    from medunlearn.pipeline.pipeline import plan, run_experiment
+    from medunlearn.pipeline.experiment import plan, run_experiment
 
     experiment = plan(
         {

@@ -12,7 +12,7 @@ import pytest
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError
-from medunlearn.pipeline.pipeline import Finished, plan, run_experiment
+from medunlearn.pipeline.experiment import Finished, plan, run_experiment
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 

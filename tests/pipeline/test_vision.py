@@ -21,7 +21,7 @@ from medunlearn.models.reference import Reference
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.seen import Seen
 from medunlearn.models.sequences import record_sequences
-from medunlearn.pipeline.estimate.blueprint import blueprint
+from medunlearn.pipeline.estimate.forecast import blueprint
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.export import export
 from medunlearn.pipeline.material import rendering_of, sequences

@@ -45,8 +45,7 @@ def command(
     if what == "audit":
         _audit(out, texts, epochs, seed, quiet, json)
         return
-    from medunlearn.pipeline.demo import demo_experiment
-    from medunlearn.pipeline.pipeline import run_experiment
+    from medunlearn.pipeline.experiment import demo_experiment, run_experiment
 
     finished = run_experiment(
         demo_experiment(out, seed=seed, patients=patients), device=device, quiet=quiet, say=sayer(quiet, json)

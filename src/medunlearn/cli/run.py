@@ -28,7 +28,7 @@ SHOWN = ("Model", "Utility", "Forgetting", "Distance")
 
 if TYPE_CHECKING:
     from medunlearn.pipeline.estimate.forecast import Forecast
-    from medunlearn.pipeline.pipeline import Finished
+    from medunlearn.pipeline.experiment import Finished
 
 EPILOG = (
     "Example: `medunlearn run examples/hospital.yaml unlearn.epochs=5 unlearn.npo.beta=0.2`\n\n"
@@ -52,7 +52,7 @@ def command(
 ) -> None:
     """Run an experiment: build, train, retrain, unlearn with each method, evaluate, report."""
     from medunlearn.pipeline.estimate.forecast import before_experiment, forecast
-    from medunlearn.pipeline.pipeline import plan, run_experiment
+    from medunlearn.pipeline.experiment import plan, run_experiment
 
     values = merge(read_yaml(experiment), parse_overrides(overrides or []))
     values |= {key: value for key, value in {"out": out, "seed": seed}.items() if value is not None}
@@ -91,7 +91,7 @@ def print_finished(finished: Finished, *, quiet: bool, as_json: bool) -> None:
 
 def print_forecast(found: Forecast, *, quiet: bool, as_json: bool) -> None:
     """What is left of each stage; warnings stand last, where they are read."""
-    from medunlearn.pipeline.estimate.room import shown_bytes
+    from medunlearn.pipeline.estimate.capacity import shown_bytes
 
     if as_json:
         print_json(found.facts())

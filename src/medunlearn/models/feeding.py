@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -29,7 +29,6 @@ Made = Literal["batches", "too long"]
 """All batches, and those padded for a sequence that is longer than the model's packed rows take."""
 
 _WAYS: WeakKeyDictionary[nn.Module, Ways] = WeakKeyDictionary()
-_EMPTIED: WeakKeyDictionary[nn.Module, Callable[[Batch], Batch]] = WeakKeyDictionary()
 _MADE: WeakKeyDictionary[nn.Module, Counter[Made]] = WeakKeyDictionary()
 _REFUSED = (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError)
 
@@ -41,19 +40,14 @@ def decoder_of(model: Any) -> Decoder:
     return Decoder(model, _WAYS[model])
 
 
-def assume(model: Any, emptied: Callable[[Batch], Batch]) -> None:
-    """Have a model without content fed as most models are: it cannot be tried.
-
-    Args:
-        emptied: what becomes of each batch that is made for the model; it must not hold the model.
-    """
+def assume(model: Any) -> None:
+    """Feed a model of fake tensors as most models are: it cannot be tried."""
     capped = getattr(model.config.get_text_config(), "attn_logit_softcapping", None) is not None
     head = type(model.get_output_embeddings()) is nn.Linear
     how: tuple[Literal["masks", "branches"], float] = ("masks", window(model)) if capped else ("branches", math.inf)
     _WAYS[model] = Ways(how[0], head, True, True, how[1])
     if not capped:
         model.set_attn_implementation(branches.NAME)
-    _EMPTIED[model] = emptied
 
 
 def make_batch(model: Any, sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
@@ -62,11 +56,10 @@ def make_batch(model: Any, sequences: Sequence[TokenSequence], pad: int, device:
     counts["batches"] += 1
     counts["too long"] += _too_long(model, sequences)
     make = {"branches": pack_for_branches, "masks": pack, "padded": collate}[laid_out(model, sequences)]
-    if model in _EMPTIED:
-        # What a batch's shape depends on has a content till then.
-        with unset_fake_temporarily():
-            return _EMPTIED[model](make(sequences, pad, torch.device("cpu")))
-    batch, pictures = make(sequences, pad, device), axes_of(model)
+    # A rehearsal on fake tensors has real batches, since their shapes depend on their contents.
+    with unset_fake_temporarily():
+        batch, pictures = make(sequences, pad, device), axes_of(model)
+        _ = batch.predicting
     return batch if pictures is None else with_axes(batch, sequences, pictures)
 
 

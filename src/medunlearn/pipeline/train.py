@@ -12,7 +12,7 @@ from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.models.tiny import build_tiny
 from medunlearn.models.vision.tiny import build_tiny_vision
 from medunlearn.pipeline.epochs.epoch_settings import check_epochs, has_measures
-from medunlearn.pipeline.estimate.room import saying_what_helps
+from medunlearn.pipeline.estimate.capacity import explain_out_of_memory
 from medunlearn.pipeline.material import (
     chosen,
     identity,
@@ -67,7 +67,7 @@ def train(
         return Run.open(out)
     rendering = rendering_for(settings)
     recording.info["lineage"] = [settings.model]
-    with recording.running(), saying_what_helps(settings, device):
+    with recording.running(), explain_out_of_memory(settings, device):
         with recording.stage("load"):
             language_model, phases = processes.together(
                 lambda: _load(benchmark, settings, rendering, processes.device(device))

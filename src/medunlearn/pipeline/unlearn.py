@@ -17,7 +17,7 @@ from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.pipeline.epochs.epoch_settings import check_epochs
-from medunlearn.pipeline.estimate.room import saying_what_helps
+from medunlearn.pipeline.estimate.capacity import explain_out_of_memory
 from medunlearn.pipeline.material import chosen, loop_settings, rendering_of, sequences, training_data
 from medunlearn.pipeline.outcome import finish, open_recording, report_steps, summary
 from medunlearn.progress import progress
@@ -68,7 +68,7 @@ def unlearn(
                 lambda: edit(recording, target, benchmark, settings, method, device=place, quiet=quiet)
             )
         else:
-            with saying_what_helps(settings, device):
+            with explain_out_of_memory(settings, device):
                 _forget(recording, target, benchmark, settings, method, processes, device, quiet)
     return processes.on_main(lambda: Run(out, recording.info))
 

@@ -14,8 +14,8 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.methods.editing import EditedModel, Kind, Side
 from medunlearn.models.load import load_model
-from medunlearn.pipeline.estimate.blueprint import of_folder_or_hub
-from medunlearn.pipeline.estimate.planner import Planner
+from medunlearn.models.sequences import Rendering
+from medunlearn.pipeline.estimate.forecast import Planner, blueprint_of
 from medunlearn.pipeline.evaluate import evaluate
 from medunlearn.pipeline.presets import unlearn_settings
 from medunlearn.pipeline.sweep.cells import make_cells
@@ -97,8 +97,8 @@ def test_a_sweep_searches_no_rate_for_an_edit() -> None:
 
 
 def test_a_plan_says_what_it_takes(runs: dict[str, Run], bench: Benchmark) -> None:
-    drawn = of_folder_or_hub(str(runs["target"].model))
-    planner = Planner(bench, drawn, "plain", "closed_book", "cpu")
+    drawn = blueprint_of(str(runs["target"].model))
+    planner = Planner(bench, drawn, Rendering("plain", "closed_book"), "cpu")
     stage = planner.unlearning(settings("chip"))
     assert stage.state == "to do"
     assert stage.work.steps == 0

@@ -10,7 +10,7 @@ import pytest
 
 from medunlearn.config import read_yaml
 from medunlearn.errors import ConfigError
-from medunlearn.pipeline.pipeline import plan as experiment
+from medunlearn.pipeline.experiment import plan as experiment
 from medunlearn.pipeline.sweep.cells import make_cells, shown
 from medunlearn.pipeline.sweep.plan import plan
 from medunlearn.pipeline.sweep.survey import foresee

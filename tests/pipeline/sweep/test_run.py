@@ -15,8 +15,8 @@ import pytest
 from forking import Forked, command, forked_workers
 
 from medunlearn.errors import InputError
-from medunlearn.pipeline.pipeline import plan as experiment
-from medunlearn.pipeline.pipeline import run_experiment
+from medunlearn.pipeline.experiment import plan as experiment
+from medunlearn.pipeline.experiment import run_experiment
 from medunlearn.pipeline.sweep.cells import Made
 from medunlearn.pipeline.sweep.plan import plan
 from medunlearn.pipeline.sweep.result import Swept

@@ -149,7 +149,7 @@ def test_a_benchmark_without_nonmembers_is_refused(
 
 
 def test_an_experiment_hands_its_sections_on(tasks: Path) -> None:
-    from medunlearn.pipeline.pipeline import plan
+    from medunlearn.pipeline.experiment import plan
 
     values: dict[str, Any] = {
         "name": "x", "out": "runs/x", "benchmark": {"folder": "lume/"}, "split": "half", "train": {"model": "tiny"},

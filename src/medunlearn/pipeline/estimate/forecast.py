@@ -1,72 +1,409 @@
-"""What an experiment will take, stage by stage, before it starts; what is done is not counted again."""
+"""Cost of an experiment before it starts, stage by stage; what is done is not counted again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
-from medunlearn.attacks.run import attack_folder
-from medunlearn.config import TrainSettings, UnlearnSettings
+from medunlearn.config import TINIES, EpochFields, EvaluateSettings, LoopFields, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import MANIFEST, Benchmark
-from medunlearn.errors import MedunlearnError
-from medunlearn.metrics.leakage import keywords
+from medunlearn.data.storage import read_json
+from medunlearn.errors import MedunlearnError, ModelError
+from medunlearn.methods.editing import EditMethod
+from medunlearn.methods.protocol import default_trainable
+from medunlearn.models.delta import LARGEST_SHARE
+from medunlearn.models.folders import chain
+from medunlearn.models.load import LanguageModel, load_tokenizer, pick_device
+from medunlearn.models.mlps import mlps
+from medunlearn.models.precision import Precision
+from medunlearn.models.sequences import Rendering, question_sequence
+from medunlearn.models.vision import family_of
 from medunlearn.pipeline.benchmarks import build, from_section, needs_folder
-from medunlearn.pipeline.epochs.epoch_settings import check_watched
-from medunlearn.pipeline.estimate.amounts import Memory, Work
-from medunlearn.pipeline.estimate.blueprint import blueprint, of_folder_or_hub
-from medunlearn.pipeline.estimate.planner import Planner, Stage, complete
-from medunlearn.pipeline.estimate.room import Room, advice, room_on, shown_bytes
-from medunlearn.pipeline.evaluate import metric_names
-from medunlearn.pipeline.material import rendering_of
-from medunlearn.pipeline.pipeline import Experiment, benchmark_folder, trained_folder, unlearned_folder
-from medunlearn.pipeline.utility.measure import utility_folder
-from medunlearn.results.runs import Run
+from medunlearn.pipeline.epochs.epoch_settings import check_watched, epoch_settings, evaluations
+from medunlearn.pipeline.estimate.capacity import Capacity, advice, capacity_of, shown_bytes
+from medunlearn.pipeline.estimate.rehearsal import Memory, Rehearsal, Work, nbytes
+from medunlearn.pipeline.evaluate import evaluation_folder, metric_names
+from medunlearn.pipeline.experiment import Experiment, benchmark_folder, trained_folder, unlearned_folder
+from medunlearn.pipeline.material import (
+    chosen,
+    model_folder,
+    phase_plan,
+    rendering_for,
+    rendering_of,
+    sequences,
+    training_data,
+)
+from medunlearn.pipeline.questioning import asked, longest_answer, store_of
+from medunlearn.pipeline.train import tiny_model
+from medunlearn.pipeline.unlearn import choose_parts, training_sides, unlearning_method
+from medunlearn.results.runs import FILE, Run
+from medunlearn.training.checkpoint import STATE
+from medunlearn.training.objectives import NextToken, Objective, Unlearning
+from medunlearn.training.optimizers import QUANTIZED
+from medunlearn.training.plan import Plan
 from medunlearn.training.processes import join
+from medunlearn.training.trainable import choose_trainable
 
-WHOLE = (
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+BYTES_AN_ANSWER = 600
+LETTERS_A_TOKEN = 4
+DEFAULT_BILLIONS = 8.0
+# Billions of parameters -> width, inner width, layers, heads, key and value heads of common decoders of that size.
+STAND_INS: Mapping[float, tuple[int, int, int, int, int]] = {
+    0.5: (1024, 4096, 24, 16, 16),
+    1.0: (2048, 8192, 16, 32, 8),
+    3.0: (3072, 8192, 28, 24, 8),
+    8.0: (4096, 14336, 32, 32, 8),
+    14.0: (5120, 17408, 40, 40, 8),
+    32.0: (5120, 25600, 64, 64, 8),
+    70.0: (8192, 28672, 80, 64, 8),
+}
+NOT_ESTIMATED = (
+    "What a vision-language model takes is not estimated: its tower is not rehearsed. Run it without --plan."
+)
+SHARDED_PLAN = (
     "With sharding, each process holds a share of the decoder layers; the memory here is that of one process that "
     "holds all. Give the plan by torchrun too, with as many processes as the run will have."
 )
 
 
 @dataclass(frozen=True)
+class Blueprint:
+    """A model without its weights.
+
+    Attributes:
+        make: builds it with weights of a type, on whatever device or mode is active.
+        tokenizer: its tokenizer, or a stand-in.
+        doubt: why numbers about it are estimates; empty where they are exact.
+    """
+
+    make: Callable[[torch.dtype], Any]
+    tokenizer: Any
+    doubt: str = ""
+
+
+def blueprint(benchmark: Benchmark, settings: TrainSettings) -> Blueprint:
+    """The model that a training run starts from.
+
+    Raises:
+        ModelError: a folder without a model, or a model that sees images.
+    """
+    if settings.model == "tiny-vision":
+        raise ModelError(NOT_ESTIMATED)
+    if settings.images == "use" and any(record.image for record in benchmark.records):
+        raise ModelError(f"{NOT_ESTIMATED} For a model of text alone, say images=ignore.")
+    if settings.model == "tiny":
+        with torch.device("meta"):
+            tiny = tiny_model(benchmark, settings)
+        return Blueprint(lambda dtype: type(tiny.model)(tiny.model.config).to(dtype), tiny.tokenizer)
+    return blueprint_of(model_folder(settings.model), trust_remote_code=settings.trust_remote_code)
+
+
+def blueprint_of(source: str, *, trust_remote_code: bool = False) -> Blueprint:
+    """The model of a folder or a hub id; nothing is downloaded, and a model that is not here gets a stand-in.
+
+    Raises:
+        ModelError: no model in the folder, or neither a folder nor a hub id; the model sees images.
+    """
+    here = Path(source).is_dir()
+    if not here and not re.fullmatch(r"\w[\w.-]*/[\w.-]+", source):
+        raise ModelError(f"There is no model folder {source}. Give a folder, a hub id (org/name), or tiny.")
+    root = str(chain(Path(source), check=False)[0]) if here else source
+    options = {"trust_remote_code": trust_remote_code, "local_files_only": True}
+    try:
+        config = AutoConfig.from_pretrained(root, **options)
+        tokenizer = load_tokenizer(Path(root)) if here else AutoTokenizer.from_pretrained(root, **options)
+    except (OSError, ValueError, KeyError) as error:
+        if here:
+            raise ModelError(f"Model {source} cannot be read: {str(error).strip().splitlines()[0]}") from error
+        return _stand_in(source)
+    if family_of(config) is not None:
+        raise ModelError(NOT_ESTIMATED)
+    return Blueprint(
+        lambda dtype: AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=trust_remote_code),
+        tokenizer,
+    )
+
+
+def _stand_in(source: str) -> Blueprint:
+    """A common decoder of the size that the model's name gives."""
+    named = re.search(r"(\d+(?:\.\d+)?)\s*[bB](?![a-zA-Z])", source)
+    size = float(named.group(1)) if named else DEFAULT_BILLIONS
+    nearest = min(STAND_INS, key=lambda known: abs(known - size) / known)
+    width, inner, layers, heads, key_value_heads = STAND_INS[nearest]
+    config = LlamaConfig(
+        vocab_size=128_256,
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=key_value_heads,
+    )
+    doubt = (
+        f"{source} is not on this machine: taken as a usual decoder of {nearest:g} billion parameters, with "
+        f"{LETTERS_A_TOKEN} letters to a token."
+    )
+    return Blueprint(lambda dtype: AutoModelForCausalLM.from_config(config, dtype=dtype), _Letters(), doubt)
+
+
+class _Letters:
+    """Stand-in for a tokenizer that is not here: a token for every few letters."""
+
+    eos_token_id = 0
+    bos_token_id = pad_token_id = None
+    chat_template = "stand-in"
+
+    def __call__(self, text: str | list[str], **named: Any) -> dict[str, Any]:
+        if isinstance(text, list):
+            return {"input_ids": [self(one)["input_ids"] for one in text]}
+        pieces = [text[start : start + LETTERS_A_TOKEN] for start in range(0, len(text), LETTERS_A_TOKEN)]
+        return {"input_ids": [1 + zlib.crc32(piece.encode()) % 100_000 for piece in pieces]}
+
+    def apply_chat_template(self, messages: list[dict[str, str]], **named: Any) -> str:
+        return "".join(f"{message['content']}\n\n" for message in messages)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of an experiment.
+
+    Attributes:
+        name: e.g. ``target``, ``npo``, ``evaluate npo``.
+        note: where it resumes.
+        work: its remaining work.
+        disk: bytes that it will leave behind.
+        scratch: bytes of checkpoints while it runs, removed afterwards.
+    """
+
+    name: str
+    state: Literal["done", "resumes", "to do"]
+    note: str = ""
+    work: Work = field(default_factory=Work)
+    disk: int = 0
+    scratch: int = 0
+
+
+class Planner:
+    """Estimates the stages that train and ask one model.
+
+    Args:
+        rendering: the target model's; its descendants are asked like it.
+        counted: count tokens and FLOPs too, not only memory.
+    """
+
+    def __init__(
+        self, benchmark: Benchmark, model: Blueprint, rendering: Rendering, device: str, *, counted: bool = True
+    ) -> None:
+        self.benchmark, self.blueprint, self.rendering, self.counted = benchmark, model, rendering, counted
+        self.language_model = LanguageModel(None, model.tokenizer, "blueprint")
+        self.on_gpu, self.processes = pick_device(device).type != "cpu", join().world
+        self._rehearsals: dict[tuple[str, str, str], Rehearsal] = {}
+        self._asking: dict[tuple[Any, ...], Work] = {}
+
+    def training(self, name: str, settings: TrainSettings, folder: Path | None = None) -> Stage:
+        """A run of ``train``."""
+        if complete(folder):
+            return Stage(name, "done")
+        rendering, weights = rendering_for(settings), "fp32" if settings.model in TINIES else settings.weights
+        records, questions = training_data(self.benchmark, settings.without)
+        items = {
+            "pretrain": (settings.pretrain_epochs, (records, [])),
+            "finetune": (settings.epochs, chosen(records, questions, settings.train_on)),
+        }
+        rehearsal = self.rehearsal(settings.trainable, weights, settings.precision)
+        work, notes = Work(), list[str]()
+        for phase, (epochs, material) in items.items():
+            if epochs:
+                shown = sequences(*material, self.benchmark.record, self.language_model, rendering)
+                plan = phase_plan(settings, phase, epochs, shown)
+                more, note = self._phase(folder, phase, rehearsal, plan, settings, NextToken())
+                work, notes = work + more, notes + note
+        work += self._epochs(settings, None, work.memory)
+        model = rehearsal.model
+        return _stage(name, work, notes, nbytes(model), checkpoint_bytes(model, settings))
+
+    def unlearning(self, settings: UnlearnSettings, folder: Path | None = None) -> Stage:
+        """A run of ``unlearn``."""
+        if complete(folder):
+            return Stage(settings.method, "done")
+        method, own = unlearning_method(settings), self.rendering
+        rendering = Rendering(
+            settings.template or own.template,
+            settings.context or own.context,
+            settings.max_length,
+            settings.long_notes or own.long_notes,
+            own.images,
+        )
+        sides = training_sides(self.benchmark, settings, self.language_model, rendering)
+        if isinstance(method, EditMethod):
+            rehearsal = self.rehearsal("all", settings.weights, "fp32")
+            read = [sequence for side in sides.values() for sequence in side]
+            work = rehearsal.editing(method, read, settings.micro_batch_size, counted=self.counted)
+            matrices = (matrix for mlp in mlps(rehearsal.model, method.layers) for matrix in mlp.matrices)
+            return _stage(
+                settings.method, work, [], _delta_bytes(rehearsal.model, sum(m.rows.nbytes for m in matrices))
+            )
+        plan = Plan(sides, settings.batch_size, settings.epochs, settings.seed)
+        trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
+        rehearsal = self.rehearsal(
+            trainable, settings.weights, settings.precision, lambda model: choose_parts(model, trainable, settings)
+        )
+        budget = int(settings.keep_gb * 1e9)
+        work, notes = self._phase(folder, "unlearn", rehearsal, plan, settings, Unlearning(method), budget)
+        work += self._epochs(settings, settings.split, work.memory)
+        model = rehearsal.model
+        # A LoRA adapter is merged into the matrices that it adapts.
+        adapted = [module.base_layer.weight.nbytes for module in model.modules() if hasattr(module, "lora_A")]
+        disk = _delta_bytes(model, sum(adapted) if adapted else nbytes(model, trained=True))
+        return _stage(settings.method, work, notes, disk, checkpoint_bytes(model, settings) + work.kept)
+
+    def evaluating(self, name: str, settings: EvaluateSettings, folder: Path | None) -> Stage:
+        """An evaluation of the model in a run's folder."""
+        tokenizer, own = self.blueprint.tokenizer, self.rendering
+        questions = asked(self.benchmark, self.benchmark.split(settings.split), settings)
+        limit = settings.max_new_tokens or longest_answer(tokenizer, self.benchmark)
+        rendering = Rendering(settings.template or own.template, settings.context or own.context, images=own.images)
+        total = len(questions)
+        if folder is not None and complete(folder):
+            run = Run.open(folder)
+            if complete(evaluation_folder(run, self.benchmark, settings)):
+                return Stage(name, "done")
+            known = store_of(run, self.benchmark, settings, rendering, limit).read()
+            questions = [q for q in questions if (q.question_id, rendering.context, 0) not in known]
+        items = [question_sequence(q, self.benchmark.record[q.record_id], tokenizer, rendering) for q in questions]
+        # Models of one experiment are asked the same questions.
+        key = (settings.weights, limit, settings.batch_size, tuple(item.key for item in items))
+        if key not in self._asking:
+            rehearsal = self.rehearsal("all", settings.weights, "fp32")
+            self._asking[key] = rehearsal.asking(items, limit, settings.batch_size, counted=self.counted)
+        note = [f"{total - len(items)} of {total} answers are there"] if len(items) < total else []
+        return _stage(name, self._asking[key], note, BYTES_AN_ANSWER * len(items))
+
+    def _epochs(self, settings: EpochFields, split: str | None, training: Memory | None) -> Work:
+        """Epoch evaluations, beside the optimizer's moments and the reference.
+
+        Those of a run that was cut off are counted again, and early stopping is left out.
+        """
+        evaluation = epoch_settings(settings, split)
+        if evaluation is None or training is None:
+            return Work()
+        work = self.evaluating("", evaluation, None).work
+        memory = work.memory and replace(work.memory, moments=training.moments, reference=training.reference)
+        return sum([replace(work, memory=memory)] * evaluations(settings), Work())
+
+    def rehearsal(
+        self, trainable: str, weights: str, precision: Precision, mark: Callable[[Any], Any] | None = None
+    ) -> Rehearsal:
+        """The model as the settings train it, built once.
+
+        Args:
+            mark: marks what is trained; ``choose_trainable`` where none is given.
+        """
+        key = (trainable, weights, precision)
+        if key not in self._rehearsals:
+            marked = mark or (lambda model: choose_trainable(model, trainable))
+            self._rehearsals[key] = Rehearsal(lambda: marked(self.blueprint.make(DTYPES[weights])), precision)
+        return self._rehearsals[key]
+
+    def _phase(
+        self,
+        folder: Path | None,
+        phase: str,
+        rehearsal: Rehearsal,
+        plan: Plan,
+        settings: LoopFields,
+        objective: Objective,
+        budget: int | None = None,
+    ) -> tuple[Work, list[str]]:
+        checkpoints = folder.glob(f"checkpoints/{phase}/step-*/{STATE}") if folder else ()
+        start = max((int(path.parent.name.split("-")[1]) for path in checkpoints), default=0)
+        work = rehearsal.training(
+            plan,
+            settings,
+            objective,
+            budget=budget,
+            start=start,
+            counted=self.counted,
+            processes=self.processes,
+            offloaded=self.on_gpu and settings.offload == "optimizer",
+        )
+        return work, [f"{phase} at step {start} of {plan.steps}"] if start else []
+
+
+def _stage(name: str, work: Work, notes: list[str], disk: int, scratch: int = 0) -> Stage:
+    return Stage(name, "resumes" if notes else "to do", ", ".join(notes), work, disk, scratch)
+
+
+def complete(folder: Path | None) -> bool:
+    """Whether a folder holds a run that finished."""
+    if folder is None or not (folder / FILE).exists():
+        return False
+    info: Mapping[str, Any] = read_json(folder / FILE)
+    return info.get("status") == "complete"
+
+
+def checkpoint_bytes(model: Any, settings: LoopFields) -> int:
+    """Weights and two moments of what is trained, twice: an old checkpoint is removed once the new one is whole."""
+    size = 1 if settings.optimizer in QUANTIZED else 0
+    tensors = [tensor for tensor in model.parameters() if tensor.requires_grad]
+    return sum(2 * (tensor.nbytes + 2 * (size or tensor.element_size()) * tensor.numel()) for tensor in tensors)
+
+
+def _delta_bytes(model: Any, changed: int) -> int:
+    """Bytes of a saved model of which so many changed."""
+    return changed if changed < LARGEST_SHARE * nbytes(model) else nbytes(model)
+
+
+@dataclass(frozen=True)
 class Forecast:
-    """What an experiment will take.
+    """Cost of an experiment.
 
     Attributes:
         name: of the experiment.
         stages: in the order in which they run.
-        room: what the machine has.
+        capacity: of the machine.
         doubts: why some of the numbers are estimates.
         warnings: what will not fit, and what to change.
     """
 
     name: str
     stages: tuple[Stage, ...]
-    room: Room
-    doubts: tuple[str, ...]
-    warnings: tuple[str, ...]
+    capacity: Capacity
+    doubts: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(name: str, stages: Sequence[Stage], out: Path, device: str, doubts: tuple[str, ...] = ()) -> Forecast:
+        forecast = Forecast(name, tuple(stages), capacity_of(device, out), doubts)
+        memory = forecast.total.memory
+        largest = next((stage.name for stage in stages if stage.work.memory is memory), "")
+        warnings = advice(memory, forecast.disk, forecast.capacity, f"Stage {largest}")
+        return replace(forecast, warnings=tuple(warnings))
 
     @property
     def total(self) -> Work:
-        """Everything that is left to do; memory is the largest stage's."""
+        """All remaining work; memory is the largest stage's."""
         return sum((stage.work for stage in self.stages), Work())
 
     @property
     def disk(self) -> int:
-        """Bytes that the run needs on the disk: what it leaves, and the largest checkpoints on the way."""
+        """Bytes needed on disk: what the run leaves, and its largest checkpoints."""
         return sum(stage.disk for stage in self.stages) + max((s.scratch for s in self.stages), default=0)
 
     def has(self) -> str:
-        """What the machine has, in a line."""
-        room = self.room
+        """The machine's capacity in a line."""
+        capacity = self.capacity
         return (
-            f"This machine has {shown_bytes(room.total)} of {room.kind}, {shown_bytes(room.available)} of it free, "
-            f"and {shown_bytes(room.disk)} free on the disk."
+            f"This machine has {shown_bytes(capacity.total)} of {capacity.kind}, {shown_bytes(capacity.available)} "
+            f"of it free, and {shown_bytes(capacity.disk)} free on the disk."
         )
 
     def facts(self) -> dict[str, Any]:
@@ -77,7 +414,7 @@ class Forecast:
             "stages": [asdict(stage) for stage in self.stages],
             "left": asdict(total) | {"memory_bytes": total.memory.total if total.memory else 0},
             "disk_bytes": self.disk,
-            "room": asdict(self.room),
+            "room": asdict(self.capacity),
             "doubts": list(self.doubts),
             "warnings": list(self.warnings),
         }
@@ -87,96 +424,89 @@ class Forecast:
         rows = []
         for stage in self.stages:
             work, memory = stage.work, stage.work.memory
+            row = {name: getattr(stage, name) for name in ("state", "note")}
+            row |= {name: getattr(work, name) for name in ("steps", "tokens", "generated", "flops")}
+            row |= {"memory": None if memory is None else memory.total, "disk": stage.disk}
             parts = {} if memory is None else {f"memory/{part}": size for part, size in vars(memory).items()}
-            rows.append(
-                {
-                    "stage": stage.name,
-                    "state": stage.state,
-                    "note": stage.note,
-                    "steps": work.steps,
-                    "tokens": work.tokens,
-                    "generated": work.generated,
-                    "flops": work.flops,
-                    "memory": None if memory is None else memory.total,
-                    "disk": stage.disk,
-                    **parts,
-                }
-            )
+            rows.append({"stage": stage.name, **row, **parts})
         return pd.DataFrame(rows)
+
+    def lines(self) -> Iterator[str]:
+        """The memory of the largest stage in a line, and warnings."""
+        memory, capacity = self.total.memory, self.capacity
+        if memory is not None:
+            parts = sorted(vars(memory).items(), key=lambda part: -part[1])[:3]
+            largest = ", ".join(f"{name} {shown_bytes(size)}" for name, size in parts if size)
+            yield (
+                f"memory: about {shown_bytes(memory.total)} ({largest}); {shown_bytes(capacity.available)} of "
+                f"{shown_bytes(capacity.total)} {capacity.kind} are free"
+            )
+        yield from self.warnings
 
 
 def forecast(experiment: Experiment, *, device: str = "auto", counted: bool = True) -> Forecast:
-    """What is left to do of an experiment and what it takes. Runs, loads, writes and downloads nothing.
+    """Remaining work of an experiment and its cost. Runs, loads, writes and downloads nothing.
 
     Args:
-        counted: tokens and FLOPs are wanted; without them it is faster.
+        counted: count tokens and FLOPs; without them it is faster.
 
     Raises:
         InputError: a benchmark, split, method or model that the run would refuse too.
     """
+    from medunlearn.metrics.leakage import keywords
+
     settings, target = experiment.settings, experiment.target
     benchmark, built = _benchmark(experiment)
     benchmark.split(settings.split)
     keywords.inputs(benchmark, experiment.evaluate, metric_names(benchmark, experiment.evaluate))
-    drawn = blueprint(benchmark, target)
-    planner = Planner(
-        benchmark,
-        drawn,
-        target.template,
-        target.context,
-        device,
-        counted=counted,
-        long_notes=target.long_notes,
-        images=target.images,
-        processes=join().world,
-    )
+    model = blueprint(benchmark, target)
+    planner = Planner(benchmark, model, rendering_for(target), device, counted=counted)
     stages, folders = [built], dict[str, Path | None]()
     for name, train in (("target", target), ("retrained", experiment.retrained)):
         if train is not None:
             folders[name] = folder = trained_folder(benchmark, train, name, settings.out)
-            stages.append(_tried(name, lambda: planner.training(name, train, folder)))  # noqa: B023
+            stages.append(_estimated(name, lambda: planner.training(name, train, folder)))  # noqa: B023
     trained = folders["target"]
     for method in experiment.methods:
-        # Where a run will be depends on what the target will have become.
+        # The folder of a run depends on the trained target.
         known = trained is not None and complete(trained)
         below = unlearned_folder(benchmark, method, trained, settings.out) if trained and known else None
         folders[method.method] = below
-        stages.append(_tried(method.method, lambda: planner.unlearning(method, below)))  # noqa: B023
+        stages.append(_estimated(method.method, lambda: planner.unlearning(method, below)))  # noqa: B023
     for name, where in folders.items():
         title = f"evaluate {name}"
-        stages.append(_tried(title, lambda: planner.evaluating(title, experiment.evaluate, where)))  # noqa: B023
-    stages += _beside(experiment, benchmark, folders)
+        stages.append(_estimated(title, lambda: planner.evaluating(title, experiment.evaluate, where)))  # noqa: B023
+    stages += _attacks_and_utility(experiment, benchmark, folders)
     stages.append(Stage("report", "to do"))
-    doubts: tuple[str, ...] = (drawn.doubt,) if drawn.doubt else ()
-    if join().world == 1 and any(one.sharding != "none" for one in (target, *experiment.methods)):
-        doubts += (WHOLE,)
-    return _judged(Forecast(settings.name, tuple(stages), room_on(device, settings.out), doubts, ()))
+    doubts: tuple[str, ...] = (model.doubt,) if model.doubt else ()
+    if planner.processes == 1 and any(one.sharding != "none" for one in (target, *experiment.methods)):
+        doubts += (SHARDED_PLAN,)
+    return Forecast.of(settings.name, stages, settings.out, device, doubts)
 
 
-def _beside(experiment: Experiment, benchmark: Benchmark, folders: Mapping[str, Path | None]) -> Iterator[Stage]:
-    """Attacks and utility of every model; what they take is not estimated."""
+def _attacks_and_utility(
+    experiment: Experiment, benchmark: Benchmark, folders: Mapping[str, Path | None]
+) -> Iterator[Stage]:
+    """Attacks and utility of every model; their cost is not estimated."""
     check_watched(benchmark, experiment.attack, experiment.utility)
     where: list[tuple[str, Callable[[Run], Path]]] = []
     if (attack := experiment.attack) is not None:
+        from medunlearn.attacks.run import attack_folder
+
         where.append(("attack", lambda run: attack_folder(run, benchmark, attack)))
     if (utility := experiment.utility) is not None:
+        from medunlearn.pipeline.utility.measure import utility_folder
+
         where.append(("utility", lambda run: utility_folder(run, utility)))
     for verb, folder_of in where:
         for name, folder in folders.items():
             done = folder is not None and complete(folder) and complete(folder_of(Run.open(folder)))
-            yield (
-                Stage(f"{verb} {name}", "done") if done else Stage(f"{verb} {name}", "to do", "cost not estimated")
-            )
+            stage = Stage(f"{verb} {name}", "to do", "cost not estimated")
+            yield Stage(stage.name, "done") if done else stage
 
 
-def _judged(found: Forecast) -> Forecast:
-    memory = found.total.memory
-    stage = next((s.name for s in found.stages if s.work.memory is memory), "")
-    return replace(found, warnings=tuple(advice(memory, found.disk, found.room, f"Stage {stage}")))
-
-
-def _tried(name: str, estimate: Callable[[], Stage]) -> Stage:
-    """A stage that cannot be rehearsed, since a plug-in looks into its tensors say, does not stop the plan."""
+def _estimated(name: str, estimate: Callable[[], Stage]) -> Stage:
+    """A stage; or a note why it cannot be rehearsed, if a plug-in reads its tensors' values."""
     try:
         return estimate()
     except MedunlearnError:
@@ -196,28 +526,18 @@ def _benchmark(experiment: Experiment) -> tuple[Benchmark, Stage]:
     if needs_folder(section):
         # Its texts are as many and as long without the images.
         section["text_only"] = True
-    made = build(section.pop("builder"), section)
-    letters = sum(len(record.text) for record in made.records)
-    letters += sum(len(question.question) + len(question.answer) for question in made.questions)
-    return made, Stage("benchmark", "to do", disk=letters)
+    benchmark = build(section.pop("builder"), section)
+    letters = sum(len(record.text) for record in benchmark.records)
+    letters += sum(len(question.question) + len(question.answer) for question in benchmark.questions)
+    return benchmark, Stage("benchmark", "to do", disk=letters)
 
 
 def before_training(benchmark: Benchmark, settings: TrainSettings, out: Path, device: str) -> list[str]:
-    """Lines to say before a run of ``train``; none where it is done."""
+    """Lines to print before a run of ``train``; none where it is done."""
 
     def estimate() -> Forecast:
-        drawn = blueprint(benchmark, settings)
-        planner = Planner(
-            benchmark,
-            drawn,
-            settings.template,
-            settings.context,
-            device,
-            counted=False,
-            images=settings.images,
-            processes=join().world,
-        )
-        return _single(planner.training("train", settings), out, device)
+        planner = Planner(benchmark, blueprint(benchmark, settings), rendering_for(settings), device, counted=False)
+        return Forecast.of("train", [planner.training("train", settings)], out, device)
 
     return _lines(estimate, out)
 
@@ -225,58 +545,25 @@ def before_training(benchmark: Benchmark, settings: TrainSettings, out: Path, de
 def before_unlearning(
     target: Run, benchmark: Benchmark, settings: UnlearnSettings, out: Path, device: str
 ) -> list[str]:
-    """Lines to say before a run of ``unlearn``; none where it is done."""
+    """Lines to print before a run of ``unlearn``; none where it is done."""
 
     def estimate() -> Forecast:
-        shown = rendering_of(target, settings.template, settings.context)
-        drawn = of_folder_or_hub(str(target.model))
-        planner = Planner(
-            benchmark,
-            drawn,
-            shown.template,
-            shown.context,
-            device,
-            counted=False,
-            long_notes=shown.long_notes,
-            images=shown.images,
-            processes=join().world,
-        )
-        return _single(planner.unlearning(settings), out, device)
+        rendering = rendering_of(target, settings.template, settings.context)
+        planner = Planner(benchmark, blueprint_of(str(target.model)), rendering, device, counted=False)
+        return Forecast.of(settings.method, [planner.unlearning(settings)], out, device)
 
     return _lines(estimate, out)
 
 
 def before_experiment(experiment: Experiment, device: str) -> list[str]:
-    """Lines to say before an experiment; none where all of it is done."""
+    """Lines to print before an experiment; none where all of it is done."""
     return _lines(lambda: forecast(experiment, device=device, counted=False), None)
 
 
-def _single(stage: Stage, out: Path, device: str) -> Forecast:
-    return _judged(Forecast(stage.name, (stage,), room_on(device, out), (), ()))
-
-
 def _lines(estimate: Callable[[], Forecast], out: Path | None) -> list[str]:
-    """What the main process says; the others are silent."""
+    """The lines on rank 0; none on other ranks."""
     try:
-        return [] if complete(out) or not join().main else list(_said(estimate()))
+        return [] if complete(out) or not join().main else list(estimate().lines())
     except Exception:
-        # An estimate keeps no run from starting; what is wrong with the settings the run says itself.
+        # An estimate keeps no run from starting; mistakes in the settings the run reports itself.
         return []
-
-
-def _said(found: Forecast) -> Iterator[str]:
-    """The memory of the largest stage in a line, and warnings."""
-    memory = found.total.memory
-    if memory is not None:
-        room = found.room
-        yield (
-            f"memory: about {shown_bytes(memory.total)} ({_parts(memory)}); "
-            f"{shown_bytes(room.available)} of {shown_bytes(room.total)} {room.kind} are free"
-        )
-    yield from found.warnings
-
-
-def _parts(memory: Memory) -> str:
-    """Its largest parts in words."""
-    parts = sorted(vars(memory).items(), key=lambda part: -part[1])[:3]
-    return ", ".join(f"{name} {shown_bytes(size)}" for name, size in parts if size)

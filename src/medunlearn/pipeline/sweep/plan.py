@@ -21,7 +21,7 @@ from medunlearn.errors import ConfigError, unknown_name
 from medunlearn.pipeline.benchmarks import build, from_section, needs_folder, save_new
 from medunlearn.pipeline.epochs.epoch_settings import attack_section, check_watched
 from medunlearn.pipeline.evaluate import metric_names
-from medunlearn.pipeline.pipeline import benchmark_folder, collect
+from medunlearn.pipeline.experiment import benchmark_folder, collect
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.sweep.cells import Cell, make_cells
 from medunlearn.pipeline.sweep.search import FOLD, FORGETTING, UTILITY

@@ -22,7 +22,7 @@ from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError, MedunlearnError, StorageError
 from medunlearn.metrics.workers import usable_cores
 from medunlearn.models.load import pick_device
-from medunlearn.pipeline.pipeline import benchmark_folder
+from medunlearn.pipeline.experiment import benchmark_folder
 from medunlearn.pipeline.sweep.board import Board
 from medunlearn.pipeline.sweep.cells import Cell, Made
 from medunlearn.pipeline.sweep.plan import Sweep

@@ -13,8 +13,8 @@ import pandas as pd
 from medunlearn.config import EvaluateSettings, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import MedunlearnError
+from medunlearn.pipeline.experiment import benchmark_folder
 from medunlearn.pipeline.material import identity, training_data
-from medunlearn.pipeline.pipeline import benchmark_folder
 from medunlearn.pipeline.questioning import asked
 from medunlearn.pipeline.sweep.cells import KINDS, Cell, Made
 from medunlearn.pipeline.sweep.plan import Sweep

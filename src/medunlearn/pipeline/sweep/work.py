@@ -14,10 +14,10 @@ import torch
 from medunlearn.attacks.run import attack, attack_folder
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.pipeline.estimate.planner import complete
+from medunlearn.pipeline.estimate.forecast import complete
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
+from medunlearn.pipeline.experiment import trained_folder, unlearned_folder
 from medunlearn.pipeline.material import identity
-from medunlearn.pipeline.pipeline import trained_folder, unlearned_folder
 from medunlearn.pipeline.sweep.cells import Cell, Made
 from medunlearn.pipeline.sweep.plan import Sweep
 from medunlearn.pipeline.sweep.workers import Place

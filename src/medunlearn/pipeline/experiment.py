@@ -1,7 +1,7 @@
 """One experiment, end to end: build, train, retrain, unlearn with each method, evaluate, report.
 
-Every stage is a run in a folder named by what it is and by its key. Giving the same experiment again does
-only what is not done; changing a setting does again only what depends on it, and leaves the rest where it is.
+Every stage is a run in a folder named by its stage and key. Given again, an experiment runs only what is not done;
+after a changed setting it runs what depends on it, and leaves the rest in place.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from medunlearn.attacks.run import attack
 from medunlearn.config import (
     TINIES,
     AttackSettings,
@@ -27,22 +26,17 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.methods import make_method
-from medunlearn.metrics.leakage import keywords
 from medunlearn.pipeline.benchmarks import from_section
 from medunlearn.pipeline.epochs.epoch_settings import attack_section, check_watched, epoch_settings, utility_section
-from medunlearn.pipeline.evaluate import evaluate_one, metric_names
 from medunlearn.pipeline.material import identity
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
-from medunlearn.pipeline.report.gather import gather
 from medunlearn.pipeline.train import train
 from medunlearn.pipeline.unlearn import unlearn
-from medunlearn.pipeline.utility.measure import utility_one
-from medunlearn.reports.content import ReportContent
-from medunlearn.reports.write import write_report
 from medunlearn.results.runs import Recording, Run
 from medunlearn.training.processes import join
 
 T = TypeVar("T")
+DEMO_METHODS = ("ga", "graddiff", "kl_min", "npo", "simnpo", "rmu")
 
 
 @dataclass(frozen=True)
@@ -74,11 +68,11 @@ class Finished:
 
     Attributes:
         report: path of ``report.html``; ``report.md`` and ``report.json`` stand beside it.
-        content: what the report shows.
+        content: of the report.
     """
 
     report: Path
-    content: ReportContent
+    content: Any
 
 
 def plan(values: dict[str, Any]) -> Experiment:
@@ -118,7 +112,7 @@ def plan(values: dict[str, Any]) -> Experiment:
 
 
 def collect(problems: list[str], section: str, make: Callable[[], T]) -> T | None:
-    """What was made, or None and its problems added to the list, each after the section's name."""
+    """The result; or None, with its problems added to the list, each after the section's name."""
     try:
         return make()
     except ConfigError as error:
@@ -159,6 +153,9 @@ def run_experiment(
     Raises:
         MedunlearnError: a stage failed; what was done stays, and the same call goes on from there.
     """
+    from medunlearn.metrics.leakage import keywords
+    from medunlearn.pipeline.evaluate import metric_names
+
     settings = experiment.settings
     processes = join()
     folder = benchmark_folder(settings)
@@ -188,6 +185,12 @@ def run_experiment(
 
 
 def _evaluated(experiment: Experiment, benchmark: Benchmark, runs: list[Run], device: str, quiet: bool) -> Finished:
+    from medunlearn.attacks.run import attack
+    from medunlearn.pipeline.evaluate import evaluate_one
+    from medunlearn.pipeline.report.gather import gather
+    from medunlearn.pipeline.utility.measure import utility_one
+    from medunlearn.reports.write import write_report
+
     settings = experiment.settings
     models = [evaluate_one(run, benchmark, experiment.evaluate, device=device, quiet=quiet) for run in runs]
     if experiment.attack is not None:
@@ -239,3 +242,18 @@ def unlearned_folder(
     inputs = {"benchmark": benchmark.fingerprint, "model": known(str(target))}
     name = "".join(letter if letter.isalnum() else "_" for letter in settings.method)
     return out / f"{name}-{Recording.key_of('unlearn', settings, inputs)[:8]}"
+
+
+def demo_experiment(out: Path, *, seed: int = 0, patients: int = 60) -> Experiment:
+    """The experiment of ``medunlearn demo``: an invented hospital, a tenth of whose patients are forgotten."""
+    values: dict[str, Any] = {
+        "name": "Demo: forgetting patients of an invented hospital",
+        "out": out,
+        "seed": seed,
+        "benchmark": {"builder": "amnesia", "invented": patients, "seed": seed},
+        "split": "random_10",
+        "train": {"model": "tiny"},
+        "unlearn": {"methods": list(DEMO_METHODS)},
+        "evaluate": {"subjects": 20},
+    }
+    return plan(values)

@@ -1,4 +1,4 @@
-"""What a machine has, whether an estimate fits in it, and what to change where it does not."""
+"""Memory and disk of the machine, whether an estimate fits, and what to change where it does not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import psutil
 import torch
@@ -16,7 +16,9 @@ from medunlearn.config import LoopFields
 from medunlearn.errors import OutOfMemoryError
 from medunlearn.models.batching import is_out_of_memory
 from medunlearn.models.load import pick_device
-from medunlearn.pipeline.estimate.amounts import Memory
+
+if TYPE_CHECKING:
+    from medunlearn.pipeline.estimate.rehearsal import Memory
 
 GIB = 2**30
 # Measured (benchmarks_perf/memory_estimate.py): on a CPU the C library keeps up to so many times what tensors hold.
@@ -26,8 +28,8 @@ LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.
 
 
 @dataclass(frozen=True)
-class Room:
-    """What a stage may take.
+class Capacity:
+    """Memory and disk of the machine.
 
     Attributes:
         kind: ``memory`` of the machine, or ``GPU memory``.
@@ -48,21 +50,20 @@ def shown_bytes(size: float) -> str:
     return f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
 
 
-def room_on(device: str, out: Path) -> Room:
-    """The room on a device and on the disk of a folder that may not exist yet."""
-    there = next((folder for folder in (out, *out.absolute().parents) if folder.exists()), Path())
-    disk = shutil.disk_usage(there).free
+def capacity_of(device: str, out: Path) -> Capacity:
+    """The capacity of a device, and of the disk of a folder that may not exist yet."""
+    folder = next((path for path in (out, *out.absolute().parents) if path.exists()), Path())
+    disk = shutil.disk_usage(folder).free
     where = pick_device(device)
     if where.type == "cuda":
         free, total = torch.cuda.mem_get_info(where)
-        return Room("GPU memory", total, free, disk)
+        return Capacity("GPU memory", total, free, disk)
     memory = psutil.virtual_memory()
-    total = min([memory.total, *_limits()])
-    return Room("memory", total, min(memory.available, total), disk)
+    total = min([memory.total, *_container_limits()])
+    return Capacity("memory", total, min(memory.available, total), disk)
 
 
-def _limits() -> Iterator[int]:
-    """What a container allows."""
+def _container_limits() -> Iterator[int]:
     for path in LIMITS:
         try:
             yield int(path.read_text())
@@ -70,47 +71,49 @@ def _limits() -> Iterator[int]:
             continue
 
 
-def advice(memory: Memory | None, disk: int, room: Room, stage: str = "The run") -> Iterator[str]:
-    """Sentences on what will not fit, each with what to change.
+def advice(memory: Memory | None, disk: int, capacity: Capacity, stage: str = "The run") -> Iterator[str]:
+    """What will not fit, each with what to change.
 
     Args:
         memory: of the largest stage, whose name is ``stage``.
     """
     if memory is not None:
-        own = 0 if room.kind == "GPU memory" else LIBRARIES
-        needed, have = memory.total + own, f"{shown_bytes(room.total)} of {room.kind}"
-        if needed > room.total:
+        on_gpu = capacity.kind == "GPU memory"
+        own = 0 if on_gpu else LIBRARIES
+        needed, total = memory.total + own, f"{shown_bytes(capacity.total)} of {capacity.kind}"
+        if needed > capacity.total:
             yield (
-                f"{stage} will not fit: it takes about {shown_bytes(needed)}, and there are {have}. "
-                f"Change {_changes(memory, not own)}."
+                f"{stage} will not fit: it takes about {shown_bytes(needed)}, and there are {total}. "
+                f"Change {_savings(memory, on_gpu)}."
             )
-        elif memory.total * (ALLOCATOR if own else 1.0) + own > room.available:
+        elif memory.total * (1.0 if on_gpu else ALLOCATOR) + own > capacity.available:
             yield (
                 f"{stage} may not fit: it takes about {shown_bytes(needed)} and some more for what the allocator "
-                f"keeps, and {shown_bytes(room.available)} of {have} are free. Close other programs, or change "
-                f"{_changes(memory, not own)}."
+                f"keeps, and {shown_bytes(capacity.available)} of {total} are free. Close other programs, or "
+                f"change {_savings(memory, on_gpu)}."
             )
-    if disk > room.disk:
-        yield f"The disk is too small: the run writes {shown_bytes(disk)}, and {shown_bytes(room.disk)} are free."
+    if disk > capacity.disk:
+        free = shown_bytes(capacity.disk)
+        yield f"The disk is too small: the run writes {shown_bytes(disk)}, and {free} are free."
 
 
-def _changes(memory: Memory, on_gpu: bool) -> str:
-    """What saves most, first."""
+def _savings(memory: Memory, on_gpu: bool) -> str:
+    """Settings that save memory, the largest saving first."""
     trained = memory.gradients + memory.moments + memory.reference
-    pass_ways = "micro_batch_size=1 or gradient_checkpointing=true or context=closed_book (a smaller pass)"
+    smaller = "micro_batch_size=1 or gradient_checkpointing=true or context=closed_book (a smaller pass)"
     ways = [
         (trained, "trainable=lora or trainable=layers:7 (less is trained)"),
         (memory.moments, f"optimizer=adamw_8bit{' or offload=optimizer' * on_gpu} (smaller moments)"),
-        (memory.activations, pass_ways if trained else ""),
+        (memory.activations, smaller if trained else ""),
         (memory.cache, "evaluate.batch_size or evaluate.max_new_tokens (fewer answers at a time)"),
         (memory.weights, "weights=bf16 or the model, for a smaller one"),
     ]
-    return "; or ".join(way for size, way in sorted(ways, key=lambda one: -one[0]) if size and way)
+    return "; or ".join(way for size, way in sorted(ways, key=lambda pair: -pair[0]) if size and way)
 
 
 @contextmanager
-def saying_what_helps(settings: LoopFields, device: str) -> Iterator[None]:
-    """Around a training: where memory runs out for good, the error says what to change.
+def explain_out_of_memory(settings: LoopFields, device: str) -> Iterator[None]:
+    """Around a training: an error for lack of memory names the settings to change.
 
     Raises:
         OutOfMemoryError: memory ran out.
@@ -122,15 +125,14 @@ def saying_what_helps(settings: LoopFields, device: str) -> Iterator[None]:
         if not ours and not is_out_of_memory(error):
             raise
         on_gpu = pick_device(device).type == "cuda"
-        said = str(error) if ours else "Memory runs out."
         raise OutOfMemoryError(
-            f"{said} Where more is free, the same command goes on from what is kept. Or begin anew, "
-            f"with another --out and {_left(settings, on_gpu)}; or a smaller model."
+            f"{error if ours else 'Memory runs out.'} Where more is free, the same command goes on from what is "
+            f"kept. Or begin anew, with another --out and {_untried(settings, on_gpu)}; or a smaller model."
         ) from error
 
 
-def _left(settings: LoopFields, on_gpu: bool) -> str:
-    """What a training can still change to take less, the cheapest first."""
+def _untried(settings: LoopFields, on_gpu: bool) -> str:
+    """Settings that save memory and are not used yet, the cheapest first."""
     context = getattr(settings, "context", None)
     ways = [
         # Without sharding it has been tried.
