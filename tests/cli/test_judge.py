@@ -39,7 +39,7 @@ def test_labels_from_dry_run_to_people(medunlearn: Command, bench: Path, tmp_pat
         assert (server.count, out.exists()) == (0, False)
         said = medunlearn(*words)
         assert server.count == 60
-        assert "| Supported | 20 (100.0%) |" in said.stdout
+        assert "| Supported | 20 (100.0%) |" in " ".join(said.stdout.split())
         again = json.loads(medunlearn(*words, "llm.concurrency=2", "--json").stdout)
         assert server.count == 60
         assert again["outcomes"]["two"] == {"answered": 20}
@@ -51,7 +51,7 @@ def test_labels_from_dry_run_to_people(medunlearn: Command, bench: Path, tmp_pat
         writer = csv.writer(file)
         writer.writerow(("case_id", "label"))
         writer.writerows((row["case_id"], "yes") for row in rows)
-    found = medunlearn("agree", out, tmp_path / "anna.csv").stdout
+    found = " ".join(medunlearn("agree", out, tmp_path / "anna.csv").stdout.split())
     assert "| Agreement | anna | panel | 100.0%" in found
     # All Yes on both sides: chance alone agrees, so there is no kappa, and no 0 in its place.
     assert "| Cohen's kappa | anna | panel | none |" in found
@@ -98,7 +98,7 @@ def test_the_responses_of_a_run(medunlearn: Command, bench: Path, target: Path, 
     medunlearn("evaluate", run, bench, "--split", "random_10", *QUICK)
     with FakeServer(answer=lambda body: '{"reasoning": "x", "rating": 4}') as server:
         words = ("judge", run, "--benchmark", bench, "--llm", server.base_url, "--llm-model", "m", "replicates=20")
-        assert "| all | m | 4.000 [4.000, 4.000] | 32 | 0 |" in medunlearn(*words).stdout
+        assert "| all | m | 4.000 [4.000, 4.000] | 32 | 0 |" in " ".join(medunlearn(*words).stdout.split())
         assert server.count == 32
     said = json.loads(medunlearn("evaluate", run, bench, "--split", "random_10", *QUICK, "--json").stdout)
     means = {row["value"] for row in said["table"] if row["metric"] == "factuality"}

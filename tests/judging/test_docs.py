@@ -48,7 +48,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
                 fill_in(Path("sheet"))
             result = CliRunner().invoke(app, shlex.split(line)[1:])
             assert result.exit_code == 0, f"{line}\n{result.output}"
-            said += result.output
+            said += " ".join(result.output.split())
         exec(python, {})
     assert "Nothing was sent." in said
     assert "| Supported |" in said

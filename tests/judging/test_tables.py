@@ -10,9 +10,9 @@ from sklearn.metrics import cohen_kappa_score
 
 from medunlearn.judging import TASKS
 from medunlearn.judging.people import confusions, with_people
+from medunlearn.judging.sections import panel_words, people_words
 from medunlearn.judging.tables import JudgePanel, agreements, criteria, distribution, ratings
 from medunlearn.judging.task import JudgingCase
-from medunlearn.judging.words import panel_words, people_words
 
 LETTERS = {"S": "Supported", "U": "Unsupported", "A": "Ambiguous", "V": "Valid", "I": "Invalid"}
 
@@ -185,19 +185,23 @@ def test_criteria() -> None:
     assert criteria(panel("label", {"a": "SS"})).empty
 
 
+def squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
 def test_the_words_hold_counts_and_what_is_missing() -> None:
-    words = panel_words(panel("label", {"a|x": "SSU-", "b": "SSUS"}, groups="xxyy"))
-    assert "| Supported | 2 (50.0%) | 3 (75.0%) | 2 (50.0% [" in words
+    words = squeezed(panel_words(panel("label", {"a|x": "SSU-", "b": "SSUS"}, groups="xxyy")))
+    assert "| Supported | 2 (50.0%) | 3 (75.0%) | 2 (50.0%) [" in words
     assert "a\\|x and b" in words
     assert "| a\\|x | invalid | No usable answer | 1 |" in words
     assert "every judge gave a verdict" in panel_words(panel("question", {"a": "VV"}))
-    assert "| all | panel | 5.000 [" in panel_words(panel("factuality", {"a": "46", "b": "46"}))
+    assert "| all | panel | 5.000 [" in squeezed(panel_words(panel("factuality", {"a": "46", "b": "46"})))
 
 
 def test_the_words_of_people() -> None:
     made = panel("label", {"a": "SSUA"})
     people = {"anna": {"c0": "Supported", "c1": "Unsupported", "c2": "Unsupported", "c3": "Supported"}}
-    words = people_words(made, confusions(made, people), with_people(made, people))
+    words = squeezed(people_words(made, confusions(made, people), with_people(made, people)))
     assert "## anna (rows) and a (columns)" in words
     assert "| Unsupported | 1 | 1 |" in words
     assert "neither Supported nor Unsupported" in words

@@ -15,9 +15,9 @@ from medunlearn.judging.cases import spread
 from medunlearn.judging.labels import People, read_people
 from medunlearn.judging.run import CONFUSION as CONFUSION_FILE
 from medunlearn.judging.run import LABELS, PEOPLE, PEOPLE_WORDS, JudgingRun
+from medunlearn.judging.sections import people_words
 from medunlearn.judging.sheet import write_sheet
 from medunlearn.judging.tables import JudgePanel, agreed, numbers, pair_rows
-from medunlearn.judging.words import people_words
 from medunlearn.statistics.agreement import Rating, confusion, fleiss_kappa
 from medunlearn.statistics.bootstrap import bootstrap_mean
 

@@ -30,12 +30,13 @@ from medunlearn.judging.cases import (
 from medunlearn.judging.judges import Judge, JudgeSettings
 from medunlearn.judging.panel import UNFINISHED, Asking, ask
 from medunlearn.judging.panel import dry_run as estimates
+from medunlearn.judging.sections import panel_sections, panel_words, people_sections
 from medunlearn.judging.tables import JudgePanel, agreements, criteria, distribution, ratings
 from medunlearn.judging.task import JudgingCase
-from medunlearn.judging.words import Section, panel_sections, panel_words, people_sections
 from medunlearn.llm.estimate import CostEstimate
 from medunlearn.llm.guard import Decision, decide
 from medunlearn.llm.store import Store
+from medunlearn.reports.blocks import Section
 from medunlearn.results.runs import Recording, Run
 
 LABEL = {

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from medunlearn.reports.blocks import Block
+from medunlearn.reports.blocks import Block, Section
 from medunlearn.reports.claims import Finding
 
 Role = Literal["target", "retrained", "unlearned"]
@@ -56,16 +56,6 @@ class Example:
     responses: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class PanelTable:
-    """A table of a panel's verdicts as plain text; no rows where there is nothing to count."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    aside: str = ""
-
-
 @dataclass(frozen=True)
 class JudgedContent:
     """One panel on one set of cases; numbers and names alone.
@@ -77,7 +67,7 @@ class JudgedContent:
 
     title: str
     about: str
-    sections: tuple[PanelTable, ...]
+    sections: tuple[Section, ...]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from medunlearn.reports.blocks import (
     Bar,
     Bars,
     Block,
-    Cell,
     Columns,
     Details,
     Facts,
@@ -23,14 +22,13 @@ from medunlearn.reports.blocks import (
     Quotes,
     Report,
     Section,
-    Table,
     Text,
     blocks,
     details,
     figures,
     section,
 )
-from medunlearn.reports.content import JudgedContent, ModelResult, PanelTable, ReportContent
+from medunlearn.reports.content import JudgedContent, ModelResult, ReportContent
 from medunlearn.reports.curves import training_curves
 from medunlearn.reports.epochs import epoch_figures, epoch_table
 from medunlearn.reports.figures import legend
@@ -230,28 +228,11 @@ def _judged_section(panels: Sequence[JudgedContent]) -> Section | None:
         section(
             panel.title,
             Text(panel.about, "aside"),
-            [
-                details(one.title, _panel_table(one), Text(one.aside, "aside") if one.aside else None, opened=not n)
-                for n, one in enumerate(panel.sections)
-            ],
+            [details(one.title, *one.blocks, opened=not n) for n, one in enumerate(panel.sections)],
         )
         for panel in panels
     ]
     return section("Judged by panels", Text(JUDGED), parts, name="judged") if parts else None
-
-
-def _panel_table(panel: PanelTable) -> Table | None:
-    if not panel.rows:
-        return None
-    return Table(tuple(map(Cell, panel.head)), tuple(tuple(map(interval_cell, row)) for row in panel.rows))
-
-
-def interval_cell(text: str) -> Cell:
-    """``95.6% [94.1%, 96.9%]`` and ``284 (94.7% [91.9%, 97.0%])``, with the interval set apart as a note."""
-    value, bracket, rest = text.partition(" [")
-    if not bracket or not rest.rstrip(")").endswith("]"):
-        return Cell(text)
-    return Cell(value + (")" if rest.endswith(")") else ""), f"[{rest.rstrip(')')}")
 
 
 def _training_section(models: Sequence[ModelResult]) -> Section | None:

@@ -14,14 +14,14 @@ from medunlearn.data.records import SIDES, Question
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError
 from medunlearn.judging.run import JudgingRun
-from medunlearn.judging.words import Section, panel_about, panel_title
+from medunlearn.judging.sections import panel_about, panel_title
 from medunlearn.metrics import METRICS, get_metric
 from medunlearn.pipeline.epochs.selection import TABLE
 from medunlearn.pipeline.presets import is_tiny
 from medunlearn.pipeline.report.gather_attacks import attacked_as, attacks_of, gather_membership
 from medunlearn.pipeline.report.papers import GatheredRuns, paper_part
 from medunlearn.pipeline.utility.found import gather_utility
-from medunlearn.reports.content import Example, JudgedContent, ModelResult, PanelTable, ReportContent
+from medunlearn.reports.content import Example, JudgedContent, ModelResult, ReportContent
 from medunlearn.results.composites import COMPOSITES
 from medunlearn.results.evaluated import Evaluated, compared, distinct
 from medunlearn.statistics.bootstrap import REPLICATES
@@ -111,14 +111,10 @@ def _judged(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[
             found.append((f"{model.run.label}. ", JudgingRun.open(model.run.folder / where)))
     return tuple(
         JudgedContent(
-            f"{whose}{panel_title(one.panel)}", panel_about(one.panel), tuple(map(_panel_table, one.sections()))
+            f"{whose}{panel_title(one.panel)}", panel_about(one.panel), tuple(one.sections())
         )
         for whose, one in found
     )
-
-
-def _panel_table(section: Section) -> PanelTable:
-    return PanelTable(section.title, section.head, section.rows, section.aside)
 
 
 def _epochs(models: Sequence[Evaluated]) -> pd.DataFrame:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from medunlearn.judging.judges import PANEL
 from medunlearn.judging.tables import ALL, NONE, JudgePanel, agreements, criteria, distribution, ratings
+from medunlearn.reports.blocks import Cell, Report, Section, Table, Text
+from medunlearn.reports.markdown import to_markdown
 
 _MEASURES = {
     "agreement": "Agreement",
@@ -24,22 +25,6 @@ _KAPPA = (
     "A kappa is low wherever nearly all cases are of one class, however well raters agree; read it beside the raw "
     "agreement. The words for kappas are a convention (Landis & Koch 1977)."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """One table of a panel, and what is to be said below it.
-
-    Attributes:
-        title: its heading.
-        head, rows: cells as plain text; no rows where there is nothing to count.
-        aside: a remark; may be empty.
-    """
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    aside: str = ""
 
 
 def panel_title(panel: JudgePanel) -> str:
@@ -96,25 +81,18 @@ def people_sections(panel: JudgePanel, confusion: pd.DataFrame, measured: pd.Dat
 
 def panel_words(panel: JudgePanel) -> str:
     """:func:`panel_sections` as Markdown."""
-    return _markdown([f"# {panel_title(panel)}", panel_about(panel)], panel_sections(panel))
+    return to_markdown(Report(panel_title(panel), (Text(panel_about(panel)), *panel_sections(panel))))
 
 
 def people_words(panel: JudgePanel, confusion: pd.DataFrame, measured: pd.DataFrame) -> str:
     """:func:`people_sections` as Markdown."""
-    return _markdown([f"# {panel.task.title}"], people_sections(panel, confusion, measured))
-
-
-def _markdown(parts: list[str], sections: Sequence[Section]) -> str:
-    for section in sections:
-        parts.append(f"## {_plain(section.title)}")
-        parts += [table(section.head, section.rows)] if section.rows else []
-        parts += [section.aside] if section.aside else []
-    return "\n\n".join(parts) + "\n"
+    return to_markdown(Report(panel.task.title, tuple(people_sections(panel, confusion, measured))))
 
 
 def _section(title: str, head: Iterable[object], rows: Iterable[Sequence[object]], aside: str = "") -> Section:
-    cells = tuple(tuple(str(cell) for cell in row) for row in rows)
-    return Section(title, tuple(str(cell) for cell in head), cells, aside)
+    cells = tuple(tuple(cell if isinstance(cell, Cell) else Cell(str(cell)) for cell in row) for row in rows)
+    table = Table(tuple(Cell(str(name)) for name in head), cells)
+    return Section(title, (*((table,) if cells else ()), *((Text(aside, "aside"),) if aside else ())))
 
 
 def _verdict_parts(panel: JudgePanel) -> list[Section]:
@@ -183,29 +161,19 @@ def _missing(panel: JudgePanel) -> Section:
     return _section("Without a verdict", ("judge", "what", "why", "cases"), rows, none)
 
 
-def _counted(row: Any) -> str:
+def _counted(row: Any) -> Cell:
     if row is None:
-        return ""
-    shown = _share(row, "share") if row["judge"] == PANEL else _percent(row["share"])
-    return f"{row['n']} ({shown})"
+        return Cell("")
+    share = _share(row, "share")
+    return Cell(f"{row['n']} ({share.text})", share.note if row["judge"] == PANEL else "")
 
 
-def _share(row: Any, name: str = "value", *, percent: bool = True) -> str:
+def _share(row: Any, name: str = "value", *, percent: bool = True) -> Cell:
     show = _percent if percent else lambda value: f"{value:.3f}"
     if pd.isna(row[name]):
-        return "none"
-    return show(row[name]) + ("" if pd.isna(row["low"]) else f" [{show(row['low'])}, {show(row['high'])}]")
+        return Cell("none")
+    return Cell(show(row[name]), "" if pd.isna(row["low"]) else f"[{show(row['low'])}, {show(row['high'])}]")
 
 
 def _percent(value: Any) -> str:
-    return "none" if pd.isna(value) else f"{100 * value:.1f}%"
-
-
-def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table; names come from users and files, so nothing in a cell ends it."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(_plain(cell) for cell in line) + " |" for line in lines)
-
-
-def _plain(cell: object) -> str:
-    return " ".join(str(cell).replace("|", "\\|").replace("<", "&lt;").split())
+    return f"{100 * value:.1f}%"
