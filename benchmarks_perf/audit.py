@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from medunlearn.audit.asked import unit_without_model
-from medunlearn.audit.audit import SCORES
 from medunlearn.audit.measures import default_measures
+from medunlearn.audit.respondents import unit_without_model
 from medunlearn.audit.scoring import score_all
 from medunlearn.audit.stored import read_stored
 from medunlearn.audit.summary import summarize
+from medunlearn.audit.tables import SCORES
 from medunlearn.config.audit import AuditSettings
 from medunlearn.seeds import generator
 

@@ -1,4 +1,4 @@
-"""Known identifiers in many responses: ours against a nested loop over every identifier, in one process.
+"""KnownIdentifiers identifiers in many responses: ours against a nested loop over every identifier, in one process.
 
 Times are processor time of one thread. Records and responses are invented: a response says parts of its own note
 and of others'. The loop runs on some of the responses, since it would take long on all; what it finds there is
@@ -16,7 +16,7 @@ import time
 
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
 from medunlearn.audit.identifiers.findings import Output, find_known
-from medunlearn.audit.identifiers.known import Known
+from medunlearn.audit.identifiers.known import KnownIdentifiers
 from medunlearn.data.records import Record
 from medunlearn.seeds import generator
 from medunlearn.synthetic import invent_hospital
@@ -60,7 +60,7 @@ def main() -> None:
     texts = {one.record_id: one.text for one in records}
 
     started = time.process_time()
-    known = Known.of(records)
+    known = KnownIdentifiers.of(records)
     built = time.process_time() - started
     print(f"{len(known.identities):,} identifiers of {len(records):,} records, {len(outputs):,} responses")
     print(f"index built in {built:.1f} s")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         utility,
     )
     from medunlearn.audit.audit import Audit
-    from medunlearn.audit.options.run import audit_options
+    from medunlearn.audit.options.audit import audit_options
     from medunlearn.audit.run import audit
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.metrics.leakage.keywords import keywords
@@ -44,7 +44,7 @@ _WHERE = {
     "agree": "medunlearn.api",
     "annotate": "medunlearn.api",
     "attack": "medunlearn.api",
-    "audit_options": "medunlearn.audit.options.run",
+    "audit_options": "medunlearn.audit.options.audit",
     "audit": "medunlearn.audit.run",
     "diagnose": "medunlearn.api",
     "evaluate": "medunlearn.api",

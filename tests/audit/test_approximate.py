@@ -8,8 +8,7 @@ from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from rouge_score.rouge_scorer import RougeScorer
 
 from medunlearn.audit.approximate import bleu
-from medunlearn.audit.measures import score_cases
-from medunlearn.audit.protocol import Case
+from medunlearn.audit.measures import Continuation, score_continuations
 from medunlearn.errors import InputError
 
 
@@ -53,10 +52,14 @@ def test_only_the_first_hundred_tokens_count() -> None:
     same, other = list(range(100)), list(range(500, 600))
     texts = {"response_start": "fever and cough", "suffix_start": "fever and a dry cough"}
     cases = [
-        Case(np.array([*same, *other], dtype=np.uint32), np.array([*same, *same], dtype=np.uint32), **texts),
-        Case(np.array([*other, *same], dtype=np.uint32), np.array([*same, *same], dtype=np.uint32), **texts),
+        Continuation(
+            np.array([*same, *other], dtype=np.uint32), np.array([*same, *same], dtype=np.uint32), **texts
+        ),
+        Continuation(
+            np.array([*other, *same], dtype=np.uint32), np.array([*same, *same], dtype=np.uint32), **texts
+        ),
     ]
-    found = score_cases(("bleu", "rouge_l"), cases)
+    found = score_continuations(("bleu", "rouge_l"), cases)
     assert [score.value for score in found["bleu"]] == [pytest.approx(1.0, abs=1e-12), 0.0]
     scorer = RougeScorer(["rougeL"], use_stemmer=True)
     theirs = scorer.score(texts["suffix_start"], texts["response_start"])["rougeL"].recall

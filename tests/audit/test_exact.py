@@ -6,13 +6,23 @@ import numpy as np
 import pytest
 
 from medunlearn.audit.exact import extraction_strength, partial_match
-from medunlearn.audit.measures import MEASURES, default_measures, get_measure, score_cases
-from medunlearn.audit.protocol import Case, Measure
+from medunlearn.audit.measures import (
+    MEASURES,
+    Continuation,
+    Measure,
+    default_measures,
+    get_measure,
+    score_continuations,
+)
 from medunlearn.errors import InputError, UnknownNameError
 
 
-def case(said: list[int], true: list[int], hits: tuple[bool, ...] | None = None, why: str | None = None) -> Case:
-    return Case(np.array(said, dtype=np.uint32), np.array(true, dtype=np.uint32), hits=hits, no_response=why)
+def case(
+    said: list[int], true: list[int], hits: tuple[bool, ...] | None = None, why: str | None = None
+) -> Continuation:
+    return Continuation(
+        np.array(said, dtype=np.uint32), np.array(true, dtype=np.uint32), hits=hits, no_response=why
+    )
 
 
 def test_partial_match_counts_places() -> None:
@@ -46,7 +56,7 @@ def test_extraction_strength_of_nothing() -> None:
 def test_runs_on_either_side_of_their_length() -> None:
     true = list(range(100))
     said = [[*range(200, 210), *range(20, 20 + length), *range(300, 310)] for length in (29, 30, 49, 50)]
-    scores = score_cases(("run_30", "run_50", "longest_run"), [case(one, true) for one in said])
+    scores = score_continuations(("run_30", "run_50", "longest_run"), [case(one, true) for one in said])
     assert [score.value for score in scores["run_30"]] == [0, 1, 1, 1]
     assert [score.value for score in scores["run_50"]] == [0, 0, 0, 1]
     assert [score.value for score in scores["longest_run"]] == [29, 30, 49, 50]
@@ -54,7 +64,7 @@ def test_runs_on_either_side_of_their_length() -> None:
 
 def test_a_suffix_that_is_too_short_is_unscored_and_not_zero() -> None:
     true = list(range(40))
-    found = score_cases(("run_30", "run_50", "partial_match_50", "extraction_strength"), [case(true, true)])
+    found = score_continuations(("run_30", "run_50", "partial_match_50", "extraction_strength"), [case(true, true)])
     assert found["run_30"][0].value == 1.0
     for name in ("run_50", "partial_match_50"):
         assert found[name][0].value is None
@@ -65,7 +75,7 @@ def test_a_suffix_that_is_too_short_is_unscored_and_not_zero() -> None:
 def test_what_has_no_response_is_unscored_in_its_place() -> None:
     true = list(range(60))
     cases = [case(true, true), case([], true, why="the server refused"), case([], true)]
-    found = score_cases(("run_30", "longest_run", "bleu"), cases)
+    found = score_continuations(("run_30", "longest_run", "bleu"), cases)
     for name in found:
         assert found[name][1].value is None
         assert found[name][1].reason == "the server refused"
@@ -76,7 +86,7 @@ def test_processes_change_no_number() -> None:
     draw = np.random.default_rng(0)
     cases = [case(draw.integers(0, 4, 80).tolist(), draw.integers(0, 4, 80).tolist()) for _ in range(20)]
     names = ("longest_run", "bleu", "partial_match_50")
-    assert score_cases(names, cases, processes=2) == score_cases(names, cases, processes=1)
+    assert score_continuations(names, cases, processes=2) == score_continuations(names, cases, processes=1)
 
 
 def test_every_measure_says_what_it_is() -> None:
@@ -100,4 +110,4 @@ ELSEWHERE = Measure("elsewhere", "", "semantic", ("model",), "", "", None)
 
 def test_measures_of_a_further_model_are_no_part_of_this_step() -> None:
     with pytest.raises(InputError, match="further model"):
-        score_cases((f"{__name__}:ELSEWHERE",), [])
+        score_continuations((f"{__name__}:ELSEWHERE",), [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from medunlearn.audit.probes import PROBES, Drawn, draw_probes
+from medunlearn.audit.probes import PROBES_SCHEMA, ProbeSample, draw_probes
 from medunlearn.audit.units import WordsUnit
 from medunlearn.sources.corpus import Corpus, Document
 
@@ -17,7 +17,7 @@ def corpus(lengths: dict[str, int]) -> Corpus:
     return Corpus("notes", tuple(documents), "table", "f")
 
 
-def drawn(lengths: dict[str, int], sample: int = 0, seed: int = 0) -> Drawn:
+def drawn(lengths: dict[str, int], sample: int = 0, seed: int = 0) -> ProbeSample:
     return draw_probes(
         corpus(lengths), WordsUnit(), prefixes=(5, 10), longest=8, shortest=4, sample=sample, seed=seed
     )
@@ -61,6 +61,6 @@ def test_a_sample_is_seeded_and_takes_long_texts_alone() -> None:
 
 
 def test_rows_fit_the_table() -> None:
-    table = pa.Table.from_pylist([probe.row() for probe in drawn({"a": 30}).probes], schema=PROBES)
+    table = pa.Table.from_pylist([probe.row() for probe in drawn({"a": 30}).probes], schema=PROBES_SCHEMA)
     assert table.num_rows == 2
     assert len(table.column("suffix_tokens")[0]) == 8

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medunlearn.audit.spans import shared_runs
-from medunlearn.audit.verbatim import Run, longest_run
+from medunlearn.audit.verbatim import Run, longest_run, shared_runs
 from medunlearn.errors import InputError
 
 

@@ -10,9 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medunlearn.audit import verbatim
-from medunlearn.audit.automaton import longest_by_automaton
-from medunlearn.audit.tokens import as_ids, as_text, may_share
-from medunlearn.audit.verbatim import Run, has_run, longest_run, runs_of_at_least
+from medunlearn.audit.automaton import longest_common_substring
+from medunlearn.audit.verbatim import (
+    Run,
+    as_ids,
+    as_text,
+    has_run,
+    longest_run,
+    may_share,
+    runs_of_at_least,
+)
 from medunlearn.errors import InputError
 
 
@@ -50,7 +57,7 @@ def test_longest_run_equals_the_nested_loops(pair: tuple[list[int], list[int]]) 
     slow = slow_run(*pair)
     assert longest_run(*pair) == slow
     said, true = (as_text(ids) for ids in as_ids(pair))
-    assert Run(*longest_by_automaton(said, true)) == slow
+    assert Run(*longest_common_substring(said, true)) == slow
 
 
 @settings(max_examples=300, deadline=None)

@@ -1,4 +1,4 @@
-"""Approximate measures: what the first 100 tokens of response and suffix share without standing in a row."""
+"""Approximate measures (ROUGE-L, BLEU) on the first 100 tokens of response and suffix."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from medunlearn.audit.protocol import FIRST, Case, Measure
-from medunlearn.audit.tokens import Ids, Tokens
-from medunlearn.metrics.base import Score
+from medunlearn.audit.measures import FIRST, Continuation, Measure
+from medunlearn.audit.verbatim import Tokens
 from medunlearn.metrics.ngrams import shared_ngrams
+from medunlearn.metrics.base import Score
 from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_recalls
 
 PAPER = "Memorization in Large Language Models in Medicine, Section 3.1"
@@ -45,20 +45,22 @@ def bleu(responses: Sequence[Tokens], references: Sequence[Tokens], order: int =
         none = counts.shared == 0
         zeros += none
         logs += np.log(np.where(none, 0.5**zeros, counts.shared) / total)
-    said = np.fromiter(map(len, responses), dtype=np.float64, count=len(responses))
+    lengths = np.fromiter(map(len, responses), dtype=np.float64, count=len(responses))
     true = np.fromiter(map(len, references), dtype=np.float64, count=len(references))
-    penalty = np.minimum(0.0, 1.0 - true / np.maximum(said, 1.0))
+    penalty = np.minimum(0.0, 1.0 - true / np.maximum(lengths, 1.0))
     return np.asarray(np.where(matched, np.exp(logs / order + penalty), 0.0))
 
 
-def _rouge(cases: Sequence[Case]) -> list[Score]:
-    values = rouge_l_recalls([case.response_start for case in cases], [case.suffix_start for case in cases])
+def _rouge(continuations: Sequence[Continuation]) -> list[Score]:
+    values = rouge_l_recalls(
+        [one.response_start for one in continuations], [one.suffix_start for one in continuations]
+    )
     return [Score.unscored(NO_REFERENCE_TOKEN) if value is None else Score(value) for value in values]
 
 
-def _bleu(cases: Sequence[Case]) -> list[Score]:
-    said: list[Ids] = [case.response_ids[:FIRST] for case in cases]
-    return [Score(float(value)) for value in bleu(said, [case.suffix_ids[:FIRST] for case in cases])]
+def _bleu(continuations: Sequence[Continuation]) -> list[Score]:
+    responses = [one.response_ids[:FIRST] for one in continuations]
+    return [Score(float(value)) for value in bleu(responses, [one.suffix_ids[:FIRST] for one in continuations])]
 
 
 ROUGE_L = Measure(

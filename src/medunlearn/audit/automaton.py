@@ -1,18 +1,16 @@
-"""The longest run that two long texts share, in time that grows with the sum of their lengths."""
+"""Longest common substring in linear time (suffix automaton)."""
 
 from __future__ import annotations
 
 
 class SuffixAutomaton:
-    """The smallest machine that reads every piece of one text, and nothing else.
+    """Suffix automaton of one text, built token by token in linear time.
 
-    A state stands for all pieces that end at the same places. Built token by token in linear time.
-
-    Attributes, each a list with one entry a state:
-        moves: the next state by token.
-        link: the state of the longest proper ending that ends in more places; -1 for the start.
-        length: of the state's longest piece.
-        first_end: where a piece of the state first ends, as the number of tokens before it.
+    Attributes, each a list with one entry per state:
+        moves: next state by token.
+        link: suffix link; -1 for the start.
+        length: of the state's longest substring.
+        first_end: end position of its first occurrence.
 
     Source: Blumer et al. 1985, "The smallest automaton recognizing the subwords of a text".
     """
@@ -33,20 +31,20 @@ class SuffixAutomaton:
             self.moves[at][token] = new
             at = self.link[at]
         if at >= 0:
-            self.link[new] = self._exactly(at, token)
+            self.link[new] = self._split(at, token)
         return new
 
-    def _exactly(self, at: int, token: str) -> int:
-        """The state after ``token`` whose longest piece is one longer than that of ``at``; split off if need be."""
+    def _split(self, at: int, token: str) -> int:
+        """The state after ``token`` whose longest substring is one longer than that of ``at``; cloned if needed."""
         to = self.moves[at][token]
         if self.length[to] == self.length[at] + 1:
             return to
-        copy = self._state(dict(self.moves[to]), self.link[to], self.length[at] + 1, self.first_end[to])
-        self.link[to] = copy
+        clone = self._state(dict(self.moves[to]), self.link[to], self.length[at] + 1, self.first_end[to])
+        self.link[to] = clone
         while at >= 0 and self.moves[at].get(token) == to:
-            self.moves[at][token] = copy
+            self.moves[at][token] = clone
             at = self.link[at]
-        return copy
+        return clone
 
     def _state(self, moves: dict[str, int], link: int, length: int, first_end: int) -> int:
         self.moves.append(moves)
@@ -56,15 +54,12 @@ class SuffixAutomaton:
         return len(self.moves) - 1
 
 
-def longest_by_automaton(said: str, true: str) -> tuple[int, int, int]:
-    """Length of the longest shared run, its place in the response, its place in the suffix.
-
-    The first in the suffix among equally long ones, and its first place in the response.
-    """
-    machine = SuffixAutomaton(said)
+def longest_common_substring(text: str, other: str) -> tuple[int, int, int]:
+    """Length, position in ``text`` and position in ``other``; of equally long ones the first in ``other``."""
+    machine = SuffixAutomaton(text)
     best = (0, 0, 0)
     state = length = 0
-    for place, token in enumerate(true):
+    for place, token in enumerate(other):
         while state and token not in machine.moves[state]:
             state = machine.link[state]
             length = machine.length[state]

@@ -1,19 +1,31 @@
-"""The measures of the audit by name. Listing them loads no model and no torch.
+"""Memorization measures: their interface and registry. Listing them loads no model and no torch.
 
-A measure of your own: a module with one :class:`~medunlearn.audit.protocol.Measure`, named here, or given as
+A measure of your own: a module with one :class:`Measure`, named in :data:`MEASURES`, or given as
 ``module:attribute``, or declared as an entry point in the group ``medunlearn.measures``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal
 
-from medunlearn.audit.protocol import Case, Measure
+import numpy as np
+import numpy.typing as npt
+
 from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.metrics.base import Score
 from medunlearn.metrics.workers import in_processes, usable_cores
 from medunlearn.registry import resolve
+
+Ids = npt.NDArray[np.uint32]
+
+FIRST = 100
+"""Tokens of both texts that approximate and semantic measures read.
+
+Source: Memorization in Large Language Models in Medicine, Section 3.1.
+"""
 
 MEASURES: dict[str, str] = {
     "run_30": "medunlearn.audit.exact:RUN_30",
@@ -27,60 +39,105 @@ MEASURES: dict[str, str] = {
     "bart_score": "medunlearn.audit.semantic:BART_SCORE",
 }
 
-# A process starts in about half a second, which so many responses of 500 tokens outweigh.
-_WORTH_A_PROCESS = 2000
+# Starting a process takes about half a second, the time of scoring this many responses of 500 tokens.
+_PER_PROCESS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """One response to a probe beside the true continuation.
+
+    Attributes:
+        response_ids, suffix_ids: token ids of the response [n] and of the true suffix [m].
+        response_start, suffix_start: text of the first :data:`FIRST` tokens of each.
+        hits: for each suffix token, whether it is the model's first choice given all true tokens before it
+            (teacher-forced) [m]; None without a local model.
+        no_response: reason for a missing response; None where there is one.
+    """
+
+    response_ids: Ids = field(repr=False)
+    suffix_ids: Ids = field(repr=False)
+    response_start: str = field(default="", repr=False)
+    suffix_start: str = field(default="", repr=False)
+    hits: tuple[bool, ...] | None = field(default=None, repr=False)
+    no_response: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number from a response and the true continuation.
+
+    Attributes:
+        name: key in tables and on the command line.
+        title: name in reports.
+        group: ``exact``, ``approximate`` or ``semantic``.
+        needs: ``tokens``, ``text``, ``hits`` (teacher-forced choices of a local model), or ``model`` (a further
+            model; computed by an optional stage).
+        meaning: one sentence, with range and direction.
+        source: paper, section or equation.
+        score: all continuations -> one score each, in order; None where an optional stage computes it.
+    """
+
+    name: str
+    title: str
+    group: Literal["exact", "approximate", "semantic"]
+    needs: tuple[Literal["tokens", "text", "hits", "model"], ...]
+    meaning: str
+    source: str
+    score: Callable[[Sequence[Continuation]], list[Score]] | None
 
 
 def get_measure(name: str) -> Measure:
     """The measure behind a name: a key of :data:`MEASURES`, an entry point, or ``module:attribute``.
 
     Raises:
-        UnknownNameError: no such measure; the message says the nearest right one.
-        InputError: the name leads to something that is no measure.
+        UnknownNameError: no such measure; names the closest one.
+        InputError: the name leads to something else.
     """
-    found = resolve("measures", name, MEASURES)
-    if not isinstance(found, Measure):
-        raise InputError(f"measure {name!r} leads to a {type(found).__name__}, not to a Measure.")
-    return found
+    measure = resolve("measures", name, MEASURES)
+    if not isinstance(measure, Measure):
+        raise InputError(f"measure {name!r} leads to a {type(measure).__name__}, not to a Measure.")
+    return measure
 
 
 def default_measures() -> tuple[str, ...]:
-    """Those that need no further model."""
+    """Measures that need no further model."""
     return tuple(name for name in MEASURES if get_measure(name).score is not None)
 
 
-def score_cases(
-    names: Sequence[str], cases: Sequence[Case], processes: int | None = None
+def score_continuations(
+    names: Sequence[str], continuations: Sequence[Continuation], processes: int | None = None
 ) -> dict[str, list[Score]]:
-    """Scores of each measure, one a case, in the order of the cases.
+    """Scores by measure, one per continuation, in order.
 
     Args:
-        names: of measures that are computed here (:attr:`Measure.score`).
-        processes: how many score at a time; None for as many as pay for their start. It changes no number.
+        names: measures with :attr:`Measure.score`.
+        processes: worker processes; None for as many as pay for their start. The scores are the same.
 
     Raises:
-        InputError: a measure that a step of its own computes.
+        InputError: a measure that an optional stage computes.
     """
-    apart = [name for name in names if get_measure(name).score is None]
-    if apart:
-        raise InputError(f"{', '.join(apart)} needs a further model, and is no part of this step.")
+    staged = [name for name in names if get_measure(name).score is None]
+    if staged:
+        raise InputError(f"{', '.join(staged)} needs a further model, and is no part of this step.")
     if processes is None:
-        processes = max(1, min(usable_cores(), len(cases) // _WORTH_A_PROCESS))
-    size = max(1, -(-len(cases) // processes))
-    parts = [cases[start : start + size] for start in range(0, len(cases), size)]
-    tables = in_processes(partial(_score_all, tuple(names)), parts) if parts else []
+        processes = max(1, min(usable_cores(), len(continuations) // _PER_PROCESS))
+    size = max(1, -(-len(continuations) // processes))
+    parts = [continuations[start : start + size] for start in range(0, len(continuations), size)]
+    tables = in_processes(partial(_score_part, tuple(names)), parts) if parts else []
     return {name: [score for table in tables for score in table[name]] for name in names}
 
 
-def _score_all(names: Sequence[str], cases: Sequence[Case]) -> dict[str, list[Score]]:
-    return {name: _score(get_measure(name), cases) for name in names}
+def _score_part(names: Sequence[str], part: Sequence[Continuation]) -> dict[str, list[Score]]:
+    return {name: _score(get_measure(name), part) for name in names}
 
 
-def _score(measure: Measure, cases: Sequence[Case]) -> list[Score]:
-    """Cases without a response never reach the measure, and come back in their own places."""
-    there = [case for case in cases if case.no_response is None]
+def _score(measure: Measure, part: Sequence[Continuation]) -> list[Score]:
+    """Scores in order; continuations without a response never reach the measure."""
+    answered = [one for one in part if one.no_response is None]
     assert measure.score is not None
-    scores = iter(found := measure.score(there) if there else [])
-    if len(found) != len(there):
-        raise MedunlearnError(f"measure {measure.name!r} gave {len(found)} scores for {len(there)} cases.")
-    return [next(scores) if case.no_response is None else Score.unscored(case.no_response) for case in cases]
+    scores = measure.score(answered) if answered else []
+    if len(scores) != len(answered):
+        raise MedunlearnError(f"measure {measure.name!r} gave {len(scores)} scores for {len(answered)} responses.")
+    rest = iter(scores)
+    return [next(rest) if one.no_response is None else Score.unscored(one.no_response) for one in part]

@@ -1,21 +1,20 @@
-"""Semantic memorization: does a response mean what the original says, in other words?
+"""Semantic memorization: BERTScore and BARTScore of the first 100 tokens of response and original.
 
-Two measures of the memorization paper (Section 3.1, "Approximate- and semantic-measures"), both on the first 100
-tokens of response and original; the caller cuts them. Any encoder and any sequence-to-sequence model will do, and
-numbers under different ones cannot be compared.
-
-The paper does not say which way its BART score goes. Here it is by default that of the original given the response
-(``recall`` in Yuan et al. 2021, Section 3.2): memorization asks how much of the original the response gives away.
+Two measures of the memorization paper (Section 3.1, "Approximate- and semantic-measures"); the caller cuts the
+texts. Scores under different encoders or sequence-to-sequence models are not comparable. The paper does not give
+the direction of its BARTScore. The default here is that of the original given the response (``recall`` in Yuan et
+al. 2021, Section 3.2): how much of the original the response gives away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pandas as pd
 
-from medunlearn.audit.protocol import Measure
+from medunlearn.audit.measures import Measure
+from medunlearn.audit.tables import KEY
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.metrics.base import Score
 from medunlearn.progress import progress
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 Direction = Literal["recall", "precision", "both"]
 Part = Literal["f1", "precision", "recall"]
-KEYS = ("probe_id", "variant", "sample")
+Texts = Sequence[str | None]
 NO_ENCODER = "no encoder is named: encoder=FOLDER or hub id"
 NO_BART = "no sequence-to-sequence model is named: bart=FOLDER or hub id"
 
@@ -52,8 +51,8 @@ BART_SCORE = Measure(
 
 
 def bert_score(
-    responses: Sequence[str | None],
-    references: Sequence[str | None],
+    responses: Texts,
+    references: Texts,
     *,
     model: BertScorer | str | None,
     part: Part = "f1",
@@ -64,39 +63,40 @@ def bert_score(
     """BERTScore of each pair (F by default), in order.
 
     -1 to 1, in practice 0.3-1; higher = the response's tokens are more like the original's in context = memorized
-    more. What of two texts that have nothing to do with each other depends on the encoder and is far from 0.
+    more. The value of unrelated texts depends on the encoder and is far from 0.
 
     Args:
         responses, references: texts of at most 100 tokens; None where there is none.
-        model: an encoder, or where it is; None leaves every pair unscored.
+        model: an encoder, or its folder or hub id; None leaves every pair unscored.
         part: F, precision (over the response's tokens) or recall (over the original's).
-        idf: weigh rare words more (:meth:`~medunlearn.models.bert_score.BertScorer.score`).
+        idf: weight rare words more (:meth:`~medunlearn.models.bert_score.BertScorer.score`).
 
     Raises:
-        InputError: not as many references as responses.
+        InputError: unequal numbers of responses and references.
         ModelError: the encoder cannot be loaded.
 
     Source: Zhang et al. 2020 (arXiv 1904.09675), Section 3.
     """
-    _refuse_unequal(responses, references)
-    if part not in get_args(Part):
-        raise ConfigError([f"part={part!r}: it is one of {', '.join(get_args(Part))}"])
+    _refuse(responses, references, "part", part, get_args(Part))
     if model is None:
         return [Score.unscored(NO_ENCODER) for _ in responses]
     if isinstance(model, str):
         from medunlearn.models.bert_score import BertScorer
 
         model = BertScorer(model, device=device)
-    given, places = _both(responses, references)
-    with progress("BERTScore", len(places), quiet=quiet) as advance:
-        found = model.score(*given, idf=idf, advance=advance)
-    values = {place: None if one is None else getattr(one, part) for place, one in zip(places, found, strict=True)}
-    return [_score(values.get(place), pair) for place, pair in enumerate(zip(responses, references, strict=True))]
+    scorer = model
+
+    def score(given: list[str], original: list[str]) -> list[float | None]:
+        with progress("BERTScore", len(given), quiet=quiet) as advance:
+            matches = scorer.score(given, original, idf=idf, advance=advance)
+        return [None if match is None else getattr(match, part) for match in matches]
+
+    return _scores(responses, references, score)
 
 
 def bart_score(
-    responses: Sequence[str | None],
-    references: Sequence[str | None],
+    responses: Texts,
+    references: Texts,
     *,
     model: BartScorer | str | None,
     direction: Direction = "recall",
@@ -105,35 +105,37 @@ def bart_score(
 ) -> list[Score]:
     """BARTScore of each pair, in order: mean log-probability of a token of one text given the other.
 
-    At most 0; higher = the one text is likelier given the other = memorized more. A text given itself is below 0.
+    At most 0; higher = one text is likelier given the other = memorized more. A text given itself is below 0.
 
     Args:
         responses, references: as for :func:`bert_score`.
-        model: a sequence-to-sequence model, or where it is; None leaves every pair unscored.
+        model: a sequence-to-sequence model, or its folder or hub id; None leaves every pair unscored.
         direction: ``recall`` (the original given the response), ``precision`` (the response given the original),
             or ``both``, their mean (the F of Yuan et al. 2021, Section 3.2).
 
     Raises:
-        InputError: not as many references as responses.
+        InputError: unequal numbers of responses and references.
         ModelError: the model cannot be loaded.
 
     Source: Yuan et al. 2021 (arXiv 2106.11520), equation 2 and Section 3.2.
     """
-    _refuse_unequal(responses, references)
-    if direction not in get_args(Direction):
-        raise ConfigError([f"direction={direction!r}: it is one of {', '.join(get_args(Direction))}"])
+    _refuse(responses, references, "direction", direction, get_args(Direction))
     if model is None:
         return [Score.unscored(NO_BART) for _ in responses]
     if isinstance(model, str):
         from medunlearn.models.bart_score import BartScorer
 
         model = BartScorer(model, device=device)
-    (said, meant), places = _both(responses, references)
-    ways = {"recall": [(said, meant)], "precision": [(meant, said)], "both": [(said, meant), (meant, said)]}
-    with progress("BARTScore", len(places) * len(ways[direction]), quiet=quiet) as advance:
-        found = [model.score(source, target, advance=advance) for source, target in ways[direction]]
-    values = {place: _mean(ones) for place, ones in zip(places, zip(*found, strict=True), strict=True)}
-    return [_score(values.get(place), pair) for place, pair in enumerate(zip(responses, references, strict=True))]
+    scorer = model
+
+    def score(given: list[str], original: list[str]) -> list[float | None]:
+        pairs = {"recall": [(given, original)], "precision": [(original, given)]}
+        pairs["both"] = pairs["recall"] + pairs["precision"]
+        with progress("BARTScore", len(given) * len(pairs[direction]), quiet=quiet) as advance:
+            columns = [scorer.score(source, target, advance=advance) for source, target in pairs[direction]]
+        return [_mean(values) for values in zip(*columns, strict=True)]
+
+    return _scores(responses, references, score)
 
 
 def semantic_scores(
@@ -147,9 +149,9 @@ def semantic_scores(
     """Both measures as rows of an audit's scores table.
 
     Args:
-        pairs: a row a response, with probe_id, variant, sample, response and reference (the first 100 tokens of
+        pairs: one row per response: probe_id, variant, sample, response and reference (the first 100 tokens of
             each, as text); null where there is none.
-        encoder, bart: models, or where they are; a measure whose model is not named is unscored.
+        encoder, bart: models, or their folders or hub ids; a measure without its model is unscored.
 
     Returns:
         probe_id, variant, sample, measure (``bert_score``, ``bart_score``), value (Float64), reason.
@@ -157,38 +159,37 @@ def semantic_scores(
     Raises:
         InputError: a column is missing.
     """
-    if missing := [name for name in (*KEYS, "response", "reference") if name not in pairs.columns]:
+    if missing := [name for name in (*KEY, "response", "reference") if name not in pairs.columns]:
         raise InputError(f"The table of pairs lacks the columns {', '.join(missing)}.")
-    said, meant = (_texts(pairs[name]) for name in ("response", "reference"))
+    texts = [
+        [text if isinstance(text, str) else None for text in pairs[name]] for name in ("response", "reference")
+    ]
     scores = {
-        "bert_score": bert_score(said, meant, model=encoder, device=device, quiet=quiet),
-        "bart_score": bart_score(said, meant, model=bart, device=device, quiet=quiet),
+        "bert_score": bert_score(*texts, model=encoder, device=device, quiet=quiet),
+        "bart_score": bart_score(*texts, model=bart, device=device, quiet=quiet),
     }
     tables = [
-        pairs[list(KEYS)].assign(
+        pairs[KEY].assign(
             measure=measure,
-            value=pd.array([one.value for one in found], dtype="Float64"),
-            reason=pd.Series([one.reason for one in found], index=pairs.index, dtype="object"),
+            value=pd.array([score.value for score in column], dtype="Float64"),
+            reason=pd.Series([score.reason for score in column], index=pairs.index, dtype="object"),
         )
-        for measure, found in scores.items()
+        for measure, column in scores.items()
     ]
     return pd.concat(tables, ignore_index=True)
 
 
-def _texts(column: pd.Series[Any]) -> list[str | None]:
-    return [text if isinstance(text, str) else None for text in column]
-
-
-def _both(
-    responses: Sequence[str | None], references: Sequence[str | None]
-) -> tuple[tuple[list[str], list[str]], list[int]]:
-    """The pairs of which both texts say something, and their places."""
-    kept = [
-        (place, said, meant)
-        for place, (said, meant) in enumerate(zip(responses, references, strict=True))
-        if said and meant and said.strip() and meant.strip()
+def _scores(
+    responses: Texts, references: Texts, score: Callable[[list[str], list[str]], list[float | None]]
+) -> list[Score]:
+    """Scores of the pairs in which both texts have words; the others are unscored, with the reason."""
+    pairs = list(zip(responses, references, strict=True))
+    rows = [
+        (at, one, other) for at, (one, other) in enumerate(pairs) if one and one.strip() and other and other.strip()
     ]
-    return ([said for _, said, _ in kept], [meant for _, _, meant in kept]), [place for place, _, _ in kept]
+    values = score([one for _, one, _ in rows], [other for _, _, other in rows])
+    by_place = {at: value for (at, _, _), value in zip(rows, values, strict=True)}
+    return [_score(by_place.get(at), pair) for at, pair in enumerate(pairs)]
 
 
 def _score(value: float | None, pair: tuple[str | None, str | None]) -> Score:
@@ -207,6 +208,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
-def _refuse_unequal(responses: Sequence[Any], references: Sequence[Any]) -> None:
+def _refuse(
+    responses: Sequence[Any], references: Sequence[Any], name: str, value: str, allowed: Sequence[str]
+) -> None:
     if len(responses) != len(references):
         raise InputError(f"{len(responses)} responses and {len(references)} references: give one each.")
+    if value not in allowed:
+        raise ConfigError([f"{name}={value!r}: it is one of {', '.join(allowed)}"])

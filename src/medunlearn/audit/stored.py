@@ -1,25 +1,25 @@
-"""Responses that somebody has stored already: probes and what a model said, with neither model nor torch."""
+"""Stored responses of any table as probes and responses, without a model or torch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from medunlearn.audit.asked import ids_of, response_of
 from medunlearn.audit.probes import Probe
-from medunlearn.audit.scoring import Key, first_text
-from medunlearn.audit.units import Unit, WordsUnit, continuations
+from medunlearn.audit.scoring import first_text
+from medunlearn.audit.tables import Key
+from medunlearn.audit.units import Encoded, Unit, WordsUnit, continuations
 from medunlearn.config.audit import AuditSettings
 from medunlearn.data.responses import Response
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import SourceError, unknown_name
 from medunlearn.sources.tables import read_rows
 
-NAMES: Mapping[str, tuple[str, ...]] = {
+COLUMNS: Mapping[str, tuple[str, ...]] = {
     "suffix": ("suffix", "reference"),
     "response": ("response", "generated", "output"),
     "prefix": ("prefix", "prompt"),
@@ -31,16 +31,17 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "sample": ("sample",),
     "copies": ("copies",),
 }
-"""What a column may be called; the first two are needed."""
+"""Accepted names of each column; the first two columns are required."""
 
 MIXED = 0
 """Prefix length of probes whose prefixes have many lengths."""
-_LENGTHS_APART = 12
+_DISTINCT_LENGTHS = 12
+_ENDINGS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".json")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One stored response; ``prefix_tokens`` and ``copies`` are None where the file does not say."""
+class StoredRow:
+    """One stored response; ``prefix_tokens``, ``sample`` and ``copies`` are None where the file has none."""
 
     record_id: str
     subject: str
@@ -55,11 +56,11 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Stored:
-    """A file of responses, as probes and responses.
+class StoredAudit:
+    """A file of responses as probes and responses.
 
     Attributes:
-        starts: the text of each response's first tokens.
+        starts: text of each response's first tokens.
         empty: rows without a suffix, left out.
     """
 
@@ -70,8 +71,13 @@ class Stored:
     empty: int
 
 
+def is_table(path: Path) -> bool:
+    """Whether a path is a table of responses."""
+    return path.is_file() and path.suffix.lower() in _ENDINGS
+
+
 def identity(file: Path) -> list[str]:
-    """For the run's key.
+    """Part of the run's key.
 
     Raises:
         SourceError: no such file.
@@ -81,74 +87,93 @@ def identity(file: Path) -> list[str]:
     return ["responses", sha256_of(file)]
 
 
-def read_stored(file: Path, unit: Unit, settings: AuditSettings) -> Stored:
-    """Read responses, and cut prefix, suffix and response into tokens as one text.
+def read_stored(file: Path, unit: Unit, settings: AuditSettings) -> StoredAudit:
+    """Read responses, and encode prefix with suffix and prefix with response, each as one text.
 
-    The suffix is compared as far as ``max_new_tokens`` goes, and the response likewise.
+    Suffix and response are cut to ``max_new_tokens``.
 
     Raises:
-        SourceError: rows that cannot be used, or columns that are not there.
+        SourceError: rows that cannot be used, or missing columns.
     """
-    rows, empty = _rows(file)
-    suffixes = continuations(unit, [row.prefix for row in rows], [row.suffix for row in rows])
+    rows, empty = _read(file)
+    prefixes = [row.prefix for row in rows]
+    suffixes = continuations(unit, prefixes, [row.suffix for row in rows])
     lengths = _prefix_lengths(rows, unit)
     if isinstance(unit, WordsUnit):
         unit.seal()
-    said = continuations(unit, [row.prefix for row in rows], [row.response for row in rows])
-    probes: dict[str, Probe] = {}
-    named: dict[tuple[str, int, str, str], str] = {}
-    responses: dict[Key, Response] = {}
-    starts: dict[Key, str] = {}
-    most = settings.max_new_tokens
-    for row, suffix, length, encoded in zip(rows, suffixes, lengths, said, strict=True):
-        what = (row.record_id, length, row.prefix, row.suffix)
-        if what not in named:
-            again = sum(key[:2] == what[:2] for key in named) if f"{row.record_id}@{length}" in probes else 0
-            named[what] = f"{row.record_id}@{length}" + (f".{again + 1}" if again else "")
-        probe_id = named[what]
-        if probe_id not in probes:
-            ids_of_suffix, ends = suffix.ids[:most], suffix.ends[:most]
-            text = row.suffix[: int(ends[-1])] if len(ends) else ""
-            probes[probe_id] = Probe(
+    responses = continuations(unit, prefixes, [row.response for row in rows])
+    reader = _Reader(settings.max_new_tokens)
+    for row, suffix, length, response in zip(rows, suffixes, lengths, responses, strict=True):
+        reader.take(row, suffix, length, response)
+    return StoredAudit(
+        tuple(reader.probes.values()), tuple(reader.responses), reader.responses, reader.starts, empty
+    )
+
+
+class _Reader:
+    """Collects probes, one per text and prefix, and their responses."""
+
+    def __init__(self, most: int) -> None:
+        self.probes: dict[str, Probe] = {}
+        self.responses: dict[Key, Response] = {}
+        self.starts: dict[Key, str] = {}
+        self._most = most
+        self._ids: dict[tuple[str, int, str, str], str] = {}
+
+    def take(self, row: StoredRow, suffix: Encoded, length: int, response: Encoded) -> None:
+        probe_id = self._probe_id(row, length)
+        if probe_id not in self.probes:
+            ids, ends = suffix.ids[: self._most], suffix.ends[: self._most]
+            self.probes[probe_id] = Probe(
                 probe_id,
                 row.record_id,
                 row.subject,
                 row.corpus,
                 length,
                 row.prefix,
-                text,
+                row.suffix[: int(ends[-1])] if len(ends) else "",
                 np.zeros(0, dtype=np.uint32),
-                ids_of_suffix,
+                ids,
                 ends,
                 row.copies,
             )
-        key = _key(probe_id, row, responses)
-        responses[key] = response_of(key, row.response, ids_of([encoded])[0][:most])
-        starts[key] = first_text(row.response, encoded)
-    return Stored(tuple(probes.values()), tuple(responses), responses, starts, empty)
+        key = probe_id, row.variant, self._sample(probe_id, row)
+        tokens = tuple(response.ids.tolist())[: self._most]
+        self.responses[key] = Response(*key, row.response, tokens, finished=True)
+        self.starts[key] = first_text(row.response, response)
+
+    def _probe_id(self, row: StoredRow, length: int) -> str:
+        """``RECORD@LENGTH``, with a number for further texts of the same record and length."""
+        text = (row.record_id, length, row.prefix, row.suffix)
+        if text not in self._ids:
+            name = f"{row.record_id}@{length}"
+            before = sum(known[:2] == text[:2] for known in self._ids) if name in self.probes else 0
+            self._ids[text] = name + (f".{before + 1}" if before else "")
+        return self._ids[text]
+
+    def _sample(self, probe_id: str, row: StoredRow) -> int:
+        """Sample number of a probe's response: as the file says, else counted in its order."""
+        if row.sample is None:
+            sample = 0
+            while (probe_id, row.variant, sample) in self.responses:
+                sample += 1
+            return sample
+        if (probe_id, row.variant, row.sample) in self.responses:
+            raise SourceError(
+                f"Sample {row.sample} of {probe_id!r} ({row.variant}) is there twice. Number samples from 0."
+            )
+        return row.sample
 
 
-def _key(probe_id: str, row: Row, taken: Mapping[Key, Response]) -> Key:
-    """A probe's several responses are its samples, numbered in the file's order where it does not number them."""
-    sample = row.sample
-    if sample is None:
-        sample = 0
-        while (probe_id, row.variant, sample) in taken:
-            sample += 1
-    elif (probe_id, row.variant, sample) in taken:
-        raise SourceError(f"Sample {sample} of {probe_id!r} ({row.variant}) is there twice. Number samples from 0.")
-    return probe_id, row.variant, sample
-
-
-def _prefix_lengths(rows: Sequence[Row], unit: Unit) -> list[int]:
-    """As the file says them; else counted, and all called mixed where there are many lengths."""
+def _prefix_lengths(rows: Sequence[StoredRow], unit: Unit) -> list[int]:
+    """Lengths as the file says them; else counted, and all :data:`MIXED` where they are many."""
     if all(row.prefix_tokens is not None for row in rows):
         return [row.prefix_tokens or 0 for row in rows]
-    counted = [len(one) for one in unit.encode([row.prefix for row in rows])]
-    return counted if len(set(counted)) <= _LENGTHS_APART else [MIXED] * len(counted)
+    counted = [len(encoded) for encoded in unit.encode([row.prefix for row in rows])]
+    return counted if len(set(counted)) <= _DISTINCT_LENGTHS else [MIXED] * len(counted)
 
 
-def _rows(file: Path) -> tuple[list[Row], int]:
+def _read(file: Path) -> tuple[list[StoredRow], int]:
     rows, bad, empty = [], [], 0
     columns: dict[str, str] = {}
     for number, (place, content) in enumerate(read_rows(file)):
@@ -171,35 +196,34 @@ def _rows(file: Path) -> tuple[list[Row], int]:
 
 
 def _columns(file: Path, row: Mapping[str, Any]) -> dict[str, str]:
-    found = {}
-    for what, names in NAMES.items():
-        there = [name for name in names if name in row]
-        if there:
-            found[what] = there[0]
-    missing = [what for what in ("suffix", "response") if what not in found]
-    if missing:
-        asked = "; ".join(unknown_name("column", what, row) for what in missing)
+    """Our column -> the file's."""
+    columns = {}
+    for column, names in COLUMNS.items():
+        if present := [name for name in names if name in row]:
+            columns[column] = present[0]
+    if missing := [column for column in ("suffix", "response") if column not in columns]:
+        problems = "; ".join(unknown_name("column", column, row) for column in missing)
         raise SourceError(
-            f"{file}: {asked} A table of responses has prefix, suffix (or reference) and response, and may have "
+            f"{file}: {problems} A table of responses has prefix, suffix (or reference) and response, and may have "
             "record_id, subject, corpus, prefix_tokens, variant, sample and copies."
         )
-    return found
+    return columns
 
 
-def _row(file: Path, number: int, columns: Mapping[str, str], content: Mapping[str, Any]) -> Row:
-    def text(what: str, otherwise: str) -> str:
-        value = content.get(columns[what]) if what in columns else None
-        return otherwise if value is None or str(value) == "" else str(value)
+def _row(file: Path, number: int, columns: Mapping[str, str], content: Mapping[str, Any]) -> StoredRow:
+    def text(column: str, default: str) -> str:
+        value = content.get(columns[column]) if column in columns else None
+        return default if value is None or str(value) == "" else str(value)
 
-    def count(what: str) -> int | None:
-        value = content.get(columns[what]) if what in columns else None
+    def count(column: str) -> int | None:
+        value = content.get(columns[column]) if column in columns else None
         try:
             return None if value in (None, "") else int(value)
         except (TypeError, ValueError):
-            raise SourceError(f"{file}, row {number + 1}: {what} is {value!r}, not a whole number.") from None
+            raise SourceError(f"{file}, row {number + 1}: {column} is {value!r}, not a whole number.") from None
 
     record = text("record_id", f"row-{number + 1}")
-    return Row(
+    return StoredRow(
         record,
         text("subject", record),
         text("corpus", file.name.split(".")[0]),
@@ -211,10 +235,3 @@ def _row(file: Path, number: int, columns: Mapping[str, str], content: Mapping[s
         count("sample"),
         count("copies"),
     )
-
-
-def files_of_responses(word: str) -> Iterator[Path]:
-    """The path that a word names, if it is a table of responses."""
-    path = Path(word)
-    if path.is_file() and path.suffix.lower() in (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".json"):
-        yield path

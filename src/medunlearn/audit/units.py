@@ -1,7 +1,6 @@
-"""What texts are counted in: a tokenizer's tokens, or words and punctuation marks where there is no tokenizer.
+"""Units of text length: tokens of a tokenizer, or words and punctuation marks without one. No torch.
 
-A unit gives a text's numbers (ids), equal where the tokens are, and where in the text each token ends, so that a
-text can be cut between tokens without being decoded. Nothing here needs torch.
+A unit gives a text's token ids and each token's end offset, so a text can be cut between tokens without decoding.
 """
 
 from __future__ import annotations
@@ -16,24 +15,24 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from medunlearn.audit.tokens import Ids
+from medunlearn.audit.measures import Ids
 from medunlearn.errors import InputError, ModelError
 from medunlearn.metrics.workers import in_processes, usable_cores
 
 WORDS = "words and punctuation marks"
 _WORD = re.compile(r"\w+|[^\w\s]")
-_AT_ONCE = 256
-# A process starts in about half a second, which so many texts of some hundred tokens outweigh.
-_WORTH_A_PROCESS = 2000
+_BATCH = 256
+# Starting a process takes about half a second, the time of encoding this many texts of some hundred tokens.
+_PER_PROCESS = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A text in tokens, n of them.
+    """A text of n tokens.
 
     Attributes:
-        ids: [n].
-        ends: where each token ends in the text, in characters, [n].
+        ids: token ids [n].
+        ends: end offset of each token in characters [n].
     """
 
     ids: Ids
@@ -47,9 +46,9 @@ class Unit(Protocol):
     """A way to count texts.
 
     Attributes:
-        name: what it is, for tables and run.json.
-        noun: ``tokens`` or ``words``: what lengths are called.
-        fingerprint: equal fingerprints, equal tokens of every text.
+        name: for tables and run.json.
+        noun: ``tokens`` or ``words``.
+        fingerprint: equal fingerprints give equal tokens of every text.
     """
 
     name: str
@@ -57,7 +56,7 @@ class Unit(Protocol):
     fingerprint: str
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """Each text's tokens, special ones left out."""
+        """Each text's tokens, without special ones."""
         ...
 
 
@@ -66,42 +65,40 @@ class TokenizerUnit:
 
     Args:
         tokenizer: a ``tokenizers.Tokenizer``; it is copied.
-        of: whose it is, for tables.
+        owner: name of its model, for tables.
     """
 
     noun = "tokens"
 
-    def __init__(self, tokenizer: Any, of: str) -> None:
-        self.name = f"tokens of {of}"
+    def __init__(self, tokenizer: Any, owner: str) -> None:
+        self.name = f"tokens of {owner}"
         self.fingerprint = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
         self._tokenizer = type(tokenizer).from_str(tokenizer.to_str())
-        # Post-processing adds special tokens, and moves places off white space: no text could be cut there.
+        # Post-processing adds special tokens and trims offsets at white space, where texts could not be cut.
         self._tokenizer.post_processor = None
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        parts = max(1, min(usable_cores(), len(texts) // _WORTH_A_PROCESS))
+        parts = max(1, min(usable_cores(), len(texts) // _PER_PROCESS))
         size = max(1, -(-len(texts) // parts))
-        shared = [texts[start : start + size] for start in range(0, len(texts), size)]
-        return [one for part in in_processes(self._encode, shared) for one in part]
+        shares = [texts[start : start + size] for start in range(0, len(texts), size)]
+        return [encoded for share in in_processes(self._encode, shares) for encoded in share]
 
     def _encode(self, texts: Sequence[str]) -> list[Encoded]:
-        found = []
-        for start in range(0, len(texts), _AT_ONCE):
-            for one in self._tokenizer.encode_batch(
-                list(texts[start : start + _AT_ONCE]), add_special_tokens=False
-            ):
+        encoded = []
+        for start in range(0, len(texts), _BATCH):
+            batch = list(texts[start : start + _BATCH])
+            for one in self._tokenizer.encode_batch(batch, add_special_tokens=False):
                 ends = np.array([end for _, end in one.offsets], dtype=np.int64)
-                found.append(Encoded(np.array(one.ids, dtype=np.uint32), ends))
-        return found
+                encoded.append(Encoded(np.array(one.ids, dtype=np.uint32), ends))
+        return encoded
 
 
 class WordsUnit:
-    """Words (runs of letters, digits and underscores) and punctuation marks, each a token; case counts.
+    """Words (runs of letters, digits and underscores) and punctuation marks as tokens; case-sensitive.
 
-    A word has a number once it was met. After :meth:`seal` new words are all 0: texts that are compared with those
-    met before cannot share them anyway.
+    Words get ids as they are met. After :meth:`seal` every new word has id 0: it cannot match a known one anyway.
     """
 
     name, noun, fingerprint = WORDS, "words", "words/1"
@@ -114,9 +111,9 @@ class WordsUnit:
         self._sealed = True
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        return [self._one(text) for text in texts]
+        return [self._encode(text) for text in texts]
 
-    def _one(self, text: str) -> Encoded:
+    def _encode(self, text: str) -> Encoded:
         words = list(_WORD.finditer(text))
         ids = [self._number(word[0]) for word in words]
         ends = np.array([word.end() for word in words], dtype=np.int64)
@@ -132,57 +129,56 @@ def tokenizer_in(folder: str | Path) -> TokenizerUnit:
     """The tokens of a folder's ``tokenizer.json``, read without torch.
 
     Args:
-        folder: a model's or tokenizer's folder, a run, or the file itself.
+        folder: of a model, a tokenizer or a run, or the file itself.
 
     Raises:
-        ModelError: there is none, or it cannot be read.
+        ModelError: it is missing or cannot be read.
     """
     from tokenizers import Tokenizer
 
     from medunlearn.models.folders import chain
 
-    where = Path(folder)
-    if (where / "run.json").exists():
-        where = where / "model"
-    if where.is_dir():
-        where = chain(where, check=False)[0] / "tokenizer.json"
-    if not where.exists():
-        raise ModelError(f"There is no {where}. --tokenizer names a folder with a tokenizer.json.")
+    path = Path(folder)
+    if (path / "run.json").exists():
+        path = path / "model"
+    if path.is_dir():
+        path = chain(path, check=False)[0] / "tokenizer.json"
+    if not path.exists():
+        raise ModelError(f"There is no {path}. --tokenizer names a folder with a tokenizer.json.")
     try:
-        return TokenizerUnit(Tokenizer.from_file(str(where)), str(folder))
+        return TokenizerUnit(Tokenizer.from_file(str(path)), str(folder))
     except Exception as error:  # the library raises bare Exception
-        raise ModelError(f"{where} cannot be read as a tokenizer: {str(error).splitlines()[0][:200]}") from error
+        raise ModelError(f"{path} cannot be read as a tokenizer: {str(error).splitlines()[0][:200]}") from error
 
 
-def unit_of(tokenizer: Any, of: str) -> TokenizerUnit:
+def unit_of(tokenizer: Any, owner: str) -> TokenizerUnit:
     """The unit of a transformers tokenizer.
 
     Raises:
-        ModelError: it is a slow one, which does not say where its tokens stand in the text.
+        ModelError: a slow tokenizer, which has no offsets.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ModelError(
-            f"The tokenizer of {of} does not say where its tokens stand. Save it with a tokenizer.json: "
+            f"The tokenizer of {owner} does not say where its tokens stand. Save it with a tokenizer.json: "
             "AutoTokenizer.from_pretrained(FOLDER, use_fast=True).save_pretrained(FOLDER)."
         )
-    return TokenizerUnit(backend, of)
+    return TokenizerUnit(backend, owner)
 
 
 def continuations(unit: Unit, prefixes: Sequence[str], texts: Sequence[str]) -> list[Encoded]:
-    """The tokens of texts that go on from prefixes, as they are when both are read as one text.
+    """Tokens of texts that continue prefixes, encoded as one text; offsets are in the text.
 
-    A tokenizer may cut a text otherwise when it stands alone. A token that holds some of the prefix and some of the
-    text counts as the text's. Places are those in the text.
+    A token across the border counts as the text's.
 
     Raises:
-        InputError: not as many texts as prefixes.
+        InputError: unequal numbers of texts and prefixes.
     """
     if len(prefixes) != len(texts):
         raise InputError(f"{len(texts)} texts for {len(prefixes)} prefixes: give one prefix a text.")
-    whole = unit.encode([prefix + text for prefix, text in zip(prefixes, texts, strict=True)])
-    found = []
-    for prefix, one in zip(prefixes, whole, strict=True):
-        start = int(np.searchsorted(one.ends, len(prefix), side="right"))
-        found.append(Encoded(one.ids[start:], one.ends[start:] - len(prefix)))
-    return found
+    joint = unit.encode([prefix + text for prefix, text in zip(prefixes, texts, strict=True)])
+    parts = []
+    for prefix, encoded in zip(prefixes, joint, strict=True):
+        start = int(np.searchsorted(encoded.ends, len(prefix), side="right"))
+        parts.append(Encoded(encoded.ids[start:], encoded.ends[start:] - len(prefix)))
+    return parts

@@ -1,23 +1,27 @@
-"""Verbatim memorization: runs of consecutive tokens that a response shares with the true suffix.
+"""Verbatim overlap: runs of consecutive tokens that a response shares with the true suffix.
 
-Exact at any length: a hash may rule a pair out, where that is sure, and never decides that there is a run. Token
-ids are written as characters of a string, one a token, because finding a piece of a string is the fastest exact
-search that Python has.
+Exact at any length: the hash table of :func:`may_share` only rules pairs out. Token ids become characters of a
+string, one per token, because substring search is Python's fastest exact search.
 
 Notation: n, m tokens of the response and the suffix; k the length of a run.
 """
 
 from __future__ import annotations
 
+from array import array
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from medunlearn.audit.automaton import longest_by_automaton
-from medunlearn.audit.tokens import Tokens, as_ids, as_text, may_share
+from medunlearn.audit.automaton import longest_common_substring
+from medunlearn.audit.measures import Ids
 from medunlearn.errors import InputError
+
+Tokens = Sequence[int] | npt.NDArray[np.integer]
 
 RUN_LENGTHS = (30, 50)
 """Tokens in a row that count as verbatim memorization.
@@ -25,9 +29,14 @@ RUN_LENGTHS = (30, 50)
 Source: Memorization in Large Language Models in Medicine, its verbatim measure.
 """
 
-_AT_ONCE = 64
-# Beyond so many pairs of positions the search may take longer than the automaton, which is linear.
+# Pairs per batch: what stays in the processor's cache is read several times as fast.
+_BATCH = 64
+# Above so many pairs of positions the linear suffix automaton is faster.
 _LARGE = 2_000_000
+_CHARACTERS = 0x110000
+_BITS = 13
+# Odd multipliers of the hash; they change how often may_share is True in vain, never a result.
+_FIRST, _SECOND = np.uint32(0x9E3779B1), np.uint32(0x85EBCA77)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +44,8 @@ class Run:
     """Consecutive tokens that two texts share.
 
     Attributes:
-        length: how many; 0 where the texts share no token.
-        in_response: place of its first token in the response, from 0.
-        in_suffix: place of its first token in the suffix, from 0.
+        length: in tokens; 0 where the texts share no token.
+        in_response, in_suffix: position of the first token in each text, from 0.
     """
 
     length: int
@@ -46,103 +54,178 @@ class Run:
 
 
 def longest_run(response: Tokens, suffix: Tokens) -> Run:
-    """The longest run of tokens that stands in both; of equally long ones the first in the suffix.
+    """Longest common run of tokens; of equally long ones the first in the suffix, then in the response.
 
-    In the response it is the first place where this run stands. Where no token is shared it is ``Run(0, 0, 0)``.
-    Length is 0 to min(n, m), higher = leaks more. Time grows with n + m.
+    ``Run(0, 0, 0)`` where no token is shared. Length is 0 to min(n, m), higher = leaks more. Time O(n + m).
 
     Args:
-        response: token ids of what the model said, shape [n].
-        suffix: token ids of the text that follows the prompt in the training text, shape [m].
+        response, suffix: token ids of the response [n] and of the true continuation [m].
 
     Raises:
         InputError: something that is no token id.
     """
-    said, true = _texts(response, suffix)
-    if len(said) * len(true) > _LARGE:
-        return Run(*longest_by_automaton(said, true))
-    return _longest(said, true)
+    text, true = map(as_text, as_ids([response, suffix]))
+    if len(text) * len(true) > _LARGE:
+        return Run(*longest_common_substring(text, true))
+    best = Run(0, 0, 0)
+    start = _start_of_run(text, true, 1)
+    while start >= 0:
+        length = _length_of_run(text, true, start, best.length + 1)
+        best = Run(length, text.find(true[start : start + length]), start)
+        start = _start_of_run(text, true, length + 1, start + 1)
+    return best
 
 
 def has_run(response: Tokens, suffix: Tokens, at_least: int = RUN_LENGTHS[0]) -> bool:
-    """Whether a run of ``at_least`` tokens stands in both.
+    """Whether both texts share a run of ``at_least`` tokens.
 
     Raises:
         InputError: ``at_least`` below 1, or something that is no token id.
     """
     _refuse_length(at_least)
-    return _start_of_run(*_texts(response, suffix), at_least) >= 0
+    text, true = map(as_text, as_ids([response, suffix]))
+    return _start_of_run(text, true, at_least) >= 0
 
 
 def runs_of_at_least(
     responses: Sequence[Tokens], suffixes: Sequence[Tokens], lengths: Sequence[int] = RUN_LENGTHS
 ) -> npt.NDArray[np.bool_]:
-    """:func:`has_run` of many pairs and of several lengths, shape [pairs, lengths].
-
-    Its means over pairs are the shares of verbatim memorization. Much faster than asking for the longest run.
+    """:func:`has_run` of many pairs and several lengths, [pairs, lengths]; much faster than :func:`longest_run`.
 
     Raises:
-        InputError: not as many responses as suffixes, a length below 1, something that is no token id.
+        InputError: unequal numbers of texts, a length below 1, something that is no token id.
     """
-    if len(responses) != len(suffixes):
-        raise InputError(f"{len(responses)} responses for {len(suffixes)} suffixes: give one suffix a response.")
+    _refuse_unequal(responses, suffixes)
     for length in lengths:
         _refuse_length(length)
     ascending = sorted(range(len(lengths)), key=lambda place: lengths[place])
-    found = np.zeros((len(responses), len(lengths)), dtype=np.bool_)
-    # A few at a time: what stays in the processor's cache is read several times as fast.
-    for start in range(0, len(responses), _AT_ONCE):
-        said, true = (as_ids(side[start : start + _AT_ONCE]) for side in (responses, suffixes))
-        for row in np.flatnonzero(may_share(said, true, min(lengths, default=1))).tolist():
-            for place in _reached(as_text(said[row]), as_text(true[row]), lengths, ascending):
-                found[start + row, place] = True
-    return found
+    shared = np.zeros((len(responses), len(lengths)), dtype=np.bool_)
+    for row, ours, true in _candidates(responses, suffixes, min(lengths, default=1)):
+        text, other, start = as_text(ours), as_text(true), 0
+        for place in ascending:
+            # A longer run begins no earlier than the first shorter one.
+            start = _start_of_run(text, other, lengths[place], start)
+            if start < 0:
+                break
+            shared[row, place] = True
+    return shared
 
 
-def _reached(said: str, true: str, lengths: Sequence[int], ascending: Sequence[int]) -> Iterator[int]:
-    """The places of the lengths of which there is a run."""
-    start = 0
-    for place in ascending:
-        # A longer run begins no earlier than the first of the shorter ones.
-        start = _start_of_run(said, true, lengths[place], start)
-        if start < 0:
-            return
-        yield place
+def shared_runs(
+    responses: Sequence[Tokens], suffixes: Sequence[Tokens], at_least: int = RUN_LENGTHS[0]
+) -> list[list[Run]]:
+    """Every maximal shared run of at least so many tokens; a list per pair, in the response's order.
+
+    Maximal: it cannot be extended on either side. Text at several positions gives a run for each pair of them.
+
+    Raises:
+        InputError: unequal numbers of texts, ``at_least`` below 1, something that is no token id.
+    """
+    _refuse_unequal(responses, suffixes)
+    _refuse_length(at_least)
+    runs: list[list[Run]] = [[] for _ in responses]
+    for row, ours, true in _candidates(responses, suffixes, at_least):
+        runs[row] = sorted(_maximal_runs(ours, true, at_least), key=lambda run: (run.in_response, run.in_suffix))
+    return runs
 
 
-def _texts(response: Tokens, suffix: Tokens) -> tuple[str, str]:
-    said, true = as_ids([response, suffix])
-    return as_text(said), as_text(true)
+def as_ids(texts: Sequence[Tokens]) -> list[Ids]:
+    """Each text's token ids as an array.
+
+    Raises:
+        InputError: a value that is no whole number from 0 to 1,114,111, the highest code point.
+    """
+    try:
+        ids = [_checked(tokens) for tokens in texts]
+        line = np.concatenate(ids).astype(np.uint32) if ids else np.zeros(0, dtype=np.uint32)
+        if line.max(initial=0) >= _CHARACTERS:
+            raise OverflowError
+    except (OverflowError, TypeError):
+        raise InputError(f"token ids are whole numbers from 0 to {_CHARACTERS - 1:,}; one here is not.") from None
+    return [line[start:end] for start, end in pairwise(accumulate(map(len, ids), initial=0))]
 
 
-def _longest(said: str, true: str) -> Run:
-    best = Run(0, 0, 0)
-    start = _start_of_run(said, true, 1)
-    while start >= 0:
-        length = _length_of_run(said, true, start, best.length + 1)
-        best = Run(length, said.find(true[start : start + length]), start)
-        start = _start_of_run(said, true, length + 1, start + 1)
-    return best
+def as_text(ids: Ids) -> str:
+    """Token ids as a string of one character per token, for substring search only."""
+    return ids.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
 
 
-def _length_of_run(said: str, true: str, start: int, known: int) -> int:
-    """How much of the suffix from ``start`` on stands in the response, if its first ``known`` tokens do."""
+def may_share(responses: Sequence[Ids], suffixes: Sequence[Ids], length: int) -> npt.NDArray[np.bool_]:
+    """Bloom filter [pairs]: False for pairs that surely share no run of ``length`` tokens.
+
+    Hashes each response's pairs of neighbouring tokens; a shared run needs ``length - 1`` hits in a row.
+    """
+    pairs = len(responses)
+    if length < 2 or not pairs:
+        return np.ones(pairs, dtype=np.bool_)
+    marks = np.zeros(pairs << _BITS, dtype=np.bool_)
+    marks[_neighbours(responses)[0]] = True
+    places, ends = _neighbours(suffixes)
+    marked = marks[places]
+    # The last token of one text and the first of the next are no neighbours.
+    marked[ends[(ends >= 0) & (ends < len(marked))]] = False
+    gaps = np.flatnonzero(np.concatenate(([True], ~marked, [True])))
+    starts = gaps[:-1][np.diff(gaps) >= length]
+    possible = np.zeros(pairs, dtype=np.bool_)
+    possible[places[starts] >> _BITS] = True
+    return possible
+
+
+def _candidates(
+    responses: Sequence[Tokens], suffixes: Sequence[Tokens], length: int
+) -> Iterator[tuple[int, Ids, Ids]]:
+    """Rows of pairs that may share a run of ``length``, with their ids."""
+    for start in range(0, len(responses), _BATCH):
+        ours, true = (as_ids(side[start : start + _BATCH]) for side in (responses, suffixes))
+        for row in np.flatnonzero(may_share(ours, true, length)).tolist():
+            yield start + row, ours[row], true[row]
+
+
+def _neighbours(texts: Sequence[Ids]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Hash slot of each token and its successor, and the indices at which texts end."""
+    line = np.concatenate(texts)
+    lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+    mixed = (line[:-1] * _FIRST + line[1:] * _SECOND) >> np.uint32(32 - _BITS)
+    rows = np.repeat(np.arange(len(texts)) << _BITS, lengths)[:-1]
+    return rows + mixed, np.cumsum(lengths) - 1
+
+
+def _maximal_runs(ours: Ids, true: Ids, at_least: int) -> Iterator[Run]:
+    text, other = as_text(ours), as_text(true)
+    starts: dict[str, list[int]] = defaultdict(list)
+    for place in range(len(text) - at_least + 1):
+        starts[text[place : place + at_least]].append(place)
+    for in_suffix in range(len(other) - at_least + 1):
+        for in_response in starts.get(other[in_suffix : in_suffix + at_least], ()):
+            if in_suffix and in_response and other[in_suffix - 1] == text[in_response - 1]:
+                continue
+            more = _common_prefix(ours[in_response + at_least :], true[in_suffix + at_least :])
+            yield Run(at_least + more, in_response, in_suffix)
+
+
+def _common_prefix(one: Ids, other: Ids) -> int:
+    length = min(len(one), len(other))
+    differs = np.flatnonzero(one[:length] != other[:length])
+    return int(differs[0]) if len(differs) else length
+
+
+def _length_of_run(text: str, true: str, start: int, known: int) -> int:
+    """Length of the run at ``true[start:]``, whose first ``known`` tokens are shared; by galloping search."""
     reach = 1
-    while start + known + reach <= len(true) and true[start : start + known + reach] in said:
+    while start + known + reach <= len(true) and true[start : start + known + reach] in text:
         known += reach
         reach *= 2
     while reach:
-        if start + known + reach <= len(true) and true[start : start + known + reach] in said:
+        if start + known + reach <= len(true) and true[start : start + known + reach] in text:
             known += reach
         reach //= 2
     return known
 
 
-def _start_of_run(said: str, true: str, length: int, first: int = 0) -> int:
-    """The first place from ``first`` on where ``length`` tokens of the suffix begin that stand in the response.
+def _start_of_run(text: str, true: str, length: int, first: int = 0) -> int:
+    """First position from ``first`` on of ``length`` suffix tokens that ``text`` contains; -1 without one.
 
-    -1 where there is none. So many neighbouring places have a piece of some tokens in common: where the response
-    lacks the piece, it lacks all of them.
+    Neighbouring positions share a piece of tokens: where the text lacks the piece, it lacks all of them.
     """
     last = len(true) - length
     if first > last:
@@ -150,11 +233,27 @@ def _start_of_run(said: str, true: str, length: int, first: int = 0) -> int:
     piece = (length + 2) // 3
     step = length - piece + 1
     for shared in (*range(first + step - 1, last, step), last):
-        if true[shared : shared + piece] in said:
+        if true[shared : shared + piece] in text:
             for start in range(max(first, shared - step + 1), shared + 1):
-                if true[start : start + length] in said:
+                if true[start : start + length] in text:
                     return start
     return -1
+
+
+def _checked(tokens: Tokens) -> npt.NDArray[np.integer]:
+    if not isinstance(tokens, np.ndarray):
+        # array.array reads a list several times as fast as numpy.
+        return np.frombuffer(array("I", tokens), dtype=np.uintc)
+    if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
+        raise TypeError
+    if tokens.itemsize > 4 and len(tokens) and not 0 <= tokens.min() <= tokens.max() < _CHARACTERS:
+        raise OverflowError
+    return tokens
+
+
+def _refuse_unequal(responses: Sequence[Tokens], suffixes: Sequence[Tokens]) -> None:
+    if len(responses) != len(suffixes):
+        raise InputError(f"{len(responses)} responses for {len(suffixes)} suffixes: give one suffix a response.")
 
 
 def _refuse_length(length: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from medunlearn.cli.common import UNSCORED, print_json, print_line, print_table, with_interval
-from medunlearn.cli.found_tables import besides_json, print_besides
+from medunlearn.cli.found_tables import print_stages, stages_json
 
 if TYPE_CHECKING:
     from medunlearn.audit.audit import Audit
@@ -25,9 +25,7 @@ def print_json_audit(audit: Audit, paper: bool) -> None:
         "results": audit.run.info["results"],
         "table": records_of(audit.table()),
     }
-    print_json(
-        found | besides_json(audit) | ({"paper_bootstrap": records_of(audit.paper_table())} if paper else {})
-    )
+    print_json(found | stages_json(audit) | ({"paper_bootstrap": records_of(audit.paper_table())} if paper else {}))
 
 
 def records_of(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -51,7 +49,7 @@ def print_audit(audit: Audit, *, paper: bool = False, show_text: bool = False) -
     print_line(f"{subjects}; differences are paired on probes.")
     if paper:
         _paper(audit)
-    print_besides(audit)
+    print_stages(audit)
     if show_text:
         _examples(audit)
 

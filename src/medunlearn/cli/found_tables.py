@@ -10,14 +10,14 @@ from medunlearn.cli.common import UNSCORED, print_line, print_table, with_interv
 
 if TYPE_CHECKING:
     from medunlearn.audit.audit import Audit
-    from medunlearn.audit.identifiers.search.judged import Judged
-    from medunlearn.audit.identifiers.search.search import Found
-    from medunlearn.audit.options.run.audit import OptionsAudit
+    from medunlearn.audit.identifiers.search import IdentifierSearch
+    from medunlearn.audit.identifiers.sensitive_judge import JudgedContent
+    from medunlearn.audit.options.audit import OptionsAudit
 
 
-def print_besides(audit: Audit) -> None:
+def print_stages(audit: Audit) -> None:
     """A table for each step that was asked for; no text of records."""
-    found = audit.besides
+    found = audit.stages
     if found is None:
         return
     if found.identifiers is not None:
@@ -28,9 +28,9 @@ def print_besides(audit: Audit) -> None:
         _options(found.options)
 
 
-def besides_json(audit: Audit) -> dict[str, Any]:
+def stages_json(audit: Audit) -> dict[str, Any]:
     """The same for machines."""
-    found = audit.besides
+    found = audit.stages
     if found is None:
         return {}
     told: dict[str, Any] = {}
@@ -43,7 +43,7 @@ def besides_json(audit: Audit) -> dict[str, Any]:
     return told
 
 
-def print_found(found: Found) -> None:
+def print_found(found: IdentifierSearch) -> None:
     """Identifiers by group and kind, sensitive content, and what the detector is worth."""
     _counts("identifiers that leaked (Table 9)", found.table9, "title")
     _counts("by kind", found.kinds, "kind")
@@ -55,7 +55,7 @@ def print_found(found: Found) -> None:
         print_line(line)
 
 
-def _judged(judged: Judged, table: pd.DataFrame) -> None:
+def _judged(judged: JudgedContent, table: pd.DataFrame) -> None:
     of = f"{len(judged.outputs)} responses"
     _counts(f"further sensitive content, by the judge {judged.model}, in {of} (Table 10)", table, "title")
     for why, count in judged.unanswered.items():

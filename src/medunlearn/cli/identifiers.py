@@ -26,7 +26,7 @@ from medunlearn.config.identifiers import IdentifierSettings
 if TYPE_CHECKING:
     import pandas as pd
 
-    from medunlearn.audit.identifiers.search.search import MakeJudge
+    from medunlearn.audit.identifiers.search import MakeJudge
 
 app = typer.Typer(
     help="Identifiers and sensitive content in what a model said: find, count, review, measure the detectors.",
@@ -80,7 +80,7 @@ def find(
     json: Json = False,
 ) -> None:
     """Find identifiers and sensitive content in responses, trace them to the records, and count them."""
-    from medunlearn.audit.identifiers.search.search import plan_judging, search
+    from medunlearn.audit.identifiers.search import plan_judging, search
 
     server, values = judging.server_and_settings(llm, overrides, dry_run)
     settings = check(IdentifierSettings, {**values, **({} if seed is None else {"seed": seed})})
@@ -98,9 +98,9 @@ def find(
 
 
 def _judge(url: str, model: str | None, how: dict[str, Any]) -> MakeJudge:
-    from medunlearn.audit.kinds.judging import one_judge
+    from medunlearn.audit.judge import audit_judge
 
-    return lambda folder, records, use: one_judge(url, model, folder, data_use=use, records=records, **how)
+    return lambda folder, records, use: audit_judge(url, model, folder, data_use=use, records=records, **how)
 
 
 @app.command("review", epilog=REVIEW_EPILOG)
@@ -117,9 +117,9 @@ def review(
     json: Json = False,
 ) -> None:
     """Write a sample of responses, with their records and findings, for people to review."""
-    from medunlearn.audit.identifiers.search.search import Found
+    from medunlearn.audit.identifiers.search import IdentifierSearch
 
-    path = Found.open(folder).review(out, number=number, least_rouge=least_rouge, seed=seed or 0)
+    path = IdentifierSearch.open(folder).review(out, number=number, least_rouge=least_rouge, seed=seed or 0)
     if json:
         print_json({"sheet": str(path)})
     sayer(quiet, json)(f"{path}: it holds text of records; keep it where those may be")
@@ -137,7 +137,7 @@ def corrected(
     json: Json = False,
 ) -> None:
     """Counts as the reviewers correct them, with the precision and recall of what was found."""
-    from medunlearn.audit.identifiers.search.review import read_review
+    from medunlearn.audit.identifiers.review import read_review
 
     table = read_review(folder, sheets or [])
     if json:
@@ -163,8 +163,7 @@ def recall(
 ) -> None:
     """How much a detector finds of what is there, and how much of what it finds is there."""
     from medunlearn.audit.identifiers.detectors import make_detector
-    from medunlearn.audit.identifiers.labelled import invented_notes, read_labelled
-    from medunlearn.audit.identifiers.recall import detector_recall
+    from medunlearn.audit.identifiers.recall import detector_recall, invented_notes, read_labelled
 
     texts = read_labelled(labelled) if labelled else invented_notes(number, seed=seed or 0)
     table = detector_recall(make_detector(detector), texts, seed=seed or 0)

@@ -24,7 +24,7 @@ from medunlearn.cli.judge_options import server_and_settings
 from medunlearn.config.audit_report import KindSettings
 
 if TYPE_CHECKING:
-    from medunlearn.audit.kinds.sort import Kinds
+    from medunlearn.audit.kinds.summary import KindSummary
 
 app = typer.Typer(
     help="Kinds of what a model has memorized (beneficial, uninformative, harmful): sort, review by hand, compare.",
@@ -68,7 +68,7 @@ def find(
     json: Json = False,
 ) -> None:
     """Sort an audit's memorized spans into kinds: by rules, and by a language model where one is named."""
-    from medunlearn.audit.kinds.sort import find_kinds, kind_settings, kinds_judge, plan_kinds
+    from medunlearn.audit.kinds.summary import find_kinds, kind_settings, kinds_judge, plan_kinds
 
     server, values = server_and_settings(llm, overrides, dry_run)
     settings, judge = kind_settings(audit, values), None
@@ -93,7 +93,7 @@ def review(
     json: Json = False,
 ) -> None:
     """Write a sample of memorized spans for a person to sort."""
-    from medunlearn.audit.kinds.sort import review_kinds
+    from medunlearn.audit.kinds.summary import review_kinds
 
     written = review_kinds(audit, out, number=number, seed=seed or 0)
     if json:
@@ -110,12 +110,12 @@ def corrected(
     json: Json = False,
 ) -> None:
     """Read what people filled in, and compare rules and judge with it."""
-    from medunlearn.audit.kinds.sort import correct_kinds
+    from medunlearn.audit.kinds.summary import correct_kinds
 
     _print(correct_kinds(audit, sheets), quiet, json)
 
 
-def _print(found: Kinds, quiet: bool, as_json: bool) -> None:
+def _print(found: KindSummary, quiet: bool, as_json: bool) -> None:
     counts, agreed = found.counts, found.agreement()
     if as_json:
         tables = {

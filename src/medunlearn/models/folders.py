@@ -202,3 +202,15 @@ def fingerprint(folder: Path) -> str:
         return sha256_of_json(["delta", read_manifest(folder).base_fingerprint, sha256_of(folder / TENSORS)])
     names = sorted(path.name for path in folder.iterdir() if path.suffix == ".safetensors" or path.name in _TELLING)
     return sha256_of_json([(name, sha256_of(folder / name)) for name in names])
+
+
+def model_folder(where: str | Path) -> str:
+    """The model behind a run folder, a model folder or a hub id."""
+    folder = Path(where)
+    return str(folder / "model") if (folder / "run.json").exists() else str(where)
+
+
+def model_identity(model: str) -> str:
+    """Fingerprint of a model on disk, or the hub id itself."""
+    folder = Path(model_folder(model))
+    return fingerprint(folder) if folder.is_dir() else model

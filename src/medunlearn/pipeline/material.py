@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from medunlearn.config import Context, LongNotes, LoopFields, Template, TrainSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
-from medunlearn.models.folders import fingerprint
+from medunlearn.models.folders import model_folder as model_folder
+from medunlearn.models.folders import model_identity
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens, question_sequence, record_sequences
 from medunlearn.results.runs import Run
 from medunlearn.training.optimizers import check_optimizer
 from medunlearn.training.plan import Plan
 from medunlearn.training.settings import LoopSettings
+
+identity = model_identity
 
 
 def training_data(benchmark: Benchmark, without: str | None) -> tuple[list[Record], list[Question]]:
@@ -87,17 +89,6 @@ def loop_settings(settings: LoopFields, seed: int) -> LoopSettings:
     )
     check_optimizer(found)
     return found
-
-
-def model_folder(where: str | Path) -> str:
-    """The model behind a run folder, a model folder or a hub id."""
-    folder = Path(where)
-    return str(folder / "model") if (folder / "run.json").exists() else str(where)
-
-
-def identity(model: str) -> str:
-    folder = Path(model_folder(model))
-    return fingerprint(folder) if folder.is_dir() else model
 
 
 def rendering_of(

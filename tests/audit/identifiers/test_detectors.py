@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 
-from medunlearn.audit.identifiers.detectors import make_detector
+from medunlearn.audit.identifiers.detectors import Span, make_detector, without_overlaps
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
-from medunlearn.audit.identifiers.detectors.protocol import Span, without_overlaps
 from medunlearn.audit.identifiers.kinds import kinds
-from medunlearn.audit.identifiers.labelled import Labelled, invented_notes, labelled_records, read_labelled
-from medunlearn.audit.identifiers.recall import detector_recall
+from medunlearn.audit.identifiers.recall import (
+    LabelledText,
+    detector_recall,
+    invented_notes,
+    label_records,
+    read_labelled,
+)
 from medunlearn.data.records import Identifier, Record
 from medunlearn.errors import InputError, SourceError, UnknownNameError
 
@@ -113,8 +117,8 @@ def test_of_spans_that_overlap_the_surest_stays() -> None:
 
 def test_recall_and_precision_by_hand() -> None:
     texts = [
-        Labelled("a", "x" * 40, (Span(0, 10, "name"), Span(20, 24, "date"))),
-        Labelled("b", "x" * 40, (Span(0, 10, "clinician"), Span(20, 30, "age"))),
+        LabelledText("a", "x" * 40, (Span(0, 10, "name"), Span(20, 24, "date"))),
+        LabelledText("b", "x" * 40, (Span(0, 10, "clinician"), Span(20, 30, "age"))),
     ]
     found = [
         [Span(0, 4, "name"), Span(20, 24, "age"), Span(30, 34, "date")],  # too short a name; a date by another kind
@@ -154,8 +158,8 @@ def test_patterns_miss_bare_names_and_little_else_on_invented_notes() -> None:
 
 def test_records_are_labelled_with_what_they_declare() -> None:
     record = Record("r", "Ada Vane came. ADA VANE left.", {}, (Identifier("name", "Ada Vane"),))
-    (one,) = labelled_records([record], {"r": "ada"})
-    assert one == Labelled("ada", record.text, (Span(0, 8, "name"), Span(15, 23, "name")))
+    (one,) = label_records([record], {"r": "ada"})
+    assert one == LabelledText("ada", record.text, (Span(0, 8, "name"), Span(15, 23, "name")))
 
 
 def test_a_labelled_file_is_read_and_its_mistakes_named(tmp_path: Path) -> None:
@@ -164,7 +168,7 @@ def test_a_labelled_file_is_read_and_its_mistakes_named(tmp_path: Path) -> None:
         {"text": "Ada, 61", "subject": "a", "spans": [{"start": 0, "end": 3, "kind": "name"}]}
     ]
     path.write_text(json.dumps(rows[0]))
-    assert read_labelled(path) == [Labelled("a", "Ada, 61", (Span(0, 3, "name"),))]
+    assert read_labelled(path) == [LabelledText("a", "Ada, 61", (Span(0, 3, "name"),))]
     rows += [{"text": "x", "spans": [{"start": 0, "end": 9, "kind": "name"}]}, {"spans": []}]
     rows += [{"text": "x", "spans": [{"start": 0, "end": 1, "kind": "nane"}]}]
     path.write_text("\n".join(map(json.dumps, rows)))

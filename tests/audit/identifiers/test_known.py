@@ -1,4 +1,4 @@
-"""Known identifiers against a nested loop over every identifier and every place, and by hand."""
+"""KnownIdentifiers identifiers against a nested loop over every identifier and every place, and by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from medunlearn.audit.identifiers.findings import Output, as_frame, crossed, find_known, leaked
 from medunlearn.audit.identifiers.kinds import GROUPS, kind_of, kinds
-from medunlearn.audit.identifiers.known import Known
+from medunlearn.audit.identifiers.known import KnownIdentifiers
 from medunlearn.data.records import Identifier, Record
 
 Found = set[tuple[int, int, str]]
@@ -61,7 +61,7 @@ def notes(draw: st.DrawFn) -> tuple[str, list[tuple[str, str]]]:
 @given(notes())
 def test_the_index_equals_the_nested_loop(made: tuple[str, list[tuple[str, str]]]) -> None:
     text, values = made
-    known = Known.of([Record("r", "", {}, tuple(Identifier(kind, value) for kind, value in values))])
+    known = KnownIdentifiers.of([Record("r", "", {}, tuple(Identifier(kind, value) for kind, value in values))])
     looked_for = [one for one in values if len(re.sub(r"\W", "", one[1])) >= 5 or one[0] == "name"]
     looked_for = [one for one in looked_for if one[0] == "phone" or max(map(len, one[1].split())) >= 3]
     found = {
@@ -92,7 +92,7 @@ def test_the_index_equals_the_nested_loop(made: tuple[str, list[tuple[str, str]]
     ],
 )
 def test_the_same_value_written_otherwise_is_found(kind: str, value: str, written: str) -> None:
-    known = Known.of([Record("r", "", {}, (Identifier(kind, value),))])
+    known = KnownIdentifiers.of([Record("r", "", {}, (Identifier(kind, value),))])
     text = f"She said: {written}; and more."
     (hit,) = known.find(text)
     assert text[hit.start : hit.end].rstrip(".") == written.strip("(.")
@@ -113,12 +113,12 @@ def test_the_same_value_written_otherwise_is_found(kind: str, value: str, writte
     ],
 )
 def test_what_is_another_value_is_not(kind: str, value: str, text: str) -> None:
-    assert Known.of([Record("r", "", {}, (Identifier(kind, value),))]).find(text) == []
+    assert KnownIdentifiers.of([Record("r", "", {}, (Identifier(kind, value),))]).find(text) == []
 
 
 def test_what_cannot_be_looked_for_is_counted() -> None:
     declared = (Identifier("record_number", "12"), Identifier("photo", "x.png"), Identifier("name", "Al"))
-    skipped = Known.of([Record("r", "", {}, declared)]).skipped
+    skipped = KnownIdentifiers.of([Record("r", "", {}, declared)]).skipped
     assert sum(skipped.values()) == 3
     assert skipped["photo: no text holds one"] == 1
 
@@ -126,7 +126,7 @@ def test_what_cannot_be_looked_for_is_counted() -> None:
 def test_findings_say_whose_it_is_and_whether_it_was_given(
     records: list[Record], said: Callable[..., Output]
 ) -> None:
-    known, texts = Known.of(records), {one.record_id: one.text for one in records}
+    known, texts = KnownIdentifiers.of(records), {one.record_id: one.text for one in records}
     response = "Ada Quillstane, 3 April 1961, told Ben Vorndrask (91 years old) of HX-204511."
     outputs = [said(response, prefix="This is QUILLSTANE, Ada.")]
     found = as_frame(find_known(outputs, known, texts))
@@ -147,7 +147,7 @@ def test_findings_say_whose_it_is_and_whether_it_was_given(
 def test_another_record_of_the_same_subject_is_no_cross_leak(said: Callable[..., Output]) -> None:
     name = Identifier("name", "Ada Quillstane")
     records = [Record("a1", "", {}), Record("a2", "", {}, (name,)), Record("b", "", {}, (name,))]
-    known = Known.of(records, {"a1": "ada", "a2": "ada"})
+    known = KnownIdentifiers.of(records, {"a1": "ada", "a2": "ada"})
     found = as_frame(find_known([said("ada quillstane", record="a1", subject="ada")], known, {}))
     assert found[["owner", "owner_record", "owners"]].to_numpy().tolist() == [["subject", "a2", 2]]
     assert crossed(found).empty
@@ -172,7 +172,7 @@ def test_another_record_of_the_same_subject_is_no_cross_leak(said: Callable[...,
 def test_slips_are_found_where_they_are_near_enough(
     kind: str, value: str, slip: str, near: bool, said: Callable[..., Output]
 ) -> None:
-    known = Known.of([Record("ada-1", "", {}, (Identifier(kind, value),))])
+    known = KnownIdentifiers.of([Record("ada-1", "", {}, (Identifier(kind, value),))])
     outputs = [said(f"It was {slip}.")]
     for fuzzy in ("own", "all"):
         found = as_frame(find_known(outputs, known, {}, fuzzy))  # type: ignore[arg-type]
@@ -182,7 +182,7 @@ def test_slips_are_found_where_they_are_near_enough(
 
 
 def test_slips_of_others_are_found_only_when_asked_for(records: list[Record], said: Callable[..., Output]) -> None:
-    known, outputs = Known.of(records), [said("Ben Vorndrasc")]
+    known, outputs = KnownIdentifiers.of(records), [said("Ben Vorndrasc")]
     assert as_frame(find_known(outputs, known, {}, "own")).empty
     found = as_frame(find_known(outputs, known, {}, "all"))
     assert found["owner_record"].tolist() == ["ben-1"]
@@ -190,7 +190,7 @@ def test_slips_of_others_are_found_only_when_asked_for(records: list[Record], sa
 
 def test_an_exact_match_is_not_a_slip_of_another() -> None:
     declared = (Identifier("name", "Ada Quillstane"), Identifier("name", "Ida Quillstane"))
-    known = Known.of([Record("r", "", {}, declared)])
+    known = KnownIdentifiers.of([Record("r", "", {}, declared)])
     found = as_frame(find_known([Output("r", "p", "r", "greedy", 0, "", "Ada Quillstane")], known, {}))
     assert found[["match", "key"]].to_numpy().tolist() == [["exact", "ada quillstane"]]
 
@@ -209,7 +209,9 @@ def test_declared_types_have_their_kind() -> None:
 
 
 def test_a_short_year_may_be_of_two_centuries() -> None:
-    known = Known.of([Record("r", "", {}, (Identifier("dob", "1915-03-04"), Identifier("date", "2015-04-03")))])
+    known = KnownIdentifiers.of(
+        [Record("r", "", {}, (Identifier("dob", "1915-03-04"), Identifier("date", "2015-04-03")))]
+    )
     (hit,) = known.find("seen 03/04/15")
     days = {date.fromisoformat(known.identities[number].key) for number in hit.identities}
     assert days == {date(1915, 3, 4), date(2015, 4, 3)}

@@ -8,13 +8,21 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from medunlearn.audit.identifiers.detectors import Span
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
-from medunlearn.audit.identifiers.detectors.protocol import Span
 from medunlearn.audit.identifiers.findings import Output, as_frame, find_known, leaked
-from medunlearn.audit.identifiers.known import Known
-from medunlearn.audit.identifiers.masking import masked
-from medunlearn.audit.identifiers.sensitive import find_terms, lists
-from medunlearn.audit.identifiers.tables import MISSED, by_kind, by_subject, missed_by, table9, table10
+from medunlearn.audit.identifiers.kinds import masked
+from medunlearn.audit.identifiers.known import KnownIdentifiers
+from medunlearn.audit.identifiers.sensitive import find_terms, term_lists
+from medunlearn.audit.identifiers.tables import (
+    MISSED,
+    CountOptions,
+    by_kind,
+    by_subject,
+    missed_by,
+    table9,
+    table10,
+)
 from medunlearn.data.records import Record
 
 
@@ -34,7 +42,7 @@ def outputs(said: Callable[..., Output]) -> list[Output]:
 
 @pytest.fixture
 def findings(outputs: Sequence[Output], records: list[Record]) -> pd.DataFrame:
-    return as_frame(find_known(outputs, Known.of(records), {one.record_id: one.text for one in records}))
+    return as_frame(find_known(outputs, KnownIdentifiers.of(records), {one.record_id: one.text for one in records}))
 
 
 @pytest.fixture
@@ -59,7 +67,7 @@ def test_a_mask_keeps_the_shape(value: str, shown: str) -> None:
 
 
 def test_instances_places_responses_and_subjects_are_counted(findings: pd.DataFrame, outputs: list[Output]) -> None:
-    table = by_kind(findings, outputs, replicates=200).set_index("kind")
+    table = by_kind(findings, outputs, options=CountOptions(replicates=200)).set_index("kind")
     counted = table[["frequency", "mentions", "responses", "subjects"]]
     assert counted.loc["name"].tolist() == [1, 2, 1, 1]
     assert counted.loc["phone"].tolist() == [1, 1, 1, 1]
@@ -69,12 +77,12 @@ def test_instances_places_responses_and_subjects_are_counted(findings: pd.DataFr
     assert (table.loc["name", "low"], table.loc["name", "high"]) == (0.0, 0.5)
     assert table.loc["name", "examples"] == "A## Q#########"
     assert "photo" not in table.index
-    shown = by_kind(findings, outputs, replicates=50, show_text=True).set_index("kind")
+    shown = by_kind(findings, outputs, options=CountOptions(True, 50)).set_index("kind")
     assert shown.loc["phone", "examples"] == "299-555-0123"
 
 
 def test_table_9_groups_as_the_paper_does(findings: pd.DataFrame, outputs: list[Output]) -> None:
-    table = table9(findings, outputs, replicates=50)
+    table = table9(findings, outputs, options=CountOptions(replicates=50))
     assert table["title"].tolist()[:3] == ["Dates/ ages", "Names", "Locations"]
     # A birth date and an age; a patient's and a clinician's name; a clinic.
     assert dict(zip(table["group"], table["frequency"], strict=True)) == {
@@ -85,12 +93,12 @@ def test_table_9_groups_as_the_paper_does(findings: pd.DataFrame, outputs: list[
         "numbers": 0,
         "other": 0,
     }
-    assert table9(as_frame([]), outputs, replicates=50)["frequency"].tolist() == [0] * 6
+    assert table9(as_frame([]), outputs, options=CountOptions(replicates=50))["frequency"].tolist() == [0] * 6
 
 
 def test_each_variant_has_its_own_rows(findings: pd.DataFrame, outputs: list[Output]) -> None:
     other = [Output(one.record_id, one.probe_id, one.subject, "top_k_10", 0, one.prefix, "") for one in outputs]
-    table = table9(findings, [*outputs, *other], replicates=50)
+    table = table9(findings, [*outputs, *other], options=CountOptions(replicates=50))
     assert table.groupby("variant")["frequency"].sum().to_dict() == {"greedy": 6, "top_k_10": 0}
 
 
@@ -120,7 +128,7 @@ def test_sensitive_content_that_was_given_is_no_leak(said: Callable[..., Output]
 def test_table_10_has_the_papers_categories(
     findings: pd.DataFrame, sensitive: pd.DataFrame, outputs: list[Output]
 ) -> None:
-    table = table10(sensitive, outputs, findings, replicates=50).set_index("name")
+    table = table10(sensitive, outputs, findings, options=CountOptions(replicates=50)).set_index("name")
     categories = ["Highly sensitive diagnoses", "Family relationships", "Healthcare facility", "Treatment details"]
     assert set(categories) <= set(table["category"])
     there = table[table["frequency"] > 0]["frequency"].to_dict()
@@ -138,7 +146,7 @@ def test_what_a_detector_missed_is_counted_beside(findings: pd.DataFrame, output
     missed = missed_by(Patterns(), findings, outputs)
     # Rules find dates, ages, phones and clinics; a bare "Ada Quillstane, Ada" and "Orlquill" have no cue.
     assert missed["key"].tolist() == ["ada quillstane", "ada quillstane", "orlquill"]
-    table = table10(as_frame([]), outputs, findings, missed=missed, replicates=50)
+    table = table10(as_frame([]), outputs, findings, missed=missed, options=CountOptions(replicates=50))
     rows = table[table["category"] == MISSED].set_index("name")["frequency"]
     assert rows.to_dict() == {"dates_ages": 0, "names": 2, "locations": 0, "contacts": 0, "numbers": 0, "other": 0}
 
@@ -158,7 +166,7 @@ def test_a_detector_that_finds_all_misses_nothing(findings: pd.DataFrame, output
 
 
 def test_the_lists_are_in_order() -> None:
-    for name, content in lists().contents.items():
+    for name, content in term_lists().contents.items():
         assert content.terms or content.forms or content.detects, name
         assert all(term and term == term.lower() for term in content.terms), name
 

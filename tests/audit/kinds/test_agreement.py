@@ -6,7 +6,7 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from medunlearn.audit.kinds import group_of
-from medunlearn.audit.kinds.agreement import agreement
+from medunlearn.audit.kinds.sorting import agreement
 
 RULES = ["drug", "drug", "editorial", "guidance", "research", "patient_information", None, "drug"]
 PERSON = ["drug", "guidance", "editorial", "guidance", "editorial", "patient_information", "drug", "drug"]

@@ -7,7 +7,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medunlearn.audit.kinds.frequency import records_holding
+from medunlearn.audit.kinds.rules import records_holding
 
 RECORDS = [
     ("a", "The text of one record. All rights reserved by the owner of this text."),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from medunlearn.audit.kinds import GROUPS, Rules, Span, group_of, kinds
+from medunlearn.audit.kinds import GROUPS, KindRules, MemorizedSpan, group_of, kinds
 from medunlearn.judging.writing import task_class
 
 HERE = Path(__file__).parent
@@ -17,7 +17,9 @@ PAGE = (Path(__file__).parents[3] / "docs" / "audit_report.md").read_text(encodi
 def sorted_spans(name: str) -> list[tuple[str, str | None]]:
     """The kind that a person gave and the rules' own, of every span of a file."""
     with (HERE / name).open(encoding="utf-8", newline="") as file:
-        return [(row["kind"], Rules().sort(Span(row["span"], "x")).kind) for row in csv.DictReader(file)]
+        return [
+            (row["kind"], KindRules().sort(MemorizedSpan(row["span"], "x")).kind) for row in csv.DictReader(file)
+        ]
 
 
 def test_every_kind_of_the_papers_tables_is_there():
@@ -52,31 +54,31 @@ WALK = "he walked two miles to the well and back before the swelling began"
 @pytest.mark.parametrize(
     ("span", "kind"),
     [
-        (Span(WALK, "notes"), "clinical_narrative"),
-        (Span(WALK, "notes", identified=True), "patient_information"),
-        (Span(WALK, "notes", records=5), "editorial"),
-        (Span(WALK, "notes", records=4), "clinical_narrative"),
-        (Span(WALK, "guidelines"), None),
-        (Span(WALK, "exam"), "dataset_artifact"),
-        (Span("which is right? A. aspirin B. heparin C. none D. both", "guidelines"), "dataset_artifact"),
-        (Span("A. baumannii and E. coli were found", "guidelines"), None),
-        (Span("a dose of 5 mg orally", "notes", identified=True, records=40), "patient_information"),
+        (MemorizedSpan(WALK, "notes"), "clinical_narrative"),
+        (MemorizedSpan(WALK, "notes", identified=True), "patient_information"),
+        (MemorizedSpan(WALK, "notes", records=5), "editorial"),
+        (MemorizedSpan(WALK, "notes", records=4), "clinical_narrative"),
+        (MemorizedSpan(WALK, "guidelines"), None),
+        (MemorizedSpan(WALK, "exam"), "dataset_artifact"),
+        (MemorizedSpan("which is right? A. aspirin B. heparin C. none D. both", "guidelines"), "dataset_artifact"),
+        (MemorizedSpan("A. baumannii and E. coli were found", "guidelines"), None),
+        (MemorizedSpan("a dose of 5 mg orally", "notes", identified=True, records=40), "patient_information"),
     ],
 )
-def test_evidence_comes_before_words(span: Span, kind: str | None):
-    rules = Rules(clinical=frozenset({"notes"}), datasets=frozenset({"exam"}))
+def test_evidence_comes_before_words(span: MemorizedSpan, kind: str | None):
+    rules = KindRules(clinical=frozenset({"notes"}), datasets=frozenset({"exam"}))
     assert rules.sort(span).kind == kind
 
 
 def test_what_no_rule_takes_says_why():
-    rules = Rules()
-    assert rules.sort(Span("the quick brown fox", "x")).reason == "too few terms of any kind"
-    tied = rules.sort(Span("a dose of one tablet changes the gene and its protein", "x"))
+    rules = KindRules()
+    assert rules.sort(MemorizedSpan("the quick brown fox", "x")).reason == "too few terms of any kind"
+    tied = rules.sort(MemorizedSpan("a dose of one tablet changes the gene and its protein", "x"))
     assert (tied.kind, tied.reason) == (None, "as many terms of drug and concepts")
 
 
 def test_terms_are_whole_words_and_a_star_takes_any_ending():
-    weights = Rules().weights("Doser of milligrams, a generic receptors' scent; it was contraindicated.")
+    weights = KindRules().weights("Doser of milligrams, a generic receptors' scent; it was contraindicated.")
     assert weights["drug"] == 1
     assert weights["concepts"] == 1
 

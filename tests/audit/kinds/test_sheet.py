@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from medunlearn.audit.kinds import Span
+from medunlearn.audit.kinds import MemorizedSpan
 from medunlearn.audit.kinds.sheet import read_sheet, write_sheet
 from medunlearn.errors import InputError, SourceError
 
-SPANS = {"r1@50/greedy/0/0": Span("=SUM(A1) of\nsome words", "notes"), "-r2": Span("more words", "notes")}
+SPANS = {
+    "r1@50/greedy/0/0": MemorizedSpan("=SUM(A1) of\nsome words", "notes"),
+    "-r2": MemorizedSpan("more words", "notes"),
+}
 
 
 def filled(path: Path, kinds: dict[str, str], delimiter: str = ",") -> Path:

@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medunlearn.audit.options.matching import exact_match, normalised, relaxed_match
-from medunlearn.audit.options.prompts import chosen_prompts, read_prompts
-from medunlearn.audit.options.removing import NOTHING_LEFT, STANDS_THERE, Removal, remove_one
+from medunlearn.audit.options.questions import (
+    NOTHING_LEFT,
+    STANDS_THERE,
+    Removal,
+    exact_match,
+    normalised,
+    read_prompts,
+    relaxed_match,
+    remove_one,
+    select_prompts,
+)
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.sources.options import MultipleChoice
 
@@ -39,14 +47,14 @@ class TestRemoving:
 
     def test_what_cannot_be_scored_says_why(self) -> None:
         twice = MultipleChoice("q", "Q?", ("Aspirin", " aspirin. ", "..", "Iron"), None)
-        assert [Removal(twice, place).why_not for place in range(4)] == [
+        assert [Removal(twice, place).unscorable for place in range(4)] == [
             STANDS_THERE,
             STANDS_THERE,
             NOTHING_LEFT,
             None,
         ]
         assert Removal(twice, 0).was_gold is None
-        assert Removal(MultipleChoice("q", "Q?", ("↑ ↓", "↓ ↑")), 0).why_not is None
+        assert Removal(MultipleChoice("q", "Q?", ("↑ ↓", "↓ ↑")), 0).unscorable is None
 
 
 class TestMatching:
@@ -122,10 +130,10 @@ class TestPrompts:
 
     def test_names(self) -> None:
         known = read_prompts()
-        assert chosen_prompts(known, ()) == list(known.values())
-        assert [one.name for one in chosen_prompts(known, ["fill_in", "another"])] == ["fill_in", "another"]
+        assert select_prompts(known, ()) == list(known.values())
+        assert [one.name for one in select_prompts(known, ["fill_in", "another"])] == ["fill_in", "another"]
         with pytest.raises(ConfigError, match=r"(?s)2 settings are wrong.*Did you mean 'fill_in'\?.*no prompt 'x'"):
-            chosen_prompts(known, ["filin", "x"])
+            select_prompts(known, ["filin", "x"])
 
     def test_a_file_of_the_users(self, tmp_path: Path) -> None:
         path = tmp_path / "mine.yaml"

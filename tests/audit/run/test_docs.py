@@ -11,8 +11,8 @@ import pytest
 from fake_server import FakeServer
 from typer.testing import CliRunner
 
-from medunlearn.audit.audit import BASELINES_FILE, PROBES, SCORES, SPANS, STARTS
 from medunlearn.audit.measures import default_measures
+from medunlearn.audit.tables import BASELINES_FILE, PROBES, SCORES, SPANS, STARTS
 from medunlearn.cli.main import app
 
 PAGE = (Path(__file__).parents[3] / "docs" / "audit.md").read_text(encoding="utf-8")

@@ -34,7 +34,7 @@ def said(tmp_path: Path) -> Path:
 
 def test_identifiers_and_kinds_of_stored_responses(said: Path, tmp_path: Path) -> None:
     found = audit(responses=said, out=tmp_path / "a", identifiers=True, **{"kinds.clinical": "notes"}, **SMALL)
-    besides = found.besides
+    besides = found.stages
     assert besides is not None
     assert besides.identifiers is not None
     assert besides.kinds is not None
@@ -103,23 +103,23 @@ def test_options_are_asked_of_model_and_baseline(world: Any, tmp_path: Path) -> 
         **{**world.settings, "prefixes": 10, "sample": 2},
         quiet=True,
     )
-    assert found.besides is not None
-    assert found.besides.options is not None
-    table = found.besides.options.table()
+    assert found.stages is not None
+    assert found.stages.options is not None
+    table = found.stages.options.table()
     exact = table[(table["measure"] == "exact") & (table["prompt"] == "continue")].iloc[0]
     assert exact["n"] == 3
     assert exact["difference"] == 0.0
     assert len(pd.read_parquet(tmp_path / "a" / "options.parquet")) == 3
-    assert Audit.open(tmp_path / "a").besides is None
+    assert Audit.open(tmp_path / "a").stages is None
 
 
 def test_a_section_can_be_given_whole(said: Path, tmp_path: Path) -> None:
     found = audit(
         responses=said, out=tmp_path / "a", identifiers={"detectors": "patterns", "sensitive": False}, **SMALL
     )
-    assert found.besides is not None
-    assert found.besides.identifiers is not None
-    assert found.besides.identifiers.sensitive is None
+    assert found.stages is not None
+    assert found.stages.identifiers is not None
+    assert found.stages.identifiers.sensitive is None
     with pytest.raises(ConfigError, match="kinds='notes': give true, or its settings"):
         audit(responses=said, out=tmp_path / "b", kinds="notes", **SMALL)
 

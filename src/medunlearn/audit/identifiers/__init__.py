@@ -1,7 +1,7 @@
-"""Identifiers in what a model says: known ones traced to their records, others by detectors. No torch.
+"""Identifiers in responses: known ones traced to their records, others found by detectors. No torch.
 
-- :mod:`kinds` is what counts; :mod:`text` and :mod:`dates` are how values are compared.
+- :mod:`kinds`: kinds of identifiers, and masking. :mod:`text`: words, numbers and dates that compare equal.
 - :mod:`known` finds declared identifiers, :mod:`fuzzy` those with a slip; :mod:`detectors` find undeclared ones.
-- :mod:`findings` puts both in one table; :mod:`sensitive` adds what is no identifier and still private.
-- :mod:`recall` measures a detector on labelled text; :mod:`tables` counts; :mod:`masking` hides values.
+- :mod:`findings`: both in one table. :mod:`sensitive`: further private content; :mod:`sensitive_judge`: by an LLM.
+- :mod:`search`: a whole search. :mod:`tables`: counts. :mod:`review`: by people. :mod:`recall`: of detectors.
 """

@@ -1,19 +1,21 @@
-"""Findings: every identifier in a response, whose it is, and whether the model was given it."""
+"""Findings: every identifier in a response, its owner, and whether the model was given it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from medunlearn.audit.identifiers.detectors.protocol import Detector, Span
-from medunlearn.audit.identifiers.fuzzy import Fuzzy, own
+from medunlearn.audit.identifiers.detectors import Detector
+from medunlearn.audit.identifiers.fuzzy import FuzzyIndex, identities_by_subject
 from medunlearn.audit.identifiers.kinds import kinds
-from medunlearn.audit.identifiers.known import Hit, Known, keys_of
+from medunlearn.audit.identifiers.known import Hit, KnownIdentifiers, keys_of
 from medunlearn.audit.identifiers.text import Text
+from medunlearn.audit.tables import KEY, Key
+from medunlearn.audit.units import Encoded, Unit, continuations
 from medunlearn.data.records import Identifier, Record
 
 COLUMNS: Mapping[str, str] = {
@@ -39,19 +41,18 @@ COLUMNS: Mapping[str, str] = {
     "in_record": "bool",
     "in_prefix": "bool",
 }
-"""Columns of findings, one row a place in a response.
+"""Columns and types of findings, one row per match in a response.
 
 - record_id, probe_id, subject, variant, sample: of the response.
-- kind: see :mod:`kinds`. place, end: characters in the response. word: how many words stand before it.
-- token, token_end: the tokens of the response that it is, from 0, the end not included (:mod:`places`); null where
-  nobody knows them.
-- value: as the response has it. key: what equal values have in common.
-- match: ``exact`` or ``fuzzy`` (of a known identifier), or ``detected``. similarity: 0-1; 1 for exact; of a
-  detected one the detector's own score. detector: ``known``, or its name.
+- kind: see :mod:`kinds`. place, end: character offsets in the response. word: number of words before it.
+- token, token_end: token offsets in the response; null if unknown (:func:`with_tokens`).
+- value: as in the response. key: normalized value.
+- match: ``exact`` or ``fuzzy`` (of a known identifier), or ``detected``. similarity: 0-1; 1 for exact; for detected
+  ones the detector's own score. detector: ``known``, or its name.
 - owner: ``record`` (the probe's own), ``subject`` (another record of its subject), ``other`` (another subject's),
-  ``nobody`` (detected, and not in the probe's record). owner_record: the first record that has it; null for nobody.
-  owners: how many subjects have it.
-- in_record: it stands in the probe's record. in_prefix: the model was given it, so that it is no leak.
+  ``nobody`` (detected, and not in the probe's record). owner_record: first record that has it; null for nobody.
+  owners: number of subjects that have it.
+- in_record: it is in the probe's record. in_prefix: the model was given it, so it is no leak.
 """
 
 Fuzziness = Literal["own", "all", "none"]
@@ -59,14 +60,14 @@ Fuzziness = Literal["own", "all", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a model said when it was given a prefix of a record.
+    """A model's response to a prefix of a record.
 
     Attributes:
-        record_id: of the record; findings are traced to it.
-        probe_id, variant, sample: which response it is.
-        subject: whose record it is.
-        prefix: everything that the model was given; empty for nothing.
-        response: what it said.
+        record_id: record to which findings are traced.
+        probe_id, variant, sample: key of the response.
+        subject: of the record.
+        prefix: the prompt; may be empty.
+        response: generated text.
     """
 
     record_id: str
@@ -77,121 +78,262 @@ class Output:
     prefix: str
     response: str
 
+    @property
+    def key(self) -> Key:
+        """Probe, variant, sample."""
+        return self.probe_id, self.variant, self.sample
+
+
+@dataclass(frozen=True)
+class ResponseTokens:
+    """Tokens of responses.
+
+    Attributes:
+        unit: unit of the responses' lengths.
+        generated: token ids of each response by its key; one stored as text alone is missing, and is encoded.
+    """
+
+    unit: Unit
+    generated: Mapping[Key, Sequence[int]] = field(default_factory=dict)
+
 
 def find_known(
-    outputs: Iterable[Output], known: Known, texts: Mapping[str, str], fuzzy: Fuzziness = "own"
+    outputs: Iterable[Output], known: KnownIdentifiers, texts: Mapping[str, str], fuzzy: Fuzziness = "own"
 ) -> Iterator[dict[str, Any]]:
-    """Rows of :data:`COLUMNS` for the known identifiers in responses, in their order.
+    """Rows of :data:`COLUMNS` for known identifiers in responses, in their order.
 
     Args:
-        texts: record id -> its text, where it is known.
-        fuzzy: whose identifiers are looked for with slips: those of the response's own subject, everybody's (some
-            of many are near to another by chance), or nobody's.
+        texts: record id -> its text, where known.
+        fuzzy: identifiers searched with slips: those of the response's own subject, everybody's (some of many are
+            similar by chance), or nobody's.
 
-    Source: Memorization in Large Language Models in Medicine, Section 3.3, with what a record declares in the place
-        of its detector.
+    Source: Memorization in Large Language Models in Medicine, Section 3.3, with what a record declares in place of
+        its detector.
     """
-    near = _Near(known, fuzzy)
+    indexes = _FuzzyIndexes(known, fuzzy)
     for output in outputs:
-        said = Text.of(output.response)
-        hits = known.find(said)
-        slips = near.of(output.subject)
-        found = [*hits, *(slips.find(said, hits) if slips else ())]
-        if not found:
+        response = Text.of(output.response)
+        exact = known.find(response)
+        index = indexes.of(output.subject)
+        hits = [*exact, *(index.find(response, exact) if index else ())]
+        if not hits:
             continue
-        given = _identities(output.prefix, known, slips)
-        # What the record declares stands in it; only for the rest it has to be read.
-        mine = all(_owned(output, known, hit) for hit in found)
-        there = frozenset() if mine else _identities(texts.get(output.record_id, ""), known, None)
-        rows = (_row(output, said, hit, known, given, there) for hit in sorted(found, key=_place))
-        yield from _apart(rows)
+        given = _identities(output.prefix, known, index)
+        # A record holds what it declares; it is searched only for other identifiers.
+        declared = all(_declares(known, output, hit) for hit in hits)
+        there = frozenset() if declared else _identities(texts.get(output.record_id, ""), known, None)
+        ordered = sorted(hits, key=lambda hit: (hit.start, hit.end))
+        yield from _without_repeats(_known_row(output, response, hit, known, given, there) for hit in ordered)
 
 
 def find_detected(
     outputs: Sequence[Output], detector: Detector, texts: Mapping[str, str], taken: pd.DataFrame | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Rows of :data:`COLUMNS` for what a detector finds in responses.
+    """Rows of :data:`COLUMNS` for a detector's spans in responses, without those that overlap ``taken``.
 
-    What stands in the record and not in the prefix is a leak, whoever declared it. What overlaps something
-    in ``taken`` is left out: it is counted there.
+    A span in the record and not in the prefix is a leak, declared or not.
 
     Args:
-        taken: findings of :func:`find_known`, and of other detectors, on the same outputs.
+        taken: findings on the same outputs that are counted already.
     """
-    places = _places(taken)
+    places = {} if taken is None else places_by_response(taken)
     for output, spans in zip(outputs, detector.find([one.response for one in outputs]), strict=True):
-        before = places.get((output.probe_id, output.variant, output.sample), ())
-        free = [span for span in spans if all(span.end <= a or b <= span.start for a, b in before)]
+        before = places.get(output.key, ())
+        free = [span for span in spans if not overlaps(span.start, span.end, before)]
         if not free:
             continue
-        said = Text.of(output.response)
+        response = Text.of(output.response)
         values = [(span.kind, output.response[span.start : span.end]) for span in free]
-        looked_for = Values(values)
-        there, given = looked_for.inside(texts.get(output.record_id, "")), looked_for.inside(output.prefix)
+        search = ValueSearch(values)
+        in_record, in_prefix = search.inside(texts.get(output.record_id, "")), search.inside(output.prefix)
         for span, (kind, value) in zip(free, values, strict=True):
             key = key_of(kind, value)
-            yield _detected_row(output, said, span, detector.name, key, (kind, key) in there, (kind, key) in given)
+            told, given = (kind, key) in in_record, (kind, key) in in_prefix
+            yield {
+                **finding(output, response, span.start, span.end, span.kind, key),
+                "match": "detected",
+                "similarity": span.score,
+                "detector": detector.name,
+                "owner": "record" if told else "nobody",
+                "owner_record": output.record_id if told else None,
+                "owners": int(told),
+                "in_record": told,
+                "in_prefix": given,
+            }
 
 
 def as_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Rows as a table with the columns and types of :data:`COLUMNS`."""
+    """Rows as a table with the types of :data:`COLUMNS`."""
     listed = list(rows)
-    return pd.DataFrame(
-        {name: pd.Series([row[name] for row in listed], dtype=kind) for name, kind in COLUMNS.items()}
-    )
+    columns = {name: pd.Series([row[name] for row in listed], dtype=kind) for name, kind in COLUMNS.items()}
+    return pd.DataFrame(columns)
 
 
 def leaked(findings: pd.DataFrame) -> pd.DataFrame:
-    """The findings that are the record's own and were not given to the model."""
+    """Findings of the record itself that the model was not given."""
     return findings[findings["in_record"] & ~findings["in_prefix"]]
 
 
 def crossed(findings: pd.DataFrame) -> pd.DataFrame:
-    """Findings that belong to another subject alone, and were not given to the model.
+    """Findings of another subject alone that the model was not given.
 
-    Dates and ages are left out: with many records, most are somebody's.
+    Without dates and ages: among many records, most are somebody's.
     """
     others = findings[(findings["owner"] == "other") & ~findings["in_record"] & ~findings["in_prefix"]]
     dated = np.array([kinds()[kind].group == "dates_ages" for kind in others["kind"]], dtype=bool)
     return others.loc[~dated]
 
 
-class _Near:
-    """Searches with slips, one a subject, made when it is first asked for."""
+def places_by_response(findings: pd.DataFrame) -> dict[Key, list[tuple[int, int]]]:
+    """Character offsets of findings by response."""
+    places: dict[Key, list[tuple[int, int]]] = {}
+    columns = [findings[name].tolist() for name in (*KEY, "place", "end")]
+    for probe, variant, sample, start, end in zip(*columns, strict=True):
+        places.setdefault((probe, variant, sample), []).append((start, end))
+    return places
 
-    def __init__(self, known: Known, fuzzy: Fuzziness) -> None:
+
+def overlaps(start: int, end: int, places: Iterable[tuple[int, int]]) -> bool:
+    """Whether a span overlaps any of the others."""
+    return any(start < last and first < end for first, last in places)
+
+
+def finding(output: Output, response: Text, start: int, end: int, kind: str, key: str) -> dict[str, Any]:
+    """Columns that say which response a finding is in, where, and what it is."""
+    return {
+        "record_id": output.record_id,
+        "probe_id": output.probe_id,
+        "subject": output.subject,
+        "variant": output.variant,
+        "sample": output.sample,
+        "place": start,
+        "end": end,
+        "word": response.word_at(start),
+        "token": None,
+        "token_end": None,
+        "value": response.raw[start:end],
+        "kind": kind,
+        "key": key,
+    }
+
+
+def content_finding(
+    output: Output,
+    response: Text,
+    start: int,
+    end: int,
+    kind: str,
+    key: str,
+    match: str,
+    detector: str,
+    given: bool,
+) -> dict[str, Any]:
+    """A row of :data:`COLUMNS` for content that is in the response's own record."""
+    return {
+        **finding(output, response, start, end, kind, key),
+        "match": match,
+        "similarity": 1.0,
+        "detector": detector,
+        "owner": "record",
+        "owner_record": output.record_id,
+        "owners": 1,
+        "in_record": True,
+        "in_prefix": given,
+    }
+
+
+class ValueSearch:
+    """Search of other texts for values of a response, by the rules of :mod:`known`.
+
+    Args:
+        values: kind and value of each.
+    """
+
+    def __init__(self, values: Iterable[tuple[str, str]]) -> None:
+        record = Record("", "", {}, tuple(Identifier(kind, value) for kind, value in values))
+        self._known = KnownIdentifiers.of([record])
+
+    def inside(self, text: str) -> frozenset[tuple[str, str]]:
+        """Kind and key (:func:`key_of`) of the values in a text."""
+        numbers = _identities(text, self._known, None)
+        return frozenset((one.kind, one.key) for one in self._known.identities if one.number in numbers)
+
+
+def key_of(kind: str, value: str) -> str:
+    """A value's normalized form; the value itself where it is not searched."""
+    _, keys = keys_of(kind, value)
+    return keys[0] if keys else value
+
+
+def with_tokens(findings: pd.DataFrame, outputs: Sequence[Output], tokens: ResponseTokens) -> pd.DataFrame:
+    """Findings with ``token`` and ``token_end``: token offsets in the response, the end not included.
+
+    A model may generate other tokens than its text is encoded to. Offsets beyond the first difference are null.
+    """
+    by_key = {output.key: output for output in outputs}
+    rows = list(zip(*(findings[name].tolist() for name in (*KEY, "place", "end")), strict=True))
+    keys = list(dict.fromkeys(row[:3] for row in rows))
+    prefixes, responses = [by_key[key].prefix for key in keys], [by_key[key].response for key in keys]
+    encoded = dict(zip(keys, continuations(tokens.unit, prefixes, responses), strict=True))
+    agreeing = {key: _agreeing(one, tokens.generated.get(key)) for key, one in encoded.items()}
+    offsets = [_token_offsets(encoded[row[:3]], row[3], row[4], agreeing[row[:3]]) for row in rows]
+    columns = {
+        name: pd.Series([pair[at] for pair in offsets], dtype=COLUMNS[name], index=findings.index)
+        for at, name in enumerate(("token", "token_end"))
+    }
+    return findings.assign(**columns)
+
+
+def _agreeing(encoded: Encoded, generated: Sequence[int] | None) -> int:
+    """Number of leading tokens that the model generated as encoded."""
+    if generated is None:
+        return len(encoded)
+    shared = min(len(encoded), len(generated))
+    same = encoded.ids[:shared] == np.asarray(generated[:shared], dtype=encoded.ids.dtype)
+    return shared if same.all() else int(np.argmin(same))
+
+
+def _token_offsets(encoded: Encoded, place: int, end: int, agreeing: int) -> tuple[int, int] | tuple[None, None]:
+    first = int(np.searchsorted(encoded.ends, place, side="right"))
+    last = int(np.searchsorted(encoded.ends, end, side="left")) + 1
+    return (first, last) if last <= agreeing else (None, None)
+
+
+class _FuzzyIndexes:
+    """Fuzzy indexes by subject, built on first use."""
+
+    def __init__(self, known: KnownIdentifiers, fuzzy: Fuzziness) -> None:
         self._known, self._fuzzy = known, fuzzy
-        self._own = own(known) if fuzzy == "own" else {}
-        self._made: dict[str, Fuzzy] = {}
+        self._numbers = identities_by_subject(known) if fuzzy == "own" else {}
+        self._indexes: dict[str, FuzzyIndex] = {}
 
-    def of(self, subject: str) -> Fuzzy | None:
+    def of(self, subject: str) -> FuzzyIndex | None:
         if self._fuzzy == "none":
             return None
-        key = subject if self._fuzzy == "own" else ""
-        if key not in self._made:
-            self._made[key] = Fuzzy(self._known, self._own.get(subject, ()) if self._fuzzy == "own" else None)
-        return self._made[key]
+        own = self._fuzzy == "own"
+        key = subject if own else ""
+        if key not in self._indexes:
+            self._indexes[key] = FuzzyIndex(self._known, self._numbers.get(subject, ()) if own else None)
+        return self._indexes[key]
 
 
-def _identities(text: str, known: Known, slips: Fuzzy | None) -> frozenset[int]:
+def _identities(text: str, known: KnownIdentifiers, index: FuzzyIndex | None) -> frozenset[int]:
     if not text:
         return frozenset()
     read = Text.of(text)
     hits = list(known.every(read))
-    near = slips.find(read, hits) if slips else []
+    near = index.find(read, hits) if index else []
     return frozenset(number for hit in (*hits, *near) for number in hit.identities)
 
 
-def _row(
-    output: Output, said: Text, hit: Hit, known: Known, given: frozenset[int], there: frozenset[int]
+def _known_row(
+    output: Output, response: Text, hit: Hit, known: KnownIdentifiers, given: frozenset[int], there: frozenset[int]
 ) -> dict[str, Any]:
     best = min(hit.identities, key=lambda number: (_distance(output, known, number), number))
     identity = known.identities[best]
     owner = ("record", "subject", "other")[_distance(output, known, best)]
     return {
-        **place_of(output, said, hit.start, hit.end),
-        "kind": identity.kind,
-        "key": identity.key,
+        **finding(output, response, hit.start, hit.end, identity.kind, identity.key),
         "match": "exact" if hit.similarity == 1.0 else "fuzzy",
         "similarity": hit.similarity,
         "detector": "known",
@@ -203,25 +345,21 @@ def _row(
     }
 
 
-def _apart(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _without_repeats(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Rows without those that overlap an earlier one of the same identifier: ``Ada Vane, Ada`` names her once."""
-    past: dict[tuple[str, str], int] = {}
+    ends: dict[tuple[str, str], int] = {}
     for row in rows:
         identity = (row["kind"], row["key"])
-        if row["place"] >= past.get(identity, 0):
-            past[identity] = row["end"]
+        if row["place"] >= ends.get(identity, 0):
+            ends[identity] = row["end"]
             yield row
 
 
-def _place(hit: Hit) -> tuple[int, int]:
-    return hit.start, hit.end
-
-
-def _owned(output: Output, known: Known, hit: Hit) -> bool:
+def _declares(known: KnownIdentifiers, output: Output, hit: Hit) -> bool:
     return any(output.record_id in known.identities[number].owners for number in hit.identities)
 
 
-def _distance(output: Output, known: Known, number: int) -> int:
+def _distance(output: Output, known: KnownIdentifiers, number: int) -> int:
     """0: the record's own; 1: its subject's; 2: another subject's."""
     owners = known.identities[number].owners
     if output.record_id in owners:
@@ -229,72 +367,6 @@ def _distance(output: Output, known: Known, number: int) -> int:
     return 1 if any(known.subject[record] == output.subject for record in owners) else 2
 
 
-def _first_owner(output: Output, known: Known, number: int, owner: str) -> str:
+def _first_owner(output: Output, known: KnownIdentifiers, number: int, owner: str) -> str:
     owners = known.identities[number].owners
     return next((one for one in owners if owner == "other" or known.subject[one] == output.subject), owners[0])
-
-
-def _detected_row(
-    output: Output, said: Text, span: Span, name: str, key: str, mine: bool, given: bool
-) -> dict[str, Any]:
-    return {
-        **place_of(output, said, span.start, span.end),
-        "kind": span.kind,
-        "key": key,
-        "match": "detected",
-        "similarity": span.score,
-        "detector": name,
-        "owner": "record" if mine else "nobody",
-        "owner_record": output.record_id if mine else None,
-        "owners": int(mine),
-        "in_record": mine,
-        "in_prefix": given,
-    }
-
-
-class Values:
-    """Values found in a response, to be looked for in other texts by the rules of :mod:`known`.
-
-    Args:
-        values: kind and value of each.
-    """
-
-    def __init__(self, values: Iterable[tuple[str, str]]) -> None:
-        self._known = Known.of([Record("", "", {}, tuple(Identifier(kind, value) for kind, value in values))])
-
-    def inside(self, text: str) -> frozenset[tuple[str, str]]:
-        """Kind and key (:func:`key_of`) of those that stand in a text."""
-        found = _identities(text, self._known, None)
-        return frozenset((one.kind, one.key) for one in self._known.identities if one.number in found)
-
-
-def key_of(kind: str, value: str) -> str:
-    """What values of a kind that are the same have in common; the value itself where nothing is looked for."""
-    _, keys = keys_of(kind, value)
-    return keys[0] if keys else value
-
-
-def place_of(output: Output, said: Text, start: int, end: int) -> dict[str, Any]:
-    """The columns of a finding that say which response it is in, and where."""
-    return {
-        "record_id": output.record_id,
-        "probe_id": output.probe_id,
-        "subject": output.subject,
-        "variant": output.variant,
-        "sample": output.sample,
-        "place": start,
-        "end": end,
-        "word": said.word_at(start),
-        "token": None,
-        "token_end": None,
-        "value": said.raw[start:end],
-    }
-
-
-def _places(findings: pd.DataFrame | None) -> dict[tuple[str, str, int], list[tuple[int, int]]]:
-    found: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
-    if findings is not None:
-        columns = ("probe_id", "variant", "sample", "place", "end")
-        for probe, variant, sample, start, end in zip(*(findings[name] for name in columns), strict=True):
-            found.setdefault((probe, variant, sample), []).append((start, end))
-    return found

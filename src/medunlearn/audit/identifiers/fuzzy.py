@@ -1,11 +1,10 @@
 """Known identifiers with a slip in them: a letter wrong in a name, a digit wrong in a number.
 
-How near is near enough, by form:
-- ``words``: as many words as the identifier, at least one of them at most one letter off, every number in them the
-  same, and the whole at least as similar as its kind asks for (``kinds.yaml``): 1 - edit distance / length of the
-  longer.
-- a name's initial: ``J. Smith`` for ``John Smith``, as one word that is a single letter.
-- ``number``: one character off, in numbers of at least seven digits. Shorter ones are near too many others.
+Matching by form:
+- ``words``: as many words as the identifier, at least one of them at most one letter off, equal numbers, and the
+  whole at least as similar as its kind requires (``kinds.yaml``): 1 - edit distance / length of the longer.
+- a name's initial: ``J. Smith`` for ``John Smith``, as a word of a single letter.
+- ``number``: one character off, in numbers of at least seven digits. Shorter ones are close to too many others.
 - dates and ages: never. Another day is another date.
 """
 
@@ -17,25 +16,25 @@ from functools import lru_cache
 from rapidfuzz.distance import Levenshtein
 
 from medunlearn.audit.identifiers.kinds import kinds
-from medunlearn.audit.identifiers.known import Hit, Known, outermost
+from medunlearn.audit.identifiers.known import Hit, KnownIdentifiers, outermost
 from medunlearn.audit.identifiers.text import GAP, Text
 
 LONG_NUMBER = 7
-"""Digits of the shortest number that may have one wrong."""
+"""Fewest digits of a number that may have one wrong."""
 LONG_WORD = 4
-"""Letters of the shortest word that may have one wrong where it is looked up."""
+"""Fewest letters of a word that may have one wrong."""
 _NAMES = ("name", "clinician")
 
 
-class Fuzzy:
-    """The identifiers of one subject, or of all, to be found with slips.
+class FuzzyIndex:
+    """Identifiers of one subject, or of all, to be found with slips.
 
     Args:
-        known: where they are from.
-        numbers: which of its identities; None for all. Of many subjects some are near to each other by chance.
+        known: their index.
+        numbers: of the identities; None for all. Of many subjects some are similar by chance.
     """
 
-    def __init__(self, known: Known, numbers: Iterable[int] | None = None) -> None:
+    def __init__(self, known: KnownIdentifiers, numbers: Iterable[int] | None = None) -> None:
         self._anchors: dict[str, list[tuple[int, int, int]]] = {}
         self._numbers: dict[str, list[int]] = {}
         self._keys: dict[int, tuple[str, ...]] = {}
@@ -61,14 +60,14 @@ class Fuzzy:
                 self._initials.setdefault((words[0][0], words[-1]), []).append(number)
 
     def find(self, text: Text, taken: Sequence[Hit] = ()) -> list[Hit]:
-        """Every place that is near to an identifier and not in ``taken``, in order of place; the nearest wins."""
+        """Every near match outside ``taken``, in order of place; the most similar wins."""
         free = _free(text, taken)
         best: dict[tuple[int, int], Hit] = {}
         for hit in (*self._by_words(text, free), *self._by_initial(text, free), *self._by_number(text, free)):
             place = (hit.start, hit.end)
             if place not in best or hit.similarity > best[place].similarity:
                 best[place] = hit
-        return _apart(best.values())
+        return _without_overlaps(best.values())
 
     def _by_words(self, text: Text, free: Sequence[bool]) -> Iterator[Hit]:
         seen: set[tuple[int, int]] = set()
@@ -83,10 +82,10 @@ class Fuzzy:
                     yield Hit(text.starts[first], text.ends[first + count - 1], (number,), score)
 
     def _anchored(self, word: str) -> list[tuple[int, int, int]]:
-        """Identifiers in which a word like this one stands, with its place there and how many words they have."""
+        """Identifiers with a word like this one: number, the word's index in it, and its number of words."""
         if word not in self._cache:
-            found = {anchor for near in _near(word) for anchor in self._anchors.get(near, ())}
-            self._cache[word] = sorted(found)
+            anchors = {anchor for near in _near(word) for anchor in self._anchors.get(near, ())}
+            self._cache[word] = sorted(anchors)
         return self._cache[word]
 
     def _similarity(self, number: int, words: Sequence[str]) -> float:
@@ -120,13 +119,13 @@ class Fuzzy:
                         yield Hit(text.starts[first], text.ends[first + count - 1], (number,), score)
 
 
-def own(known: Known) -> Mapping[str, Sequence[int]]:
-    """Subject -> the identities that its records hold."""
-    found: dict[str, dict[int, None]] = {}
+def identities_by_subject(known: KnownIdentifiers) -> Mapping[str, Sequence[int]]:
+    """Subject -> numbers of the identities in its records."""
+    numbers: dict[str, dict[int, None]] = {}
     for identity in known.identities:
         for record in identity.owners:
-            found.setdefault(known.subject[record], {})[identity.number] = None
-    return {subject: tuple(numbers) for subject, numbers in found.items()}
+            numbers.setdefault(known.subject[record], {})[identity.number] = None
+    return {subject: tuple(own) for subject, own in numbers.items()}
 
 
 def _fits(text: Text, free: Sequence[bool], first: int, count: int) -> bool:
@@ -143,18 +142,18 @@ def _free(text: Text, taken: Sequence[Hit]) -> list[bool]:
     return free
 
 
-def _apart(hits: Iterable[Hit]) -> list[Hit]:
-    """The nearest of those that overlap, in order of place."""
-    kept: list[Hit] = []
+def _without_overlaps(hits: Iterable[Hit]) -> list[Hit]:
+    """The most similar of overlapping hits, in order of place."""
+    nearest: list[Hit] = []
     for hit in sorted(hits, key=lambda one: (-one.similarity, one.start, -one.end)):
-        if all(hit.end <= other.start or other.end <= hit.start for other in kept):
-            kept.append(hit)
-    return outermost(kept)
+        if all(hit.end <= other.start or other.end <= hit.start for other in nearest):
+            nearest.append(hit)
+    return outermost(nearest)
 
 
 @lru_cache(maxsize=1 << 16)
 def _near(word: str) -> frozenset[str]:
-    """A word and what is left of it without one letter: two words one letter apart have one of these in common."""
+    """A word and its one-letter deletions: words one letter apart share one of these."""
     if len(word) < LONG_WORD or _has_digit(word):
         return frozenset((word,))
     return frozenset((word, *_without_one(word)))

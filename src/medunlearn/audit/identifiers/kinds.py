@@ -1,4 +1,4 @@
-"""What counts as an identifier: HIPAA's eighteen, and the extensions that name no patient but lead to one."""
+"""Kinds of identifiers: HIPAA's eighteen, and extensions that lead to a patient; masking of values."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ GROUPS: Mapping[Group, str] = {
     "numbers": "Numbers",
     "other": "Other",
 }
-"""Group -> its title. The first three are the rows of the paper's Table 9; the others have no row there."""
+"""Group -> title. The first three are the rows of the paper's Table 9; it has no row for the others."""
 
 UNKNOWN = "other_code"
-"""The kind of a declared type that no kind names."""
+"""Kind of a declared type without a kind."""
+_WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class IdentifierKind:
     """One kind of identifier.
 
     Attributes:
@@ -59,36 +60,48 @@ class Kind:
 
 
 @cache
-def kinds() -> Mapping[str, Kind]:
-    """Every kind by its name, HIPAA's first and in its order."""
+def kinds() -> Mapping[str, IdentifierKind]:
+    """Every kind by name, HIPAA's first and in its order."""
     rows = yaml.safe_load((files(__package__) / "kinds.yaml").read_text(encoding="utf-8"))
-    return {name: Kind(name=name, **{**row, "also": tuple(row["also"])}) for name, row in rows.items()}
+    return {name: IdentifierKind(name=name, **{**row, "also": tuple(row["also"])}) for name, row in rows.items()}
 
 
-def kind_of(declared: str) -> Kind:
-    """The kind that a record's declared type belongs to; ``other_code`` for a type that none names.
-
-    Args:
-        declared: ``Identifier.type`` of a record, in any case, with spaces or underscores.
-    """
-    known = _declared()
-    name = _plain(declared)
-    return known.get(name) or kinds()[UNKNOWN]
+def kind_of(declared: str) -> IdentifierKind:
+    """The kind of a record's declared type (any case, spaces or underscores); ``other_code`` for an unknown one."""
+    return _by_declared_type().get(_plain(declared)) or kinds()[UNKNOWN]
 
 
-def get_kind(name: str) -> Kind:
+def get_kind(name: str) -> IdentifierKind:
     """The kind of a name.
 
     Raises:
-        UnknownNameError: there is none; says the nearest.
+        UnknownNameError: there is none; names the closest.
     """
     if name not in kinds():
         raise UnknownNameError("kind of identifier", name, kinds())
     return kinds()[name]
 
 
+def masked(value: str) -> str:
+    """A value's shape: the first character, and ``#`` for each other letter and digit of a word.
+
+    ``900-01-0001`` is ``9##-##-####`` and ``John Smith`` is ``J### S####``. Of a number only the first part keeps
+    its first digit; a word of one character is hidden.
+    """
+    shown = False
+
+    def hide(match: re.Match[str]) -> str:
+        nonlocal shown
+        word = match.group()
+        keep = len(word) > 1 and (word[0].isalpha() or not shown)
+        shown = True
+        return (word[0] if keep else "#") + "#" * (len(word) - 1)
+
+    return _WORD.sub(hide, value)
+
+
 @cache
-def _declared() -> Mapping[str, Kind]:
+def _by_declared_type() -> Mapping[str, IdentifierKind]:
     return {_plain(other): kind for kind in kinds().values() for other in (kind.name, *kind.also)}
 
 

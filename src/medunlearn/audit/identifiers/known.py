@@ -1,13 +1,13 @@
-"""Identifiers that are known, found in any text and traced to the records that hold them.
+"""Exact search for declared identifiers in any text, traced to the records that hold them.
 
-Every identifier has a key: its folded words, its number without punctuation, its day, or its years. A text is read
-once; each run of words in it is looked up, so time grows with the text and not with how many identifiers there are.
+Every identifier has a key: its folded words, its number without punctuation, its day, or its years. Each run of
+words of a text is looked up, so time grows with the text and not with the number of identifiers.
 
-What equals what:
-- ``words``: the same words in the same order whatever their case, accents and punctuation; at most three characters
+Equal values:
+- ``words``: the same words in the same order, ignoring case, accents and punctuation; at most three characters
   between two of them, and no blank line. A name of two or more words also with the family name first.
 - ``number``: the same letters and digits, with at most two characters between parts.
-- ``date``: the same day in any of the writings of :mod:`dates`. ``age``: the same years, written as an age.
+- ``date``: the same day in any form (:func:`~.text.dates_in`). ``age``: the same years, written as an age.
 """
 
 from __future__ import annotations
@@ -16,24 +16,23 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from medunlearn.audit.identifiers.dates import ages_in, dates_in
 from medunlearn.audit.identifiers.kinds import Form, kind_of, kinds
-from medunlearn.audit.identifiers.text import Text, compact, words_of
+from medunlearn.audit.identifiers.text import Text, ages_in, compact, dates_in, words_of
 from medunlearn.data.records import Record
 
 SHORTEST, SHORTEST_NUMBER = 3, 5
-"""Values whose longest word, or whose number, has fewer characters stand in any text by chance: not looked for."""
+"""Fewest characters of the longest word, or of a number; shorter values are in any text by chance."""
 _NAMES = ("name", "clinician")
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One identifier, whoever has it.
+    """One distinct identifier.
 
     Attributes:
-        number: its place among all.
+        number: index among all.
         kind: name of its kind.
-        key: what values that are the same have in common.
+        key: normalized value.
         owners: records that hold it, in their order.
     """
 
@@ -45,11 +44,11 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A place in a text where an identifier stands.
+    """A match of an identifier in a text.
 
     Attributes:
-        start, end: first character, and past the last.
-        identities: numbers of the identities that it may be; several where kinds share a value, or a date is open.
+        start, end: offsets in characters.
+        identities: numbers of possible identities; several where kinds share a value, or a date is ambiguous.
         similarity: 1 for an exact match.
     """
 
@@ -60,13 +59,13 @@ class Hit:
 
 
 @dataclass
-class Known:
-    """Every known identifier of some records; made by :meth:`of`.
+class KnownIdentifiers:
+    """Index of the identifiers that records declare; made by :meth:`of`.
 
     Attributes:
-        identities: all, by their number.
-        subject: record -> whose it is.
-        skipped: why identifiers are not looked for -> how many.
+        identities: by number.
+        subject: record -> subject.
+        skipped: reason for not searching -> number of identifiers.
     """
 
     identities: list[Identity]
@@ -79,11 +78,11 @@ class Known:
     _years: dict[str, list[int]] = field(default_factory=dict, repr=False)
 
     @staticmethod
-    def of(records: Iterable[Record], subject: Mapping[str, str] | None = None) -> Known:
-        """The identifiers that records declare.
+    def of(records: Iterable[Record], subject: Mapping[str, str] | None = None) -> KnownIdentifiers:
+        """Index records.
 
         Args:
-            subject: record id -> subject; a record that is not in it is a subject of its own.
+            subject: record id -> subject; a record without one is its own subject.
         """
         owners: dict[tuple[str, str], dict[str, None]] = {}
         keys: dict[tuple[str, str], tuple[Form, tuple[str, ...]]] = {}
@@ -93,13 +92,13 @@ class Known:
             subjects.setdefault(record.record_id, record.record_id)
             for declared in record.identifiers:
                 kind = kind_of(declared.type)
-                form, found = keys_of(kind.name, declared.value)
-                if not found:
-                    skipped[why_not(kind.name)] += 1
+                form, values = keys_of(kind.name, declared.value)
+                if not values:
+                    skipped[_skip_reason(kind.name)] += 1
                     continue
-                owners.setdefault((kind.name, found[0]), {})[record.record_id] = None
-                keys[kind.name, found[0]] = form, found
-        known = Known([], subjects, skipped)
+                owners.setdefault((kind.name, values[0]), {})[record.record_id] = None
+                keys[kind.name, values[0]] = form, values
+        known = KnownIdentifiers([], subjects, skipped)
         for (kind_name, key), held in owners.items():
             known._add(kind_name, key, tuple(held), *keys[kind_name, key])
         known._finish()
@@ -109,22 +108,22 @@ class Known:
         number = len(self.identities)
         self.identities.append(Identity(number, kind, key, owners))
         table = {"words": self._words, "number": self._numbers, "date": self._days, "age": self._years}[form]
-        for one in keys:
-            table.setdefault(one, []).append(number)
+        for form_key in keys:
+            table.setdefault(form_key, []).append(number)
 
     def _finish(self) -> None:
         lengths: dict[str, set[int]] = {}
         for key in self._words:
             words = key.split(" ")
             lengths.setdefault(words[0], set()).add(len(words))
-        self._lengths = {word: tuple(sorted(found, reverse=True)) for word, found in lengths.items()}
+        self._lengths = {word: tuple(sorted(counts, reverse=True)) for word, counts in lengths.items()}
 
     def find(self, text: Text | str) -> list[Hit]:
-        """Every exact match in a text, in order of place; one that lies within a longer one is part of that one."""
+        """Exact matches in order of place, without those within longer ones."""
         return outermost(self.every(Text.of(text) if isinstance(text, str) else text))
 
     def every(self, text: Text) -> Iterator[Hit]:
-        """Every exact match, those within longer ones as well, in no order."""
+        """Exact matches, also those within longer ones, in no order."""
         yield from self._by_words(text)
         yield from self._by_number(text)
         yield from self._by_day(text)
@@ -134,31 +133,31 @@ class Known:
         lengths, forms, words = self._lengths, self._words, text.words
         for first, word in enumerate(words):
             for count in lengths.get(word, ()):
-                found = forms.get(" ".join(words[first : first + count]))
+                numbers = forms.get(" ".join(words[first : first + count]))
                 # The last words of a text are fewer than asked for, and may be another, shorter form.
-                if found and first + count <= len(words) and text.joined(first, count):
-                    yield Hit(text.starts[first], text.ends[first + count - 1], tuple(found))
+                if numbers and first + count <= len(words) and text.joined(first, count):
+                    yield Hit(text.starts[first], text.ends[first + count - 1], tuple(numbers))
 
     def _by_number(self, text: Text) -> Iterator[Hit]:
         if self._numbers:
             for key, first, count in text.numbers:
-                if found := self._numbers.get(key):
-                    yield Hit(text.starts[first], text.ends[first + count - 1], tuple(found))
+                if numbers := self._numbers.get(key):
+                    yield Hit(text.starts[first], text.ends[first + count - 1], tuple(numbers))
 
     def _by_day(self, text: Text) -> Iterator[Hit]:
         for dated in dates_in(text.raw) if self._days else ():
-            found = [one for day in sorted(dated.days) for one in self._days.get(day.isoformat(), ())]
-            if found:
-                yield Hit(dated.start, dated.end, tuple(dict.fromkeys(found)))
+            numbers = [one for day in sorted(dated.days) for one in self._days.get(day.isoformat(), ())]
+            if numbers:
+                yield Hit(dated.start, dated.end, tuple(dict.fromkeys(numbers)))
 
     def _by_age(self, text: Text) -> Iterator[Hit]:
         for start, end, years in ages_in(text.raw) if self._years else ():
-            if found := self._years.get(str(years)):
-                yield Hit(start, end, tuple(found))
+            if numbers := self._years.get(str(years)):
+                yield Hit(start, end, tuple(numbers))
 
 
 def keys_of(kind: str, value: str) -> tuple[Form, tuple[str, ...]]:
-    """How a value is looked for: its form, and its keys, the first of which is its identity; none: it is not.
+    """A value's form and search keys; the first key is its identity, no key means it is not searched.
 
     A date without a day falls back to words; an age is the first number in the value.
     """
@@ -175,7 +174,7 @@ def keys_of(kind: str, value: str) -> tuple[Form, tuple[str, ...]]:
         return "age", (str(int(years)),) if years else ()
     if form == "number":
         key = compact(value)
-        # Letters alone (a license plate, say) are no number: they are words.
+        # Letters alone (a license plate, say) are words.
         if not any(letter.isdigit() for letter in key):
             return "words", (" ".join(words),) if len(key) >= SHORTEST else ()
         return "number", (key,) if len(key) >= SHORTEST_NUMBER else ()
@@ -187,20 +186,19 @@ def keys_of(kind: str, value: str) -> tuple[Form, tuple[str, ...]]:
     return "words", tuple(dict.fromkeys(keys))
 
 
-def why_not(kind: str) -> str:
-    """Why a value of a kind has no key."""
+def _skip_reason(kind: str) -> str:
     if kinds()[kind].form == "none":
         return f"{kind}: no text holds one"
     return f"{kind}: too short to be told from chance, or without a letter or digit"
 
 
 def outermost(hits: Iterable[Hit]) -> list[Hit]:
-    """Hits in order of place, without those that lie within another; at one place all identities together."""
-    kept: list[Hit] = []
+    """Hits in order of place, without those within another; hits of equal extent are merged."""
+    outer: list[Hit] = []
     for hit in sorted(hits, key=lambda one: (one.start, -one.end)):
-        last = kept[-1] if kept else None
+        last = outer[-1] if outer else None
         if last is not None and (last.start, last.end) == (hit.start, hit.end):
-            kept[-1] = Hit(hit.start, hit.end, tuple(dict.fromkeys((*last.identities, *hit.identities))))
+            outer[-1] = Hit(hit.start, hit.end, tuple(dict.fromkeys((*last.identities, *hit.identities))))
         elif last is None or hit.end > last.end:
-            kept.append(hit)
-    return kept
+            outer.append(hit)
+    return outer

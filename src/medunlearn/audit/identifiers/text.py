@@ -1,4 +1,4 @@
-"""A text cut into words that compare equal where people would call them so, each with its place in the text."""
+"""Normalized words, numbers, dates and ages of a text, with their offsets."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 
 WORD = re.compile(r"[^\W_]+")
@@ -19,7 +20,7 @@ PARTS = 6
 
 
 def folded(word: str) -> str:
-    """A word without case and accents."""
+    """The word in lower case and without accents."""
     if word.isascii():
         return word.lower()
     bare = unicodedata.normalize("NFKD", word.casefold())
@@ -27,12 +28,12 @@ def folded(word: str) -> str:
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """The folded words of a text, in order; punctuation and underscores stand between words."""
+    """Folded words of a text in order; punctuation and underscores separate words."""
     return tuple(folded(word) for word in WORD.findall(text))
 
 
 def compact(text: str) -> str:
-    """A number without what is written between its parts: ``HX-123 456`` is ``hx123456``."""
+    """A number without separators: ``HX-123 456`` is ``hx123456``."""
     return "".join(words_of(text))
 
 
@@ -41,9 +42,9 @@ class Text:
     """A text and its words.
 
     Attributes:
-        raw: the text as it is; places are in it.
-        words: folded.
-        starts, ends: places of each word's first character and past its last.
+        raw: the text; offsets are in it.
+        words: folded words.
+        starts, ends: offsets of each word.
     """
 
     raw: str
@@ -55,12 +56,12 @@ class Text:
     def of(raw: str) -> Text:
         places = [match.span() for match in WORD.finditer(raw)]
         starts, ends = tuple(start for start, _ in places), tuple(end for _, end in places)
-        # In ASCII a lower-case text has the same places, and is cut much faster than word by word.
+        # Lower-casing ASCII keeps offsets and is much faster than folding word by word.
         words = WORD.findall(raw.lower()) if raw.isascii() else [folded(raw[a:b]) for a, b in places]
         return Text(raw, tuple(words), starts, ends)
 
     def joined(self, first: int, count: int, gap: int = GAP) -> bool:
-        """Whether ``count`` words from ``first`` on stand close enough to be one thing, in one paragraph."""
+        """Whether ``count`` words from ``first`` on are close together and in one paragraph."""
         return all(self._close(place, gap) for place in range(first, first + count - 1))
 
     def _close(self, place: int, gap: int) -> bool:
@@ -69,12 +70,12 @@ class Text:
 
     @cached_property
     def numbers(self) -> tuple[tuple[str, int, int], ...]:
-        """Every run of up to six close words that may be a number, compact: key, first word, how many words."""
+        """Runs of up to six close words that may be a number: compact key, first word, number of words."""
         return tuple(self._numbers())
 
     def _numbers(self) -> Iterator[tuple[str, int, int]]:
         words, starts, ends, last = self.words, self.starts, self.ends, len(self.words)
-        # What is a word and not of letters alone has a digit in it.
+        # A word that is not letters alone has a digit in it.
         digits = [place for place, word in enumerate(words) if not word.isalpha()]
         there = set(digits)
         for first in sorted({*digits, *(place - 1 for place in digits if place)}):
@@ -88,5 +89,98 @@ class Text:
                     yield key, first, place - first + 1
 
     def word_at(self, place: int) -> int:
-        """How many words begin before a place."""
+        """Number of words that begin before an offset."""
         return bisect_left(self.starts, place)
+
+
+_NAMES = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_MONTH = r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
+_MONTH += r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+_YEAR = r"(?P<year>\d{4}|\d{2})"
+_FORMS = (
+    re.compile(r"(?<!\d)(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?!\d)"),
+    re.compile(
+        r"(?<!\d)(?<!\d[-/.])(?P<one>\d{1,2})(?P<sep>[-/.])(?P<two>\d{1,2})(?P=sep)(?P<year>\d{4}|\d{2})(?!\d|[-/.]\d)"
+    ),
+    re.compile(rf"\b{_MONTH}\s+{_DAY},?\s+(?P<year>\d{{4}})\b", re.IGNORECASE),
+    re.compile(rf"\b{_DAY}(?:\s+of)?[\s-]+{_MONTH},?[\s-]+{_YEAR}\b", re.IGNORECASE),
+)
+_UNITS = r"(?:years?|yrs?|y)"
+_AGE = re.compile(
+    rf"\b(?P<a>\d{{1,3}})[\s-]*{_UNITS}[\s.-]*(?:of[\s-]+age|old|o\b)"
+    r"|\b(?:aged?|at\s+the\s+age\s+of|age\s*:)\s*(?P<b>\d{1,3})\b(?!\s*(?:mg|mm|%))"
+    r"|\b(?P<c>\d{1,3})\s*(?:yo|y/o|y\.\s?o\.?)(?!\w)"
+    r"|\b(?:woman|man|lady|gentleman|girl|boy|female|male)\s+of\s+(?P<d>\d{1,3})\b"
+    r"|\b(?P<e>\d{2,3})[\s-]?(?:F|M|[Ff]emale|[Mm]ale|year)\b",
+    re.IGNORECASE,
+)
+OLDEST = 120
+
+
+@dataclass(frozen=True, slots=True)
+class DateMatch:
+    """A date in a text.
+
+    Attributes:
+        start, end: offsets.
+        days: possible days; two where day and month, or the century, are ambiguous.
+    """
+
+    start: int
+    end: int
+    days: frozenset[date]
+
+
+def dates_in(text: str) -> list[DateMatch]:
+    """Every full date in a text (day, month, year), in numbers or with the month's English name.
+
+    ``03/04/2015`` is both the 3rd of April and the 4th of March; ``03/04/15`` also of 1915.
+    """
+    dates: list[DateMatch] = []
+    lower = text.lower()
+    # Searching twelve short words is much faster than trying an expression everywhere.
+    named = any(month[:3] in lower for month in _NAMES)
+    for form in _FORMS if named else _FORMS[:2]:
+        for match in form.finditer(text):
+            days = frozenset(_days(match.groupdict()))
+            inside = any(one.start < match.end() and match.start() < one.end for one in dates)
+            if days and not inside:
+                dates.append(DateMatch(match.start(), match.end(), days))
+    return sorted(dates, key=lambda one: one.start)
+
+
+def ages_in(text: str) -> list[tuple[int, int, int]]:
+    """Every age in a text: start, end and years (0-120)."""
+    ages = []
+    for match in _AGE.finditer(text):
+        years = int(next(number for number in match.groups() if number is not None))
+        if years <= OLDEST:
+            ages.append((match.start(), match.end(), years))
+    return ages
+
+
+def _days(parts: dict[str, str | None]) -> Iterator[date]:
+    for year in _years(str(parts["year"])):
+        for month, day in _months_and_days(parts):
+            try:
+                yield date(year, month, day)
+            except ValueError:
+                continue
+
+
+def _months_and_days(parts: dict[str, str | None]) -> Iterator[tuple[int, int]]:
+    if parts.get("one") is not None:
+        one, two = int(str(parts["one"])), int(str(parts["two"]))
+        yield from {(one, two), (two, one)}
+        return
+    month = str(parts["month"])
+    number = int(month) if month.isdigit() else 1 + [name[:3] for name in _NAMES].index(month[:3].lower())
+    yield number, int(str(parts["day"]))
+
+
+def _years(written: str) -> tuple[int, ...]:
+    return (int(written),) if len(written) == 4 else (1900 + int(written), 2000 + int(written))

@@ -1,10 +1,9 @@
-"""What kind of text a memorized span is: knowledge, set phrases, or what belongs to a patient or data set.
+"""Kinds of memorized text: knowledge, set phrases, or content that belongs to a patient or data set.
 
-- :mod:`catalogue` names the kinds; :mod:`rules` sorts by words and evidence; :mod:`frequency` counts set phrases.
-- :mod:`asking` has a language model sort; :mod:`sheet` has a person sort; :mod:`agreement` compares the ways.
+- :mod:`rules`: the catalogue of kinds, and sorting by words and evidence. :mod:`sheet`: sorting by a person.
+- :mod:`sorting`: ``kinds.parquet`` of an audit. :mod:`summary`: sort, review and correct an audit's folder.
 """
 
-from medunlearn.audit.kinds.catalogue import GROUPS, Group, Kind, group_of, kinds
-from medunlearn.audit.kinds.rules import Rules, Sorted, Span
+from medunlearn.audit.kinds.rules import GROUPS, KindLabel, KindRules, MemorizedSpan, TextKind, group_of, kinds
 
-__all__ = ["GROUPS", "Group", "Kind", "Rules", "Sorted", "Span", "group_of", "kinds"]
+__all__ = ["GROUPS", "KindLabel", "KindRules", "MemorizedSpan", "TextKind", "group_of", "kinds"]

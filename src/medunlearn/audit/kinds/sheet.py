@@ -1,4 +1,4 @@
-"""A person sorts spans into kinds: a CSV to fill in, blind to what rules and judges said, and the reading of it."""
+"""CSV sheet for a person who sorts spans into kinds, blind to rules and judge."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from medunlearn.audit.kinds.catalogue import kinds
-from medunlearn.audit.kinds.rules import Sorted, Span
+from medunlearn.audit.judge import UNCLEAR
+from medunlearn.audit.kinds.rules import KindLabel, MemorizedSpan, kinds
 from medunlearn.data.storage import write_atomically, writer
 from medunlearn.errors import InputError, SourceError, unknown_name
 from medunlearn.judging.labels import harmless
 
-UNCLEAR = "unclear"
 _COLUMNS = ("span_id", "kind", "comment", "span")
 
 
-def write_sheet(path: Path, spans: Mapping[str, Span]) -> None:
-    """One row a span, kind and comment to fill in. The file holds records' text and is readable by its owner alone.
+def write_sheet(path: Path, spans: Mapping[str, MemorizedSpan]) -> None:
+    """One row per span, with kind and comment to fill in. It holds record text and is private to its owner.
 
     Raises:
-        InputError: a file is there already; somebody's work may be in it.
+        InputError: the file exists and may hold somebody's work.
     """
     if path.exists():
         raise InputError(
@@ -32,7 +31,7 @@ def write_sheet(path: Path, spans: Mapping[str, Span]) -> None:
     rows.writerow(_COLUMNS)
     for name, span in spans.items():
         rows.writerow((harmless(name), "", "", harmless(" ".join(span.text.split()))))
-    # Spreadsheets take a file for UTF-8 only with this mark at its start.
+    # Spreadsheets need the byte order mark to read UTF-8.
     content = ("\ufeff" + buffer.getvalue()).encode()
 
     def private(part: Path) -> None:
@@ -42,18 +41,18 @@ def write_sheet(path: Path, spans: Mapping[str, Span]) -> None:
     write_atomically(path, private)
 
 
-def read_sheet(path: Path, spans: Sequence[str]) -> dict[str, Sorted]:
-    """What a person filled in, by span id; ``unclear`` is no kind, and a row left empty is left out.
+def read_sheet(path: Path, spans: Sequence[str]) -> dict[str, KindLabel]:
+    """Kinds by span id; ``unclear`` is no kind, empty rows are left out.
 
     Args:
-        spans: the ids that may stand in it.
+        spans: allowed ids.
 
     Raises:
-        SourceError: no such file, a column that is missing, a kind or span that is none, a span with two kinds;
-            all of them with their lines.
+        SourceError: no such file, a missing column, unknown kinds or spans, a span with two kinds; all with their
+            lines.
     """
     ids = {harmless(name): name for name in spans} | {name: name for name in spans}
-    found: dict[str, Sorted] = {}
+    labels: dict[str, KindLabel] = {}
     problems = []
     for line, row in _rows(path):
         kind, name = row["kind"].strip().lower(), ids.get(row["span_id"].strip())
@@ -63,13 +62,15 @@ def read_sheet(path: Path, spans: Sequence[str]) -> dict[str, Sorted]:
             problems.append(f"line {line}: span_id {row['span_id']!r} is not among the spans")
         elif kind not in (*kinds(), UNCLEAR):
             problems.append(f"line {line}: {unknown_name('kind', kind, (*kinds(), UNCLEAR))}")
-        elif name in found:
+        elif name in labels:
             problems.append(f"line {line}: span_id {name!r} has a kind further up")
+        elif kind == UNCLEAR:
+            labels[name] = KindLabel(None, "the person finds that no kind fits")
         else:
-            found[name] = Sorted(None, "the person finds that no kind fits") if kind == UNCLEAR else Sorted(kind)
+            labels[name] = KindLabel(kind)
     if problems:
         raise SourceError(f"{path}: " + "; ".join(problems))
-    return found
+    return labels
 
 
 def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
@@ -79,9 +80,8 @@ def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
         raise SourceError(f"{path} cannot be read as a CSV in UTF-8: {error}.") from error
     # Spreadsheets in many countries write semicolons.
     head = text.partition("\n")[0]
-    reader = csv.DictReader(
-        io.StringIO(text), delimiter=";" if head.count(";") > head.count(",") else ",", restval=""
-    )
+    delimiter = ";" if head.count(";") > head.count(",") else ","
+    reader = csv.DictReader(io.StringIO(text), delimiter=delimiter, restval="")
     if missing := {"span_id", "kind"} - set(reader.fieldnames or ()):
         raise SourceError(f"{path} lacks the column {', '.join(sorted(missing))}, which the sheet had.")
     return [(reader.line_num, row) for row in reader]

@@ -2,7 +2,7 @@
 
 A record is a question with its options and the right one, as fine-tuning sets are made of; its question shows the
 same options and asks for the right one. So a model that is trained on the benchmark sees every option, and
-:func:`medunlearn.audit.options.run.audit_options` tells which it regenerates. Questions that are held out
+:func:`medunlearn.audit.options.audit.audit_options` tells which it regenerates. Questions that are held out
 (``nonmembers``) are records of the fold ``holdout``, which no model is trained on and nothing else is asked about.
 
 Source: the memorization paper, Section 3.2 (fine-tuning over medical benchmarks).

@@ -21,8 +21,8 @@ TASKS: Mapping[str, str] = {
     "lume_verify": "medunlearn.papers.lume.prompts.verify:LumeVerify",
     "medforget_paraphrase": "medunlearn.papers.medforget.prompts.paraphrase:MedforgetParaphrase",
     "medforget_section": "medunlearn.papers.medforget.prompts.section:MedforgetSection",
-    "sensitive_content": "medunlearn.audit.identifiers.sensitive_content:SensitiveContent",
-    "memorized_kind": "medunlearn.audit.kinds.memorized_kind:MemorizedKind",
+    "sensitive_content": "medunlearn.audit.judge:SensitiveContent",
+    "memorized_kind": "medunlearn.audit.judge:MemorizedKind",
 }
 
 

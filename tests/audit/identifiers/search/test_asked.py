@@ -8,7 +8,7 @@ from typing import Any
 from fake_server import FakeServer
 
 from medunlearn.audit.identifiers.findings import Output, leaked
-from medunlearn.audit.identifiers.search.asked import ask_sensitive
+from medunlearn.audit.identifiers.sensitive_judge import ask_sensitive
 from medunlearn.data.records import Identifier, Record
 from medunlearn.llm.client import Client
 from medunlearn.llm.guard import decide

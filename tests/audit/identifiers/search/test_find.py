@@ -10,8 +10,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from medunlearn.audit.identifiers.search import Frames, find, find_identifiers, find_sensitive, frames, outputs_of
-from medunlearn.audit.identifiers.search.outputs import read_outputs
+from medunlearn.audit.identifiers import search
+from medunlearn.audit.identifiers.findings import Output
+from medunlearn.audit.identifiers.outputs import join_probes, read_audit, read_outputs
+from medunlearn.audit.identifiers.search import find_identifiers, find_sensitive
 from medunlearn.config import check
 from medunlearn.config.identifiers import IdentifierSettings
 from medunlearn.data.records import Identifier, Record
@@ -29,19 +31,22 @@ SAID = {
 }
 
 
+PROBES = pd.DataFrame(
+    [(f"{record}@5", record, record[:3], "This is") for record in ("ada-1", "ben-1")],
+    columns=["probe_id", "record_id", "subject", "prefix"],
+)
+RESPONSES = pd.DataFrame(
+    [(probe, "greedy", 0, said) for probe, said in SAID.items()],
+    columns=["probe_id", "variant", "sample", "response"],
+)
+
+
 @pytest.fixture
-def audit() -> Frames:
-    probes = [(f"{record}@5", record, record[:3], "This is") for record in ("ada-1", "ben-1")]
-    return Frames(
-        pd.DataFrame(probes, columns=["probe_id", "record_id", "subject", "prefix"]),
-        pd.DataFrame(
-            [(probe, "greedy", 0, said) for probe, said in SAID.items()],
-            columns=["probe_id", "variant", "sample", "response"],
-        ),
-    )
+def audit() -> list[Output]:
+    return join_probes(PROBES, RESPONSES)
 
 
-def test_known_and_detected_identifiers_stand_in_one_table(audit: Frames, tmp_path: Path) -> None:
+def test_known_and_detected_identifiers_stand_in_one_table(audit: list[Output], tmp_path: Path) -> None:
     found = find_identifiers(audit, RECORDS, folder=tmp_path)
     told = found[["kind", "match", "owner", "in_record"]].to_numpy().tolist()
     assert told == [
@@ -57,21 +62,23 @@ def test_known_and_detected_identifiers_stand_in_one_table(audit: Frames, tmp_pa
 
 
 def test_a_second_call_reads_and_changed_records_are_searched_again(
-    audit: Frames, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    audit: list[Output], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = find_identifiers(audit, RECORDS, folder=tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(find, "find_known", lambda *_: pytest.fail("searched again"))
-        patch.setattr(find, "find_detected", lambda *_: pytest.fail("searched again"))
+        patch.setattr(search, "find_known", lambda *_: pytest.fail("searched again"))
+        patch.setattr(search, "find_detected", lambda *_: pytest.fail("searched again"))
         pd.testing.assert_frame_equal(find_identifiers(audit, RECORDS, folder=tmp_path), first)
     without = find_identifiers(audit, [Record("ada-1", TEXT, {}), RECORDS[1]], folder=tmp_path)
     assert without.query("match == 'exact'")["owner"].tolist() == ["other"]
 
 
-def test_a_search_that_was_cut_off_goes_on(audit: Frames, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find, "AT_ONCE", 1)
+def test_a_search_that_was_cut_off_goes_on(
+    audit: list[Output], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "BATCH", 1)
     whole = find_identifiers(audit, RECORDS)
-    plain, calls = find.find_detected, []
+    plain, calls = search.find_detected, []
 
     def dies(outputs: object, *rest: object) -> object:
         calls.append(outputs)
@@ -79,7 +86,7 @@ def test_a_search_that_was_cut_off_goes_on(audit: Frames, tmp_path: Path, monkey
             raise KeyboardInterrupt
         return plain(outputs, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(find, "find_detected", dies)
+    monkeypatch.setattr(search, "find_detected", dies)
     with pytest.raises(KeyboardInterrupt):
         find_identifiers(audit, RECORDS, folder=tmp_path)
     pd.testing.assert_frame_equal(find_identifiers(audit, RECORDS, folder=tmp_path), whole, check_dtype=False)
@@ -87,32 +94,32 @@ def test_a_search_that_was_cut_off_goes_on(audit: Frames, tmp_path: Path, monkey
     assert not (tmp_path / ".findings").exists()
 
 
-def test_sensitive_content_counts_only_where_the_record_says_the_same(audit: Frames, tmp_path: Path) -> None:
+def test_sensitive_content_counts_only_where_the_record_says_the_same(audit: list[Output], tmp_path: Path) -> None:
     found = find_sensitive(audit, RECORDS, folder=tmp_path)
     assert found[["kind", "key", "in_prefix"]].to_numpy().tolist() == [["abuse_history", "alcohol abuse", False]]
     assert (tmp_path / "sensitive.parquet").exists()
 
 
-def test_an_audits_folder_is_read(audit: Frames, tmp_path: Path) -> None:
-    audit.probes.to_parquet(tmp_path / "probes.parquet")
+def test_an_audits_folder_is_read(audit: list[Output], tmp_path: Path) -> None:
+    PROBES.to_parquet(tmp_path / "probes.parquet")
     store = ResponseStore(tmp_path / "responses", {"model": "x"})
     store.add([Response(probe, "greedy", 0, said, (), True) for probe, said in SAID.items()])
-    assert outputs_of(frames(tmp_path)) == outputs_of(audit)
+    assert read_audit(tmp_path) == audit
     with pytest.raises(InputError, match="is no audit"):
-        frames(tmp_path / "responses")
+        read_audit(tmp_path / "responses")
 
 
 def test_a_search_needs_no_torch() -> None:
-    code = "import sys, medunlearn.audit.identifiers.search.search; print('torch' in sys.modules)"
+    code = "import sys, medunlearn.audit.identifiers.search; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 
-def test_tables_that_do_not_fit_are_refused(audit: Frames) -> None:
+def test_tables_that_do_not_fit_are_refused(audit: list[Output]) -> None:
     with pytest.raises(InputError, match="lacks subject"):
-        outputs_of(Frames(audit.probes.drop(columns="subject"), audit.responses))
+        join_probes(PROBES.drop(columns="subject"), RESPONSES)
     with pytest.raises(InputError, match="1 responses belong to no probe"):
-        outputs_of(Frames(audit.probes[:1], audit.responses))
+        join_probes(PROBES[:1], RESPONSES)
     with pytest.raises(UnknownNameError, match="patterns"):
         find_identifiers(audit, RECORDS, check(IdentifierSettings, {"detectors": "pattern"}))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from medunlearn.audit.identifiers.findings import Output, leaked
 from medunlearn.audit.identifiers.kinds import kind_of
 from medunlearn.audit.identifiers.search import find_identifiers
-from medunlearn.audit.identifiers.tables import by_kind, by_subject, table9
+from medunlearn.audit.identifiers.tables import CountOptions, by_kind, by_subject, table9
 from medunlearn.config import check
 from medunlearn.config.identifiers import IdentifierSettings
 from medunlearn.data.benchmark import Benchmark
@@ -36,9 +36,12 @@ def test_a_lora_on_four_patients_gives_their_identifiers_away_by_kind(
         assert told == verbatim(patients, outputs)
         count[name] = len(told)
         kinds[name] = set(exact["kind"])
-        table = by_kind(found, outputs, replicates=50).set_index("kind")
+        table = by_kind(found, outputs, options=CountOptions(replicates=50)).set_index("kind")
         assert table["frequency"].sum() == len(found.drop_duplicates(["probe_id", "kind", "key"]))
-        assert table9(found, outputs, replicates=50)["frequency"].sum() == table["frequency"].sum()
+        assert (
+            table9(found, outputs, options=CountOptions(replicates=50))["frequency"].sum()
+            == table["frequency"].sum()
+        )
         assert by_subject(found)["all"].sum() == table["frequency"].sum()
     assert count["base"] == 0
     assert count["lora"] >= 6

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from medunlearn.audit.identifiers.findings import Output
+from medunlearn.audit.identifiers.review import CASES, SHEET, read_review, write_review
 from medunlearn.audit.identifiers.search import find_identifiers
-from medunlearn.audit.identifiers.search.review import CASES, SHEET, read_review, write_review
 from medunlearn.data.records import Identifier, Record
 from medunlearn.errors import InputError, SourceError
 

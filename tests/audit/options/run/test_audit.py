@@ -8,8 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from medunlearn.audit.options.run import OptionsAudit, audit_options
-from medunlearn.audit.options.run.audit import choice_rows
+from medunlearn.audit.options.audit import OptionsAudit, audit_options, choice_rows
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.results.runs import Run
@@ -131,7 +130,7 @@ def test_it_is_not_done_twice_and_another_is_refused(
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("the model was loaded again")
 
-    monkeypatch.setattr("medunlearn.audit.options.run.local.load_model", refuse)
+    monkeypatch.setattr("medunlearn.audit.options.local.load_model", refuse)
     again = audit_options(
         before_and_after[1], question_file, out=audit.folder, prompts=PROMPTS, replicates=200, quiet=True
     )
@@ -156,10 +155,10 @@ def test_what_was_asked_is_kept_when_it_is_cut_off(
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("medunlearn.audit.options.run.audit.choice_rows", stop)
+    monkeypatch.setattr("medunlearn.audit.options.audit.choice_rows", stop)
     with pytest.raises(KeyboardInterrupt):
         audit_options(before_and_after[1], question_file, out=tmp_path / "cut", **settings)
-    monkeypatch.setattr("medunlearn.audit.options.run.audit.choice_rows", choice_rows)
+    monkeypatch.setattr("medunlearn.audit.options.audit.choice_rows", choice_rows)
     monkeypatch.setattr("medunlearn.generation.respond.decode_greedily", stop)
     monkeypatch.setattr("medunlearn.generation.respond._rounds", lambda sequences, size: iter([]))
     done = audit_options(before_and_after[1], question_file, out=tmp_path / "cut", **settings)

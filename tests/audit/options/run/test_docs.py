@@ -14,8 +14,8 @@ import pytest
 from fake_server import FakeServer
 from typer.testing import CliRunner
 
-from medunlearn.audit.options.prompts import read_prompts
-from medunlearn.audit.options.run.audit import CHOICES_SCHEMA, OPTIONS_SCHEMA
+from medunlearn.audit.options.audit import CHOICES_SCHEMA, OPTIONS_SCHEMA
+from medunlearn.audit.options.questions import read_prompts
 from medunlearn.cli.main import app
 
 PAGE = (Path(__file__).parents[4] / "docs" / "options.md").read_text(encoding="utf-8")
@@ -72,7 +72,7 @@ def test_the_page_names_prompts_measures_and_columns() -> None:
 
 
 def test_every_measure_of_the_table_is_on_the_page() -> None:
-    from medunlearn.audit.options.run.summary import observations
+    from medunlearn.audit.options.summary import observations
 
     options = pd.DataFrame(
         {"question_id": ["a"], "prompt": ["p"], "removed": ["A"], "gold": ["A"], "exact": [True], "relaxed": [True]}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from medunlearn.audit.options.run import audit_options
+from medunlearn.audit.options.audit import audit_options
 from medunlearn.pipeline.benchmarks import build
 from medunlearn.pipeline.presets import train_settings
 from medunlearn.pipeline.train import train

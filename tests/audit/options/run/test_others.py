@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from fake_server import FakeServer
 
-from medunlearn.audit.options.removing import remove_one
-from medunlearn.audit.options.run import audit_options
+from medunlearn.audit.options.audit import audit_options
+from medunlearn.audit.options.questions import remove_one
 from medunlearn.errors import ConfigError, InputError, MedunlearnError, SourceError
 from medunlearn.sources.options import read_options
 
@@ -79,15 +79,15 @@ class TestServer:
         assert set(found.choices["reason"]) == {"the server's tokens do not part where an option begins"}
 
     def test_what_is_read_of_an_echo(self) -> None:
-        from medunlearn.audit.options.run.server import _echoed
+        from medunlearn.audit.options.server import _option_log_prob
         from medunlearn.llm import LogProbs
 
         # "Q:" and " big dog", then what the server said itself.
         given = LogProbs(("Q", ":", " big", " dog", "."), (None, -1.0, -2.0, -4.0, -9.0), (0, 1, 2, 6, 10))
-        assert _echoed(given, 2, 8, "text") == -3.0
-        assert _echoed(given, 2, 8, "letter") == -6.0
-        assert _echoed(given, 3, 8, "text") is None
-        assert _echoed(None, 2, 8, "text") is None
+        assert _option_log_prob(given, 2, 8, "text") == -3.0
+        assert _option_log_prob(given, 2, 8, "letter") == -6.0
+        assert _option_log_prob(given, 3, 8, "text") is None
+        assert _option_log_prob(None, 2, 8, "text") is None
 
     def test_a_server_that_fails_ends_the_run_and_it_goes_on(
         self, question_file: Path, removed: dict[str, str], tmp_path: Path
@@ -159,14 +159,14 @@ class TestStored:
 
 
 def test_it_adds_its_table_to_an_audit_folder(question_file: Path, tmp_path: Path) -> None:
-    from medunlearn.audit.options.run.audit import add_options
-    from medunlearn.audit.options.run.stored import StoredResponses
+    from medunlearn.audit.options.audit import add_options
+    from medunlearn.audit.options.respondents import StoredRespondent
     from medunlearn.config.options import AuditOptionsSettings
 
     (tmp_path / "audit").mkdir()
     (tmp_path / "audit" / "run.json").write_text("{}")
     (tmp_path / "said.jsonl").write_text('{"question_id": "i00", "response": "x"}\n')
-    who, settings = StoredResponses(tmp_path / "said.jsonl"), AuditOptionsSettings()
+    who, settings = StoredRespondent(tmp_path / "said.jsonl"), AuditOptionsSettings()
     found = add_options(tmp_path / "audit", who, question_file, settings, quiet=True)
     assert len(found) == 32
     assert add_options(tmp_path / "audit", who, question_file, settings, quiet=True).equals(found)

@@ -14,7 +14,7 @@ import pytest
 from medunlearn.config import check
 from medunlearn.config.audit_report import KindSettings
 from medunlearn.data.responses import Response, ResponseStore
-from medunlearn.papers.memorization.compare import audit_content, frames, read_spans, sort_spans, span_sheet
+from medunlearn.papers.memorization.compare import audit_content, read_spans, read_tables, sort_spans, span_sheet
 from medunlearn.papers.memorization.report import AuditContent
 from medunlearn.seeds import generator
 
@@ -180,7 +180,7 @@ def audits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def content(audits: Path) -> AuditContent:
     """What is reported of the five, with kinds by rules and by a person who agrees but for one span."""
-    med = frames(audits / "med")
+    med = read_tables(audits / "med")
     settings = check(KindSettings, {"clinical": ["notes"]})
     by_rules = sort_spans(med, settings)
     sheet = audits / "sheet.csv"

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.papers.memorization.compare import audit_content, frames
+from medunlearn.papers.memorization.compare import audit_content, read_tables
 from medunlearn.papers.memorization.compare.places import persistence_table
 from medunlearn.papers.memorization.compare.ratios import Draws, ratios
 from medunlearn.papers.memorization.compare.sensitive import identifier_table, masked
@@ -130,10 +130,10 @@ def test_options(content: AuditContent, audits: Path):
 
 
 def test_duplication_is_a_regression_on_log2_of_copies(audits: Path, tmp_path: Path):
-    audit = frames(audits / "med")
+    audit = read_tables(audits / "med")
     copies = {record: 2 ** (number % 4) for number, record in enumerate(sorted(set(audit.probes["record_id"])))}
     probes = audit.probes.assign(copies=audit.probes["record_id"].map(copies))
-    known = frames(audits / "med").__class__(
+    known = read_tables(audits / "med").__class__(
         audit.folder, audit.label, audit.info, probes, audit.scores, audit.spans
     )
     found = (
@@ -147,7 +147,7 @@ def test_duplication_is_a_regression_on_log2_of_copies(audits: Path, tmp_path: P
 
 
 def test_samples_of_a_probe_count_once(audits: Path):
-    audit = frames(audits / "base")
+    audit = read_tables(audits / "base")
     again = audit.scores.assign(
         sample=1, value=audit.scores["value"].where(audit.scores["measure"] != "run_30", 1.0)
     )
@@ -159,7 +159,7 @@ def test_samples_of_a_probe_count_once(audits: Path):
 
 
 def test_by_token_and_by_span(audits: Path):
-    pair = frames(audits / "med"), frames(audits / "tuned")
+    pair = read_tables(audits / "med"), read_tables(audits / "tuned")
     by = {way: persistence_table(*pair, Draws(10), by=way) for way in ("probe", "span", "token")}
     same = ["corpus", "prefix_tokens", "measure", "value"]
     # One span of 60 tokens a memorized probe: all three ways must agree, and tokens are 60 times as many.
@@ -184,7 +184,7 @@ def test_relations_that_name_what_is_not_there(audits: Path, relations: dict, wo
 
 def test_folders_that_are_no_audits(audits: Path, tmp_path: Path):
     with pytest.raises(InputError, match="holds no audit"):
-        frames(tmp_path)
+        read_tables(tmp_path)
     with pytest.raises(InputError, match="have one label, 'med'"):
         audit_content([audits / "med", audits / "med"], replicates=5)
     with pytest.raises(InputError, match="nothing to report"):
@@ -194,16 +194,16 @@ def test_folders_that_are_no_audits(audits: Path, tmp_path: Path):
 def test_an_audit_that_is_not_whole(audits: Path, tmp_path: Path):
     (tmp_path / "run.json").write_text(json.dumps({"verb": "audit", "label": "x", "status": "interrupted"}))
     with pytest.raises(InputError, match=r"not complete \(interrupted\)"):
-        frames(tmp_path)
+        read_tables(tmp_path)
     (tmp_path / "run.json").write_text(json.dumps({"verb": "audit", "label": "x", "status": "complete"}))
     with pytest.raises(InputError, match=r"lacks probes.parquet, scores.parquet, spans.parquet"):
-        frames(tmp_path)
+        read_tables(tmp_path)
     (tmp_path / "probes.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(InputError, match="cannot be read as Parquet"):
-        frames(tmp_path)
+        read_tables(tmp_path)
     pd.DataFrame({"probe_id": ["a"]}).to_parquet(tmp_path / "probes.parquet")
     with pytest.raises(InputError, match=r"probes.parquet lacks record_id, subject"):
-        frames(tmp_path)
+        read_tables(tmp_path)
 
 
 def test_an_audits_own_baselines_come_with_it(audits: Path, tmp_path: Path):
@@ -245,7 +245,7 @@ def test_a_trainings_own_table_of_epochs(audits: Path, tmp_path: Path):
 
 
 def test_a_value_counts_once_a_response(audits: Path, content: AuditContent):
-    audit = frames(audits / "med")
+    audit = read_tables(audits / "med")
     again = audit.findings.assign(place=audit.findings["place"] + 900, end=audit.findings["end"] + 900)
     other = audit.findings.query("kind == 'name'").assign(kind="family_relationship", value="a daughter", place=1)
     twice = audit.__class__(

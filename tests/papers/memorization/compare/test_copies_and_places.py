@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from medunlearn.data.responses import Response, ResponseStore
-from medunlearn.papers.memorization.compare import audit_content, frames
+from medunlearn.papers.memorization.compare import audit_content, read_tables
 from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.papers.memorization.compare.trends import position_trends
 from medunlearn.papers.memorization.report import AuditContent, findings
@@ -107,10 +107,10 @@ def test_duplication_and_position_are_found(content: AuditContent):
 
 
 def test_behind_a_texts_end_nothing_can_be_repeated(tmp_path: Path):
-    short = position_trends(frames(write(tmp_path / "short", suffix=150)), Draws(20))
+    short = position_trends(read_tables(write(tmp_path / "short", suffix=150)), Draws(20))
     assert pd.isna(row(short)["slope"])
     assert row(short)["reason"] == "fewer than 200 tokens follow in half of the probes"
-    two = row(position_trends(frames(write(tmp_path / "two", suffix=299)), Draws(20)))
+    two = row(position_trends(read_tables(write(tmp_path / "two", suffix=299)), Draws(20)))
     assert (two["levels"], two["n"]) == ("1-100, 101-200", len(runs()))
 
 

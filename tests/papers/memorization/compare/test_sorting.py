@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 from fake_server import FakeServer
 
+from medunlearn.audit.kinds.sorting import agreement_of_ways
 from medunlearn.config import check
 from medunlearn.config.audit_report import KindSettings
 from medunlearn.llm.client import Client
 from medunlearn.llm.guard import decide
 from medunlearn.llm.settings import ServerSettings
-from medunlearn.papers.memorization.compare import frames, judge_spans, sort_spans
-from medunlearn.papers.memorization.compare.sorting import agreement_of_ways
+from medunlearn.papers.memorization.compare import judge_spans, read_tables, sort_spans
 from medunlearn.papers.memorization.report import AuditContent
 
 SETTINGS = check(KindSettings, {"clinical": ["notes"]})
@@ -64,7 +64,7 @@ def copy(audits: Path, content: AuditContent, tmp_path: Path) -> Path:
 
 
 def test_a_judge_is_kept_beside_the_rules(copy: Path):
-    sort_spans(frames(copy), SETTINGS)
+    sort_spans(read_tables(copy), SETTINGS)
 
     def answer(body: dict) -> str:
         text = body["messages"][-1]["content"]
@@ -75,25 +75,25 @@ def test_a_judge_is_kept_beside_the_rules(copy: Path):
         settings = check(ServerSettings, {"base_url": server.base_url, "model": "m"})
         decision = decide(server.base_url, data_use="credentialed")
         with Client(settings, decision) as client:
-            judge_spans(frames(copy), SETTINGS, client, quiet=True)
+            judge_spans(read_tables(copy), SETTINGS, client, quiet=True)
     table = pd.read_parquet(copy / "kinds.parquet")
     assert set(table["by"]) == {"rules", "judge"}
     judged = table[table["by"] == "judge"]
     assert len(judged) == len(table) / 2
     unclear = judged[judged["kind"].isna()]
     assert set(unclear["reason"]) <= {"the model finds that no kind fits"}
-    assert set(agreement_of_ways(frames(copy), replicates=10)["of"]) == {"kind", "group"}
+    assert set(agreement_of_ways(read_tables(copy), replicates=10)["of"]) == {"kind", "group"}
     # Sorting by rules again replaces what rules said, and nothing else.
-    sort_spans(frames(copy), check(KindSettings, {"datasets": ["notes"]}))
+    sort_spans(read_tables(copy), check(KindSettings, {"datasets": ["notes"]}))
     again = pd.read_parquet(copy / "kinds.parquet")
     assert len(again) == len(table)
     assert "dataset_artifact" in set(again.query("by == 'rules'")["kind"])
 
 
 def test_the_whole_corpus_shows_what_the_sample_does_not(copy: Path):
-    text = frames(copy).spans["text"].iloc[0]
-    corpus = frames(copy).probes.set_index("probe_id")["corpus"][frames(copy).spans["probe_id"].iloc[0]]
+    text = read_tables(copy).spans["text"].iloc[0]
+    corpus = read_tables(copy).probes.set_index("probe_id")["corpus"][read_tables(copy).spans["probe_id"].iloc[0]]
     whole = {corpus: {f"record {n}": f"before {text} after" for n in range(7)}}
-    row = sort_spans(frames(copy), SETTINGS, whole).iloc[0]
+    row = sort_spans(read_tables(copy), SETTINGS, whole).iloc[0]
     assert row["records"] == 7
     assert row["kind"] == "editorial"

@@ -1,4 +1,4 @@
-"""Finding identifiers that nobody declared: one file a detector, and their dictionary.
+"""Detectors of undeclared identifiers: one file each, and their registry.
 
 A detector of your own is a class with ``name``, ``version`` and ``find(texts)``; name it as
 ``my_package.my_module:MyDetector``.
@@ -6,9 +6,11 @@ A detector of your own is a class with ``name``, ``version`` and ``find(texts)``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from medunlearn.audit.identifiers.detectors.protocol import Detector, Span
+from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.registry import resolve
 
 DETECTORS: Mapping[str, str] = {
@@ -18,19 +20,72 @@ DETECTORS: Mapping[str, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """An identifier in a text.
+
+    Attributes:
+        start, end: offsets in characters.
+        kind: name of its kind.
+        score: the detector's confidence, 0-1; 1 where it has none.
+    """
+
+    start: int
+    end: int
+    kind: str
+    score: float = 1.0
+
+
+class Detector(Protocol):
+    """Finds identifiers in any text.
+
+    Attributes:
+        name: in tables.
+        version: changes whenever it may find something else.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    def find(self, texts: Sequence[str]) -> list[list[Span]]:
+        """The spans of each text, in order of place and without overlaps."""
+        ...
+
+
 def make_detector(name: str) -> Detector:
     """The detector of a name, ``name:ARGUMENT`` (``tagger:FOLDER``), or a dotted path ``module:Class``.
 
     Raises:
-        UnknownNameError: says the nearest right name.
-        InputError: what it needs is not installed or not there; says how to get it.
+        UnknownNameError: no such detector; names the closest one.
+        InputError: a dependency or file is missing; says how to get it.
     """
     key, _, argument = name.partition(":")
     if key in DETECTORS and argument:
-        made: Detector = resolve("detectors", key, DETECTORS)(argument)
-        return made
-    found: Detector = resolve("detectors", name, DETECTORS)()
-    return found
+        detector: Detector = resolve("detectors", key, DETECTORS)(argument)
+    else:
+        detector = resolve("detectors", name, DETECTORS)()
+    return detector
 
 
-__all__ = ["DETECTORS", "Detector", "Span", "make_detector"]
+def without_overlaps(spans: Iterable[Span]) -> list[Span]:
+    """Of overlapping spans the surest, then the longest, then the first; in order of place."""
+    chosen: list[Span] = []
+    for span in sorted(spans, key=lambda one: (-one.score, one.start - one.end, one.start)):
+        if all(span.end <= other.start or other.end <= span.start for other in chosen):
+            chosen.append(span)
+    return sorted(chosen, key=lambda one: one.start)
+
+
+def covered(kind: str, start: int, end: int, spans: Iterable[Span]) -> bool:
+    """Whether spans of the kind's group cover at least half of a place."""
+    group = kinds()[kind].group
+    places = {
+        place
+        for span in spans
+        if kinds()[span.kind].group == group
+        for place in range(max(start, span.start), min(end, span.end))
+    }
+    return 2 * len(places) >= end - start

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 import yaml
 
-from medunlearn.audit.identifiers.dates import ages_in, dates_in
-from medunlearn.audit.identifiers.detectors.protocol import Span, without_overlaps
+from medunlearn.audit.identifiers.detectors import Span, without_overlaps
+from medunlearn.audit.identifiers.text import ages_in, dates_in
 
 _RULES_VERSION = "1"
 _CAPITAL = r"[A-Z][^\W\d_]+(?:['’-][A-Z]?[^\W\d_]+)*"

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from medunlearn.audit.identifiers.detectors import Span, without_overlaps
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
-from medunlearn.audit.identifiers.detectors.protocol import Span, without_overlaps
 from medunlearn.errors import InputError
 
 INSTALL = "pip install 'medunlearn[identifiers]', or choose detectors=patterns, which needs nothing."

@@ -9,16 +9,16 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.audit.kinds import kinds
-from medunlearn.audit.kinds.agreement import COLUMNS as AGREEMENT
+from medunlearn.audit.kinds.sorting import AGREEMENT_COLUMNS as AGREEMENT
+from medunlearn.audit.kinds.sorting import agreement_of_ways, judge_of, number_spans
+from medunlearn.audit.tables import KEY, AuditTables
 from medunlearn.config.audit_report import AuditRelations
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import ConfigError, InputError, unknown_name
 from medunlearn.papers.memorization.compare import options, places, ratios, sensitive, trends
-from medunlearn.papers.memorization.compare.frames import KEY, AuditFrames
 from medunlearn.papers.memorization.compare.meanings import MEANINGS
 from medunlearn.papers.memorization.compare.ratios import Draws, table_of
 from medunlearn.papers.memorization.compare.remarks import caveats, missing
-from medunlearn.papers.memorization.compare.sorting import agreement_of_ways, judge_of, numbered
 from medunlearn.papers.memorization.report.content import EXACT, AuditContent, Audited, Shown
 from medunlearn.reports.words import flat
 
@@ -28,7 +28,7 @@ _EXAMPLES_A_KIND = 2
 
 
 def gather_audits(
-    audits: Sequence[AuditFrames],
+    audits: Sequence[AuditTables],
     relations: AuditRelations,
     *,
     title: str,
@@ -79,10 +79,10 @@ def gather_audits(
     )
 
 
-def _by_label(audits: Sequence[AuditFrames]) -> dict[str, AuditFrames]:
+def _by_label(audits: Sequence[AuditTables]) -> dict[str, AuditTables]:
     if not audits:
         raise InputError("There is nothing to report: name at least one audit.")
-    found: dict[str, AuditFrames] = {}
+    found: dict[str, AuditTables] = {}
     for audit in audits:
         if audit.label in found:
             raise InputError(
@@ -93,7 +93,7 @@ def _by_label(audits: Sequence[AuditFrames]) -> dict[str, AuditFrames]:
     return found
 
 
-def _check(relations: AuditRelations, audits: Mapping[str, AuditFrames]) -> None:
+def _check(relations: AuditRelations, audits: Mapping[str, AuditTables]) -> None:
     corpora = {str(name) for audit in audits.values() for name in audit.probes["corpus"].unique()}
     problems = [unknown_name("audited model", label, audits) for label in sorted(relations.labels() - set(audits))]
     declared = (*relations.clinical, *relations.datasets)
@@ -102,13 +102,13 @@ def _check(relations: AuditRelations, audits: Mapping[str, AuditFrames]) -> None
         raise ConfigError(problems)
 
 
-def _audited(audit: AuditFrames, relations: AuditRelations) -> Audited:
+def _audited(audit: AuditTables, relations: AuditRelations) -> Audited:
     facts = flat({name: value for name, value in audit.info.items() if name != "results"})
     return Audited(audit.label, audit.unit, tuple(relations.baselines.get(audit.label, ())), facts)
 
 
 def _differences(
-    audits: Sequence[AuditFrames], by_label: Mapping[str, AuditFrames], relations: AuditRelations, draws: Draws
+    audits: Sequence[AuditTables], by_label: Mapping[str, AuditTables], relations: AuditRelations, draws: Draws
 ) -> pd.DataFrame:
     pairs = [("baseline", model, other) for model, others in relations.baselines.items() for other in others]
     pairs += [("size", large, small) for large, small in relations.larger]
@@ -119,7 +119,7 @@ def _differences(
 
 
 def _trends(
-    audits: Sequence[AuditFrames], by_label: Mapping[str, AuditFrames], relations: AuditRelations, draws: Draws
+    audits: Sequence[AuditTables], by_label: Mapping[str, AuditTables], relations: AuditRelations, draws: Draws
 ) -> pd.DataFrame:
     parts = [
         trends.prefix_trends(audit, EXACT, draws) for audit in audits if audit.probes["prefix_tokens"].nunique() > 1
@@ -132,14 +132,14 @@ def _trends(
     return table_of(parts, trends.TRENDS)
 
 
-def _persistence(by_label: Mapping[str, AuditFrames], relations: AuditRelations, draws: Draws) -> pd.DataFrame:
+def _persistence(by_label: Mapping[str, AuditTables], relations: AuditRelations, draws: Draws) -> pd.DataFrame:
     pairs = [(by_label[before], by_label[after]) for before, after in relations.persistence]
     parts = [places.persistence_table(*pair, draws, by=by) for pair in pairs for by in ("probe", "span", "token")]
     return table_of(parts, places.PERSISTENCE)
 
 
 def _option_differences(
-    by_label: Mapping[str, AuditFrames], relations: AuditRelations, draws: Draws
+    by_label: Mapping[str, AuditTables], relations: AuditRelations, draws: Draws
 ) -> pd.DataFrame:
     pairs = [(model, other) for model, others in relations.baselines.items() for other in others]
     pairs += [(after, before) for before, after in relations.persistence]
@@ -149,7 +149,7 @@ def _option_differences(
     return table_of(parts, options.OPTION_DIFFERENCES)
 
 
-def _kinds(audit: AuditFrames) -> pd.DataFrame:
+def _kinds(audit: AuditTables) -> pd.DataFrame:
     """How many spans of each corpus each way put into each kind; spans without one too."""
     if audit.kinds is None:
         return pd.DataFrame(columns=list(KINDS))
@@ -171,12 +171,12 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _agreement(audit: AuditFrames, draws: Draws) -> pd.DataFrame:
+def _agreement(audit: AuditTables, draws: Draws) -> pd.DataFrame:
     found = agreement_of_ways(audit, replicates=draws.replicates, seed=draws.seed).assign(model=audit.label)
     return found.replace({"first": _ways(audit), "second": _ways(audit)}) if len(found) else found
 
 
-def _ways(audit: AuditFrames) -> dict[str, str]:
+def _ways(audit: AuditTables) -> dict[str, str]:
     """A judge is called by its model's name as well."""
     judge = judge_of(audit.folder)
     return {} if judge is None else {"judge": f"judge {judge}"}
@@ -217,9 +217,9 @@ def _own_measures(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(measure=names)
 
 
-def _examples(audit: AuditFrames) -> Iterator[Shown]:
+def _examples(audit: AuditTables) -> Iterator[Shown]:
     """A few spans of every kind, the same ones every time."""
-    spans = numbered(audit).merge(audit.probes[["probe_id", "corpus", "prefix_tokens"]], on="probe_id")
+    spans = number_spans(audit).merge(audit.probes[["probe_id", "corpus", "prefix_tokens"]], on="probe_id")
     spans["kind"] = None
     if audit.kinds is not None and len(audit.kinds):
         best = audit.kinds.drop_duplicates([*KEY, "span"], keep="last")[[*KEY, "span", "kind"]]

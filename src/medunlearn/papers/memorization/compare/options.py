@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from medunlearn.papers.memorization.compare.frames import AuditFrames
+from medunlearn.audit.tables import AuditTables
 from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.statistics.bootstrap import resample_means
 from medunlearn.statistics.paired import resample_pairs
@@ -21,7 +21,7 @@ OPTION_DIFFERENCES = (
 _PAIR = ["question_id", "prompt", "removed"]
 
 
-def option_table(audit: AuditFrames, draws: Draws) -> pd.DataFrame:
+def option_table(audit: AuditTables, draws: Draws) -> pd.DataFrame:
     """Share of removed options that the model gave back, by prompt; intervals over questions."""
     if audit.options is None:
         return pd.DataFrame(columns=list(OPTIONS))
@@ -42,7 +42,7 @@ def option_table(audit: AuditFrames, draws: Draws) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(OPTIONS))
 
 
-def option_differences(first: AuditFrames, second: AuditFrames, draws: Draws) -> pd.DataFrame:
+def option_differences(first: AuditTables, second: AuditTables, draws: Draws) -> pd.DataFrame:
     """One model minus another, paired on question, prompt and removed option; intervals over questions."""
     if first.options is None or second.options is None:
         return pd.DataFrame(columns=list(OPTION_DIFFERENCES))

@@ -8,7 +8,7 @@ import pandas as pd
 
 from medunlearn.audit import persistence as lasting
 from medunlearn.audit import position
-from medunlearn.papers.memorization.compare.frames import KEY, AuditFrames
+from medunlearn.audit.tables import KEY, AuditTables
 from medunlearn.papers.memorization.compare.ratios import GREEDY, Draws, table_of
 
 POSITIONS = ("model", "corpus", "prefix_tokens", "at_least", *position.COLUMNS)
@@ -18,7 +18,7 @@ PERSISTENCE = (
 )
 
 
-def position_table(audit: AuditFrames, draws: Draws, lengths: tuple[int, ...] = (30, 50)) -> pd.DataFrame:
+def position_table(audit: AuditTables, draws: Draws, lengths: tuple[int, ...] = (30, 50)) -> pd.DataFrame:
     """Every measure of position by corpus, prefix length and length of run; greedy."""
     probes = audit.probes.set_index("probe_id")
     said = audit.responses[audit.responses["variant"] == GREEDY]
@@ -40,7 +40,7 @@ def position_table(audit: AuditFrames, draws: Draws, lengths: tuple[int, ...] = 
 
 
 def persistence_table(
-    before: AuditFrames, after: AuditFrames, draws: Draws, *, by: lasting.By = "probe", at_least: int = 50
+    before: AuditTables, after: AuditTables, draws: Draws, *, by: lasting.By = "probe", at_least: int = 50
 ) -> pd.DataFrame:
     """Unique, common and unique over the union, by corpus and prefix length, with the share that was retained.
 

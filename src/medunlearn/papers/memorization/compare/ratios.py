@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from medunlearn.papers.memorization.compare.frames import AuditFrames
+from medunlearn.audit.tables import AuditTables
 from medunlearn.statistics.bootstrap import REPLICATES, resample_means
 from medunlearn.statistics.paired import Difference, resample_pairs
 
@@ -34,7 +34,7 @@ class Draws:
     seed: int = 0
 
 
-def ratios(audit: AuditFrames, draws: Draws) -> pd.DataFrame:
+def ratios(audit: AuditTables, draws: Draws) -> pd.DataFrame:
     """Mean of every measure by corpus, prefix length and decoding: for ``run_30`` the memorization ratio.
 
     Samples of one probe are averaged first: a probe counts once. A number that nothing was scored for is null, with
@@ -54,7 +54,7 @@ def ratios(audit: AuditFrames, draws: Draws) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(RATIOS))
 
 
-def ratios_by_copies(audit: AuditFrames, measures: Sequence[str], draws: Draws) -> pd.DataFrame:
+def ratios_by_copies(audit: AuditTables, measures: Sequence[str], draws: Draws) -> pd.DataFrame:
     """Mean of measures by how often the records stood in the training text; greedy, records with a number alone.
 
     Empty where the audit does not know it.
@@ -78,7 +78,7 @@ def ratios_by_copies(audit: AuditFrames, measures: Sequence[str], draws: Draws) 
     return pd.DataFrame(rows, columns=list(DUPLICATION))
 
 
-def differences(first: AuditFrames, second: AuditFrames, relation: str, draws: Draws) -> pd.DataFrame:
+def differences(first: AuditTables, second: AuditTables, relation: str, draws: Draws) -> pd.DataFrame:
     """Every measure of one model minus that of another, paired on the probes that both scored.
 
     A probe is a record at a prefix length. Models with different tokenizers cut a record at different places; the
@@ -98,7 +98,7 @@ def differences(first: AuditFrames, second: AuditFrames, relation: str, draws: D
     return pd.DataFrame(rows, columns=list(DIFFERENCES))
 
 
-def decoding_differences(audit: AuditFrames, draws: Draws) -> pd.DataFrame:
+def decoding_differences(audit: AuditTables, draws: Draws) -> pd.DataFrame:
     """Every decoding minus greedy, paired on probes."""
     wide = audit.wide
     greedy = wide[wide["variant"] == GREEDY]
@@ -133,7 +133,7 @@ def _numbers(found: Difference) -> dict[str, Any]:
     return numbers | {"n_pairs": found.n_pairs, "n_subjects": found.n_clusters}
 
 
-def _why(audit: AuditFrames, probes: set[str], measure: str) -> str:
+def _why(audit: AuditTables, probes: set[str], measure: str) -> str:
     rows = audit.scores[(audit.scores["measure"] == measure) & audit.scores["probe_id"].isin(probes)]
     reasons = rows["reason"].dropna().value_counts()
     return str(reasons.index[0]) if len(reasons) else "no score"

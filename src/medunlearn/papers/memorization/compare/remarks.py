@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
+from medunlearn.audit.tables import AuditTables
 from medunlearn.config.audit_report import AuditRelations
-from medunlearn.papers.memorization.compare.frames import AuditFrames
 from medunlearn.papers.memorization.compare.ratios import GREEDY
 
 FEW = 30
 """A percentile interval is known to be too narrow below about so many subjects."""
 
 
-def caveats(audits: Sequence[AuditFrames], relations: AuditRelations, numbers: pd.DataFrame) -> Iterator[str]:
+def caveats(audits: Sequence[AuditTables], relations: AuditRelations, numbers: pd.DataFrame) -> Iterator[str]:
     """Sentences that a reader must know before the numbers."""
     if any("tiny" in audit.info.get("lineage", []) for audit in audits):
         yield "A model is tiny and was trained here: its numbers show how the measurements work, and no more."
@@ -44,7 +44,7 @@ def _related(relations: AuditRelations) -> set[str]:
     return found | {after for _, after in relations.persistence}
 
 
-def missing(audits: Sequence[AuditFrames], relations: AuditRelations) -> Iterator[tuple[str, str]]:
+def missing(audits: Sequence[AuditTables], relations: AuditRelations) -> Iterator[tuple[str, str]]:
     """What could be in the report and is not, and how it gets there."""
     if not relations.baselines:
         yield "Comparison with baselines", "audit a baseline on the same corpora and name it (baselines:)"

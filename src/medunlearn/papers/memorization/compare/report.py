@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from medunlearn.audit.tables import AuditTables, read_tables
 from medunlearn.config import check, read_yaml
 from medunlearn.config.audit_report import AuditRelations
-from medunlearn.papers.memorization.compare.frames import AuditFrames, frames
 from medunlearn.papers.memorization.compare.gather import gather_audits
 from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.papers.memorization.report import AuditContent, write_audit_content
@@ -28,7 +28,7 @@ def audit_content(
     seed: int = 0,
 ) -> AuditContent:
     """Everything that the report of some audits shows; see :func:`write_audit_report`."""
-    read, known = with_baselines([frames(Path(folder)) for folder in audits], read_relations(relations))
+    read, known = with_baselines([read_tables(Path(folder)) for folder in audits], read_relations(relations))
     draws = Draws(replicates, seed)
     return gather_audits(read, known, title=title or TITLE, show_text=show_text, draws=draws)
 
@@ -77,8 +77,8 @@ def read_relations(relations: Path | Mapping[str, Any] | None) -> AuditRelations
 
 
 def with_baselines(
-    audits: Sequence[AuditFrames], relations: AuditRelations
-) -> tuple[list[AuditFrames], AuditRelations]:
+    audits: Sequence[AuditTables], relations: AuditRelations
+) -> tuple[list[AuditTables], AuditRelations]:
     """The audits with the baselines that they were made with, and relations that say so.
 
     A baseline that is itself a label of another audit (one folder, audited twice) is taken once.
@@ -89,7 +89,7 @@ def with_baselines(
     known = {model: list(others) for model, others in relations.baselines.items()}
     for audit in audits:
         for folder in audit.baselines:
-            baseline = frames(folder)
+            baseline = read_tables(folder)
             if baseline.label == audit.label:
                 baseline = replace(baseline, label=f"{baseline.label} (baseline)")
             found.setdefault(baseline.label, baseline)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from medunlearn.papers.memorization.compare.frames import KEY, AuditFrames
+from medunlearn.audit.tables import KEY, AuditTables
 from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.statistics.bootstrap import bootstrap_mean
 
@@ -23,7 +23,7 @@ IDENTIFIERS = (
 OTHER = "Other"
 
 
-def leaks(audit: AuditFrames) -> pd.DataFrame:
+def leaks(audit: AuditTables) -> pd.DataFrame:
     """What leaked: in the record, and not in the prefix. One row a value of a kind in a response.
 
     However often a value stands in a response, it counts once there.
@@ -40,7 +40,7 @@ def leaks(audit: AuditFrames) -> pd.DataFrame:
     )
 
 
-def identifier_table(audit: AuditFrames, draws: Draws) -> pd.DataFrame:
+def identifier_table(audit: AuditTables, draws: Draws) -> pd.DataFrame:
     """One row a kind of what was regenerated: how often, in how many records, and per audited record.
 
     Returns:
@@ -60,7 +60,7 @@ def masked(value: str) -> str:
     return re.sub(r"\d", "#", shape)
 
 
-def _row(audit: AuditFrames, kind: str, group: pd.DataFrame, draws: Draws) -> dict[str, Any]:
+def _row(audit: AuditTables, kind: str, group: pd.DataFrame, draws: Draws) -> dict[str, Any]:
     table, name = _group_of().get(kind, ("table_9", OTHER))
     records = audit.probes.drop_duplicates("record_id").set_index("record_id")["subject"]
     counts = group.groupby("record_id").size().reindex(records.index, fill_value=0).to_numpy(np.float64)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from medunlearn.audit.position import LIMIT, SEGMENT, matched_by_segment
-from medunlearn.papers.memorization.compare.frames import KEY, AuditFrames
+from medunlearn.audit.tables import KEY, AuditTables
 from medunlearn.papers.memorization.compare.ratios import GREEDY, Draws
 from medunlearn.papers.memorization.report.findings import MATCHED
 from medunlearn.statistics.trend import Trend, paired_trend, trend_between
@@ -21,7 +21,7 @@ TRENDS = (
 PREFIX, DUPLICATION, EPOCHS, POSITION = "prefix length", "duplication", "epochs", "position"
 
 
-def prefix_trends(audit: AuditFrames, measures: Sequence[str], draws: Draws) -> pd.DataFrame:
+def prefix_trends(audit: AuditTables, measures: Sequence[str], draws: Draws) -> pd.DataFrame:
     """Slope of a record's score over the prefix lengths in their order, a step each; paired over records.
 
     Only records that have a probe of every length: a long prefix leaves out short records, and would compare other
@@ -38,7 +38,7 @@ def prefix_trends(audit: AuditFrames, measures: Sequence[str], draws: Draws) -> 
     return pd.DataFrame(rows, columns=list(TRENDS))
 
 
-def duplication_trends(audit: AuditFrames, measures: Sequence[str], draws: Draws) -> pd.DataFrame:
+def duplication_trends(audit: AuditTables, measures: Sequence[str], draws: Draws) -> pd.DataFrame:
     """Slope over records on log2 of how often each stood in the training text (``copies`` of ``probes.parquet``).
 
     Not paired: a record has one number of copies. Empty where the audit does not know it.
@@ -64,7 +64,7 @@ def duplication_trends(audit: AuditFrames, measures: Sequence[str], draws: Draws
     return pd.DataFrame(rows, columns=list(TRENDS))
 
 
-def position_trends(audit: AuditFrames, draws: Draws) -> pd.DataFrame:
+def position_trends(audit: AuditTables, draws: Draws) -> pd.DataFrame:
     """Slope over segments of 100 tokens of the share of a segment that stands in a run of 30; paired over records.
 
     Probes alone whose text goes on to the end of the last segment: behind a text's end nothing can be repeated.
@@ -87,7 +87,7 @@ def position_trends(audit: AuditFrames, draws: Draws) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(TRENDS))
 
 
-def _by_segment(audit: AuditFrames, said: pd.DataFrame, of: int, count: int, draws: Draws) -> dict[str, Any]:
+def _by_segment(audit: AuditTables, said: pd.DataFrame, of: int, count: int, draws: Draws) -> dict[str, Any]:
     levels = ", ".join(f"{place * SEGMENT + 1}-{(place + 1) * SEGMENT}" for place in range(count))
     head = {"levels": levels, "step": f"{SEGMENT} tokens further on"}
     if count < 2:
@@ -99,7 +99,7 @@ def _by_segment(audit: AuditFrames, said: pd.DataFrame, of: int, count: int, dra
 
 
 def epoch_trends(
-    name: str, audits: Mapping[int, AuditFrames], measures: Sequence[str], draws: Draws
+    name: str, audits: Mapping[int, AuditTables], measures: Sequence[str], draws: Draws
 ) -> pd.DataFrame:
     """Slope of a probe's score over the epochs of one training; paired over probes.
 
@@ -112,7 +112,7 @@ def epoch_trends(
 
 
 def _epoch_rows(
-    name: str, audits: Mapping[int, AuditFrames], measure: str, draws: Draws
+    name: str, audits: Mapping[int, AuditTables], measure: str, draws: Draws
 ) -> Iterator[dict[str, Any]]:
     parts = [
         audit.wide[audit.wide["variant"] == GREEDY].assign(epoch=epoch)

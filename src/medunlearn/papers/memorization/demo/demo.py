@@ -13,7 +13,7 @@ import pandas as pd
 from medunlearn.audit.audit import Audit
 from medunlearn.audit.run import audit
 from medunlearn.data.storage import write_text
-from medunlearn.papers.memorization.compare import frames, write_audit_report
+from medunlearn.papers.memorization.compare import read_tables, write_audit_report
 from medunlearn.papers.memorization.compare.places import persistence_table, position_table
 from medunlearn.papers.memorization.compare.ratios import Draws, table_of
 from medunlearn.papers.memorization.demo.findings import TRAINED, UNSEEN, findings
@@ -81,7 +81,7 @@ def demo_audit(out: Path, *, each: int = 4, epochs: int = 4, seed: int = 0, quie
     report = write_audit_report(
         folders, out / "report", relations, title="Memorization of invented texts", seed=seed
     )
-    half, whole, further = (frames(folder) for folder in folders)
+    half, whole, further = (read_tables(folder) for folder in folders)
     draws = Draws(seed=seed)
     lasting = persistence_table(whole, further, draws)
     return Shown(

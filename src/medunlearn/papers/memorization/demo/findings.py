@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from medunlearn.papers.memorization.compare.frames import AuditFrames
+from medunlearn.audit.tables import AuditTables
 from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.papers.memorization.compare.trends import position_trends
 from medunlearn.statistics import paired_difference
@@ -21,7 +21,7 @@ TRAINED, UNSEEN = "trained", "unseen"
 COLUMNS = ("statement", "difference", "low", "high", "n", "verdict")
 
 
-def findings(half: AuditFrames, whole: AuditFrames, lasting: pd.DataFrame, draws: Draws) -> pd.DataFrame:
+def findings(half: AuditTables, whole: AuditTables, lasting: pd.DataFrame, draws: Draws) -> pd.DataFrame:
     """One row a statement: statement, difference (above 0 where it is true), low, high, n texts, verdict.
 
     Args:
@@ -39,7 +39,7 @@ def findings(half: AuditFrames, whole: AuditFrames, lasting: pd.DataFrame, draws
     return pd.DataFrame(told, columns=list(COLUMNS))
 
 
-def _by_copies(whole: AuditFrames, draws: Draws) -> Iterator[dict[str, Any]]:
+def _by_copies(whole: AuditTables, draws: Draws) -> Iterator[dict[str, Any]]:
     values = _values(whole)
     levels = sorted(int(one) for one in values["copies"].unique())
     for fewer, more in itertools.pairwise(levels):
@@ -59,7 +59,7 @@ def _by_copies(whole: AuditFrames, draws: Draws) -> Iterator[dict[str, Any]]:
         }
 
 
-def _by_prefix(whole: AuditFrames, draws: Draws) -> dict[str, Any]:
+def _by_prefix(whole: AuditTables, draws: Draws) -> dict[str, Any]:
     seen = _seen(whole)
     table = seen.pivot_table(index="record_id", columns="prefix_tokens", values=MEASURE)
     shorter, longer = table.columns.min(), table.columns.max()
@@ -67,13 +67,13 @@ def _by_prefix(whole: AuditFrames, draws: Draws) -> dict[str, Any]:
     return {"statement": statement, **_paired(table[longer], table[shorter], draws)}
 
 
-def _by_epoch(half: AuditFrames, whole: AuditFrames, draws: Draws) -> dict[str, Any]:
+def _by_epoch(half: AuditTables, whole: AuditTables, draws: Draws) -> dict[str, Any]:
     before, after = (_seen(one).groupby("record_id")[MEASURE].mean() for one in (half, whole))
     statement = f"{MEASURE}: all epochs more than half"
     return {"statement": statement, **_paired(after, before.reindex(after.index), draws)}
 
 
-def _by_position(whole: AuditFrames, draws: Draws) -> Iterator[dict[str, Any]]:
+def _by_position(whole: AuditTables, draws: Draws) -> Iterator[dict[str, Any]]:
     for row in _longest(position_trends(whole, draws)):
         # A fall is a slope below 0; turned round, so that above 0 is for the statement as everywhere.
         low, high = (None if pd.isna(row[name]) else -row[name] for name in ("high", "low"))
@@ -107,11 +107,11 @@ def _verdict(low: float | None, high: float | None) -> str:
     return "holds" if low > 0 else "does not hold" if high < 0 else "open"
 
 
-def _values(audit: AuditFrames) -> pd.DataFrame:
+def _values(audit: AuditTables) -> pd.DataFrame:
     return audit.wide[audit.wide[MEASURE].notna()]
 
 
-def _seen(audit: AuditFrames) -> pd.DataFrame:
+def _seen(audit: AuditTables) -> pd.DataFrame:
     values = _values(audit)
     return values[values["copies"] > 0]
 

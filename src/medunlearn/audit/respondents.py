@@ -1,4 +1,4 @@
-"""What can be audited: a model on this machine, or one behind a server."""
+"""Audited models: local, or behind an OpenAI-compatible server."""
 
 from __future__ import annotations
 
@@ -8,28 +8,26 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from medunlearn.audit.probes import Probe
-from medunlearn.audit.scoring import Key
-from medunlearn.audit.units import Encoded, Unit, WordsUnit, continuations, tokenizer_in, unit_of
+from medunlearn.audit.tables import Key
+from medunlearn.audit.units import Unit, WordsUnit, continuations, tokenizer_in, unit_of
 from medunlearn.config import check
 from medunlearn.config.audit import AuditSettings
 from medunlearn.data.records import Identifier, Record
-from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.data.responses import ResponseStore
 from medunlearn.data.storage import read_json
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
 from medunlearn.generation.decodings import Decoding
 from medunlearn.llm import ServerSettings, decide
 from medunlearn.sources.corpus import Corpus, DataUse
 
-LLM = "llm"
-
 
 @dataclass(frozen=True)
-class Job:
-    """What a model is to be asked.
+class AuditJob:
+    """The prompts of one audit.
 
     Attributes:
         folder: of the audit.
-        corpora: that the probes are from.
+        corpora: source of the probes.
     """
 
     probes: Sequence[Probe]
@@ -38,36 +36,41 @@ class Job:
     settings: AuditSettings
     folder: Path
 
-    @property
-    def many(self) -> int:
-        """Responses in all."""
-        each = sum(self.settings.samples if decoding.draws else 1 for decoding in self.decodings)
-        return each * len(self.probes)
+    def keys(self) -> list[Key]:
+        """Every expected response: decoding by decoding, probe by probe."""
+        return [
+            (probe.probe_id, decoding.name, sample)
+            for decoding in self.decodings
+            for probe in self.probes
+            for sample in range(self.settings.samples if decoding.draws else 1)
+        ]
 
 
-class Asked(Protocol):
+class AuditedModel(Protocol):
     """A model that is audited.
 
     Attributes:
-        label: what tables call it.
+        label: name in tables.
     """
 
     label: str
 
     def identity(self) -> Any:
-        """What it is, for the run's key: equal identities, equal models."""
+        """Part of the run's key: equal identities mean equal models."""
         ...
 
     def unit(self, settings: AuditSettings) -> Unit:
-        """What its texts are counted in."""
+        """Unit of its texts' lengths."""
         ...
 
     def check(self, corpora: Sequence[Corpus], settings: AuditSettings) -> None:
-        """Refuse what cannot be done before anything is."""
+        """Refuse what it cannot do, before any work."""
         ...
 
-    def answer(self, job: Job, store: ResponseStore, unit: Unit, advance: Callable[[int], None]) -> dict[Key, str]:
-        """Put responses in the store; returns why those are missing that are."""
+    def answer(
+        self, job: AuditJob, store: ResponseStore, unit: Unit, advance: Callable[[int], None]
+    ) -> dict[Key, str]:
+        """Store the responses; returns the reason for each missing one."""
         ...
 
     def facts(self) -> dict[str, Any]:
@@ -75,7 +78,7 @@ class Asked(Protocol):
         ...
 
 
-def asked(
+def audited_model(
     model: str,
     *,
     name: str | None = None,
@@ -83,11 +86,11 @@ def asked(
     permitted: bool = False,
     label: str | None = None,
     device: str = "auto",
-) -> Asked:
+) -> AuditedModel:
     """The model behind a word: a run, a folder or a hub id; or ``http://...`` with ``name``, or ``NAME@http://...``.
 
     Raises:
-        ConfigError: a server without a model's name, or settings of a server that has none.
+        ConfigError: a server without a model's name, or wrong settings of it.
     """
     before, at, url = model.partition("@http")
     if model.startswith(("http://", "https://")) or at:
@@ -95,22 +98,22 @@ def asked(
         if not called:
             raise ConfigError(["--model-name is missing: the model, as the server calls it"])
         server = check(ServerSettings, {**(llm or {}), "base_url": address, "model": called})
-        return OnServer(label or server.name, server, permitted)
-    return Local(model, device, label)
+        return ServedModel(label or server.name, server, permitted)
+    return LocalModel(model, device, label)
 
 
-def renamed(who: Asked, taken: Sequence[str]) -> Asked:
-    """The same under a label that is not taken: two runs of one kind are also called by their folders."""
-    if who.label in taken and isinstance(who, Local):
-        who.label = f"{who.label} ({Path(who.source).name})"
-    number, label = 2, who.label
-    while who.label in taken:
-        who.label, number = f"{label} {number}", number + 1
-    return who
+def relabel(model: AuditedModel, taken: Sequence[str]) -> AuditedModel:
+    """Give a model a label that is not taken: first its folder's name is added, then a number."""
+    if model.label in taken and isinstance(model, LocalModel):
+        model.label = f"{model.label} ({Path(model.source).name})"
+    number, label = 2, model.label
+    while model.label in taken:
+        model.label, number = f"{label} {number}", number + 1
+    return model
 
 
-class Local:
-    """A model on this machine: a run, a folder (whole, delta, or adapter merged by export) or a hub id."""
+class LocalModel:
+    """A model on this machine: a run, a folder (full, delta, or adapter merged by export) or a hub id."""
 
     def __init__(self, source: str, device: str = "auto", label: str | None = None) -> None:
         self.source, self._device = source, device
@@ -119,15 +122,15 @@ class Local:
         self._model: Any = None
 
     def identity(self) -> Any:
-        from medunlearn.pipeline.material import identity
+        from medunlearn.models.folders import model_identity
 
-        return identity(self.source)
+        return model_identity(self.source)
 
     def unit(self, settings: AuditSettings) -> Unit:
         if settings.tokenizer is not None:
             raise ConfigError(["tokenizer: a model on this machine has its own; leave it out"])
+        from medunlearn.models.folders import model_folder
         from medunlearn.models.load import load_tokenizer
-        from medunlearn.pipeline.material import model_folder
 
         folder = Path(model_folder(self.source))
         tokenizer = load_tokenizer(folder) if folder.is_dir() else self._loaded(settings).tokenizer
@@ -136,9 +139,10 @@ class Local:
     def check(self, corpora: Sequence[Corpus], settings: AuditSettings) -> None:
         return
 
-    def answer(self, job: Job, store: ResponseStore, unit: Unit, advance: Callable[[int], None]) -> dict[Key, str]:
-        known = store.read()
-        keys = keys_of(job)
+    def answer(
+        self, job: AuditJob, store: ResponseStore, unit: Unit, advance: Callable[[int], None]
+    ) -> dict[Key, str]:
+        known, keys = store.read(), job.keys()
         if all(key in known for key in keys):
             advance(len(keys))
             return {}
@@ -169,19 +173,19 @@ class Local:
 
     def _loaded(self, settings: AuditSettings) -> Any:
         if self._model is None:
+            from medunlearn.models.folders import model_folder
             from medunlearn.models.load import load_model
-            from medunlearn.pipeline.material import model_folder
 
             self._model = load_model(model_folder(self.source), device=self._device, weights=settings.weights)
         return self._model
 
 
 @dataclass
-class OnServer:
+class ServedModel:
     """A model behind an OpenAI-compatible completions endpoint.
 
     Attributes:
-        permitted: the user allows that protected texts leave this machine.
+        permitted: the user allows protected texts to leave this machine.
     """
 
     label: str
@@ -198,25 +202,28 @@ class OnServer:
     def check(self, corpora: Sequence[Corpus], settings: AuditSettings) -> None:
         self._decision(corpora, settings).enforce()
 
-    def answer(self, job: Job, store: ResponseStore, unit: Unit, advance: Callable[[int], None]) -> dict[Key, str]:
+    def answer(
+        self, job: AuditJob, store: ResponseStore, unit: Unit, advance: Callable[[int], None]
+    ) -> dict[Key, str]:
         from medunlearn.generation.server import Prompt, continue_on_server
 
         use = data_use_of(job.corpora, job.settings)
-        known = {one.record_id: one.identifiers for corpus in job.corpora for one in corpus.documents}
+        identifiers = {one.record_id: one.identifiers for corpus in job.corpora for one in corpus.documents}
         by_id = {probe.probe_id: probe for probe in job.probes}
 
         def tokens(keys: Sequence[str], texts: Sequence[str]) -> list[tuple[int, ...]]:
-            return ids_of(continuations(unit, [by_id[key].prefix for key in keys], texts))
+            encoded = continuations(unit, [by_id[key].prefix for key in keys], texts)
+            return [tuple(one.ids.tolist()) for one in encoded]
 
         decision = self._decision(job.corpora, job.settings)
         lacking = continue_on_server(
             self.server,
             decision,
-            [Prompt(p.probe_id, p.prefix, _values(known.get(p.record_id), use)) for p in job.probes],
+            [Prompt(p.probe_id, p.prefix, _values(identifiers.get(p.record_id), use)) for p in job.probes],
             job.decodings,
             store,
             tokens,
-            folder=job.folder / LLM,
+            folder=job.folder / "llm",
             samples=job.settings.samples,
             seed=job.settings.seed,
             max_new_tokens=job.settings.max_new_tokens,
@@ -226,8 +233,8 @@ class OnServer:
         if lacking.may_come and not job.settings.allow_missing:
             first = next(iter(lacking.reasons.values()))
             raise MedunlearnError(
-                f"{len(lacking.reasons)} of {job.many} responses are missing: {first} What came is kept; give the "
-                "same command again and the rest is asked for, or finish without it: allow_missing=true."
+                f"{len(lacking.reasons)} of {len(job.keys())} responses are missing: {first} What came is kept; "
+                "give the same command again and the rest is asked for, or finish without it: allow_missing=true."
             )
         return lacking.reasons
 
@@ -240,46 +247,27 @@ class OnServer:
         return decide(self.server.base_url, data_use=use, records=records, permitted=self.permitted)
 
 
-def keys_of(job: Job) -> list[Key]:
-    """Every response that there should be: decoding by decoding, probe by probe."""
-    return [
-        (probe.probe_id, decoding.name, sample)
-        for decoding in job.decodings
-        for probe in job.probes
-        for sample in range(job.settings.samples if decoding.draws else 1)
-    ]
-
-
 def unit_without_model(settings: AuditSettings) -> Unit:
-    """The tokens of ``tokenizer``, or words and punctuation marks where there is none."""
+    """The tokens of ``tokenizer``, or words and punctuation marks without one."""
     return WordsUnit() if settings.tokenizer is None else tokenizer_in(settings.tokenizer)
 
 
-def ids_of(encoded: Sequence[Encoded]) -> list[tuple[int, ...]]:
-    return [tuple(one.ids.tolist()) for one in encoded]
-
-
 def data_use_of(corpora: Sequence[Corpus], settings: AuditSettings) -> DataUse:
-    """Open only where the user or every corpus says so."""
+    """``open`` only where the user or every corpus says so."""
     if settings.data_use is not None:
         return settings.data_use
     return "open" if all(corpus.data_use == "open" for corpus in corpora) else "credentialed"
 
 
-def _values(identifiers: tuple[Identifier, ...] | None, use: DataUse) -> tuple[str, ...] | None:
-    if identifiers is None:
-        return () if use == "open" else None
-    return tuple(one.value for one in identifiers)
-
-
-def response_of(key: Key, text: str, ids: tuple[int, ...]) -> Response:
-    """A response of which nothing but its text is known."""
-    return Response(key[0], key[1], key[2], text, ids, finished=True)
-
-
 def refuse_unused(model: str, name: str | None, llm: Mapping[str, Any] | None) -> None:
     """Raises:
-    InputError: words about a server, and none is asked.
+    InputError: settings of a server without a server.
     """
     if (name or llm) and "http" not in model:
         raise InputError(f"{model} is no server: --model-name and llm.KEY=VALUE are for http://HOST:PORT/v1.")
+
+
+def _values(identifiers: tuple[Identifier, ...] | None, use: DataUse) -> tuple[str, ...] | None:
+    if identifiers is None:
+        return () if use == "open" else None
+    return tuple(identifier.value for identifier in identifiers)

@@ -1,0 +1,153 @@
+"""Sort, review and correct the memorized spans of an audit's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from medunlearn.audit.judge import AuditJudge, MemorizedKind, audit_judge
+from medunlearn.audit.kinds.rules import GROUPS, kinds
+from medunlearn.audit.kinds.sorting import (
+    WAYS,
+    agreement_of_ways,
+    collect_spans,
+    judge_of,
+    judge_spans,
+    read_spans,
+    settings_of,
+    sort_spans,
+    span_sheet,
+    span_sources,
+)
+from medunlearn.audit.tables import AuditTables, read_tables
+from medunlearn.config import check
+from medunlearn.config.audit_report import KindSettings
+from medunlearn.errors import ConfigError, InputError, unknown_name
+from medunlearn.llm import CostEstimate
+from medunlearn.sources.corpus import read_corpora
+
+_COLUMNS = ["by", "group", "kind", "title", "spans", "share"]
+
+
+@dataclass(frozen=True)
+class KindSummary:
+    """An audit with sorted spans.
+
+    Attributes:
+        audit: its tables, with kinds.
+        judge: the model that sorted, if one did.
+    """
+
+    audit: AuditTables
+    judge: str | None
+
+    @staticmethod
+    def open(folder: Path) -> KindSummary:
+        """Raises:
+        InputError: no audit, or one without sorted spans.
+        """
+        audit = read_tables(folder)
+        if audit.kinds is None:
+            raise InputError(f"Nobody has sorted the spans of {folder}. `medunlearn kinds find {folder}` does.")
+        return KindSummary(audit, judge_of(folder))
+
+    @cached_property
+    def counts(self) -> pd.DataFrame:
+        """Table 3 by way of sorting: by, group, kind, title, spans, share (of that way's spans, 0-1).
+
+        Spans without a kind are a row of each way, in the group ``none``.
+        """
+        assert self.audit.kinds is not None
+        catalogue = sorted(kinds().values(), key=lambda kind: GROUPS.index(kind.group))
+        titles = [*((kind.name, kind.group, kind.title) for kind in catalogue), ("", "none", "Without a kind")]
+        rows = []
+        for way in WAYS:
+            own = self.audit.kinds[self.audit.kinds["by"] == way]
+            spans = own["kind"].fillna("").value_counts()
+            rows += [
+                (way, group, name, title, int(spans[name]), int(spans[name]) / len(own))
+                for name, group, title in titles
+                if name in spans
+            ]
+        return pd.DataFrame(rows, columns=_COLUMNS)
+
+    def agreement(self, **draws: Any) -> pd.DataFrame:
+        """Agreement of every two ways, on kinds and on groups; empty with one way."""
+        return agreement_of_ways(self.audit, **draws)
+
+
+def kind_settings(folder: Path, values: Mapping[str, Any]) -> KindSettings:
+    """Settings of the last sorting, updated.
+
+    Raises:
+        ConfigError: wrong settings, or a corpus that the audit does not have.
+    """
+    settings = check(KindSettings, {**settings_of(folder).model_dump(), **values})
+    known = read_tables(folder).probes["corpus"].unique().tolist()
+    named = (*settings.clinical, *settings.datasets)
+    if problems := [unknown_name("corpus", name, known) for name in named if name not in known]:
+        raise ConfigError(problems)
+    return settings
+
+
+def kinds_judge(folder: Path, url: str, model: str | None, **options: Any) -> AuditJudge:
+    """A judge of an audit's spans, which are records' text; ``options`` as for :func:`audit_judge`."""
+    use = read_tables(folder).info.get("results", {}).get("data_use", "credentialed")
+    return audit_judge(url, model, folder, data_use=use, **options)
+
+
+def find_kinds(
+    folder: Path,
+    settings: KindSettings,
+    *,
+    corpora: Sequence[str] = (),
+    judge: AuditJudge | None = None,
+    quiet: bool = False,
+) -> KindSummary:
+    """Sort an audit's memorized spans by rules, and by a judge if there is one.
+
+    Args:
+        corpora: ``PATH`` or ``NAME=PATH``: whole corpora, in whose records set phrases are counted.
+
+    Raises:
+        MedunlearnError: responses of the judge are missing; the others are kept.
+    """
+    texts = {corpus.name: {one.record_id: one.text for one in corpus.documents} for corpus in read_corpora(corpora)}
+    sort_spans(read_tables(folder), settings, texts or None)
+    if judge is not None:
+        with judge.client() as client:
+            _, missing = judge_spans(read_tables(folder), settings, client, quiet=quiet)
+        judge.refuse_missing(missing, "spans")
+    return KindSummary.open(folder)
+
+
+def plan_kinds(folder: Path, settings: KindSettings, judge: AuditJudge) -> CostEstimate:
+    """Requests and tokens for a judge; sends and writes nothing."""
+    return judge.estimate(MemorizedKind(), span_sources(collect_spans(read_tables(folder), settings)))
+
+
+def review_kinds(folder: Path, sheet: Path, *, number: int | None = None, seed: int = 0) -> int:
+    """Write a sheet of a seeded sample of spans for a person; returns their number. It holds record text.
+
+    Raises:
+        InputError: no span is long enough, or the sheet exists.
+    """
+    settings = settings_of(folder)
+    written = span_sheet(read_tables(folder), settings, sheet, sample=number, seed=seed)
+    if not written:
+        sheet.unlink()
+        raise InputError(
+            f"{folder} has no memorized span of {settings.at_least} tokens. Sort shorter ones: at_least=30."
+        )
+    return written
+
+
+def correct_kinds(folder: Path, sheets: Sequence[Path]) -> KindSummary:
+    """Save people's labels beside those of rules and judge."""
+    read_spans(read_tables(folder), settings_of(folder), *sheets)
+    return KindSummary.open(folder)

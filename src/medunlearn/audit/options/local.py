@@ -1,0 +1,167 @@
+"""Options audit of a model on this machine, with the generation and scoring of benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+from medunlearn.audit.options.questions import OptionPrompt, Removal, read_prompts, select_prompts
+from medunlearn.audit.options.respondents import (
+    TOO_LONG,
+    OptionRating,
+    OptionResponse,
+    OptionsJob,
+    PromptKey,
+    choice_question,
+)
+from medunlearn.config.options import AuditOptionsSettings
+from medunlearn.data.records import Question, Record
+from medunlearn.data.responses import ResponseStore
+from medunlearn.data.storage import sha256_of_json
+from medunlearn.generation.options import rate_options
+from medunlearn.generation.respond import open_store, respond
+from medunlearn.metrics.likelihood import mean_log_prob
+from medunlearn.models.folders import model_folder, model_identity
+from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.sequences import Rendering, question_sequence
+from medunlearn.progress import progress
+from medunlearn.results.runs import FILE, Run
+from medunlearn.sources.options import MultipleChoice
+
+
+class LocalRespondent:
+    """A run of `medunlearn train` or `unlearn`, a model folder, or a hub id; loaded on first use."""
+
+    def __init__(self, source: Run | Path | str, device: str = "auto") -> None:
+        path = source.folder if isinstance(source, Run) else Path(source)
+        self._run = Run.open(path) if (path / FILE).exists() else None
+        self._source = model_folder(str(source if self._run is None else path))
+        self._device, self._weights = device, ""
+        self.label = self._run.label if self._run else str(source).rstrip("/").split("/")[-1]
+
+    def inputs(self) -> Mapping[str, Any]:
+        return {"model": model_identity(self._source), "trained template": self._trained}
+
+    def prompts(self, settings: AuditOptionsSettings) -> list[OptionPrompt]:
+        return select_prompts(read_prompts(settings.prompts_file), settings.prompts)
+
+    def ask(
+        self, removals: Sequence[Removal], prompts: Sequence[OptionPrompt], job: OptionsJob
+    ) -> dict[PromptKey, OptionResponse]:
+        """Greedy responses; a text prompt is continued bare, an instruction is shown in the template."""
+        model, rendering = self._loaded(job.settings), self._rendering(job.settings)
+        limit = job.settings.max_new_tokens or _default_limit(model, removals)
+        responses: dict[PromptKey, OptionResponse] = {}
+        with progress(f"{self.label}: removed options", len(removals) * len(prompts), quiet=job.quiet) as advance:
+            for prompt in prompts:
+                questions = [_question(removal, prompt) for removal in removals]
+                short, long = _split_by_length(model, questions, rendering, limit)
+                advance(len(long))
+                responses |= {(name, prompt.name): OptionResponse(None, TOO_LONG) for name in long}
+                answered = respond(
+                    model,
+                    short,
+                    _records(short),
+                    self._store(prompt.name, job, rendering, questions, limit),
+                    rendering,
+                    max_new_tokens=limit,
+                    batch_size=job.settings.batch_size,
+                    advance=advance,
+                )
+                responses |= {(name, prompt.name): OptionResponse(one.response) for name, one in answered.items()}
+        return responses
+
+    def rate(self, questions: Sequence[MultipleChoice], form: str, job: OptionsJob) -> dict[str, OptionRating]:
+        """Log-probabilities as the answer to the question with its options.
+
+        ``text``: mean over the option's tokens, with the one that ends the answer; ``letter``: sum over the
+        letter's tokens, without it.
+        """
+        model, rendering = self._loaded(job.settings), self._rendering(job.settings)
+        choices = [choice_question(question, form) for question in questions]
+        room = max(_longest_option(model, choice) for choice in choices)
+        short, long = _split_by_length(model, choices, rendering, room)
+        store = self._store(f"options_{form}", job, rendering, choices, 0)
+        with progress(f"{self.label}: options by {form}", len(short), quiet=job.quiet) as advance:
+            rated = rate_options(
+                model, short, _records(short), store, rendering, batch_size=job.settings.batch_size, advance=advance
+            )
+        ratings = {name: OptionRating(None, TOO_LONG) for name in long}
+        for name, options in rated.items():
+            ratings[name] = OptionRating(
+                tuple(mean_log_prob(one) if form == "text" else fsum(map(float, one[:-1])) for one in options)
+            )
+        return ratings
+
+    @cached_property
+    def _trained(self) -> str | None:
+        return str(self._run.info["results"]["rendering"]["template"]) if self._run else None
+
+    def _rendering(self, settings: AuditOptionsSettings) -> Rendering:
+        return Rendering(settings.template or self._trained or "plain", "closed_book")  # type: ignore[arg-type]
+
+    def _loaded(self, settings: AuditOptionsSettings) -> LanguageModel:
+        if self._weights != settings.weights:
+            self._model = load_model(self._source, device=self._device, weights=settings.weights)
+            self._weights = settings.weights
+        return self._model
+
+    def _store(
+        self, name: str, job: OptionsJob, rendering: Rendering, questions: Sequence[Question], limit: int
+    ) -> ResponseStore:
+        content = [[q.question_id, q.question, q.answer, *q.options] for q in questions]
+        return open_store(
+            job.folder / "responses" / name,
+            model_fingerprint=model_identity(self._source),
+            benchmark_fingerprint=sha256_of_json(content),
+            weights=job.settings.weights,
+            rendering=rendering,
+            max_new_tokens=limit,
+        )
+
+
+def _question(removal: Removal, prompt: OptionPrompt) -> Question:
+    name = removal.question.question_id
+    return Question(
+        question_id=name,
+        record_id=name,
+        fold="train",
+        kind="completion" if prompt.form == "text" else "knowledge",
+        level="question",
+        question=prompt.render(removal),
+        answer=removal.text,
+    )
+
+
+def _records(questions: Sequence[Question]) -> dict[str, Record]:
+    """Records as responding requires them; they are not shown in ``closed_book`` context."""
+    return {one.record_id: Record(one.record_id, one.question, {}) for one in questions}
+
+
+def _split_by_length(
+    model: LanguageModel, questions: Sequence[Question], rendering: Rendering, room: int
+) -> tuple[list[Question], list[str]]:
+    """Questions whose prompt leaves room for the answer in the model's context, and the ids of the others."""
+    most = getattr(model.model.config.get_text_config(), "max_position_embeddings", None)
+    records = _records(questions)
+    short, long = [], []
+    for one in questions:
+        prompt = question_sequence(one, records[one.record_id], model.tokenizer, rendering).prompt
+        if most is None or len(prompt) + room <= most:
+            short.append(one)
+        else:
+            long.append(one.question_id)
+    return short, long
+
+
+def _default_limit(model: LanguageModel, removals: Sequence[Removal]) -> int:
+    texts = [f" {option}" for removal in removals for option in removal.question.options]
+    longest = max(len(ids) for ids in model.tokenizer(texts)["input_ids"])
+    return longest + longest // 4 + 1
+
+
+def _longest_option(model: LanguageModel, question: Question) -> int:
+    return 1 + max(len(ids) for ids in model.tokenizer([f" {option}" for option in question.options])["input_ids"])

@@ -1,0 +1,176 @@
+"""Schema-checked tables of one audit folder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.data.storage import read_json
+from medunlearn.errors import InputError
+
+VERB = "audit"
+PROBES, SCORES, SPANS, STARTS = "probes.parquet", "scores.parquet", "spans.parquet", "starts.parquet"
+RESPONSES, BASELINES, BASELINES_FILE = "responses", "baselines", "baselines.json"
+
+KEY = ["probe_id", "variant", "sample"]
+"""Columns that name a response."""
+
+Key = tuple[str, str, int]
+"""Probe, variant, sample."""
+
+CELL = ["corpus", "prefix_tokens", "variant"]
+"""Columns that name a group of probes whose scores are averaged."""
+
+_KEY_FIELDS = [("probe_id", pa.string()), ("variant", pa.string()), ("sample", pa.int32())]
+SCORES_SCHEMA = pa.schema(
+    [*_KEY_FIELDS, ("measure", pa.string()), ("value", pa.float64()), ("reason", pa.string())]
+)
+SPANS_SCHEMA = pa.schema(
+    [
+        *_KEY_FIELDS,
+        *(("length", pa.int32()), ("in_response", pa.int32()), ("in_suffix", pa.int32())),
+        ("text", pa.string()),
+    ]
+)
+STARTS_SCHEMA = pa.schema([*_KEY_FIELDS, ("response", pa.string()), ("suffix", pa.string())])
+
+_FINDING_COLUMNS = ("record_id", *KEY, "kind", "place", "end", "match", "value", "in_record", "in_prefix")
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "probes": ("probe_id", "record_id", "subject", "corpus", "prefix_tokens"),
+    "scores": (*KEY, "measure", "value", "reason"),
+    "spans": (*KEY, "length", "in_response", "in_suffix", "text"),
+    "findings": _FINDING_COLUMNS,
+    "sensitive": _FINDING_COLUMNS,
+    "kinds": (*KEY, "span", "kind", "group", "by"),
+    "options": ("question_id", "prompt", "removed", "exact", "relaxed", "reason"),
+}
+_NEEDED = ("probes", "scores", "spans")
+
+
+@dataclass(frozen=True)
+class AuditTables:
+    """The tables of one audit.
+
+    Attributes:
+        folder: of the run.
+        label: model name in reports.
+        info: content of ``run.json``.
+        probes, scores, spans: always there.
+        findings, sensitive, kinds, options: None where that stage was not run.
+    """
+
+    folder: Path
+    label: str
+    info: Mapping[str, Any] = field(repr=False)
+    probes: pd.DataFrame = field(repr=False)
+    scores: pd.DataFrame = field(repr=False)
+    spans: pd.DataFrame = field(repr=False)
+    findings: pd.DataFrame | None = field(default=None, repr=False)
+    sensitive: pd.DataFrame | None = field(default=None, repr=False)
+    kinds: pd.DataFrame | None = field(default=None, repr=False)
+    options: pd.DataFrame | None = field(default=None, repr=False)
+
+    @cached_property
+    def responses(self) -> pd.DataFrame:
+        """One row per response: KEY, tokens (length; NaN if stored as text alone), response. Empty without any."""
+        rows = [(*key, _token_count(one), one.response) for key, one in stored_responses(self.folder).items()]
+        return pd.DataFrame(rows, columns=[*KEY, "tokens", "response"])
+
+    @property
+    def unit(self) -> str:
+        """Unit of lengths: ``tokens`` or ``words``."""
+        unit = self.info.get("results", {}).get("unit", "tokens")
+        return str(unit["noun"]) if isinstance(unit, Mapping) else str(unit)
+
+    @property
+    def baselines(self) -> tuple[Path, ...]:
+        """Folders of the baselines that it was audited with."""
+        return baseline_folders(self.folder)
+
+    @cached_property
+    def wide(self) -> pd.DataFrame:
+        """One row per probe and decoding: a column per measure (mean over samples), and the probe's own columns."""
+        values = self.scores.assign(value=pd.to_numeric(self.scores["value"]))
+        means = values.groupby(["probe_id", "variant", "measure"], sort=False)["value"].mean()
+        table = means.unstack("measure").reset_index().rename_axis(columns=None)
+        known = "copies" in self.probes.columns and bool(self.probes["copies"].notna().any())
+        columns = [*_COLUMNS["probes"], *(["copies"] if known else [])]
+        return table.merge(self.probes[columns], on="probe_id", validate="many_to_one")
+
+    @property
+    def measures(self) -> list[str]:
+        """Names of the measures, in the table's order."""
+        return [str(name) for name in self.scores["measure"].drop_duplicates()]
+
+
+def stored_responses(folder: Path) -> dict[Key, Response]:
+    """Responses of an audit; none where it keeps none."""
+    store = folder / RESPONSES
+    if not (store / "settings.json").exists():
+        return {}
+    return ResponseStore(store, ResponseStore.settings_of(store)).read()
+
+
+def baseline_folders(folder: Path) -> tuple[Path, ...]:
+    """Folders of an audit's baselines."""
+    path = folder / BASELINES_FILE
+    return tuple(folder / name for name in read_json(path)["folders"]) if path.exists() else ()
+
+
+def is_audit(folder: Path) -> bool:
+    """Whether a folder holds a run of ``audit``."""
+    try:
+        info = read_json(folder / "run.json")
+    except InputError:
+        return False
+    return isinstance(info, dict) and info.get("verb") == VERB
+
+
+def read_tables(folder: Path) -> AuditTables:
+    """The tables of a complete audit.
+
+    Raises:
+        InputError: no audit, an incomplete one, or a table that is missing or lacks columns.
+    """
+    if not is_audit(folder):
+        raise InputError(f"{folder} holds no audit. `medunlearn audit --help` says how to make one.")
+    info = read_json(folder / "run.json")
+    if info.get("status") != "complete":
+        raise InputError(
+            f"The audit in {folder} is not complete ({info.get('status')}). Give its command again: it goes on "
+            "where it stopped."
+        )
+    tables = {name: _read(folder, name) for name in _COLUMNS}
+    if missing := [f"{name}.parquet" for name in _NEEDED if tables[name] is None]:
+        raise InputError(f"{folder} lacks {', '.join(missing)}. Copy the whole folder, or audit again.")
+    audit = AuditTables(folder, str(info["label"]), info, **tables)  # type: ignore[arg-type]
+    unknown = set(audit.scores["probe_id"]) - set(audit.probes["probe_id"])
+    if unknown:
+        raise InputError(f"{folder}: scores.parquet has {len(unknown)} probes that probes.parquet lacks.")
+    return audit
+
+
+def _read(folder: Path, name: str) -> pd.DataFrame | None:
+    path = folder / f"{name}.parquet"
+    if not path.exists():
+        return None
+    try:
+        table = pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as Parquet ({str(error).splitlines()[0]}).") from error
+    if missing := [column for column in _COLUMNS[name] if column not in table.columns]:
+        raise InputError(f"{path} lacks {', '.join(missing)}: it was not written by `medunlearn audit`.")
+    return table
+
+
+def _token_count(response: Response) -> float:
+    counted = response.response_tokens or not response.response
+    return float(len(response.response_tokens)) if counted else math.nan
