@@ -1,1 +1,22 @@
-"""What a model repeats of the text it was trained on. Works on stored responses, with neither model nor torch."""
+"""Memorization audit: probes, verbatim and approximate measures, identifiers, kinds, answer options.
+
+Stored responses are audited without a model or torch.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class _CallablePackage(ModuleType):
+    """This package, callable as ``mu.audit``: importing it sets the attribute ``audit`` of ``medunlearn``."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        from medunlearn.audit.run import audit
+
+        return audit(*args, **options)
+
+
+sys.modules[__name__].__class__ = _CallablePackage

@@ -36,7 +36,7 @@ class TestRemoving:
         counts = Counter(one.letter for one in removed)
         # 1,000 each on average; five standard deviations of a binomial are 137.
         assert all(abs(counts[name] - 1000) < 137 for name in "ABCD")
-        assert abs(sum(bool(one.was_gold) for one in removed) - 1000) < 137
+        assert abs(sum(one.place == one.question.answer_index for one in removed) - 1000) < 137
 
     def test_the_draw_is_the_questions_own(self) -> None:
         whole = {one.question.question_id: one.place for one in remove_one(many(50))}
@@ -53,7 +53,6 @@ class TestRemoving:
             NOTHING_LEFT,
             None,
         ]
-        assert Removal(twice, 0).was_gold is None
         assert Removal(MultipleChoice("q", "Q?", ("↑ ↓", "↓ ↑")), 0).unscorable is None
 
 
