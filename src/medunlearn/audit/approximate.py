@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from medunlearn.audit.measures import FIRST, Continuation, Measure
 from medunlearn.audit.verbatim import Tokens
-from medunlearn.metrics.ngrams import shared_ngrams
 from medunlearn.metrics.base import Score
+from medunlearn.metrics.ngrams import shared_ngrams
 from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_recalls
 
 PAPER = "Memorization in Large Language Models in Medicine, Section 3.1"

@@ -15,7 +15,7 @@ from medunlearn.data.records import Record
 from medunlearn.errors import ConfigError, MedunlearnError
 from medunlearn.judging.writing import Reject, Source, WritingTask, estimated
 from medunlearn.judging.writing.task import Prompt
-from medunlearn.llm import Budget, Client, Decision, CostEstimate, ServerSettings, Store, decide
+from medunlearn.llm import Budget, Client, CostEstimate, Decision, ServerSettings, Store, decide
 from medunlearn.llm.store import FILE
 
 RESPONSES = "judge"
