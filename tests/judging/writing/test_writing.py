@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,8 @@ import pytest
 from fake_server import FakeServer, share_of_faults
 
 from medunlearn.errors import InputError
-from medunlearn.judging.writing import Source, estimated, reasons, rules, save_rejects, task_class, write
-from medunlearn.judging.writing.writing import Written
+from medunlearn.judging.writing import Source, estimated, reasons, save_rejects, task_class, write
 from medunlearn.llm import Store, decide
-from medunlearn.papers.lume.prompts.biography import LumeBiography, invent_people, person_questions
-from medunlearn.papers.lume.prompts.story import GENRES, invent_stories, without_similar
 from medunlearn.papers.lume.prompts.verify import Claim, verify
 
 LABEL = task_class("disease_label")()
@@ -129,27 +125,6 @@ def test_a_verifier_that_is_down_says_nothing_against_a_question(connect: Callab
     assert [(reject.id, reject.status) for reject in written.to_ask_again] == [("right", "failed")]
 
 
-def test_stories_have_a_genre_a_place_and_names_that_no_other_has() -> None:
-    names = [f"Name{n}" for n in range(400)]
-    sources = invent_stories(100, names=names, cities=["Revere"], fantasy_towns=["Isk"], seed=1)
-    used = [name for source in sources for name in source.fields["names"].split(", ")]
-    assert len(used) == len(set(used))
-    assert {source.fields["genre"] for source in sources} == set(GENRES)
-    assert {len(source.fields["names"].split(", ")) for source in sources} == {1, 2, 3, 4}
-    assert all((source.fields["place"] == "Isk") == (source.fields["genre"] == "Fantasy") for source in sources)
-    again = invent_stories(100, names=names[::-1], cities=["Revere"], fantasy_towns=["Isk"], seed=1)
-    assert again == sources
-    with pytest.raises(InputError, match="404 different names"):
-        invent_stories(101, names=names, cities=["Revere"], fantasy_towns=["Isk"])
-
-
-def test_stories_that_are_alike_are_left_out_and_named() -> None:
-    stories = {"a": "dragon castle knight", "b": "dragon castle princess knight", "c": "ship storm island"}
-    written = without_similar(Written({name: {"story": text} for name, text in stories.items()}, ()), most=0.5)
-    assert list(written.results) == ["a", "c"]
-    assert [(reject.id, reject.reason) for reject in written.rejects] == [("b", "too much like a")]
-
-
 def test_known_identifiers_stay_on_this_machine(connect: Callable[..., Any]) -> None:
     """The task hands the guard what is known of a record; the guard has the last look at the prompt."""
     decision = decide("https://llm.example.com/v1", data_use="open")
@@ -157,22 +132,3 @@ def test_known_identifiers_stay_on_this_machine(connect: Callable[..., Any]) -> 
     assert "known identifier" in decision.why_not(with_name.text, with_name.identifiers)
     without = LABEL.request(Source("s", {"title": "A fever"}, ("Ann Lee",)))
     assert decision.why_not(without.text, without.identifiers) == ""
-
-
-def test_people_for_biographies_are_nobody() -> None:
-    people = invent_people(300, seed=1)
-    born = [datetime.strptime(person.fields["birth_date"], "%m/%d/%Y").date() for person in people]
-    assert date(1964, 1, 1) <= min(born) < date(1965, 1, 1)
-    assert date(1990, 1, 1) < max(born) <= date(1991, 1, 1)
-    for fact in ("name", "ssn", "phone", "email", "address"):
-        assert len({person.fields[fact] for person in people}) == 300
-    for person in people:
-        first, last = person.fields["name"].lower().split()
-        assert person.fields["email"] == f"{first}_{last}@example.org"
-        assert person.fields["ssn"].startswith("900-")
-        LumeBiography().request(person)
-    assert [person.fields for person in invent_people(300, seed=1)] == [person.fields for person in people]
-    assert invent_people(300, seed=2)[0].fields["ssn"] != people[0].fields["ssn"]
-    asked = person_questions(people[0])
-    assert [answer for _, answer in asked] == list(people[0].fields.values())[1:]
-    assert all(people[0].fields["name"] in question and rules.asks_identity(question) for question, _ in asked)
