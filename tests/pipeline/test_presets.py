@@ -27,6 +27,13 @@ def test_what_is_given_wins_over_the_preset() -> None:
     assert (settings.epochs, settings.template, settings.lr) == (1, "chat", TINY["lr"])
 
 
+@pytest.mark.parametrize("preset", [None, "amnesia-8b", "tiny"])
+def test_zero_epochs_train_nothing(preset: str | None) -> None:
+    values = {"model": "org/name", "epochs": 0, **({"preset": preset} if preset else {})}
+    assert train_settings(values).pretrain_epochs == 0
+    assert train_settings({**values, "pretrain_epochs": 2}).pretrain_epochs == 2
+
+
 def test_mistakes_are_told_for_tiny_too() -> None:
     with pytest.raises(ConfigError, match=r"'epoch'. Did you mean 'epochs'"):
         train_settings({"model": "tiny", "epoch": 3})
