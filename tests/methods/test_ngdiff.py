@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from medunlearn.methods.ngdiff import NGDiff
-from medunlearn.training import rate as rate_module
+from medunlearn.training import loop as loop_module
 from medunlearn.training.gradients import Training
+from medunlearn.training.loop import _optimizer_step
 from medunlearn.training.objectives import Unlearning, rating, weighing
 from medunlearn.training.optimizers import make_optimizer
 from medunlearn.training.processes import ALONE
-from medunlearn.training.rate import step_by
 from medunlearn.training.settings import LoopSettings
 from medunlearn.training.weighing import Apart, inner_products, put, weighted
 
@@ -115,7 +115,7 @@ def test_a_step_on_a_quadratic_ends_at_its_lowest_point(monkeypatch: pytest.Monk
     def probed(training: Training, sequences: Mapping[str, Any], number: int) -> dict[str, float]:
         return of(loss().item())
 
-    monkeypatch.setattr(rate_module, "probed", probed)
+    monkeypatch.setattr(loop_module, "probed", probed)
     settings = LoopSettings(lr=start, optimizer=optimizer)
     training: Any = SimpleNamespace(
         settings=settings,
@@ -124,10 +124,10 @@ def test_a_step_on_a_quadratic_ends_at_its_lowest_point(monkeypatch: pytest.Monk
         parts={"point": point},
     )
     loss().backward()
-    found = step_by(training, {}, 0, of(loss().item()), None)
+    found = _optimizer_step(training, {}, 0, of(loss().item()), None)
     exact, direction = (17 / 65, (4.0, 1.0)) if optimizer == "sgd" else (1.0, (1.0, 1.0))
     assert found == pytest.approx(exact, rel=1e-6)
     assert point.tolist() == pytest.approx([1 - exact * part for part in direction], abs=1e-6)
     # It holds until the next look, ten steps later.
     loss().backward()
-    assert step_by(training, {}, 1, of(loss().item()), found) == found
+    assert _optimizer_step(training, {}, 1, of(loss().item()), found) == found

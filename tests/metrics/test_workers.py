@@ -122,7 +122,8 @@ def test_a_process_that_dies_is_an_error_that_names_the_fix(elsewhere: Path) -> 
 def test_the_script_that_was_started_is_not_run_again(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "from medunlearn.metrics.workers import in_processes\nprint('started')\nprint(in_processes(abs, [-1, -2]))\n"
+        "from medunlearn.metrics.workers import in_processes\n"
+        "print('started')\nprint(in_processes(abs, [-1, -2]))\n"
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == ["started", "[1, 2]"]

@@ -49,8 +49,8 @@ def in_processes(function: Callable[[Part], Result], parts: Sequence[Part]) -> l
             return [function(parts[0]), *(future.result() for future in pending)]
     except BrokenProcessPool as error:
         raise MedunlearnError(
-            "A scoring process ended without an answer. Was it killed for memory? processes=1 scores in this process "
-            "alone."
+            "A scoring process ended without an answer. Was it killed for memory? processes=1 scores in this "
+            "process alone."
         ) from error
 
 

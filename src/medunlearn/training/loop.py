@@ -1,10 +1,10 @@
-"""The loop. Everything that trains goes through it; only the objective and the sequences differ."""
+"""The training loop: one for everything that trains; only the objective and the sequences differ."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,17 @@ from torch import Tensor
 
 from medunlearn.errors import InputError, NonFiniteLossError, OutOfMemoryError, ProcessError
 from medunlearn.models.reference import Reference
+from medunlearn.models.sequences import TokenSequence
 from medunlearn.training.checkpoint import Resumed, load_checkpoint, save_checkpoint
 from medunlearn.training.fitting import MicroBatch, naming_step
-from medunlearn.training.gradients import Gradients, Training, clip, gradients
+from medunlearn.training.gradients import Gradients, Training, clip, gradients, probed
 from medunlearn.training.interrupt import Interruption
 from medunlearn.training.memory import recomputing
-from medunlearn.training.objectives import Objective
+from medunlearn.training.objectives import Objective, rating
 from medunlearn.training.optimizers import make_optimizer
 from medunlearn.training.plan import Plan
 from medunlearn.training.processes import ALONE, Processes
-from medunlearn.training.rate import step_by
-from medunlearn.training.settings import LoopSettings
+from medunlearn.training.settings import LoopSettings, learning_rate
 from medunlearn.training.sharding import is_sharded, own_parts
 from medunlearn.training.trainable import check_moved, checksums, trained
 
@@ -75,74 +75,120 @@ def train_loop(
         KeyboardInterrupt: passed on, after a checkpoint.
         ProcessError: another process failed or was lost.
     """
-    tensors, sharded = trained(model), any(is_sharded(tensor) for tensor in model.parameters())
-    parts = own_parts(tensors)
-    before = checksums(parts)
+    sharded = any(is_sharded(tensor) for tensor in model.parameters())
+    parts = own_parts(trained(model))
     optimizer = make_optimizer(parts.values(), settings)
     micro_batch = MicroBatch(settings.micro_batch_size)
     training = Training(
         model, pad, objective, plan, settings, micro_batch, optimizer, parts, reference, processes, sharded
     )
-    resumed = processes.together(
-        lambda: load_checkpoint(checkpoints, model, optimizer, processes) if checkpoints else None
-    )
-    step, history = (resumed.step, resumed.history) if resumed else (0, [])
-    _check_same_step(processes, step, checkpoints)
-    if history:
-        micro_batch.size = history[-1].get("micro_batch_size", micro_batch.size)
-
-    def save() -> None:
-        if checkpoints:
-            state = Resumed(step, history, processes.world if sharded else 1)
-            save_checkpoint(checkpoints, model, optimizer, state, processes)
-
-    def end_step(rows: History) -> bool:
-        """Say how it went, stop if asked to; whether a checkpoint is due, by the main process's clock."""
-        for row in rows if processes.main else []:
-            on_step(row)
-        interruption.check()
-        return time.monotonic() - saved_at > settings.checkpoint_seconds
-
-    def end_epoch() -> bool:
-        """Whether the run ends here."""
-        if on_epoch is None or step % plan.steps_an_epoch:
-            return False
-        optimizer.zero_grad(set_to_none=True)
-        done = step // plan.steps_an_epoch
-        if processes.world > 1:
-            # One that broke off by itself would leave the others waiting for it.
-            return on_epoch(done, interruption.check)
-        with interruption.at_once():
-            return on_epoch(done, interruption.check)
-
+    run = _Run(training, checkpoints, on_step, on_epoch)
+    before = checksums(parts)
+    run.resume()
     model.train()
-    saved_at, kept = time.monotonic(), step
     with Interruption() as interruption, recomputing(model, settings.gradient_checkpointing):
         try:
-            processes.each(lambda: end_step(history))
-            ended = end_epoch()
-            while step < plan.steps and not ended:
-                with naming_step(step, kept if checkpoints else 0):
-                    history.append(_step(training, step, history[-1]["lr"] if history else None))
-                step += 1
-                due = processes.each(lambda: end_step(history[-1:]))[0]
-                if due or (on_epoch and step % plan.steps_an_epoch == 0):
-                    save()
-                    saved_at, kept = time.monotonic(), step
-                ended = end_epoch()
-        except (KeyboardInterrupt, NonFiniteLossError, OutOfMemoryError) as error:
-            # A step changes weights only at its very end: what stands here is the state after `step` steps.
-            if step > kept and not interruption.torn and not getattr(error, "torn", False):
-                save()
-            raise
+            run.train(interruption)
         finally:
             model.eval()
-    if step:
-        check_moved(_due_to_move(before, step), parts, processes)
-        _check_same_weights(processes, {name: tensor for name, tensor in tensors.items() if not is_sharded(tensor)})
-    if keep_final and step > kept:
-        save()
-    return history
+    if run.step:
+        check_moved(_due_to_move(before, run.step), parts, processes)
+        whole = {name: tensor for name, tensor in trained(model).items() if not is_sharded(tensor)}
+        _check_same_weights(processes, whole)
+    if keep_final:
+        run.save()
+    return run.history
+
+
+class _Run:
+    """Progress of a training run: step, history, and the newest checkpoint.
+
+    Attributes:
+        step: steps done.
+        history: one row a step.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        checkpoints: Path | None,
+        on_step: Callable[[dict[str, Any]], None],
+        on_epoch: OnEpoch | None,
+    ) -> None:
+        self.training, self.checkpoints = training, checkpoints
+        self.on_step, self.on_epoch = on_step, on_epoch
+        self.step = 0
+        self.history: History = []
+        self._saved_step, self._saved_at = 0, time.monotonic()
+
+    def resume(self) -> None:
+        """Restore the newest checkpoint, if there is one."""
+        training, folder = self.training, self.checkpoints
+        state = training.processes.together(
+            lambda: (
+                load_checkpoint(folder, training.model, training.optimizer, training.processes) if folder else None
+            )
+        )
+        if state:
+            self.step, self.history = state.step, state.history
+        _check_same_step(training.processes, self.step, folder)
+        if self.history:
+            size = self.history[-1].get("micro_batch_size", training.micro_batch.size)
+            training.micro_batch.size = size
+        self._saved_step = self.step
+
+    def train(self, interruption: Interruption) -> None:
+        """Train to the end of the plan, or until :attr:`on_epoch` ends the run.
+
+        Where it breaks off, the steps done are in a checkpoint.
+        """
+        processes, plan = self.training.processes, self.training.plan
+        self._saved_at = time.monotonic()
+        try:
+            processes.each(lambda: self._end_step(self.history, interruption))
+            ended = self._end_epoch(interruption)
+            while self.step < plan.steps and not ended:
+                with naming_step(self.step, self._saved_step if self.checkpoints else 0):
+                    last_rate = self.history[-1]["lr"] if self.history else None
+                    self.history.append(_step(self.training, self.step, last_rate))
+                self.step += 1
+                due = processes.each(lambda: self._end_step(self.history[-1:], interruption))[0]
+                if due or (self.on_epoch and self.step % plan.steps_an_epoch == 0):
+                    self.save()
+                ended = self._end_epoch(interruption)
+        except (KeyboardInterrupt, NonFiniteLossError, OutOfMemoryError) as error:
+            # A step changes weights only at its very end: the state in memory is that after `step` steps.
+            if not interruption.torn and not getattr(error, "torn", False):
+                self.save()
+            raise
+
+    def save(self) -> None:
+        """Write a checkpoint, unless the newest one is of this step."""
+        if self.checkpoints and self.step > self._saved_step:
+            training = self.training
+            state = Resumed(self.step, self.history, training.processes.world if training.sharded else 1)
+            save_checkpoint(self.checkpoints, training.model, training.optimizer, state, training.processes)
+        self._saved_at, self._saved_step = time.monotonic(), self.step
+
+    def _end_step(self, rows: History, interruption: Interruption) -> bool:
+        """Report rows and stop if asked to; whether a checkpoint is due, by the main process's clock."""
+        for row in rows if self.training.processes.main else []:
+            self.on_step(row)
+        interruption.check()
+        return time.monotonic() - self._saved_at > self.training.settings.checkpoint_seconds
+
+    def _end_epoch(self, interruption: Interruption) -> bool:
+        """Whether the run ends here."""
+        steps_an_epoch = self.training.plan.steps_an_epoch
+        if self.on_epoch is None or self.step % steps_an_epoch:
+            return False
+        self.training.optimizer.zero_grad(set_to_none=True)
+        epochs = self.step // steps_an_epoch
+        if self.training.processes.world > 1:
+            # One that broke off by itself would leave the others waiting for it.
+            return self.on_epoch(epochs, interruption.check)
+        with interruption.at_once():
+            return self.on_epoch(epochs, interruption.check)
 
 
 def _due_to_move(before: Mapping[str, int], steps: int) -> dict[str, int]:
@@ -163,7 +209,7 @@ def _step(training: Training, number: int, last_rate: float | None) -> dict[str,
             f"The gradient is not finite at step {number} although the loss is ({_shown(found.terms)}). The model "
             "is kept as it was before this step. Lower lr, or use precision=fp32."
         )
-    rate = step_by(training, sequences, number, found.terms, last_rate)
+    rate = _optimizer_step(training, sequences, number, found.terms, last_rate)
     return {
         "step": number + 1,
         "epoch": plan.epoch(number + 1),
@@ -174,6 +220,48 @@ def _step(training: Training, number: int, last_rate: float | None) -> dict[str,
         "micro_batch_size": training.micro_batch.size,
         "seconds": time.perf_counter() - started,
     }
+
+
+def _optimizer_step(
+    training: Training,
+    sequences: Mapping[str, Sequence[TokenSequence]],
+    number: int,
+    terms: Mapping[str, float],
+    last_rate: float | None,
+) -> float:
+    """Step the optimizer, at the settings' rate or at one that the method finds along the step.
+
+    Args:
+        terms: of the loss, with the weights as they are.
+        last_rate: of the step before; None at the first.
+
+    Returns:
+        The rate of the step.
+    """
+    settings, optimizer = training.settings, training.optimizer
+    method = rating(training.objective)
+    if method is None:
+        rate = learning_rate(number, training.plan.steps, settings)
+    else:
+        rate = settings.lr if last_rate is None else last_rate
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    if method is None or not method.looks(number):
+        optimizer.step()
+        return rate
+    before = {name: part.detach().clone() for name, part in training.parts.items()}
+    # An optimizer's step is proportional to its rate: the step tried is the one to be made but for a factor.
+    optimizer.step()
+    ahead = probed(training, sequences, number)
+    with torch.no_grad():
+        for name, part in training.parts.items():
+            part.neg_().add_(before[name], alpha=2)
+    behind = probed(training, sequences, number)
+    found = method.rate(rate, behind, {name: terms[name] for name in ahead}, ahead)
+    with torch.no_grad():
+        for name, part in training.parts.items():
+            part.neg_().add_(before[name]).mul_(found / rate).add_(before[name])
+    return found
 
 
 def _losses(found: Gradients) -> dict[str, float]:
