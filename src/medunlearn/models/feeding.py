@@ -1,8 +1,9 @@
-"""How a model can be fed: tried once on a few tokens, and compared with the model left to itself.
+"""Probe of the batch layouts that a model supports: packed, masked or padded.
 
-Not every model takes every saving of the engine: its attention must take a layout or a mask of our own, and hand
-the layout its sliding window, lest that cut a sequence; something may stand behind its head. What does not give the
-model's own numbers is not used, down to padded batches of whole sequences; runs record what was found and done.
+Each layout is tried once on a few tokens and compared with the model's own forward pass. A layout that does not
+give the model's own numbers is not used: its attention may refuse a custom mask or keep its sliding window to
+itself, or a module may follow the head. The last resort is a padded batch of whole sequences. Runs record the
+result.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _REFUSED = (RuntimeError, TypeError, ValueError, IndexError, KeyError, Attribute
 
 
 def decoder_of(model: Any) -> Decoder:
-    """The model's passes, by the ways that it takes; found out at the first call for a model."""
+    """Forward passes of the model in the best layout it supports; probed on the first call for a model."""
     if model not in _WAYS:
         _WAYS[model] = _found(model)
     return Decoder(model, _WAYS[model])
@@ -92,7 +93,7 @@ def _too_long(model: Any, sequences: Sequence[TokenSequence]) -> bool:
 
 
 def made(model: Any) -> dict[Made, int]:
-    """How many batches were made for the model so far."""
+    """Batches made for the model so far, by kind."""
     return dict(_MADE.get(model, {}))
 
 
@@ -121,7 +122,7 @@ def _attention_of(model: Any) -> str | None:
 
 @torch.no_grad()
 def _found(model: Any) -> Ways:
-    """Each way that gives the model's own logits, one after the other."""
+    """Layouts and shortcuts that give the model's own logits, probed one after the other."""
     device, few = next(model.parameters()).device, _few(model.config.get_text_config().vocab_size)
     training = model.training
     model.eval()

@@ -1,5 +1,4 @@
-"""Tensors of sequences, kept so that a run computes them once: in memory, or in files that are mapped, not
-loaded."""
+"""Activation cache: tensors of sequences that a run computes once, in memory or in memory-mapped files."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ SHARD = 64 << 20
 
 
 class Kept:
-    """Named tensors. A name says what the tensor is and of which sequence or shared text: :func:`name_of`."""
+    """Cache of named tensors; :func:`name_of` makes a name of a kind of tensor and a sequence or shared text."""
 
     def __init__(self, folder: Path | None = None, writer: int = 0) -> None:
         """
@@ -60,7 +59,7 @@ class Kept:
             self.write()
 
     def write(self) -> None:
-        """Put what is only in memory into a file, where there is a folder.
+        """Write the tensors that are only in memory to a file, if there is a folder.
 
         Raises:
             StorageError: the disk refused.

@@ -1,4 +1,4 @@
-"""The precision of matrix products: what a run asks for, or what its device is fast in."""
+"""Precision of matrix products: as set, or the fastest of the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one pass over a batch shows of its scored positions, each thing computed when it is first asked for.
+"""Lazy outputs of one forward pass at the scored positions.
 
 Notation: N scored tokens, V vocabulary, W width of the hidden states.
 """
@@ -16,7 +16,7 @@ from medunlearn.models.head import Head
 
 
 class Seen:
-    """A batch as the model sees it now."""
+    """Outputs of the model, with its weights as they are now, for one batch; each is computed on first use."""
 
     def __init__(self, decoder: Decoder, batch: Batch, trunk: Trunk | None = None) -> None:
         self.decoder, self.batch, self._given = decoder, batch, trunk

@@ -1,4 +1,4 @@
-"""A step whose passes do not fit in memory is computed again, in smaller micro-batches."""
+"""Micro-batch size that is halved when memory runs out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass
 class MicroBatch:
-    """How many sequences a side one pass takes. It falls where memory runs out, and stays there.
+    """Number of sequences a side in one pass. It is halved when memory runs out, and stays there.
 
     Terms of a pass are weighed by what the whole step holds, so that its size changes no number but for rounding
     (and which elements dropout leaves out, where a model has any).

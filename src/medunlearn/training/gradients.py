@@ -32,7 +32,7 @@ Micro = dict[str, list[TokenSequence]]
 
 @dataclass(frozen=True)
 class Training:
-    """What every step of a run works with.
+    """Model, plan, settings and optimizer of a training run.
 
     Attributes:
         micro_batch: how many sequences a pass takes; at first as the settings say.
@@ -55,7 +55,7 @@ class Training:
 
 @dataclass(frozen=True)
 class _Share:
-    """What one process made of its share of a step, besides the gradients.
+    """Terms of one process's share of a step.
 
     Attributes:
         terms: summed over its micro-batches; up to the first that is not finite.
@@ -69,7 +69,7 @@ class _Share:
 
 @dataclass(frozen=True)
 class Gradients:
-    """What is known of a step once its gradients are in the parameters; the same in every process.
+    """Terms and gradient norms of a step, the same in every process.
 
     Attributes:
         terms: of the loss.

@@ -1,5 +1,6 @@
-"""What is the same in every epoch is computed once, before the first step, while the model still is its own
-reference.
+"""Precomputed reference outputs and frozen activations: tensors that are the same in every epoch.
+
+They are computed before the first step, while the model still is its own reference.
 
 Of a side that a run goes through more than once it keeps what the method asks of the reference (log-probabilities,
 states in front of the head or behind a layer) and the output of the frozen layers at the front. Where no layer is
@@ -35,7 +36,7 @@ from medunlearn.training.views import FINAL, HIDDEN, LOG_PROBS, TRUNK
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is kept of one side.
+    """Cached tensors of one side.
 
     Attributes:
         sequences: those that the run will draw.
@@ -49,7 +50,7 @@ class Wanted:
 
 
 class Keeping:
-    """What a run keeps, decided from its plan; :meth:`run` computes it.
+    """Choice of the tensors that a run caches, made from its plan; :meth:`run` computes them.
 
     Attributes:
         asked: what the objective asks of the model and of the reference.
@@ -100,7 +101,7 @@ class Keeping:
 
     @property
     def sequences(self) -> int:
-        """How many sequences :meth:`run` goes through."""
+        """Number of sequences that :meth:`run` goes through."""
         return sum(len(wanted.sequences) for wanted in self.wanted.values())
 
     def pieces(self, side: str) -> list[list[TokenSequence]]:
@@ -120,7 +121,7 @@ class Keeping:
         processes: Processes = ALONE,
         advance: Callable[[int], None] = lambda done: None,
     ) -> Kept:
-        """Compute what is not in the folder yet.
+        """Compute the tensors that are not in the folder yet.
 
         Args:
             folder: files of the run, which all its processes see; None keeps everything in memory.

@@ -1,4 +1,4 @@
-"""Layers that keep no activations for the backward pass but compute them again."""
+"""Gradient checkpointing of the decoder layers."""
 
 from __future__ import annotations
 

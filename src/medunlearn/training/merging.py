@@ -1,4 +1,4 @@
-"""A LoRA adapter put into the weights for good, and what their type lost of it."""
+"""Merge of a LoRA adapter into its base weights, with the share lost to rounding."""
 
 from __future__ import annotations
 

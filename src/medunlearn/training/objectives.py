@@ -1,4 +1,4 @@
-"""What a run minimises: views by side in, named terms out."""
+"""Training objectives: from the views of a micro-batch, by side, to named loss terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sequences each optimizer step sees: a pure function of the step's number and a seed.
+"""Batch plan: the sequences of each optimizer step, a pure function of its number and a seed.
 
 So resuming needs no state but the number of the last step, and two runs with one seed see the same batches.
 """

@@ -1,4 +1,4 @@
-"""How to optimise, and the learning rate of each step."""
+"""Optimisation settings and the learning-rate schedule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Offload = Literal["none", "optimizer"]
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """How to optimise.
+    """Optimisation settings.
 
     Attributes:
         lr: peak learning rate of AdamW.

@@ -1,4 +1,4 @@
-"""The engine's side of the method protocol: how a view computes what a method asks for."""
+"""Views of a micro-batch for methods: lazy model and reference outputs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ from medunlearn.models.seen import Seen
 from medunlearn.models.sequences import TokenSequence
 
 TRUNK, LOG_PROBS, FINAL, HIDDEN = "trunk", "log_probs", "final", "hidden:{}"
-"""What can be kept of a sequence: the trunk's output at its own tokens (and at shared ones); at its scored tokens
-the
-log-probabilities, the states that the head is given, the output of a layer."""
+"""Kinds of cached tensors: trunk output at a sequence's own and shared tokens; at its scored tokens the
+log-probabilities, the inputs of the head, and the output of a layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What one side of a whole optimizer step holds, over all its micro-batches: the divisors of its means."""
+    """Token and sequence counts of one side of an optimizer step: the divisors of its means."""
 
     tokens: int
     sequences: int
@@ -48,7 +47,7 @@ class ModelView(Seen):
 
     @cached_property
     def trunk(self) -> Trunk | None:
-        """Layers at the front that are not trained give the same in every pass over a batch, in every epoch."""
+        """Cached output of the frozen prefix layers; identical across passes and epochs."""
         count = self.decoder.first_trained()
         return trunk_of(self.decoder, self.batch, count, self._reference) if count else None
 
@@ -95,7 +94,7 @@ class ModelView(Seen):
 
 
 class ReferenceView(ModelView):
-    """The same micro-batch as the reference sees it: no gradient; what was kept is not computed again."""
+    """Outputs of the reference model for the same micro-batch: no gradient, cached tensors reused."""
 
     def __init__(self, reference: Reference, now: ModelView) -> None:
         Seen.__init__(self, now.decoder, now.batch)
@@ -146,7 +145,7 @@ class ReferenceView(ModelView):
 
 
 def trunk_of(decoder: Decoder, batch: Batch, count: int, reference: Reference | None) -> Trunk:
-    """The output of the first ``count`` layers: put together from what was kept, or computed."""
+    """Output of the first ``count`` layers, from the cache or computed."""
     names = [name_of(TRUNK, span.name) for span in batch.spans]
     if reference is None or not all(name in reference.kept for name in names):
         return Trunk(count, decoder.trunk(batch, count))

@@ -1,4 +1,4 @@
-"""Gradients of a step's terms kept apart, and put together by the weights that a method gives them."""
+"""Gradients by loss term, and their weighted sum."""
 
 from __future__ import annotations
 

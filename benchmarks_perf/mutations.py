@@ -1,0 +1,115 @@
+"""Mutation spot check: faults put into a copy of the source, one at a time; the tests named beside must catch them.
+
+    python benchmarks_perf/mutations.py [WORD ...]      those alone whose file or fault contains a word
+
+Prints one line a mutation: caught, or survived. Exit code 1 if any survived.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A text in a file of ``src/medunlearn``, its faulty replacement, and the tests that must fail."""
+
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+METRICS, TRAINING = "tests/metrics/test_", "tests/training/test_"
+ROUGE, PLAIN, NGRAMS = f"{METRICS}rouge.py", f"{METRICS}plain_metrics.py", f"{METRICS}ngrams.py"
+TOFU, OPTIONS, JUDGED = f"{METRICS}tofu_metrics.py", f"{METRICS}option_accuracy.py", f"{METRICS}gen_score.py"
+MODEL = f"{METRICS}model_metrics.py"
+LOSSES, NGDIFF, HEAD = "tests/methods/test_losses.py", "tests/methods/test_ngdiff.py", "tests/models/test_head.py"
+MUTATIONS = [
+    Mutation("metrics/text.py", "length / len(tokens) if tokens", "length / (len(tokens) + 1) if tokens", ROUGE),
+    Mutation("metrics/text.py", "2 * LCSseq", "LCSseq", JUDGED),
+    Mutation("metrics/text.py", "2.0 * shared / (len(said) + len(wanted))", "2.0 * shared / len(said)", PLAIN),
+    Mutation("metrics/text.py", "min(times, counts[word])", "max(times, counts[word])", PLAIN),
+    Mutation("metrics/ngrams.py", "np.minimum(times_said", "np.maximum(times_said", NGRAMS),
+    Mutation("metrics/ngrams.py", "1.0 - repeated", "repeated", NGRAMS),
+    Mutation("metrics/likelihood.py", "answer_hits[:-1]", "answer_hits", PLAIN),
+    Mutation("metrics/likelihood.py", "return 1.0 - ratio if", "return ratio if", TOFU),
+    Mutation("metrics/likelihood.py", "/ len(means)) - mean_log_prob", "/ len(means)) + mean_log_prob", TOFU),
+    Mutation("metrics/likelihood.py", "weights[right] / fsum", "weights[0] / fsum", TOFU),
+    Mutation("metrics/likelihood.py", "means[right] > mean", "means[right] >= mean", OPTIONS),
+    Mutation("metrics/judged.py", "rating / HIGHEST", "rating / (HIGHEST - 1)", JUDGED),
+    Mutation("metrics/semantic.py", "recall >= LEAST_OVERLAP", "recall < LEAST_OVERLAP", MODEL),
+    Mutation("methods/npo.py", "/ self.beta", "* self.beta", LOSSES),
+    Mutation("methods/simnpo.py", "- self.delta", "+ self.delta", LOSSES),
+    Mutation(
+        "methods/rmu.py", 'mean(dim=1)),\n            "retain"', 'mean(dim=0)),\n            "retain"', LOSSES
+    ),
+    Mutation("models/head.py", "now.exp_().sub_(weights)", "now.exp_().add_(weights)", HEAD),
+    Mutation(
+        "training/views.py", "values.sum() / self.totals.tokens", "values.mean()", f"{TRAINING}accumulation.py"
+    ),
+    Mutation(
+        "training/views.py", "values.sum() / self.totals.sequences", "values.sum() / self.totals.tokens", LOSSES
+    ),
+    Mutation("training/settings.py", "lr * (step + 1) / warmup", "lr * step / warmup", f"{TRAINING}loop.py"),
+    Mutation(
+        "training/loop.py", "part.neg_().add_(before[name], alpha=2)", "part.neg_().add_(before[name])", NGDIFF
+    ),
+]
+
+
+def is_caught(mutation: Mutation, copy: Path) -> bool:
+    """Whether the tests fail once the fault is in the copy; it is taken out again.
+
+    Raises:
+        SystemExit: the text to replace is not there exactly once.
+    """
+    path = copy / "src/medunlearn" / mutation.file
+    text = path.read_text()
+    if text.count(mutation.old) != 1:
+        raise SystemExit(
+            f"{mutation.file}: {mutation.old!r} stands there {text.count(mutation.old)} times, not once"
+        )
+    path.write_text(text.replace(mutation.old, mutation.new))
+    paths = os.pathsep.join([str(copy / "src"), str(copy / "tests/support")])
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", mutation.tests]
+    try:
+        done = subprocess.run(
+            command, cwd=copy, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
+        )
+    finally:
+        path.write_text(text)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{mutation.tests} cannot be run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.returncode == 1
+
+
+def main(words: list[str]) -> int:
+    chosen = [m for m in MUTATIONS if not words or any(word in f"{m.file} {m.old}" for word in words)]
+    survived = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / "copy"
+        ignored = shutil.ignore_patterns(".venv", ".git", "*cache*", "__pycache__", "runs", "demo")
+        shutil.copytree(ROOT, copy, ignore=ignored, symlinks=True)
+        for number, mutation in enumerate(chosen, 1):
+            caught = is_caught(mutation, copy)
+            survived += not caught
+            verdict = "caught  " if caught else "SURVIVED"
+            print(
+                f"{number:2}/{len(chosen)} {verdict} {mutation.file}: {mutation.old!r} -> {mutation.new!r}",
+                flush=True,
+            )
+    print(f"{len(chosen) - survived} of {len(chosen)} caught")
+    return int(survived > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
