@@ -54,9 +54,6 @@ UPWARDS = {
     ("attacks/reconstruction/contexts.py", "papers"),
     ("attacks/reconstruction/run.py", "pipeline"),
     ("attacks/run.py", "pipeline"),
-    ("sources/radiology.py", "synthetic"),
-    ("synthetic/mimic_layout.py", "sources"),
-    ("synthetic/radiology.py", "sources"),
 }
 # `medunlearn/__init__.py` is the door: it names what is upstairs, and opens it when asked.
 NOT_ROOMS = {"__init__", "__pycache__", "py.typed"}

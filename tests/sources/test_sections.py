@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medunlearn.sources.sections import in_order, read_report
+from medunlearn.data.radiology import in_order
+from medunlearn.sources.sections import read_report
 from medunlearn.sources.tables import read_rows
 
 OPENI = Path(__file__).parents[3] / "shared" / "data" / "openi" / "indiana_reports.csv"

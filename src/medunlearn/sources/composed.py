@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from medunlearn.data.radiology import Exclusion, RadiologySource, RadiologyStudy
 from medunlearn.seeds import generator
-from medunlearn.sources.radiology import Exclusion, RadiologySource, RadiologyStudy
 
 
 class Composed:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from medunlearn.data.radiology import Exclusion, RadiologyStudy
 from medunlearn.errors import SourceError
-from medunlearn.sources.radiology import Exclusion, RadiologyStudy
 from medunlearn.sources.sections import read_report
 from medunlearn.sources.tables import read_rows
 

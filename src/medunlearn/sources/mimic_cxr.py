@@ -20,8 +20,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from medunlearn.data.radiology import Exclusion, RadiologyStudy
 from medunlearn.errors import SourceError
-from medunlearn.sources.radiology import Exclusion, RadiologyStudy
 from medunlearn.sources.sections import read_report
 
 _GROUP, _PATIENT, _STUDY = re.compile(r"p\d{2}"), re.compile(r"p\d{8}"), re.compile(r"s\d{8}")

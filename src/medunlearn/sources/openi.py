@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from medunlearn.data.radiology import MASK, Exclusion, RadiologyStudy
 from medunlearn.errors import SourceError
-from medunlearn.sources.radiology import MASK, Exclusion, RadiologyStudy
 from medunlearn.sources.tables import read_rows
 
 REPORTS, PROJECTIONS = "indiana_reports.csv", "indiana_projections.csv"

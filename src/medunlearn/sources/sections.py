@@ -35,7 +35,6 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
     "addendum": ("final addendum", "addendum"),
     "final_report": ("final report",),
 }
-ORDER = ("examination", "indication", "history", "technique", "comparison", "findings", "impression")
 # What a second reader replaced, or what is no section of a report.
 _REST = ("wet_read", "addendum", "final_report")
 # Reports written in sub-headings ("LUNGS:", "HEART:") have them in these.
@@ -98,11 +97,6 @@ def read_report(text: str) -> Report:
         {name: part for name, part in joined.items() if name not in rest},
         {name: part for name, part in joined.items() if name in rest},
     )
-
-
-def in_order(names: Iterable[str]) -> list[str]:
-    """Names of sections as reports usually have them; what is not usual comes last, by name."""
-    return sorted(set(names), key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
 
 
 def _keep(found: dict[str, list[str]], name: str, text: str) -> None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from medunlearn.data.radiology import Exclusion
 from medunlearn.data.records import Kind
 from medunlearn.errors import SourceError
 from medunlearn.seeds import generator
-from medunlearn.sources.radiology import Exclusion
 from medunlearn.sources.tables import read_rows
 
 _FOLDERS = (".", "images", "figures", "images_2")

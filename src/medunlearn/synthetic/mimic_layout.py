@@ -15,9 +15,8 @@ from typing import IO
 import numpy as np
 from PIL import Image
 
+from medunlearn.data.radiology import RadiologyStudy, in_order
 from medunlearn.seeds import generator
-from medunlearn.sources.radiology import RadiologyStudy
-from medunlearn.sources.sections import in_order
 from medunlearn.synthetic.cases import pick
 from medunlearn.synthetic.phantom import radiograph
 from medunlearn.synthetic.radiology import InventedRadiology

@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
+from medunlearn.data.radiology import Exclusion, RadiologyStudy
 from medunlearn.seeds import generator
-from medunlearn.sources.radiology import Exclusion, RadiologyStudy
 from medunlearn.synthetic.cases import pick
 from medunlearn.synthetic.hospital import invent_hospital
 from medunlearn.synthetic.patients import Patient

@@ -17,6 +17,7 @@ from typing import Any
 
 from medunlearn.config import MedforgetSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.radiology import RadiologySource
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.errors import ConfigError
 from medunlearn.papers.medforget.partitions import ITEM, LEVELS, SUBJECT, partitions
@@ -26,7 +27,6 @@ from medunlearn.sources.composed import Composed
 from medunlearn.sources.image_table import ImageTable
 from medunlearn.sources.mimic_cxr import MimicCxr
 from medunlearn.sources.openi import OpenI
-from medunlearn.sources.radiology import RadiologySource
 from medunlearn.sources.vqa import GeneralQuestion
 from medunlearn.synthetic.radiology import InventedRadiology
 

@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from medunlearn.data.radiology import MASK
 from medunlearn.data.sentences import sentence_starts
 from medunlearn.papers.medforget.checks import BLANK, normalised, said, says, stands_in, wrong_cloze
-from medunlearn.sources.radiology import MASK
 
 _WORD = re.compile(r"[^\W_]+(?:[-/'][^\W_]+)*(?:[.,:]\d+)*")
 _MEASURE = re.compile(r"\d+(?:[.,:]\d+)*\s?(?:mm|cm|kV|mAs|days|weeks|%)(?!\w)")

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from medunlearn.config import MedforgetSettings
+from medunlearn.data.radiology import MASK, Exclusion, RadiologySource, RadiologyStudy, in_order
 from medunlearn.errors import InputError
 from medunlearn.papers.medforget.items import has_gap
 from medunlearn.seeds import generator
-from medunlearn.sources.radiology import MASK, Exclusion, RadiologySource, RadiologyStudy
-from medunlearn.sources.sections import in_order
 from medunlearn.synthetic.identities import institution_names, invent_names
 from medunlearn.synthetic.knowledge import Sex
 

@@ -1,16 +1,16 @@
-"""What readers of radiology collections give: patients, each with dated studies, each with a report's sections."""
+"""Radiology collections: patients, their dated studies, and the sections of each report."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
-
-from medunlearn.synthetic.phantom import Body
+from typing import Any, Literal, Protocol
 
 MASK = "___"
-"""A word that was removed when a report was de-identified, as MIMIC-CXR writes it; Open-i's ``XXXX`` becomes it."""
+"""A word removed by de-identification, as MIMIC-CXR writes it; Open-i's ``XXXX`` becomes it."""
+
+SECTION_ORDER = ("examination", "indication", "history", "technique", "comparison", "findings", "impression")
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,11 @@ class RadiologyStudy:
     """One visit: an image or none, and the sections of its report.
 
     Attributes:
-        patient, study: as the source calls them.
-        sections: name (:data:`~medunlearn.sources.sections.STANDARD` first) -> text.
-        image: file of the view to show; None where there is none, or where it is drawn.
-        body: what the image is drawn from; None for an image in a file.
-        institution: as the source calls it; None where it does not say.
+        patient, study: ids of the source.
+        sections: name -> text.
+        image: file of the view to show; None if there is none, or if it is drawn.
+        body: ``synthetic.phantom.Body`` from which the image is drawn; None for an image in a file.
+        institution: of the source; None if unknown.
         labels: findings that the source labelled, by name.
     """
 
@@ -30,7 +30,7 @@ class RadiologyStudy:
     study: str
     sections: Mapping[str, str] = field(repr=False)
     image: Path | None = None
-    body: Body | None = field(default=None, repr=False)
+    body: Any = field(default=None, repr=False)
     institution: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -46,7 +46,7 @@ class Exclusion:
 
     Attributes:
         what: ``study``, ``patient`` or ``row``.
-        id: as the source calls it.
+        id: of the source.
         reason: one sentence without a word of the report.
     """
 
@@ -56,15 +56,15 @@ class Exclusion:
 
 
 class RadiologySource(Protocol):
-    """A collection, read patient by patient so that a large one need not be read to its end.
+    """A collection, read patient by patient.
 
     Attributes:
-        name: in front of every question's provenance.
+        name: prefix of every question's provenance.
         source: one line for the manifest.
-        licence: of the data, as hubs call it; empty where nobody said.
+        licence: of the data, as hubs call it; empty if unknown.
         data_use: credentialed data stay on this machine.
-        has_images: a source without any is built as text alone.
-        composed: whether patients were put together from several people's studies.
+        has_images: a source without images is built as text alone.
+        composed: patients are composed of several people's studies.
         excluded: what could not be read; grows while it is read.
     """
 
@@ -81,3 +81,9 @@ class RadiologySource(Protocol):
 
     def studies(self, patient: str) -> Sequence[RadiologyStudy]:
         """A patient's studies in order."""
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Section names in their usual order; unusual ones last, by name."""
+    rank = {name: place for place, name in enumerate(SECTION_ORDER)}
+    return sorted(set(names), key=lambda name: (rank.get(name, len(rank)), name))
