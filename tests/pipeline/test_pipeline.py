@@ -85,7 +85,7 @@ def done(small: Values, tmp_path_factory: pytest.TempPathFactory) -> Done:
 @pytest.fixture
 def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def arm() -> None:
-        for what in ("training.loop._step", "experiments.evaluate._score", "data.responses.ResponseStore.add"):
+        for what in ("training.loop._step", "pipeline.evaluate._score", "data.responses.ResponseStore.add"):
             monkeypatch.setattr(f"medunlearn.{what}", lambda *args, what=what, **more: pytest.fail(f"{what} ran"))
 
     return arm
@@ -179,13 +179,13 @@ def test_the_seed_reaches_every_stage(values: Values) -> None:
 
 
 def test_it_goes_on_where_a_stage_failed(values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
-    from medunlearn.pipeline import pipeline
+    from medunlearn.pipeline import experiment
 
     def stop(*args: Any, **more: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "unlearn", stop)
+        patch.setattr(experiment, "unlearn", stop)
         with pytest.raises(KeyboardInterrupt):
             go(values)
     target = stages(values["out"])["target"][0]

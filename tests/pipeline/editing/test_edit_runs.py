@@ -56,7 +56,7 @@ def test_what_changed_is_saved_and_loads_again(runs: dict[str, Run]) -> None:
 
 
 def test_done_is_not_done_again(runs: dict[str, Run], bench: Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
-    from medunlearn.pipeline import unlearn as module
+    from medunlearn.pipeline import edit as module
 
     monkeypatch.setattr(module, "edit", lambda *rest, **more: pytest.fail("edited again"))
     again = unlearn(runs["target"], bench, settings("manu", **{"manu.alpha": 5}), runs["manu"].folder, quiet=True)
