@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--responses", type=int, default=50_000)
     parser.add_argument("--turns", type=int, default=3)
     given = parser.parse_args()
-    settings = {"invented": 400, "note_length": "long"}
+    settings = {"synthetic": 400, "note_length": "long"}
     benchmark = Benchmark.load(given.benchmark) if given.benchmark else build("amnesia", settings)
     keywords = extraction(benchmark, given.turns)
     scoring(answers(benchmark, keywords, given.responses), given.turns)

@@ -247,7 +247,7 @@ def main() -> None:
     if chosen.text:
         text = " ".join(path.read_text(encoding="utf-8") for path in chosen.text).split()
     else:
-        text = " ".join(record.text for record in build("amnesia", {"invented": 300}).records).split()
+        text = " ".join(record.text for record in build("amnesia", {"synthetic": 300}).records).split()
     rouge(text, chosen.pairs, 20, 60, chosen.turns)
     rouge(text, max(1, chosen.pairs // 10), 400, 400, min(chosen.turns, 3))
     runs(chosen.probes, max(1, chosen.probes // 400), chosen.turns)

@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--patients", type=int, default=100)
     parser.add_argument("--out", type=Path, required=True)
     chosen = parser.parse_args()
-    benchmark = build("amnesia", {"invented": chosen.patients})
+    benchmark = build("amnesia", {"synthetic": chosen.patients})
     run = train(benchmark, train_settings({"model": "tiny"}), chosen.out)
     history, results = run.history(), run.info["results"]
     seconds, tokens = history["seconds"].sum(), results["tokens"]

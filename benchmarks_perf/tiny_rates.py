@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--rates", nargs="+", type=float, default=RATES)
     chosen = parser.parse_args()
-    benchmark = build("amnesia", {"invented": chosen.patients, "seed": 1})
+    benchmark = build("amnesia", {"synthetic": chosen.patients, "seed": 1})
     asking = check(EvaluateSettings, {"split": SPLIT, "subjects": 20, "folds": ["train"]})
     target = train(benchmark, train_settings({"model": "tiny", "seed": 1}), chosen.out / "target")
     retrained = train(

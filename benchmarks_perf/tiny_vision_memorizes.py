@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from medunlearn.build import medforget
-from medunlearn.config import EvaluateSettings, check, parse_overrides
+from medunlearn.config import EvaluateSettings, as_value, check
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.presets import train_settings
 from medunlearn.pipeline.train import train
@@ -30,9 +30,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("settings", nargs="*")
     chosen = parser.parse_args()
-    size = {"institutions": chosen.institutions, "patients": chosen.patients, "image_size": 64}
-    benchmark = medforget(invented=True, out=chosen.out / "bench", rephrase="none", **size)
-    settings = train_settings({"model": "tiny-vision", **parse_overrides(chosen.settings)})
+    size = {"institutions": chosen.institutions, "image_size": 64}
+    benchmark = medforget(
+        synthetic=chosen.institutions * chosen.patients, out=chosen.out / "bench", rephrase="none", **size
+    )
+    settings = train_settings(
+        {
+            "model": "tiny-vision",
+            **{key: as_value(value) for key, _, value in (word.partition("=") for word in chosen.settings)},
+        }
+    )
     run = train(benchmark, settings, chosen.out / "target")
     history, results = run.history(), run.info["results"]
     seconds = history["seconds"].sum()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import gc
 import json
 import re
@@ -31,16 +30,6 @@ def pytest_collection_finish() -> None:
     """What is loaded by now stays; looking through it for garbage takes a third of a second a time."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _commands_built_once() -> Iterator[None]:
-    """Typer's runner builds all commands anew for each that it runs, which takes longer than many of them."""
-    from typer.main import get_command
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("typer.testing._get_command", functools.cache(get_command), raising=False)
-        yield
 
 
 @pytest.fixture(scope="session")

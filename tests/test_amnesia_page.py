@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from forking import torchrun
-from typer.testing import CliRunner
 
 import medunlearn as mu
 from medunlearn.cli.main import app
@@ -21,7 +21,7 @@ from medunlearn.results.runs import Run
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "amnesia.md").read_text(encoding="utf-8")
-SMALL = ("tiny_width=32", "tiny_layers=2", "pretrain_epochs=1", "precision=fp32")
+SMALL = ("--tiny-width=32", "--tiny-layers=2", "--pretrain-epochs=1", "--precision=fp32")
 
 
 def test_the_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +29,7 @@ def test_the_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.Mon
     lines = [line for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
     assert len(lines) == 8
     for line in lines:
-        more = SMALL if " train " in line else ("epochs=1", "precision=fp32") if " unlearn " in line else ()
+        more = SMALL if " train " in line else ("--epochs=1", "--precision=fp32") if " unlearn " in line else ()
         result = CliRunner().invoke(app, [*shlex.split(line)[1:], *more])
         assert result.exit_code == 0, f"{line}\n{result.output}"
     run = Run.open("runs/target")
@@ -65,11 +65,13 @@ def test_the_papers_experiment_is_one(tmp_path: Path) -> None:
 def test_its_preset_runs_sharded_on_two_processes(tmp_path: Path) -> None:
     """The example itself, scaled down by keys that are given beside the preset."""
     scaled = (
-        "benchmark={builder: amnesia, invented: 12}", "split=random_10", "train.model=tiny", "train.tiny_width=32",
-        "train.tiny_layers=2", "train.epochs=1", "train.max_length=1024", "unlearn.max_length=1024",
-        "unlearn.epochs=1", "unlearn.methods=[graddiff]", "unlearn.graddiff.trainable=layers:1", "retrain=false",
-        "unlearn.lr=1e-3",
-        "evaluate={subjects: 1, folds: [train], max_new_tokens: 2, replicates: 10}",
+        "--benchmark={builder: amnesia, synthetic: 12}", "--split=random_10", "--train.model=tiny",
+        "--train.tiny-width=32",
+        "--train.tiny-layers=2", "--train.epochs=1", "--train.max-length=1024", "--unlearn.max-length=1024",
+        "--unlearn.epochs=1", "--unlearn.methods=[graddiff]", "--unlearn.graddiff.trainable=layers:1",
+        "--retrain=false",
+        "--unlearn.lr=1e-3",
+        "--evaluate={limit: 1, folds: [train], max_new_tokens: 2, replicates: 10}",
     )  # fmt: skip
     example = str(ROOT / "examples" / "amnesia-llama3-8b.yaml")
     words = [

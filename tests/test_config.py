@@ -1,5 +1,6 @@
 """Settings: unknown keys, all mistakes at once, overrides and files."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ from medunlearn.config import (
     Settings,
     TrainSettings,
     UnlearnSettings,
+    as_value,
     check,
-    fields_of,
     merge,
-    parse_overrides,
     read_yaml,
 )
+from medunlearn.config.audit import AuditParts
+from medunlearn.config.fields import flags_of, options_model
+from medunlearn.config.reading import with_server
 from medunlearn.errors import ConfigError, InputError
 
 ALL = (AmnesiaSettings, LumeSettings, TrainSettings, UnlearnSettings, EvaluateSettings, ExperimentSettings)
@@ -62,8 +65,8 @@ def test_all_mistakes_come_at_once() -> None:
 @pytest.mark.parametrize(
     ("model", "values", "problem"),
     [
-        (AmnesiaSettings, {"invented": 1}, "invented=1: input should be greater than or equal to 2"),
-        (AmnesiaSettings, {"invented": 2.5}, "invented=2.5: "),
+        (AmnesiaSettings, {"synthetic": 1}, "synthetic=1: input should be greater than or equal to 2"),
+        (AmnesiaSettings, {"synthetic": 2.5}, "synthetic=2.5: "),
         (EvaluateSettings, {"split": "s", "folds": ["train", "test"]}, "folds.1='test': "),
         (LumeSettings, {"released": "x", "documents_per_task": 1}, "documents_per_task=1: "),
         (TrainSettings, {"model": "tiny", "lr": 0}, "lr=0: input should be greater than 0"),
@@ -79,47 +82,83 @@ def test_values_out_of_their_range(model: type[Settings], values: dict[str, Any]
 
 def test_checked_settings_never_change() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        check(AmnesiaSettings, {"invented": 4}).invented = 5  # type: ignore[misc]
+        check(AmnesiaSettings, {"synthetic": 4}).synthetic = 5  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("model", ALL)
-def test_every_setting_has_its_help(model: type[Settings]) -> None:
-    rows = list(fields_of(model))
-    assert all(help_text for _, _, help_text in rows)
-    assert {name for name, _, _ in rows} == set(model.model_fields) - {"builder"}
-    required = {name for name, default, _ in rows if default == "required"}
+def test_every_setting_is_a_flag_with_its_help(model: type[Settings]) -> None:
+    flags = flags_of(model)
+    assert set(flags) == set(model.model_fields) - {"builder"}
+    assert all(flag.help for flag in flags.values())
+    required = {key for key, flag in flags.items() if flag.default == "required"}
     assert required == {name for name, field in model.model_fields.items() if field.is_required()}
 
 
+def test_what_a_flag_takes_follows_from_its_type() -> None:
+    flags = flags_of(TrainSettings)
+    assert {key for key, flag in flags.items() if flag.section} == {"evaluate", "attack", "utility", "watch"}
+    assert (flags["lr"].name, flags["lr"].kind, flags["lr"].metavar, flags["lr"].default) == (
+        *("--lr", "yaml", "X"),
+        "2e-05",
+    )
+    assert (flags["batch_size"].name, flags["batch_size"].metavar) == ("--batch-size", "N")
+    assert (flags["keep_epochs"].kind, flags["without"].kind, flags["schedule"].kind) == ("switch", "text", "text")
+    assert flags["schedule"].metavar == "cosine|linear|constant"
+    folds = flags_of(EvaluateSettings)["folds"]
+    assert (folds.many, folds.default) == (True, "train,holdout")
+    parts = flags_of(AuditParts)
+    assert (parts["identifiers"].kind, parts["identifiers"].section) == ("switch", True)
+
+
+def test_a_functions_parameters_are_flags_too() -> None:
+    def attack(run: Path, *, against: Sequence[Path | str] = (), epoch: int | None = None, **settings: Any) -> None:
+        """Attack.
+
+        Args:
+            run: the run
+            against: run to compare with;
+                repeatable
+            epoch: after so many epochs
+        """
+
+    model = options_model(attack)
+    flags = flags_of(model, "Options")
+    assert [(key, flag.many, flag.kind) for key, flag in flags.items()] == [
+        ("run", False, "text"),
+        ("against", True, "yaml"),
+        ("epoch", False, "yaml"),
+    ]
+    assert flags["against"].help == "run to compare with; repeatable"
+    assert problems(model, {"run": "x", "epoch": "two"})[0].startswith("epoch='two'")
+
+
 @pytest.mark.parametrize(
-    ("word", "key", "value"),
+    ("text", "value"),
     [
-        ("lr=1e-4", "lr", 0.0001), ("lr=-2E+3", "lr", -2000.0), ("lr=1.5e-4", "lr", 0.00015), ("lr=.5", "lr", 0.5),
-        ("epochs=3", "epochs", 3), ("metrics=[rouge_l,em]", "metrics", ["rouge_l", "em"]),
-        ("rates=[1e-4, 2]", "rates", [0.0001, 2]), ("retrain=true", "retrain", True),
-        ("without=null", "without", None), ("without=", "without", None),
-        ("split=patient=p1,p2", "split", "patient=p1,p2"),
-        ("trainable=pattern:a=b", "trainable", "pattern:a=b"), ("out=runs/a b", "out", "runs/a b"),
-        ("model=org/name", "model", "org/name"), ("name=nan", "name", "nan"), ("name=inf", "name", "inf"),
-        ("name=a: b: c", "name", "a: b: c"), ("name='12'", "name", "12"), ("npo.beta=0.2", "npo.beta", 0.2),
-        ("arguments={beta: 1e-1}", "arguments", {"beta": 0.1}),
+        ("1e-4", 0.0001), ("-2E+3", -2000.0), ("1.5e-4", 0.00015), (".5", 0.5), ("3", 3), ("true", True),
+        ("[rouge_l,em]", ["rouge_l", "em"]), ("[1e-4, 2]", [0.0001, 2]), ("null", None), ("", None),
+        ("patient=p1,p2", "patient=p1,p2"), ("pattern:a=b", "pattern:a=b"), ("runs/a b", "runs/a b"),
+        ("nan", "nan"), ("inf", "inf"), ("a: b: c", "a: b: c"), ("'12'", "12"), ("{beta: 1e-1}", {"beta": 0.1}),
     ],
 )  # fmt: skip
-def test_overrides_are_read_as_yaml(word: str, key: str, value: Any) -> None:
-    found = parse_overrides([word])
-    assert found == {key: value}
-    assert type(found[key]) is type(value)
+def test_values_are_read_as_yaml(text: str, value: Any) -> None:
+    assert as_value(text) == value
+    assert type(as_value(text)) is type(value)
 
 
-def test_words_that_are_no_overrides_are_named_with_all_other_mistakes() -> None:
-    words = ["replicates=1", "subjects", "--split=x", "=3", "foldss=[train]"]
-    first, *others = problems(EvaluateSettings, {"split": "random_10", **parse_overrides(words)})
-    assert [first, *others[:2]] == [
-        f"{word!r} is not understood: settings are written key=value" for word in ("subjects", "--split=x", "=3")
-    ]
-    assert any("replicates" in one for one in others[2:])
-    assert any("Did you mean 'folds'?" in one for one in others[2:])
-    assert len(others) == 4
+def test_settings_of_a_server() -> None:
+    assert with_server({"seed": 1}) == {"seed": 1}
+    assert with_server({"llm": "http://x/v1", "llm.model": "m"}) == {
+        "llm": {"base_url": "http://x/v1", "model": "m"}
+    }
+    assert with_server({"llm": {"model": "m"}, "llm.price": "1,2"})["llm"]["prices"] == {"m": (1.0, 2.0)}
+    with pytest.raises(ConfigError, match=r"llm\.price='cheap'"):
+        with_server({"llm.price": "cheap"})
+
+
+@pytest.mark.parametrize("value", ["a,b", ["a", "b"], ["a,b"], ("a", "b")])
+def test_lists_are_taken_with_commas_or_flag_by_flag(value: Any) -> None:
+    assert check(EvaluateSettings, {"split": "s", "metrics": value}).metrics == ("a", "b")
 
 
 def test_overrides_go_into_their_sections() -> None:
@@ -136,12 +175,12 @@ def test_overrides_go_into_their_sections() -> None:
 
 @pytest.mark.parametrize("values", [{}, {"evaluate": None}])
 def test_a_section_that_is_not_written_is_made(values: dict[str, Any]) -> None:
-    assert merge(values, {"evaluate.subjects": 4, "evaluate.seed": 1}) == {"evaluate": {"subjects": 4, "seed": 1}}
+    assert merge(values, {"evaluate.limit": 4, "evaluate.seed": 1}) == {"evaluate": {"limit": 4, "seed": 1}}
 
 
 def test_a_misspelt_section_is_answered_with_the_nearest() -> None:
     experiment = {"name": "x", "out": "o", "benchmark": {}, "split": "s", "train": {}, "unlearn": {}}
-    (problem,) = problems(ExperimentSettings, merge(experiment, {"evalaute.subjects": 4}))
+    (problem,) = problems(ExperimentSettings, merge(experiment, {"evalaute.limit": 4}))
     assert problem.startswith("There is no setting 'evalaute'. Did you mean 'evaluate'?")
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from click.testing import CliRunner
 from forking import torchrun
-from typer.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.config import EpochFields, UnlearnSettings
@@ -20,11 +20,11 @@ from medunlearn.results.runs import Run
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "epochs.md"
-ASKED = ["evaluate.max_new_tokens=4", "evaluate.subjects=2", "evaluate.replicates=20"]
+ASKED = ["--evaluate.max-new-tokens=4", "--evaluate.limit=2", "--evaluate.replicates=20"]
 SMALL = {
-    "train": ["epochs=1", "tiny_width=32", "tiny_layers=2"],
-    "unlearn": ["epochs=2", "precision=fp32", *ASKED],
-    "evaluate": ["max_new_tokens=4", "subjects=1", "replicates=20"],
+    "train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2"],
+    "unlearn": ["--epochs=2", "--precision=fp32", *ASKED],
+    "evaluate": ["--max-new-tokens=4", "--limit=1", "--replicates=20"],
 }
 
 
@@ -57,8 +57,8 @@ def test_commands_run_and_several_processes_find_what_one_does(
     one_process = lines[-1].partition("-m ")[2].replace("runs/npo", "runs/one")
     run(one_process)
     sharded = lines[-1].replace("runs/npo", "runs/sharded")
-    run(sharded, "sharding=fsdp2", "epochs=1", "trainable=lora:2")
-    run(one_process.replace("runs/one", "runs/whole"), "epochs=1", "trainable=lora:2")
+    run(sharded, "--sharding=fsdp2", "--epochs=1", "--trainable=lora:2")
+    run(one_process.replace("runs/one", "runs/whole"), "--epochs=1", "--trainable=lora:2")
     for ours, theirs in (("runs/npo", "runs/one"), ("runs/sharded", "runs/whole")):
         pd.testing.assert_frame_equal(numbers(ours), numbers(theirs), rtol=1e-3)
         assert Run.open(ours).info["results"]["epochs"]["done"] == numbers(ours)["epoch"].max()

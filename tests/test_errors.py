@@ -58,8 +58,12 @@ def test_the_nearest_name_comes_first() -> None:
 
 
 def test_a_long_list_is_cut_and_counted() -> None:
-    patients = [f"p{number:02d}" for number in range(30)]
-    message = str(UnknownNameError("patient", "p99", patients))
+    splits = [f"p{number:02d}" for number in range(30)]
+    message = str(UnknownNameError("split", "p99", splits))
     assert message.endswith("p10, p11, ... (30 in all).")
     assert "p12" not in message
-    assert unknown_name("patient", "zzz", patients, most=2).endswith("Known: p00, p01, ... (30 in all).")
+    assert unknown_name("split", "zzz", splits, most=2).endswith("Known: p00, p01, ... (30 in all).")
+
+
+def test_another_patients_id_is_not_a_hint() -> None:
+    assert str(UnknownNameError("patient", "p01", None)) == "There is no patient 'p01'."

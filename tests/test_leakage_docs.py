@@ -10,18 +10,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.metrics.leakage.offline import Offline
 
 PAGE = (Path(__file__).parents[1] / "docs" / "leakage.md").read_text(encoding="utf-8")
 START = (
-    "medunlearn build amnesia --invented 20 --out bench/",
-    "medunlearn train bench/ --model tiny --out runs/target epochs=1 tiny_width=32 tiny_layers=2",
+    "medunlearn build amnesia --synthetic 20 --out bench/",
+    "medunlearn train bench/ --model tiny --out runs/target --epochs 1 --tiny-width 32 --tiny-layers 2",
 )
 # Appended to keep a command short; nothing that it says is changed.
-SMALL = {"medunlearn evaluate": ["subjects=2", "max_new_tokens=4", "replicates=20"]}
+SMALL = {"medunlearn evaluate": ["--limit=2", "--max-new-tokens=4", "--replicates=20"]}
 
 
 class Pipeline:

@@ -1,7 +1,9 @@
 """From a name to an object: the table, a dotted path, a plug-in of an installed package."""
 
 import json
+import sys
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,3 +84,10 @@ def test_listing_names_imports_nothing() -> None:
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_benchmark_can_be_had(name: str) -> None:
     assert callable(resolve("benchmarks", name, BENCHMARKS))
+
+
+def test_a_module_in_the_working_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "plugin_of_mine.py").write_text("class Mine: pass\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])
+    assert resolve("tools", "plugin_of_mine:Mine", TABLE).__name__ == "Mine"

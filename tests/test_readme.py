@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from medunlearn.cli.main import app
 
@@ -17,28 +17,28 @@ PAGES = ("README.md", "CONTRIBUTING.md", "docs/definitions.md", "docs/files.md")
 
 # What is appended to keep a command short; nothing that it says is changed.
 SMALL = {
-    "medunlearn train": ["epochs=1", "tiny_width=32", "tiny_layers=2"],
-    "medunlearn unlearn": ["epochs=1"],
-    "medunlearn evaluate": ["max_new_tokens=4", "subjects=4", "replicates=50"],
+    "medunlearn train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2"],
+    "medunlearn unlearn": ["--epochs=1"],
+    "medunlearn evaluate": ["--max-new-tokens=4", "--limit=4", "--replicates=50"],
     "medunlearn run examples/hospital.yaml": [
-        "train.epochs=1",
-        "train.tiny_width=32",
-        "train.tiny_layers=2",
-        "unlearn.methods=[graddiff]",
-        "evaluate.subjects=2",
-        "evaluate.replicates=50",
-        "evaluate.max_new_tokens=4",
+        "--train.epochs=1",
+        "--train.tiny-width=32",
+        "--train.tiny-layers=2",
+        "--unlearn.methods=[graddiff]",
+        "--evaluate.limit=2",
+        "--evaluate.replicates=50",
+        "--evaluate.max-new-tokens=4",
     ],
     "medunlearn run examples/lume-small.yaml": [
-        "benchmark.documents_per_task=4",
-        "train.epochs=1",
-        "train.tiny_width=32",
-        "train.tiny_layers=2",
-        "unlearn.epochs=1",
-        "unlearn.methods=[npo]",
-        "evaluate.subjects=2",
-        "evaluate.replicates=50",
-        "evaluate.max_new_tokens=4",
+        "--benchmark.documents-per-task=4",
+        "--train.epochs=1",
+        "--train.tiny-width=32",
+        "--train.tiny-layers=2",
+        "--unlearn.epochs=1",
+        "--unlearn.methods=[npo]",
+        "--evaluate.limit=2",
+        "--evaluate.replicates=50",
+        "--evaluate.max-new-tokens=4",
     ],
 }
 

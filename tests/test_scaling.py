@@ -10,23 +10,23 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from forking import torchrun
-from typer.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.results.runs import Run
 
 PAGE = Path(__file__).parents[1] / "docs" / "scaling.md"
 SMALL = {
-    "train": ["epochs=1", "tiny_width=32", "tiny_layers=2"],
-    "unlearn": ["epochs=1"],
+    "train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2"],
+    "unlearn": ["--epochs=1"],
 }
 
 
 def run(line: str) -> None:
     words = shlex.split(line)
     more = next((more for verb, more in SMALL.items() if verb in words), [])
-    if words[0] == "torchrun" and "sharding=fsdp2" in words:
+    if words[0] == "torchrun" and "--sharding=fsdp2" in words:
         torchrun([*words[1:], *more])
     elif words[0] == "torchrun":
         command = [sys.executable, "-m", "torch.distributed.run", *words[1:], *more]

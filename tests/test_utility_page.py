@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.config import UtilitySettings
 
 PAGE = Path(__file__).parents[1] / "docs" / "utility.md"
 SMALL = {
-    "train": ("epochs=1", "tiny_width=32", "tiny_layers=2", "precision=fp32"),
-    "unlearn": ("epochs=1", "precision=fp32", "evaluate.max_new_tokens=4", "evaluate.replicates=20"),
-    "evaluate": ("max_new_tokens=4", "replicates=20"),
-    "attack": ("replicates=20",),
-    "utility": ("replicates=20",),
+    "train": ("--epochs=1", "--tiny-width=32", "--tiny-layers=2", "--precision=fp32"),
+    "unlearn": ("--epochs=1", "--precision=fp32", "--evaluate.max-new-tokens=4", "--evaluate.replicates=20"),
+    "evaluate": ("--max-new-tokens=4", "--replicates=20"),
+    "attack": ("--replicates=20",),
+    "utility": ("--replicates=20",),
 }
 
 

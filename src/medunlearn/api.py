@@ -1,155 +1,192 @@
-"""What ``import medunlearn as mu`` offers: one typed call for each command, under the same name.
+"""``import medunlearn as mu``: one typed call for each command, under the same name.
 
-Settings are keywords, the same as on the command line. A method's own settings are given in a dictionary,
-``arguments={"beta": 0.2}``. Where ``out`` is left out, a run is kept in ``runs/``, under a name made of what it is
-and of its key, so that the same call finds it again.
+Settings are keywords, the same as on the command line: nested ones as a dictionary (``npo={"beta": 0.2}``) or by
+their dotted key. What takes a run takes its folder as well, what takes a benchmark its folder. Where ``out`` is
+left out, a run is kept in ``runs/``, under a name made of what it is and of its key, so that the same call finds it
+again. Imports stand in the functions, since the command line reads their parameters before anything is loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medunlearn.attacks.attacked import Attacks
-from medunlearn.attacks.run import attack as _attack
-from medunlearn.attacks.run import attack_settings
-from medunlearn.config import (
-    DiagnoseSettings,
-    EvaluateSettings,
-    TaskExportSettings,
-    UtilitySettings,
-    check,
-    merge,
-    read_yaml,
-)
-from medunlearn.data.benchmark import Benchmark
-from medunlearn.judging.judges import JudgeSettings, Llm, judges_of
-from medunlearn.judging.people import PeopleAgreement
-from medunlearn.judging.people import agree as _agree
-from medunlearn.judging.people import annotate as _annotate
-from medunlearn.judging.responses import job
-from medunlearn.judging.run import JudgingRun, split_runs
-from medunlearn.pipeline.evaluate import evaluate as _evaluate
-from medunlearn.pipeline.export import export as _export
-from medunlearn.pipeline.material import identity
-from medunlearn.pipeline.presets import is_tiny, train_settings, unlearn_settings
-from medunlearn.pipeline.report.gather import gather
-from medunlearn.pipeline.train import train as _train
-from medunlearn.pipeline.unlearn import unlearn as _unlearn
-from medunlearn.reports.write import write_report
-from medunlearn.results.evaluated import Evaluated, Evaluation
-from medunlearn.results.runs import Recording, Run
-
 if TYPE_CHECKING:
+    from medunlearn.attacks.attacked import Attacks
+    from medunlearn.audit.audit import Audit
+    from medunlearn.data.benchmark import Benchmark
     from medunlearn.data.describe import Description
+    from medunlearn.judging.judges import Llm
+    from medunlearn.judging.people import PeopleAgreement
+    from medunlearn.judging.run import JudgingRun
+    from medunlearn.metrics.leakage.keywords import Found as Keywords
     from medunlearn.papers.memorization.diagnosis.diagnose import Diagnosed
     from medunlearn.pipeline.estimate.forecast import Forecast
     from medunlearn.pipeline.experiment import Finished
     from medunlearn.pipeline.sweep.result import Swept
     from medunlearn.pipeline.utility.found import Utilities
     from medunlearn.pipeline.utility.tasks import ExportedTasks
+    from medunlearn.results.evaluated import Evaluation
+    from medunlearn.results.runs import Run
 
 RUNS = Path("runs")
+Say = Callable[[str], None]
 
 
 def load(folder: Path | str) -> Benchmark:
-    """A benchmark from its folder.
+    """Load a benchmark from its folder.
 
     Raises:
         BenchmarkError: the folder does not match its manifest.
     """
+    from medunlearn.data.benchmark import Benchmark
+
     return Benchmark.load(folder)
 
 
 def train(
-    benchmark: Benchmark,
+    benchmark: Benchmark | Path | str,
     *,
     model: str,
     out: Path | str | None = None,
+    preset: str | None = None,
     device: str = "auto",
     quiet: bool = False,
+    say: Say | None = None,
     **settings: Any,
 ) -> Run:
-    """Train the target model; with ``without="random_10"`` the retrained model. Resumes.
+    """Train the target model, or with ``without`` the retrained model. Resumes.
 
     Args:
-        model: folder, hub id, or ``tiny``.
-        settings: as `medunlearn train --help` lists them.
+        benchmark: benchmark folder
+        out: folder of the run
+        preset: defaults from `medunlearn list presets`; other flags win over them
+        settings: as `medunlearn train --help` lists them
     """
-    checked = train_settings({"model": model, **settings})
+    from medunlearn.pipeline.estimate.forecast import before_training
+    from medunlearn.pipeline.material import identity
+    from medunlearn.pipeline.presets import train_settings
+    from medunlearn.pipeline.train import train
+    from medunlearn.results.runs import Recording
+
+    checked = train_settings(_given({"preset": preset}) | {"model": model, **settings})
+    bench = _benchmark(benchmark)
     if out is None:
-        inputs = {"benchmark": benchmark.fingerprint, "model": identity(model)}
+        inputs = {"benchmark": bench.fingerprint, "model": identity(model)}
         label = "target" if checked.without is None else "retrained"
         out = RUNS / f"{label}-{Recording.key_of('train', checked, inputs)[:8]}"
-    return _train(benchmark, checked, Path(out), device=device, quiet=quiet)
+    for line in before_training(bench, checked, Path(out), device) if say else ():
+        say(line) if say else None
+    return train(bench, checked, Path(out), device=device, quiet=quiet)
 
 
 def unlearn(
-    target: Run,
-    benchmark: Benchmark,
+    target: Run | Path | str,
+    benchmark: Benchmark | Path | str,
     *,
     split: str,
     method: str,
     out: Path | str | None = None,
+    preset: str | None = None,
     device: str = "auto",
     quiet: bool = False,
+    say: Say | None = None,
     **settings: Any,
 ) -> Run:
     """Make a trained model forget one split's forget set. Resumes.
 
     Args:
-        split: a split's name, or a request ``level=node,node``.
-        method: a name from `medunlearn list methods`, or ``module:Class``.
-        settings: as `medunlearn unlearn --help` lists them.
+        target: run of the target model
+        benchmark: benchmark folder
+        out: folder of the run
+        preset: defaults from `medunlearn list presets`; other flags win over them
+        settings: as `medunlearn unlearn --help` lists them; a method's own as ``npo={"beta": 0.2}``
     """
-    checked = unlearn_settings({"method": method, "split": split, **settings}, tiny=is_tiny(target), shared=False)
+    from medunlearn.pipeline.estimate.forecast import before_unlearning
+    from medunlearn.pipeline.material import identity
+    from medunlearn.pipeline.presets import is_tiny, unlearn_settings
+    from medunlearn.pipeline.unlearn import unlearn
+    from medunlearn.results.runs import Recording
+
+    trained = _run(target)
+    given = _given({"preset": preset}) | {"method": method, "split": split, **_flat(settings, method)}
+    checked = unlearn_settings(given, tiny=is_tiny(trained), shared=False)
+    bench = _benchmark(benchmark)
     if out is None:
-        inputs = {"benchmark": benchmark.fingerprint, "model": identity(str(target.folder))}
+        inputs = {"benchmark": bench.fingerprint, "model": identity(str(trained.folder))}
         name = "".join(letter if letter.isalnum() else "_" for letter in method)
         out = RUNS / f"{name}-{Recording.key_of('unlearn', checked, inputs)[:8]}"
-    return _unlearn(target, benchmark, checked, Path(out), device=device, quiet=quiet)
+    for line in before_unlearning(trained, bench, checked, Path(out), device) if say else ():
+        say(line) if say else None
+    return unlearn(trained, bench, checked, Path(out), device=device, quiet=quiet)
 
 
 def evaluate(
-    run: Run,
-    benchmark: Benchmark,
+    run: Run | Path | str,
+    benchmark: Benchmark | Path | str,
     *,
     split: str,
-    against: Sequence[Run] = (),
+    against: Sequence[Run | Path | str] = (),
+    epoch: int | None = None,
+    semeval: bool = False,
+    out: Path | str | None = None,
     device: str = "auto",
     quiet: bool = False,
     **settings: Any,
 ) -> Evaluation:
-    """Ask a model the benchmark's questions and score what it says; ``.table()`` is a DataFrame.
+    """Ask a model the benchmark's questions and score its responses; ``.table()`` is a DataFrame.
 
     Args:
-        against: runs to compare with, e.g. the target and the retrained model.
-        settings: as `medunlearn evaluate --help` lists them.
+        run: run of the model
+        benchmark: benchmark folder
+        against: run to compare with, such as the target or the retrained model; repeatable
+        epoch: evaluate the model after this many epochs (see keep_epochs)
+        semeval: LUME only: add the SemEval-2025 Task 4 score (run `attack` first)
+        out: also write the table to this CSV file
+        settings: as `medunlearn evaluate --help` lists them
     """
+    from medunlearn.config import EvaluateSettings, check
+    from medunlearn.errors import InputError
+    from medunlearn.pipeline.evaluate import evaluate
+
+    file = _csv_file(out)
     checked = check(EvaluateSettings, {"split": split, **settings})
-    return _evaluate(run, benchmark, checked, against=against, device=device, quiet=quiet)
+    bench, model = _benchmark(benchmark), _run(run)
+    if semeval and bench.builder != "lume":
+        raise InputError(f"--semeval is a score on LUME, and {benchmark} was made by `build {bench.builder}`.")
+    evaluation = evaluate(
+        model if epoch is None else model.epoch(epoch),
+        bench,
+        checked,
+        against=[_run(other) for other in against],
+        device=device,
+        quiet=quiet,
+    )
+    _write_csv(file, evaluation.table)
+    return evaluation
 
 
 def inspect(benchmark: Benchmark | Path | str, *, tokenizer: Path | str | None = None) -> Description:
-    """What is in a benchmark, as AMNESIA's Tables 1, 4 and 5 show it; ``.tables()`` gives DataFrames.
+    """Sizes, lengths and splits of a benchmark, as AMNESIA's Tables 1, 4 and 5; ``.tables()`` gives DataFrames.
 
     Args:
-        tokenizer: a folder that holds one, a run, or a hub id, to count its tokens; None counts words.
+        benchmark: benchmark folder
+        tokenizer: count tokens of this folder, run or hub id; none: words
     """
     from medunlearn.pipeline.describing import described
 
-    found = benchmark if isinstance(benchmark, Benchmark) else Benchmark.load(benchmark)
-    return described(found, tokenizer)
+    return described(_benchmark(benchmark), tokenizer)
 
 
 def attack(
-    run: Run,
-    benchmark: Benchmark,
+    run: Run | Path | str,
+    benchmark: Benchmark | Path | str,
     *,
     split: str,
     attacks: str | Sequence[str] = ("membership",),
-    against: Sequence[Run] = (),
+    against: Sequence[Run | Path | str] = (),
+    out: Path | str | None = None,
     device: str = "auto",
     quiet: bool = False,
     **settings: Any,
@@ -157,78 +194,181 @@ def attack(
     """Find out what an adversary can still tell from a model; ``.table()`` is a DataFrame.
 
     Args:
-        attacks: names or kinds from `medunlearn list attacks`.
-        against: runs to compare with, e.g. the target and the retrained model.
-        settings: as `medunlearn attack --help` lists them.
+        run: run of the model
+        benchmark: benchmark folder
+        against: run to compare with, such as the target or the retrained model; repeatable
+        out: also write the table to this CSV file
+        settings: as `medunlearn attack --help` lists them; an attack's own as ``min_k={"k": 0.4}``
 
     Raises:
         InputError: the benchmark has no documents that no model is trained on.
     """
-    checked = attack_settings({"split": split, "attacks": attacks, **settings})
-    return _attack(run, benchmark, checked, against=against, device=device, quiet=quiet)
+    import pandas as pd
+
+    from medunlearn.attacks.run import attack, attack_settings
+
+    file = _csv_file(out)
+    checked = attack_settings({"split": split, "attacks": attacks, **_flat(settings, *settings)})
+    bench, others = _benchmark(benchmark), [_run(other) for other in against]
+    attacked = attack(_run(run), bench, checked, against=others, device=device, quiet=quiet)
+
+    def table() -> pd.DataFrame:
+        tables = [table for table in (attacked.table(), attacked.reconstructions.table()) if len(table)]
+        return pd.concat(tables, ignore_index=True)
+
+    _write_csv(file, table)
+    return attacked
 
 
 def utility(
-    run: Run,
+    run: Run | Path | str,
     *,
     tasks: str | Sequence[str],
-    against: Sequence[Run] = (),
-    device: str = "auto",
-    quiet: bool = False,
-    **settings: Any,
-) -> Utilities:
-    """Measure what a model is still good for with tasks of lm-evaluation-harness; ``.table()`` is a DataFrame.
-
-    Args:
-        tasks: the harness's (``mmlu``), or those of your own in the folder ``include``.
-        against: runs to compare with, e.g. the target and the retrained model.
-        settings: as `medunlearn utility --help` lists them.
-
-    Raises:
-        InputError: the harness is not installed; a task that there is not, or whose data cannot be had.
-    """
-    from medunlearn.pipeline.utility.measure import utility as measure
-
-    checked = check(UtilitySettings, {"tasks": tasks, **settings})
-    return measure(run, checked, against=against, device=device, quiet=quiet)
-
-
-def export_tasks(benchmark: Benchmark, out: Path | str, *, split: str, **settings: Any) -> ExportedTasks:
-    """Write a benchmark as tasks of lm-evaluation-harness, scored by our metrics.
-
-    Args:
-        settings: as `medunlearn export-tasks --help` lists them.
-
-    Raises:
-        InputError: an unknown split or metric; a folder that is not empty.
-    """
-    from medunlearn.pipeline.utility.tasks import export_tasks as export
-
-    return export(benchmark, check(TaskExportSettings, {"split": split, **settings}), Path(out))
-
-
-def diagnose(
-    run: Run,
-    benchmark: Benchmark,
-    *,
-    against: Sequence[Run] = (),
+    against: Sequence[Run | Path | str] = (),
+    epoch: int | None = None,
     out: Path | str | None = None,
     device: str = "auto",
     quiet: bool = False,
     **settings: Any,
-) -> Diagnosed:
-    """Top-k diagnostic accuracy overall and by specialty, before and after; ``.table()`` is a DataFrame.
+) -> Utilities:
+    """Measure a model's utility with tasks of lm-evaluation-harness; ``.table()`` is a DataFrame.
 
     Args:
-        against: runs to compare with; without any, the model before the run's training where it was asked.
-        out: folder of tables and report; None: one in the run's.
-        settings: as `medunlearn diagnose --help` lists them.
-    """
-    from medunlearn.papers.memorization.diagnosis.diagnose import diagnose as found
+        run: run of the model
+        against: run to compare with, such as the target or the retrained model; repeatable
+        epoch: measure the model after this many epochs (see keep_epochs)
+        out: also write the table to this CSV file
+        settings: as `medunlearn utility --help` lists them
 
-    checked = check(DiagnoseSettings, settings)
-    where = None if out is None else Path(out)
-    return found(run, benchmark, checked, against=against, out=where, device=device, quiet=quiet)
+    Raises:
+        InputError: the harness is not installed; a task that there is not, or whose data cannot be had.
+    """
+    from medunlearn.config import UtilitySettings, check
+    from medunlearn.pipeline.utility.measure import utility
+
+    file = _csv_file(out)
+    checked, model = check(UtilitySettings, {"tasks": tasks, **settings}), _run(run)
+    others = [_run(other) for other in against]
+    measured = utility(
+        model if epoch is None else model.epoch(epoch), checked, against=others, device=device, quiet=quiet
+    )
+    _write_csv(file, measured.table)
+    return measured
+
+
+def audit(
+    model: Path | str | None = None,
+    corpus: Sequence[Path | str] | Path | str = (),
+    *,
+    out: Path | str,
+    responses: Path | str | None = None,
+    baseline: Sequence[Path | str] | Path | str = (),
+    model_name: str | None = None,
+    llm: Mapping[str, Any] | None = None,
+    allow_remote_llm: bool = False,
+    label: str | None = None,
+    device: str = "auto",
+    quiet: bool = False,
+    **settings: Any,
+) -> Audit:
+    """Measure what a model repeats verbatim of texts that it may have been trained on. Resumes.
+
+    Args:
+        model: run, model folder, hub id, or a server's address with /v1
+        corpus: texts, PATH or NAME=PATH: text files or a folder of them, CSV, JSONL, Parquet, or a benchmark folder
+        out: folder of the audit
+        responses: table of stored responses instead of MODEL and CORPUS; needs no torch
+        baseline: model, NAME@http://HOST/v1, table of responses or audit to compare with; repeatable
+        model_name: the model as the server calls it
+        llm: settings of the server: llm.concurrency, ... (docs/llm.md)
+        allow_remote_llm: permit sending protected texts to a server off this machine
+        label: name of the model in tables
+        settings: as `medunlearn audit --help` lists them
+
+    Raises:
+        ConfigError: wrong settings, all at once.
+        InputError: a corpus, file or model that cannot be used.
+    """
+    from medunlearn.audit.run import audit
+
+    nested = {key.removeprefix("llm."): settings.pop(key) for key in list(settings) if key.startswith("llm.")}
+    return audit(
+        model, corpus, out=out, responses=responses, baseline=baseline, model_name=model_name,
+        llm={**(llm or {}), **nested} if llm or nested else None,
+        allow_remote_llm=allow_remote_llm, label=label, device=device, quiet=quiet, **settings,
+    )  # fmt: skip
+
+
+def keywords(
+    benchmark: Benchmark | Path | str,
+    *,
+    extractor: str = "offline",
+    out: Path | str | None = None,
+    quiet: bool = False,
+) -> Keywords:
+    """Find each question's disease keywords, which the leakage score (LS) looks for in responses. Resumes.
+
+    Args:
+        benchmark: benchmark folder
+        extractor: offline, scispacy (en_core_sci_lg), or module:Class
+        out: the Parquet file; none: keywords/ in the benchmark folder
+    """
+    from medunlearn.metrics.leakage.keywords import keywords
+
+    return keywords(_benchmark(benchmark), extractor=extractor, out=out, quiet=quiet)
+
+
+def export_tasks(
+    benchmark: Benchmark | Path | str, out: Path | str | None = None, *, split: str, **settings: Any
+) -> ExportedTasks:
+    """Write a benchmark as tasks of lm-evaluation-harness, scored by our measures.
+
+    Args:
+        benchmark: benchmark folder
+        out: folder of the tasks, for lm_eval's --include_path
+        settings: as `medunlearn export tasks --help` lists them
+
+    Raises:
+        InputError: an unknown split or measure; a folder that is not empty.
+    """
+    from medunlearn.config import TaskExportSettings, check
+    from medunlearn.errors import ConfigError
+    from medunlearn.pipeline.utility.tasks import export_tasks
+
+    if out is None:
+        raise ConfigError(["--out is missing: folder of the tasks"])
+    return export_tasks(_benchmark(benchmark), check(TaskExportSettings, {"split": split, **settings}), Path(out))
+
+
+def diagnose(
+    run: Run | Path | str,
+    benchmark: Benchmark | Path | str,
+    *,
+    against: Sequence[Run | Path | str] = (),
+    out: Path | str | None = None,
+    device: str = "auto",
+    quiet: bool = False,
+    say: Say | None = None,
+    **settings: Any,
+) -> Diagnosed:
+    """Top-k diagnostic accuracy overall and by specialty; ``.table()`` is a DataFrame.
+
+    Args:
+        run: run of the model
+        benchmark: folder of a diagnosis benchmark
+        against: run to compare with; repeatable; none: the model before its training, if `watch.part` asked it
+        out: folder of tables and report; none: in the run
+        settings: as `medunlearn audit diagnosis --help` lists them
+    """
+    from medunlearn.config import DiagnoseSettings, check
+    from medunlearn.papers.memorization.diagnosis.diagnose import diagnose
+
+    checked, where = check(DiagnoseSettings, settings), None if out is None else Path(out)
+    more: dict[str, Any] = {} if say is None else {"say": say}
+    others = [_run(other) for other in against]
+    return diagnose(
+        _run(run), _benchmark(benchmark), checked, against=others, out=where, device=device, quiet=quiet, **more
+    )
 
 
 def judge(
@@ -248,36 +388,58 @@ def judge(
     """Judge labels or questions of a benchmark or table, or the responses of an evaluated run. Resumes.
 
     Args:
-        what: an evaluated run, a benchmark, or the path of a table.
-        llm: a server's address (with ``llm_model``), a YAML file, or a list of server settings.
-        task: ``label``, ``question`` or ``factuality``; of a run always the last.
-        benchmark: of a run.
-        out: folder of the result; of a run, its own folder is taken.
-        allow_remote_llm: protected data may go to servers off this machine.
-        again: ask again what ended without a usable answer.
-        allow_missing: finish though judgements are missing.
-        settings: as `medunlearn judge --help` lists them.
+        what: evaluated run, benchmark, or table (.csv, .jsonl, .parquet)
+        llm: a server's address (with ``llm.model``), a YAML file, or a list of server settings
+        task: ``label``, ``question`` or ``factuality``; of a run always the last
+        benchmark: of a run
+        out: folder of the result; of a run, its own folder is taken
+        settings: as `medunlearn judge --help` lists them
     """
-    judges = judges_of(llm, llm_model)
-    asked = job(what, judges, check(JudgeSettings, settings), task, benchmark, out)
+    from medunlearn.config import JudgeSettings, check
+    from medunlearn.judging.judges import judges_of
+    from medunlearn.judging.responses import job
+
+    asked = job(what, judges_of(llm, llm_model), check(JudgeSettings, settings), task, benchmark, out)
     return asked.run(permitted=allow_remote_llm, again=again, allow_missing=allow_missing, quiet=quiet)
 
 
-def annotate(judged: JudgingRun, *, out: Path | str, number: int | None = None, seed: int = 0) -> tuple[Path, Path]:
-    """Write a CSV and a local page for a person who checks what judges judged; returns where they are."""
-    return _annotate(judged, Path(out), number=number, seed=seed)
+def annotate(
+    judged: JudgingRun | Path | str, *, out: Path | str, limit: int | None = None, seed: int = 0
+) -> tuple[Path, Path]:
+    """Write a CSV and a local page on which a person labels the cases that judges judged; returns both paths.
+
+    Args:
+        judged: run of `medunlearn judge`
+        out: folder of the sheet
+        limit: cases to draw at most, evenly over groups; none: all
+        seed: seed of the draw
+    """
+    from medunlearn.judging.people import annotate
+    from medunlearn.judging.run import JudgingRun
+
+    of = judged if isinstance(judged, JudgingRun) else JudgingRun.open(judged)
+    return annotate(of, Path(out), number=limit, seed=seed)
 
 
-def agree(judged: JudgingRun, labels: Sequence[Path | str]) -> PeopleAgreement:
-    """Compare judges with people's labels, and people with each other."""
-    return _agree(judged, [Path(path) for path in labels])
+def agree(judged: JudgingRun | Path | str, labels: Sequence[Path | str]) -> PeopleAgreement:
+    """Compare judges with people's labels, and people with each other.
+
+    Args:
+        judged: run of `medunlearn judge`
+        labels: labelled CSV files
+    """
+    from medunlearn.judging.people import agree
+    from medunlearn.judging.run import JudgingRun
+
+    of = judged if isinstance(judged, JudgingRun) else JudgingRun.open(judged)
+    return agree(of, [Path(path) for path in labels])
 
 
 def report(
-    runs: Sequence[Run],
+    runs: Sequence[Run | Path | str],
     *,
     out: Path | str,
-    benchmark: Benchmark | None = None,
+    benchmark: Benchmark | Path | str | None = None,
     split: str | None = None,
     title: str = "Unlearning report",
     show_text: bool = False,
@@ -286,53 +448,75 @@ def report(
     """Write report.html, report.md and report.json from evaluated runs; returns the HTML file's path.
 
     Args:
-        runs: evaluated on one split; runs of :func:`judge` on the benchmark among them become tables of a panel.
-        benchmark: needed to show examples of answers.
-        show_text: show text of real records (an invented benchmark's is always shown).
+        runs: evaluated on one split; runs of :func:`judge` on the benchmark among them become tables of a panel
+        benchmark: needed to show examples of answers
+        show_text: show text of real records (an invented benchmark's is always shown)
     """
-    trained, judged = split_runs(runs)
+    from medunlearn.judging.run import split_runs
+    from medunlearn.pipeline.report.gather import gather
+    from medunlearn.reports.write import write_report
+    from medunlearn.results.evaluated import Evaluated
+
+    trained, judged = split_runs([_run(run) for run in runs])
     models = [Evaluated.find(run, split) for run in trained]
-    return write_report(gather(title, models, benchmark, judged=judged, show_text=show_text, seed=seed), Path(out))
+    bench = None if benchmark is None else _benchmark(benchmark)
+    return write_report(gather(title, models, bench, judged=judged, show_text=show_text, seed=seed), Path(out))
 
 
-def export(source: Run | Path | str, out: Path | str, *, push: str | None = None, private: bool = False) -> Path:
+def export(
+    source: Run | Path | str, out: Path | str | None = None, *, push: str | None = None, private: bool = False
+) -> Path:
     """Write a model as a full Hugging Face folder: LoRA is merged, a delta is put together with its base.
 
     Args:
-        source: a run, or a model folder.
-        push: hub id ``org/name`` to send it to as well, under the hub's login.
-        private: the repository that ``push`` makes is private.
+        source: run, or model folder
+        out: folder of the exported model
+        push: also push to this hub id (org/name), under your own login
+        private: make the repository that --push creates private
     """
-    return _export(source.folder if isinstance(source, Run) else source, Path(out), push=push, private=private)
+    from medunlearn.errors import ConfigError
+    from medunlearn.pipeline.export import export
+    from medunlearn.results.runs import Run
+
+    if out is None:
+        raise ConfigError(["--out is missing: folder of the exported model"])
+    folder = source.folder if isinstance(source, Run) else source
+    return export(folder, Path(out), push=push, private=private)
 
 
 def run(
-    experiment: Path | str | dict[str, Any], *, device: str = "auto", quiet: bool = False, **overrides: Any
+    experiment: Path | str | dict[str, Any],
+    *,
+    device: str = "auto",
+    quiet: bool = False,
+    say: Say | None = None,
+    **overrides: Any,
 ) -> Finished:
-    """Run an experiment from its file or its settings; resumes.
+    """Run an experiment from its file or its settings. Resumes.
 
     Args:
-        overrides: settings that replace the file's; nested ones as ``**{"train.lr": 1e-3}``.
+        experiment: YAML file of the experiment
+        overrides: settings that replace the file's; nested ones as ``train={"lr": 1e-3}`` or by dotted key
     """
+    from medunlearn.pipeline.estimate.forecast import before_experiment
     from medunlearn.pipeline.experiment import plan, run_experiment
 
-    values = experiment if isinstance(experiment, dict) else read_yaml(Path(experiment))
-    return run_experiment(plan(merge(values, overrides)), device=device, quiet=quiet)
+    checked = plan(_overridden(experiment, overrides))
+    for line in before_experiment(checked, device) if say else ():
+        say(line) if say else None
+    more: dict[str, Any] = {} if say is None else {"say": say}
+    return run_experiment(checked, device=device, quiet=quiet, **more)
 
 
 def plan(experiment: Path | str | dict[str, Any], *, device: str = "auto", **overrides: Any) -> Forecast:
-    """What `run` would still do and what that takes: tokens, FLOPs, memory, disk. Runs nothing.
+    """What :func:`run` would still do, and its tokens, FLOPs, memory and disk. Runs nothing.
 
     ``.table()`` is a DataFrame with a row a stage; ``.warnings`` says what will not fit.
-
-    Args:
-        overrides: as for :func:`run`.
     """
     from medunlearn.pipeline.estimate.forecast import forecast
-    from medunlearn.pipeline.experiment import plan as checked
+    from medunlearn.pipeline.experiment import plan
 
-    values = experiment if isinstance(experiment, dict) else read_yaml(Path(experiment))
-    return forecast(checked(merge(values, overrides)), device=device)
+    return forecast(plan(_overridden(experiment, overrides)), device=device)
 
 
 def sweep(
@@ -341,19 +525,71 @@ def sweep(
     jobs: int | None = None,
     device: str = "auto",
     quiet: bool = False,
+    say: Say | None = None,
     **overrides: Any,
 ) -> Swept:
-    """Run a sweep, methods x splits x seeds, from its file or its settings; resumes.
+    """Run a sweep, methods x splits x seeds, from its file or its settings. Resumes.
 
     A cell that fails stops only those that need it: ``.failed`` names them with their reasons. ``.table()`` is a
     DataFrame with every model's summary; ``.cells`` has a row a cell, ``.search`` a row a rate that was tried.
 
     Args:
-        jobs: cells at the same time, each in a process of its own; None for one a GPU, or one a core.
-        overrides: as for :func:`run`.
+        sweep: YAML file of the sweep
+        jobs: cells at the same time, each in a process of its own; none: one a GPU, or one a core
+        overrides: as for :func:`run`
     """
-    from medunlearn.pipeline.sweep.plan import plan as checked
+    from medunlearn.pipeline.sweep.plan import plan
     from medunlearn.pipeline.sweep.run import run_sweep
 
-    values = sweep if isinstance(sweep, dict) else read_yaml(Path(sweep))
-    return run_sweep(checked(merge(values, overrides)), jobs=jobs, device=device, quiet=quiet)
+    more: dict[str, Any] = {} if say is None else {"say": say}
+    return run_sweep(plan(_overridden(sweep, overrides)), jobs=jobs, device=device, quiet=quiet, **more)
+
+
+def _run(run: Run | Path | str) -> Run:
+    from medunlearn.results.runs import Run
+
+    return run if isinstance(run, Run) else Run.open(Path(run))
+
+
+def _benchmark(benchmark: Benchmark | Path | str) -> Benchmark:
+    from medunlearn.data.benchmark import Benchmark
+
+    return benchmark if isinstance(benchmark, Benchmark) else Benchmark.load(benchmark)
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _flat(values: Mapping[str, Any], *owners: str) -> dict[str, Any]:
+    """``npo={"beta": 0.2}`` as ``npo.beta``; what is a setting of its own is left as it is."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if key in owners and key != "arguments" and isinstance(value, Mapping):
+            flat |= {f"{key}.{name}": inner for name, inner in value.items()}
+        else:
+            flat[key] = value
+    return flat
+
+
+def _overridden(values: Path | str | dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    from medunlearn.config import merge, read_yaml
+
+    whole = values if isinstance(values, dict) else read_yaml(Path(values))
+    sections = [key for key, value in overrides.items() if isinstance(value, Mapping)]
+    return merge(whole, _flat(overrides, *sections))
+
+
+def _csv_file(out: Path | str | None) -> Path | None:
+    from medunlearn.errors import InputError
+
+    if out is not None and Path(out).is_dir():
+        raise InputError(f"{out} is a folder; --out is the CSV file to write.")
+    return None if out is None else Path(out)
+
+
+def _write_csv(file: Path | None, table: Callable[[], Any]) -> None:
+    from medunlearn.data.storage import write_text
+
+    if file is not None:
+        write_text(file, table().to_csv(index=False))

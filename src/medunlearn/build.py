@@ -1,142 +1,157 @@
-"""A call for each benchmark (``mu.build.amnesia(...)``, ``lume``, ...): in memory, or kept with ``out``."""
+"""A call for each benchmark (``mu.build.amnesia(...)``, ``lume``, ...): in memory, or kept with ``out``.
+
+Settings are keywords, the same as the flags of `medunlearn build NAME --help`. Every call raises ConfigError with
+all mistakes, and SourceError for files that cannot be read.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from medunlearn.data.benchmark import Benchmark
+from medunlearn.config.reading import with_server
 from medunlearn.errors import ConfigError
-from medunlearn.papers.amnesia.notes import build_from_notes
-from medunlearn.papers.lume.new import build_new
-from medunlearn.papers.medforget.assemble import build_medforget
-from medunlearn.pipeline.benchmarks import build, save_new
+
+if TYPE_CHECKING:
+    from medunlearn.data.benchmark import Benchmark
+
+Say = Callable[[str], None]
 
 
 def amnesia(
-    *,
-    invented: int | None = None,
     notes: Path | str | None = None,
+    *,
+    synthetic: int | None = None,
     out: Path | str | None = None,
+    quiet: bool = True,
+    say: Say = print,
     **settings: Any,
 ) -> Benchmark:
     """AMNESIA on an invented hospital, or on notes of your own.
 
     Args:
-        invented: patients to invent.
-        notes: a file of notes; a language model labels and asks: ``llm={"base_url": ..., "model": ...}``.
-        out: folder to keep it in; None keeps it in memory. Notes need one.
-        settings: as `medunlearn build amnesia --help` lists them.
-
-    Raises:
-        ConfigError: wrong settings, all at once.
+        notes: file or folder of notes or hub:org/name; a language model labels and asks
+        synthetic: patients to invent, instead of notes
+        out: folder of the benchmark
     """
-    if (invented is None) == (notes is None):
-        raise ConfigError(["give either invented=N (patients to invent) or notes=FILE"])
+    if (synthetic is None) == (notes is None):
+        raise ConfigError(
+            ["give either NOTES (a file of notes, hub:org/name) or --synthetic N (patients to invent)"]
+        )
     if notes is None:
-        return _kept(build("amnesia", {"invented": invented, **settings}), out)
+        return _built("amnesia", {"synthetic": synthetic, **settings}, out)
     if out is None:
         raise ConfigError(["notes need out=FOLDER: what the language model says is kept there as it comes"])
-    return build_from_notes({"notes": Path(notes), **settings}, Path(out)).benchmark
+    from medunlearn.papers.amnesia.notes import build_from_notes
+
+    return build_from_notes(
+        {"notes": Path(notes), **with_server(settings)}, Path(out), quiet=quiet, say=say
+    ).benchmark
 
 
 def lume(
-    *, released: Path | str | None = None, new: bool = False, out: Path | str | None = None, **settings: Any
+    released: Path | str | None = None,
+    *,
+    new: bool = False,
+    synthetic: int | None = None,
+    out: Path | str | None = None,
+    review: bool = False,
+    quiet: bool = True,
+    say: Say = print,
+    **settings: Any,
 ) -> Benchmark:
     """LUME from its released files, or built anew.
 
     Args:
-        released: folder with ``forget.jsonl`` and ``retain.jsonl``.
-        new: invent stories and biographies; with ``llm={"base_url": ..., "model": ...}`` a model writes them.
-        out: folder to keep it in; None keeps it in memory.
-        settings: as `medunlearn build lume --help` lists them.
-
-    Raises:
-        ConfigError: wrong settings, all at once.
-        SourceError: malformed rows, with their line numbers.
+        released: folder with forget.jsonl and retain.jsonl
+        new: invent stories and biographies, as many as in the paper; a language model writes them if llm is given
+        synthetic: invent so many documents of each task
+        out: folder of the benchmark
+        review: built anew: write a CSV and a page on which people label each document
     """
-    if (released is None) != new:
-        raise ConfigError(["give either released=FOLDER (the released files) or new=True (build it anew)"])
-    if released is not None:
-        return _kept(build("lume", {"released": Path(released), **settings}), out)
+    anew = new or synthetic is not None
+    if (released is not None) == anew:
+        raise ConfigError(["give either RELEASED (the released files) or --synthetic N or --new (build it anew)"])
+    if not anew:
+        given = {"--review": review, **{f"--{key}": True for key in settings if key.partition(".")[0] == "llm"}}
+        if wrong := [flag for flag, value in given.items() if value]:
+            raise ConfigError([f"released files need no {', '.join(wrong)}"])
+        return _built("lume", {"released": Path(str(released)), **settings}, out)
+    values = {"new": True, **({} if synthetic is None else {"synthetic": synthetic}), **with_server(settings)}
     if out is None:
-        return build("lume", {"new": True, **settings})
-    return build_new({"new": True, **settings}, Path(out)).benchmark
+        return _built("lume", values, None)
+    from medunlearn.papers.lume.new import build_new
+
+    return build_new(values, Path(out), review=review, quiet=quiet, say=say).benchmark
 
 
-def medforget(*, out: Path | str | None = None, **settings: Any) -> Benchmark:
-    """MedForget: ``invented=True``, ``mimic_cxr=FOLDER``, ``openi=FOLDER`` or ``folder=TABLE``.
+def medforget(*, out: Path | str | None = None, quiet: bool = True, say: Say = print, **settings: Any) -> Benchmark:
+    """MedForget: ``synthetic=64``, ``mimic_cxr=FOLDER``, ``openi=FOLDER`` or ``folder=TABLE``.
+
+    Without ``out`` it needs ``text_only=True``: images are files.
 
     Args:
-        out: folder to keep it in. None keeps it in memory, which needs ``text_only=True``: images are files.
-        settings: as `medunlearn build medforget --help` lists them.
-
-    Raises:
-        ConfigError: wrong settings, all at once.
-        SourceError: a source or an image that cannot be read.
-        InputError: too few patients are eligible.
+        out: folder of the benchmark
     """
+    values = with_server(settings)
     if out is None:
-        return build("medforget", settings)
-    return build_medforget(settings, Path(out)).benchmark
+        return _built("medforget", values, None)
+    from medunlearn.papers.medforget.assemble import build_medforget
+
+    return build_medforget(values, Path(out), quiet=quiet, say=say).benchmark
 
 
-def tofu(*, released: Path | str = "hub", out: Path | str | None = None, **settings: Any) -> Benchmark:
+def tofu(released: Path | str = "hub", *, out: Path | str | None = None, **settings: Any) -> Benchmark:
     """TOFU from its published files.
 
     Args:
-        released: their folder, or ``hub``.
-        out: folder to keep it in; None keeps it in memory.
-        settings: as `medunlearn build tofu --help` lists them.
-
-    Raises:
-        SourceError: files that are missing or malformed.
-        HubError: the hub cannot be reached.
+        released: folder of the published files, or hub
+        out: folder of the benchmark
     """
-    return _kept(build("tofu", {"released": str(released), **settings}), out)
+    return _built("tofu", {"released": str(released), **settings}, out)
 
 
-def muse(*, released: Path | str = "hub", out: Path | str | None = None, **settings: Any) -> Benchmark:
-    """MUSE from its published files; see :func:`tofu`. ``corpus="books"`` for the books."""
-    return _kept(build("muse", {"released": str(released), **settings}), out)
+def muse(released: Path | str = "hub", *, out: Path | str | None = None, **settings: Any) -> Benchmark:
+    """MUSE from its published files; ``corpus="books"`` for the books.
+
+    Args:
+        released: folder of the published files, or hub
+        out: folder of the benchmark
+    """
+    return _built("muse", {"released": str(released), **settings}, out)
 
 
 def options(file: Path | str, *, out: Path | str | None = None, **settings: Any) -> Benchmark:
     """Multiple-choice questions of a file (MedQA, MedMCQA, or one in their form).
 
     Args:
-        file: one question a row (:mod:`medunlearn.sources.options`).
-        out: folder to keep it in; None keeps it in memory.
-        settings: as `medunlearn build options --help` lists them.
-
-    Raises:
-        SourceError: rows that cannot be read.
+        file: CSV, TSV, JSONL, JSON or Parquet, one question a row
+        out: folder of the benchmark
     """
-    return _kept(build("options", {"file": Path(file), **settings}), out)
+    return _built("options", {"file": Path(file), **settings}, out)
 
 
 def diagnosis(
-    *,
-    invented: int | None = None,
     admissions: Path | str | None = None,
+    *,
+    synthetic: int | None = None,
     out: Path | str | None = None,
     **settings: Any,
 ) -> Benchmark:
     """Diagnosis from history and laboratory results, on an invented hospital or on admissions of your own.
 
     Args:
-        invented: patients to invent.
-        admissions: a file with one admission a row.
-        out: folder to keep it in; None keeps it in memory.
-        settings: as `medunlearn build diagnosis --help` lists them.
-
-    Raises:
-        ConfigError: wrong settings, all at once.
-        SourceError: rows that cannot be used, with their places.
+        admissions: file with one admission a row
+        synthetic: patients to invent, instead of a file
+        out: folder of the benchmark
     """
-    given = {"invented": invented, "admissions": admissions, **settings}
-    return _kept(build("diagnosis", {key: value for key, value in given.items() if value is not None}), out)
+    given = {"synthetic": synthetic, "admissions": admissions, **settings}
+    return _built("diagnosis", {key: value for key, value in given.items() if value is not None}, out)
 
 
-def _kept(benchmark: Benchmark, out: Path | str | None) -> Benchmark:
+def _built(builder: str, values: Mapping[str, Any], out: Path | str | None) -> Benchmark:
+    from medunlearn.pipeline.benchmarks import build, save_new
+
+    benchmark = build(builder, values)
     return benchmark if out is None else save_new(benchmark, Path(out))

@@ -53,10 +53,14 @@ class ConfigError(InputError):
 
 
 class UnknownNameError(InputError):
-    """A name that is not in a dictionary; says the nearest right one."""
+    """A name that is not in a dictionary; says the nearest right one.
 
-    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
-        super().__init__(unknown_name(what, name, known))
+    Args:
+        known: the right names; None where they are people's, since another patient's id is not a hint.
+    """
+
+    def __init__(self, what: str, name: str, known: Iterable[str] | None) -> None:
+        super().__init__(f"There is no {what} {name!r}." if known is None else unknown_name(what, name, known))
 
 
 class BenchmarkError(InputError):
@@ -112,10 +116,15 @@ class HubError(MedunlearnError):
     """A model hub refused a push, or could not be reached."""
 
 
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a misspelt one most likely means."""
+    return next(iter(get_close_matches(name.lower(), list(known), n=1, cutoff=0.5)), None)
+
+
 def unknown_name(what: str, name: str, known: Iterable[str], *, most: int = 12) -> str:
-    """One sentence that refuses a name: the nearest right one first, then what there is (``most`` at most)."""
+    """One sentence that refuses a name: the nearest right one first, then the known names (``most`` at most)."""
     names = sorted(known)
-    near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    near = nearest(name, names)
+    hint = f" Did you mean {near!r}?" if near else ""
     shown = ", ".join(names[:most]) + (f", ... ({len(names)} in all)" if len(names) > most else "")
     return f"There is no {what} {name!r}.{hint} Known: {shown or 'none'}."

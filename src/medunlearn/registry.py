@@ -9,6 +9,8 @@ nothing heavy. A name that is not in the table may be
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -48,6 +50,8 @@ def resolve(group: str, name: str, table: Mapping[str, str]) -> Any:
     target = known.get(name, name if all(name.partition(":")[::2]) else None)
     if target is None:
         raise UnknownNameError(group.removesuffix("s"), name, known)
+    if name not in known:
+        _make_working_folder_importable()
     try:
         return load(target)
     except (ImportError, AttributeError) as error:
@@ -55,6 +59,13 @@ def resolve(group: str, name: str, table: Mapping[str, str]) -> Any:
             f"{group.removesuffix('s')} {name!r} points to {target!r}, which cannot be imported: {error}. "
             "Is its package installed, and is the path module:attribute?"
         ) from error
+
+
+def _make_working_folder_importable() -> None:
+    """A plug-in's module may lie in the working folder, as with ``python -m``; what is installed comes first."""
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)
 
 
 def load(target: str) -> Any:

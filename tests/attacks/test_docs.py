@@ -7,16 +7,16 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from medunlearn.attacks import ATTACKS
 from medunlearn.cli.main import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "attacks.md"
 SMALL = {
-    "train": ["epochs=1", "tiny_width=32", "tiny_layers=2"],
-    "unlearn": ["epochs=1"],
-    "evaluate": ["subjects=1", "max_new_tokens=2", "replicates=20"],
+    "train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2"],
+    "unlearn": ["--epochs=1"],
+    "evaluate": ["--limit=1", "--max-new-tokens=2", "--replicates=20"],
 }
 
 

@@ -170,7 +170,7 @@ def test_privacy_leakage_is_the_difference_over_the_retrained_models_area() -> N
 
 
 def test_patients_are_told_from_patients() -> None:
-    benchmark = build(AmnesiaSettings(invented=20, nonmember_patients=5))
+    benchmark = build(AmnesiaSettings(synthetic=20, nonmember_patients=5))
     split = benchmark.split("random_10")
     who = candidates(benchmark, split)
     assert {one.subject for one in who if one.member} == set(split.forget)

@@ -57,7 +57,7 @@ def test_the_splits_of_table_5(paper: Hierarchy) -> None:
 
 @pytest.fixture(scope="module")
 def hospitals() -> dict[int, Benchmark]:
-    return {invented: build(AmnesiaSettings(invented=invented, seed=3)) for invented in (2, 7, 40, 150)}
+    return {invented: build(AmnesiaSettings(synthetic=invented, seed=3)) for invented in (2, 7, 40, 150)}
 
 
 SIZES_INVENTED = (2, 7, 40, 150)
@@ -131,7 +131,7 @@ def test_identifiers_stand_in_the_text_to_the_letter(hospitals: dict[int, Benchm
 
 
 def test_studies_go_with_their_patient() -> None:
-    benchmark = build(AmnesiaSettings(invented=6, studies=2, seed=1))
+    benchmark = build(AmnesiaSettings(synthetic=6, studies=2, seed=1))
     assert benchmark.levels == ("disease", "patient", "study", "section")
     split = benchmark.split("patient=patient-0002")
     gone = benchmark.records_of(split, "forget")
@@ -142,11 +142,11 @@ def test_studies_go_with_their_patient() -> None:
 
 
 def test_the_same_settings_give_the_same_benchmark(tmp_path: Path) -> None:
-    settings = AmnesiaSettings(invented=12, seed=5)
+    settings = AmnesiaSettings(synthetic=12, seed=5)
     first, second = build(settings), build(settings)
     assert first.fingerprint == second.fingerprint
     assert Benchmark.load(first.save(tmp_path)) == first
-    assert build(AmnesiaSettings(invented=12, seed=6)).fingerprint != first.fingerprint
+    assert build(AmnesiaSettings(synthetic=12, seed=6)).fingerprint != first.fingerprint
 
 
 def test_it_says_what_it_is(hospitals: dict[int, Benchmark]) -> None:
@@ -211,23 +211,23 @@ def test_splits_hold_for_any_patients(which: list[int], seed: int, percents: lis
 
 
 def test_any_disease_can_be_named() -> None:
-    settings = check(AmnesiaSettings, {"invented": 150, "diseases": "Diabetes, Kidney Disease", "percents": "2"})
+    settings = check(AmnesiaSettings, {"synthetic": 150, "diseases": "Diabetes, Kidney Disease", "percents": "2"})
     assert set(build(settings).splits) == {"random_02", "diabetes_02", "kidney_02"}
     with pytest.raises(UnknownNameError, match=r"no disease 'Diabetis'. Did you mean 'Diabetes'"):
-        build(AmnesiaSettings(invented=150, diseases=("Diabetis",)))
+        build(AmnesiaSettings(synthetic=150, diseases=("Diabetis",)))
     with pytest.raises(InputError, match=r"4 of 150 patients have 'Diabetes', too few for a split of 5%.*\(8\)"):
-        build(AmnesiaSettings(invented=150, diseases=("Diabetes",)))
+        build(AmnesiaSettings(synthetic=150, diseases=("Diabetes",)))
 
 
 @pytest.mark.parametrize("percents", [[], [5, 5], [0], [100], "5,x"])
 def test_shares_that_are_none(percents: object) -> None:
     with pytest.raises(ConfigError, match="percents"):
-        check(AmnesiaSettings, {"invented": 20, "percents": percents})
+        check(AmnesiaSettings, {"synthetic": 20, "percents": percents})
 
 
 def test_a_hospital_of_400_has_the_proportions_and_splits_of_the_paper() -> None:
     """Whole patients by largest remainder: nobody is further than one patient from Table 1's share of 400."""
-    benchmark = build(AmnesiaSettings(invented=400))
+    benchmark = build(AmnesiaSettings(synthetic=400))
     counts = benchmark.notes["patients by disease"]
     assert sum(counts.values()) == 400
     exact = {disease: 400 * share for disease, share in AMNESIA_PROPORTIONS.items()}
@@ -241,7 +241,7 @@ def test_a_hospital_of_400_has_the_proportions_and_splits_of_the_paper() -> None
 
 
 def test_patients_that_no_model_is_trained_on() -> None:
-    benchmark = build(AmnesiaSettings(invented=20, nonmember_patients=5))
+    benchmark = build(AmnesiaSettings(synthetic=20, nonmember_patients=5))
     outside = {record.groups["patient"] for record in benchmark.records if record.fold == "holdout"}
     assert outside == {f"patient-{number:04d}" for number in range(21, 26)}
     assert not {benchmark.subject(question.record_id) for question in benchmark.questions} & outside
@@ -249,4 +249,4 @@ def test_patients_that_no_model_is_trained_on() -> None:
         assert outside <= set(split.retain), name
     sizes = {name: len(split.forget) for name, split in benchmark.splits.items()}
     assert (sizes["random_05"], sizes["random_10"], sizes["random_25"]) == (1, 2, 5)
-    assert build(AmnesiaSettings(invented=20)).fingerprint != benchmark.fingerprint
+    assert build(AmnesiaSettings(synthetic=20)).fingerprint != benchmark.fingerprint

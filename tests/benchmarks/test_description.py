@@ -139,7 +139,7 @@ def test_tables_for_notebooks(small: Benchmark) -> None:
 
 
 def test_several_records_of_a_subject_count_it_once() -> None:
-    benchmark = build(AmnesiaSettings(invented=6, studies=1))
+    benchmark = build(AmnesiaSettings(synthetic=6, studies=1))
     total = describe(benchmark).groups[-1]
     assert (total.subjects, total.questions) == (6, 48)
     assert len(benchmark.records) == 30

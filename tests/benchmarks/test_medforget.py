@@ -23,7 +23,8 @@ from medunlearn.papers.medforget.selection import select
 
 
 def made(**values: object) -> Benchmark:
-    return build(check(MedforgetSettings, {"invented": True, "text_only": True, **values}))
+    patients = values.get("institutions", 8) * values.get("patients", 8)
+    return build(check(MedforgetSettings, {"synthetic": patients, "text_only": True, **values}))
 
 
 @pytest.fixture(scope="module")
@@ -163,11 +164,13 @@ def test_the_seed_decides_and_the_same_seed_decides_the_same() -> None:
     ("values", "said"),
     [
         ({}, "exactly one source"),
-        ({"invented": True, "openi": "x"}, "given: invented, openi"),
-        ({"invented": True, "sections": 5}, "more than the 4 required"),
-        ({"invented": True, "instituions": 3}, "Did you mean 'institutions'"),
-        ({"invented": True, "patients": 0}, "patients=0"),
-        ({"invented": True, "percents": "25,25"}, "once"),
+        ({"synthetic": 64, "openi": "x"}, "given: synthetic, openi"),
+        ({"synthetic": 64, "sections": 5}, "more than the 4 required"),
+        ({"synthetic": 64, "instituions": 3}, "Did you mean 'institutions'"),
+        ({"synthetic": 63}, "cannot be spread evenly over 8 institutions"),
+        ({"synthetic": 64, "patients": 4}, "leaves no choice of patients"),
+        ({"openi": "x", "patients": 0}, "patients=0"),
+        ({"synthetic": 64, "percents": "25,25"}, "once"),
     ],
 )
 def test_wrong_settings_name_the_fix(values: Mapping[str, object], said: str) -> None:
@@ -241,7 +244,7 @@ def _records(institutions: int, patients: int, studies: int, sections: int) -> l
 
 
 def test_what_a_report_says_may_hold_braces() -> None:
-    values = {"invented": True, "text_only": True, "institutions": 1, "patients": 2}
+    values = {"synthetic": 2, "text_only": True, "institutions": 1}
     settings = check(MedforgetSettings, values)
     source = open_source(settings)
     chosen = select(source, settings)

@@ -54,7 +54,7 @@ def test_records_questions_and_splits(file: Path, tmp_path: Path) -> None:
 def test_a_sample_is_the_same_as_an_audits(file: Path) -> None:
     from medunlearn.sources.options import read_options, sampled
 
-    found = build("options", {"file": file, "questions": 9, "seed": 5})
+    found = build("options", {"file": file, "limit": 9, "seed": 5})
     assert [one.record_id for one in found.records] == [
         one.question_id for one in sampled(read_options(file).questions, 9, 5)
     ]

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
-TINY = ("--model", "tiny", "tiny_width=32", "tiny_layers=2", "epochs=2", "precision=fp32")
-SHORT = ("epochs=1", "precision=fp32")
-QUICK = ("replicates=20", "subjects=2", "max_new_tokens=4")
+TINY = ("--model", "tiny", "--tiny-width=32", "--tiny-layers=2", "--epochs=2", "--precision=fp32")
+SHORT = ("--epochs=1", "--precision=fp32")
+QUICK = ("--replicates=20", "--limit=2", "--max-new-tokens=4")
 
 
 class Said:
@@ -55,7 +55,7 @@ def medunlearn() -> Callable[..., Said]:
 def bench(medunlearn: Callable[..., Said], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twenty invented patients; ``random_10`` forgets two of them."""
     out = tmp_path_factory.mktemp("hospital") / "bench"
-    medunlearn("build", "amnesia", "--invented", 20, "--out", out)
+    medunlearn("build", "amnesia", "--synthetic", 20, "--out", out)
     return out
 
 
@@ -123,4 +123,4 @@ def notes(tmp_path: Path, own_notes: Any, write_csv: Any) -> Path:
 @pytest.fixture(scope="session")
 def asked() -> Callable[[Any], tuple[str, ...]]:
     """``asked(server)``: the words that name a pretended server."""
-    return lambda server: ("--llm", server.base_url, "--llm-model", "m")
+    return lambda server: ("--llm", server.base_url, "--llm.model", "m")

@@ -12,19 +12,19 @@ import pandas as pd
 import pytest
 
 Medunlearn = Callable[..., Any]
-TINY = ("--model", "tiny", "tiny_width=32", "tiny_layers=2", "epochs=1", "precision=fp32", "--quiet")
+TINY = ("--model", "tiny", "--tiny-width=32", "--tiny-layers=2", "--epochs=1", "--precision=fp32", "--quiet")
 SPLIT = ("--split", "random_25")
-CHEAP = ("loss,zlib,min_k,min_k_pp", "replicates=50")
+CHEAP = ("loss,zlib,min_k,min_k_pp", "--replicates=50")
 
 
 @pytest.fixture(scope="module")
 def outside(medunlearn: Medunlearn, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight patients, two of them in ``random_25``, and six whom no model is trained on; models beside it."""
     out = tmp_path_factory.mktemp("outside") / "bench"
-    medunlearn("build", "amnesia", "--invented", 8, "nonmember_patients=6", "--out", out)
+    medunlearn("build", "amnesia", "--synthetic", 8, "--nonmember-patients=6", "--out", out)
     medunlearn("train", out, "--out", out.parent / "target", *TINY)
     medunlearn("train", out, "--without", "random_25", "--out", out.parent / "retrained", *TINY)
-    unlearn = ("--method", "ga", "--out", out.parent / "ga", "epochs=1", "precision=fp32", "--quiet")
+    unlearn = ("--method", "ga", "--out", out.parent / "ga", "--epochs=1", "--precision=fp32", "--quiet")
     medunlearn("unlearn", out.parent / "target", out, *SPLIT, *unlearn)
     return out
 
@@ -34,8 +34,8 @@ def attack(medunlearn: Medunlearn, bench: Path, run: str, *more: object, code: i
 
 
 def test_a_run_and_those_that_it_is_compared_with(medunlearn: Medunlearn, outside: Path, tmp_path: Path) -> None:
-    runs = ("--against", outside.parent / "target", outside.parent / "retrained")
-    words = ("--attack", "membership", *runs, "replicates=50", f"reference={outside.parent / 'retrained'}")
+    runs = ("--against", outside.parent / "target", "--against", outside.parent / "retrained")
+    words = ("--attacks", "membership", *runs, "--replicates=50", f"--reference={outside.parent / 'retrained'}")
     found = json.loads(attack(medunlearn, outside, "ga", *words, "--json").stdout)
     table = pd.DataFrame(found["table"])
     areas = table[table["measure"] == "auc"]
@@ -61,7 +61,7 @@ def test_a_run_and_those_that_it_is_compared_with(medunlearn: Medunlearn, outsid
 def test_what_is_kept_and_not_done_again(medunlearn: Medunlearn, outside: Path, monkeypatch: Any) -> None:
     from medunlearn.attacks.membership import run as membership
 
-    attack(medunlearn, outside, "target", "--attack", *CHEAP, "--quiet")
+    attack(medunlearn, outside, "target", "--attacks", *CHEAP, "--quiet")
     (folder,) = [
         path.parent
         for path in (outside.parent / "target" / "attacks").glob("*/run.json")
@@ -78,24 +78,24 @@ def test_what_is_kept_and_not_done_again(medunlearn: Medunlearn, outside: Path, 
         raise AssertionError("the model was loaded again")
 
     monkeypatch.setattr(membership, "load_model", never)
-    assert attack(medunlearn, outside, "target", "--attack", *CHEAP, "--quiet").stdout == ""
+    assert attack(medunlearn, outside, "target", "--attacks", *CHEAP, "--quiet").stdout == ""
     # Cut off after the pass: its tokens are kept, and only the scores are made again.
     (folder / "run.json").write_text(json.dumps({**info, "status": "interrupted"}))
     (folder / "membership_scores.parquet").unlink()
-    attack(medunlearn, outside, "target", "--attack", *CHEAP, "--quiet")
+    attack(medunlearn, outside, "target", "--attacks", *CHEAP, "--quiet")
     pd.testing.assert_frame_equal(pd.read_parquet(folder / "membership_scores.parquet"), scores)
 
 
 def test_settings_of_an_attack(medunlearn: Medunlearn, outside: Path) -> None:
     """All tokens are 100% of the tokens: Min-K% is then the loss."""
-    words = ("--attack", "loss,min_k", "min_k.k=1", "replicates=20", "--json")
+    words = ("--attacks", "loss,min_k", "--min_k.k=1", "--replicates=20", "--json")
     table = pd.DataFrame(json.loads(attack(medunlearn, outside, "target", *words).stdout)["table"])
     areas = table[table["measure"] == "auc"].set_index("attack")["value"]
     assert areas["loss"] == areas["min_k"]
 
 
 def test_without_a_reference_it_is_unscored_and_says_why(medunlearn: Medunlearn, outside: Path) -> None:
-    words = ("--attack", "membership", "replicates=20", "--json")
+    words = ("--attacks", "membership", "--replicates=20", "--json")
     table = pd.DataFrame(json.loads(attack(medunlearn, outside, "target", *words).stdout)["table"])
     rows = table[table["attack"] == "reference"]
     assert rows["value"].isna().all()
@@ -105,13 +105,16 @@ def test_without_a_reference_it_is_unscored_and_says_why(medunlearn: Medunlearn,
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (("--attack", "reference"), ["needs reference=MODEL"]),
-        (("--attack", "min_k", "min_k.k=2", "min_k_pp.k=0.1", "loss.k=1"), ["min_k_pp is not among", "20% is 0.2"]),
-        (("--attack", "membrship"), ["Did you mean 'membership'"]),
-        (("--attack", "loss", "replicate=3"), ["Did you mean 'replicates'"]),
-        (("--attack", "loss", "--against", "nowhere"), ["holds no run"]),
-        (("--attack", "loss", "arguments=3"), ["arguments=3"]),
-        (("--attack", "loss", "replicates=1", "batch_size=0"), ["replicates=1", "batch_size=0"]),
+        (("--attacks", "reference"), ["needs reference=MODEL"]),
+        (
+            ("--attacks", "min_k", "--min_k.k=2", "--min_k_pp.k=0.1", "--loss.k=1"),
+            ["min_k_pp is not among", "20% is 0.2"],
+        ),
+        (("--attacks", "membrship"), ["Did you mean 'membership'"]),
+        (("--attacks", "loss", "--replicate=3"), ["Did you mean --replicates?"]),
+        (("--attacks", "loss", "--against", "nowhere"), ["holds no run"]),
+        (("--attacks", "loss", "--arguments=3"), ["arguments=3"]),
+        (("--attacks", "loss", "--replicates=1", "--batch-size=0"), ["replicates=1", "batch_size=0"]),
     ],
 )
 def test_wrong_words(medunlearn: Medunlearn, outside: Path, words: tuple[str, ...], parts: list[str]) -> None:
@@ -137,15 +140,15 @@ def test_a_model_of_another_split(medunlearn: Medunlearn, outside: Path) -> None
 
 def test_a_model_that_saw_questions_alone(medunlearn: Medunlearn, outside: Path) -> None:
     out = outside.parent / "questions"
-    medunlearn("train", outside, "--out", out, *TINY, "train_on=questions")
+    medunlearn("train", outside, "--out", out, *TINY, "--train-on=questions")
     assert "trained on questions alone" in attack(medunlearn, outside, "questions", code=2).text
 
 
 def test_a_report_shows_attacks(medunlearn: Medunlearn, outside: Path, tmp_path: Path) -> None:
     runs = [outside.parent / name for name in ("target", "retrained", "ga")]
-    quick = ("replicates=20", "subjects=1", "max_new_tokens=2", "--quiet")
-    medunlearn("evaluate", runs[2], outside, *SPLIT, "--against", *runs[:2], *quick)
-    attack(medunlearn, outside, "ga", "--attack", *CHEAP, "--against", *runs[:2], "--quiet")
+    quick = ("--replicates=20", "--limit=1", "--max-new-tokens=2", "--quiet")
+    medunlearn("evaluate", runs[2], outside, *SPLIT, "--against", runs[0], "--against", runs[1], *quick)
+    attack(medunlearn, outside, "ga", "--attacks", *CHEAP, "--against", runs[0], "--against", runs[1], "--quiet")
     medunlearn("report", *runs, *SPLIT, "--out", tmp_path / "r", "--quiet")
     data = json.loads((tmp_path / "r" / "report.json").read_text())["membership"]
     assert {row["model"] for row in data["table"]} == {"target", "retrained", "GA"}
@@ -170,7 +173,7 @@ def test_a_folder_that_holds_tokens_of_others(medunlearn: Medunlearn, outside: P
     """Nobody's numbers are taken for another document's."""
     run = tmp_path / "target"
     shutil.copytree(outside.parent / "target", run)
-    words = ("attack", run, outside, *SPLIT, "--attack", "loss,zlib", "replicates=21", "--quiet")
+    words = ("attack", run, outside, *SPLIT, "--attacks", "loss,zlib", "--replicates=21", "--quiet")
     medunlearn(*words)
     (folder,) = [p.parent for p in (run / "attacks").glob("*/run.json") if '"replicates": 21' in p.read_text()]
     tokens = pd.read_parquet(folder / "membership_tokens.parquet")

@@ -13,7 +13,7 @@ import pytest
 from fake_server import FakeServer
 
 Run = Callable[..., Any]
-SMALL = ("prefixes=8", "max_new_tokens=40", "replicates=20")
+SMALL = ("--prefixes=8", "--max-new-tokens=40", "--replicates=20")
 SECRET = "Quillfeather"
 TEXT = f"Doctor {SECRET} wrote that the fever of the ninth day had gone down by noon " + " ".join(
     f"and that value {place} was {place + 7}" for place in range(12)
@@ -44,7 +44,8 @@ def stored(tmp_path: Path) -> Path:
 def test_stored_responses_with_no_torch(stored: Path, tmp_path: Path) -> None:
     code = (
         "import sys\nfrom medunlearn.cli.main import app\n"
-        f"try: app(['audit', '--responses', {str(stored)!r}, '--out', {str(tmp_path / 'a')!r}, 'replicates=20'])\n"
+        f"words = ['audit', '--responses', {str(stored)!r}, '--out', {str(tmp_path / 'a')!r}]\n"
+        "try: app([*words, '--replicates=20'])\n"
         "except SystemExit as end: assert not end.code, end.code\n"
         "print('torch' in sys.modules, 'transformers' in sys.modules)"
     )
@@ -135,7 +136,7 @@ def test_credentialed_text_does_not_leave(medunlearn: Run, tmp_path: Path) -> No
     [
         ((), "name a MODEL and a CORPUS"),
         (("model",), "name a CORPUS"),
-        (("model", "corpus.txt", "prefixs=8"), "Did you mean 'prefixes'"),
+        (("model", "corpus.txt", "prefixs=8"), "Did you mean --prefixes?"),
         (("--responses", "nowhere.jsonl"), "There is no file"),
         (("model", "--responses", "x.jsonl"), "leave these out"),
         (("http://127.0.0.1:1/v1", "corpus.txt"), "--model-name is missing"),

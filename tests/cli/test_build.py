@@ -27,14 +27,14 @@ def test_amnesia(bench: Path) -> None:
 
 
 def test_build_says_what_it_made(medunlearn: Medunlearn, tmp_path: Path) -> None:
-    said = medunlearn("build", "amnesia", "--invented", 20, "--out", tmp_path / "b")
+    said = medunlearn("build", "amnesia", "--synthetic", 20, "--out", tmp_path / "b")
     assert "20 records, 20 subjects, 160 questions" in said.text
     assert said.stdout == ""
 
 
 def test_build_json(medunlearn: Medunlearn, tmp_path: Path) -> None:
     out = tmp_path / "b"
-    facts = json.loads(medunlearn("build", "amnesia", "--invented", 20, "--out", out, "--json").stdout)
+    facts = json.loads(medunlearn("build", "amnesia", "--synthetic", 20, "--out", out, "--json").stdout)
     assert facts["folder"] == str(out)
     assert facts["counts"]["records"] == 20
     assert facts["fingerprint"] == Benchmark.load(out).fingerprint
@@ -42,44 +42,52 @@ def test_build_json(medunlearn: Medunlearn, tmp_path: Path) -> None:
 
 def test_the_same_command_again_changes_nothing(medunlearn: Medunlearn, bench: Path) -> None:
     before = content(bench)
-    medunlearn("build", "amnesia", "--invented", 20, "--out", bench)
+    medunlearn("build", "amnesia", "--synthetic", 20, "--out", bench)
     assert content(bench) == before
 
 
 def test_another_benchmark_is_not_written_over(medunlearn: Medunlearn, bench: Path) -> None:
     before = content(bench)
-    said = medunlearn("build", "amnesia", "--invented", 20, "--seed", 1, "--out", bench, code=2)
+    said = medunlearn("build", "amnesia", "--synthetic", 20, "--seed", 1, "--out", bench, code=2)
     assert "holds another benchmark. Choose another --out" in said.text
     assert content(bench) == before
 
 
 def test_a_folder_with_somebodys_files_is_left_alone(medunlearn: Medunlearn, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    said = medunlearn("build", "amnesia", "--invented", 20, "--out", tmp_path, code=2)
+    said = medunlearn("build", "amnesia", "--synthetic", 20, "--out", tmp_path, code=2)
     assert "is not empty and holds no benchmark" in said.text
     assert content(tmp_path) == {"thesis.txt": b"mine"}
 
 
 def test_out_that_is_a_file(medunlearn: Medunlearn, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    said = medunlearn("build", "amnesia", "--invented", 20, "--out", tmp_path / "file", code=2)
+    said = medunlearn("build", "amnesia", "--synthetic", 20, "--out", tmp_path / "file", code=2)
     assert "is a file, not a folder" in said.text
     assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_several_wrong_settings_are_told_at_once(medunlearn: Medunlearn, tmp_path: Path) -> None:
     said = medunlearn(
-        "build", "amnesia", "--invented", 20, "--out", tmp_path / "b", "note_lenght=short", "institutions=x", code=2
+        "build",
+        "amnesia",
+        "--synthetic",
+        20,
+        "--out",
+        tmp_path / "b",
+        "note_lenght=short",
+        "--institutions=x",
+        code=2,
     )
     assert "2 settings are wrong" in said.text
-    assert "Did you mean 'note_length'?" in said.text
+    assert "Did you mean --note-length?" in said.text
     assert "institutions='x': input should be a valid integer" in said.text
     assert not (tmp_path / "b").exists()
 
 
 def test_a_word_that_is_no_setting(medunlearn: Medunlearn, tmp_path: Path) -> None:
-    said = medunlearn("build", "amnesia", "--invented", 20, "--out", tmp_path / "b", "short", code=2)
-    assert "'short' is not understood: settings are written key=value" in said.text
+    said = medunlearn("build", "amnesia", "--synthetic", 20, "--out", tmp_path / "b", "short", code=2)
+    assert "give either NOTES" in said.text
 
 
 def test_lume(medunlearn: Medunlearn, lume: Path) -> None:
@@ -89,7 +97,7 @@ def test_lume(medunlearn: Medunlearn, lume: Path) -> None:
 
 
 def test_lume_subset(medunlearn: Medunlearn, lume_files: Path, tmp_path: Path) -> None:
-    medunlearn("build", "lume", "--released", lume_files, "--out", tmp_path / "b", "documents_per_task=2")
+    medunlearn("build", "lume", "--released", lume_files, "--out", tmp_path / "b", "--documents-per-task=2")
     assert len(Benchmark.load(tmp_path / "b").records) == 2
 
 

@@ -22,15 +22,15 @@ from medunlearn.synthetic.mimic_layout import write_mimic_layout
 Medunlearn = Callable[..., Any]
 PAGE = Path(__file__).parents[2] / "docs" / "medforget.md"
 OPENI = Path(__file__).parents[3] / "shared" / "data" / "openi"
-SIZE = ("--institutions", 2, "--patients", 2, "--studies", 2)
-TINY = (*SIZE, "image_size=48")
+SIZE = ("--institutions", 2, "--studies", 2)
+TINY = (*SIZE, "--image-size=48")
 SAME = ["question_id", "fold", "kind", "level", "question", "answer", "answer_index"]
 
 
 @pytest.fixture(scope="module")
 def invented(medunlearn: Medunlearn, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out: Path = tmp_path_factory.mktemp("medforget") / "bench"
-    medunlearn("build", "medforget", "--invented", *TINY, "--out", out)
+    medunlearn("build", "medforget", "--synthetic", 4, *TINY, "--out", out)
     return out
 
 
@@ -59,14 +59,14 @@ def test_every_record_has_an_image_that_is_there(invented: Path) -> None:
 
 def test_the_same_again_is_left_as_it_is_and_another_is_refused(medunlearn: Medunlearn, invented: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in invented.rglob("*") if path.is_file()}
-    medunlearn("build", "medforget", "--invented", *TINY, "--out", invented)
-    said = medunlearn("build", "medforget", "--invented", *TINY, "--seed", 1, "--out", invented, code=2)
+    medunlearn("build", "medforget", "--synthetic", 4, *TINY, "--out", invented)
+    said = medunlearn("build", "medforget", "--synthetic", 4, *TINY, "--seed", 1, "--out", invented, code=2)
     assert "holds another benchmark" in said.text
     assert before == {path: path.stat().st_mtime_ns for path in invented.rglob("*") if path.is_file()}
 
 
 def test_the_same_seed_gives_the_same_bytes(medunlearn: Medunlearn, invented: Path, tmp_path: Path) -> None:
-    medunlearn("build", "medforget", "--invented", *TINY, "--out", tmp_path / "b")
+    medunlearn("build", "medforget", "--synthetic", 4, *TINY, "--out", tmp_path / "b")
     for name in ("records.parquet", "questions.parquet", "splits.parquet", "images.parquet"):
         assert (invented / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
@@ -85,8 +85,8 @@ def test_inspect_shows_levels_counts_and_partitions(medunlearn: Medunlearn, inve
 
 def test_inspect_finds_an_image_that_was_changed_or_lost(medunlearn: Medunlearn, tmp_path: Path) -> None:
     out = tmp_path / "b"
-    small = ("--institutions", 1, "--patients", 2, "--studies", 1, "image_size=32")
-    medunlearn("build", "medforget", "--invented", *small, "--out", out)
+    small = ("--institutions", 1, "--studies", 1, "--image-size=32")
+    medunlearn("build", "medforget", "--synthetic", 2, *small, "--out", out)
     image = out / str(Benchmark.load(out).records[0].image)
     whole = image.read_bytes()
     image.write_bytes(whole[:-1])
@@ -121,7 +121,7 @@ def test_mimic_cxr_made_of_invented_files_builds_what_was_invented(
 
 def test_images_are_copied_where_that_is_asked(medunlearn: Medunlearn, mimic: Path, tmp_path: Path) -> None:
     out = tmp_path / "b"
-    medunlearn("build", "medforget", "--mimic-cxr", mimic, *SIZE, "--copy-images", "views=same", "--out", out)
+    medunlearn("build", "medforget", "--mimic-cxr", mimic, *SIZE, "--copy-images", "--views=same", "--out", out)
     assert {str(record.image).split("/")[0] for record in Benchmark.load(out).records} == {"images"}
     assert len(list((out / "images").iterdir())) == 8
 
@@ -180,7 +180,7 @@ def general_files(folder: Path) -> None:
 
 def test_the_page_runs(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    small = ["--institutions", "1", "--patients", "2", "--studies", "2", "image_size=32"]
+    small = ["--institutions", "1", "--patients", "2", "--studies", "2", "--image-size=32"]
     openi_files(tmp_path / "openi", 9)
     own_files(tmp_path)
     general_files(tmp_path / "pmc-vqa")
@@ -192,7 +192,7 @@ def test_the_page_runs(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pyte
     for line in lines:
         words = shlex.split(line)[1:]
         more = [] if "--institutions" in line or words[0] != "build" else small
-        medunlearn(*words, *(more if "image_size=64" not in line else ["studies=1"]))
+        medunlearn(*words, *(more if "--image-size=64" not in line else ["--studies=1"]))
     bench = Benchmark.load(tmp_path / "openi-bench")
     assert bench.notes["patients"].startswith("composed")
     assert {record.groups["composition"] for record in bench.records} == {"composed"}
@@ -226,7 +226,7 @@ def test_every_setting_of_the_page_is_one() -> None:
 
 
 def test_a_plan_of_an_experiment_draws_nothing(medunlearn: Medunlearn, tmp_path: Path) -> None:
-    lines = ["benchmark: {builder: medforget, invented: true, institutions: 2, patients: 2, studies: 2}"]
+    lines = ["benchmark: {builder: medforget, synthetic: 4, institutions: 2, studies: 2}"]
     lines += ["name: plan", "split: study_25", "unlearn: {methods: [ga], epochs: 1}"]
     lines += ["train: {model: tiny, tiny_width: 32, tiny_layers: 2, epochs: 1, precision: fp32}"]
     (tmp_path / "e.yaml").write_text("\n".join(lines))
@@ -238,12 +238,12 @@ def test_python_and_experiments_build_the_same(invented: Path, tmp_path: Path) -
     import medunlearn as mu
     from medunlearn.pipeline.benchmarks import from_section
 
-    size = {"institutions": 2, "patients": 2, "studies": 2, "image_size": 48}
-    found = mu.build.medforget(invented=True, out=tmp_path / "a", **size)
+    size = {"synthetic": 4, "institutions": 2, "studies": 2, "image_size": 48}
+    found = mu.build.medforget(out=tmp_path / "a", **size)
     assert found.fingerprint == Benchmark.load(invented).fingerprint
-    section = {"builder": "medforget", "invented": True, **size}
+    section = {"builder": "medforget", **size}
     assert from_section(section, tmp_path / "a").fingerprint == found.fingerprint
-    text = mu.build.medforget(invented=True, text_only=True, **size)
+    text = mu.build.medforget(text_only=True, **size)
     assert not any(record.image for record in text.records)
 
 

@@ -14,7 +14,7 @@ from fake_server import FakeServer
 from medunlearn.data.benchmark import Benchmark
 
 Medunlearn = Callable[..., Any]
-FAST = "llm.backoff_seconds=0.01"
+FAST = "--llm.backoff-seconds=0.01"
 
 
 def rejects(out: Path) -> list[dict[str, Any]]:
@@ -98,7 +98,7 @@ def test_other_can_be_kept(
 ) -> None:
     file = write_csv(tmp_path / "n.csv", own_notes(8, ("tumor", "odd")))
     with FakeServer(answer=canned) as server:
-        medunlearn("build", "amnesia", file, *asked(server), "--out", tmp_path / "b", "other=keep")
+        medunlearn("build", "amnesia", file, *asked(server), "--out", tmp_path / "b", "--other=keep")
     benchmark = Benchmark.load(tmp_path / "b")
     assert benchmark.notes["patients by disease"] == {"Cancer": 4, "Other": 4}
     assert not [name for name in benchmark.splits if name.startswith("other")]
@@ -124,7 +124,7 @@ def test_columns_diseases_of_ones_own_and_a_sample(
     file, out = write_csv(tmp_path / "n.csv", rows), tmp_path / "b"
     columns = ("--id", "key", "--text", "letter", "--subject", "who", "--disease", "icd")
     with FakeServer(answer=canned) as server:
-        medunlearn("build", "amnesia", file, *asked(server), *columns, "--sample", 8, "--out", out)
+        medunlearn("build", "amnesia", file, *asked(server), *columns, "--limit", 8, "--out", out)
         assert server.count == 8
     benchmark = Benchmark.load(out)
     assert len(benchmark.records) == 8
@@ -145,7 +145,7 @@ def pmc(count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("more", "chosen"), [((), 4), (("--sample", "all"), 9), (("--sample", "6"), 6), (("sample=6",), 6)]
+    ("more", "chosen"), [((), 4), (("--limit", "all"), 9), (("--limit", "6"), 6), (("--limit=6",), 6)]
 )
 def test_of_pmc_patients_as_many_are_drawn_as_the_paper_drew(
     medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], chosen: int
@@ -158,11 +158,11 @@ def test_of_pmc_patients_as_many_are_drawn_as_the_paper_drew(
     words = (
         "--llm",
         "http://127.0.0.1:1/v1",
-        "--llm-model",
+        "--llm.model",
         "m",
         "--out",
         tmp_path / "b",
-        "--llm-dry-run",
+        "--dry-run",
         "--json",
     )
     plan = json.loads(medunlearn("build", "amnesia", tmp_path / "PMC-Patients-V2.json", *words, *more).stdout)
@@ -184,7 +184,7 @@ def test_notes_from_a_hub(
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **more: str(file))
     out = tmp_path / "b"
     with FakeServer(answer=canned) as server:
-        medunlearn("build", "amnesia", "hub:me/notes/notes.csv", *asked(server), "--out", out, "diseases=Cancer")
+        medunlearn("build", "amnesia", "hub:me/notes/notes.csv", *asked(server), "--out", out, "--diseases=Cancer")
     benchmark = Benchmark.load(out)
     assert benchmark.source == "hub:me/notes/notes.csv"
     assert {name.rsplit("_", 1)[0] for name in benchmark.splits} == {"random", "cancer"}
@@ -196,15 +196,15 @@ def test_a_dry_run_sends_and_writes_nothing(
 ) -> None:
     out = tmp_path / "bench"
     with FakeServer(answer=canned) as server:
-        words = ("build", "amnesia", notes, *asked(server), "--out", out, "--llm-price", "1,2")
-        said = medunlearn(*words, "--llm-dry-run")
+        words = ("build", "amnesia", notes, *asked(server), "--out", out, "--llm.price", "1,2")
+        said = medunlearn(*words, "--dry-run")
         assert "disease_label: 12 requests to send" in said.text
         assert "amnesia_questions: 12 requests to send" in said.text
         assert "money: about" in said.text
         assert (server.count, out.exists()) == (0, False)
-        plan = json.loads(medunlearn(*words, "--llm-dry-run", "--json").stdout)
+        plan = json.loads(medunlearn(*words, "--dry-run", "--json").stdout)
         built = json.loads(medunlearn(*words, "--json").stdout)
-        assert "0 requests to send, 12 need none" in medunlearn(*words, "--llm-dry-run").text
+        assert "0 requests to send, 12 need none" in medunlearn(*words, "--dry-run").text
     spent = built["build"]["llm"]
     assert 0 < spent["money"] <= sum(part["most"]["money"] for part in plan.values())
     assert spent["requests"] == sum(part["requests"] for part in plan.values())
@@ -216,7 +216,7 @@ def test_a_budget_stops_the_build_and_a_larger_one_goes_on(
     out = tmp_path / "bench"
     with FakeServer(answer=canned) as server:
         words = ("build", "amnesia", notes, *asked(server), "--out", out)
-        said = medunlearn(*words, "--llm-budget-requests", 9, code=1)
+        said = medunlearn(*words, "--llm.budget-requests", 9, code=1)
         assert "the budget of 9 requests would be passed" in said.text
         assert "goes on from there" in said.text
         assert server.count == 9
@@ -225,9 +225,9 @@ def test_a_budget_stops_the_build_and_a_larger_one_goes_on(
         assert {row["status"] for row in rejects(out)} == {"not_sent"}
         assert len(rejects(out)) == 12
         # The budget is the build's, not the command's.
-        medunlearn(*words, "--llm-budget-requests", 9, code=1)
+        medunlearn(*words, "--llm.budget-requests", 9, code=1)
         assert server.count == 9
-        medunlearn(*words, "--llm-budget-requests", 24)
+        medunlearn(*words, "--llm.budget-requests", 24)
         assert server.count == 24
     assert rejects(out) == []
 

@@ -16,7 +16,7 @@ from forking import Forked, command
 from medunlearn.data.benchmark import Benchmark
 
 Medunlearn = Callable[..., Any]
-FAST = "llm.backoff_seconds=0.01"
+FAST = "--llm.backoff-seconds=0.01"
 
 
 COUNT = 10
@@ -36,7 +36,7 @@ def test_a_build_cut_off_goes_on_where_it_stopped(
     faults = share_of_faults(0.15, kinds=("busy", "error_500", "reset", "not_json"))
 
     def words(server: FakeServer, out: str) -> list[str]:
-        settings = (FAST, "llm.retries=12", "llm.concurrency=2")
+        settings = (FAST, "--llm.retries=12", "--llm.concurrency=2")
         return ["build", "amnesia", str(file), *asked(server), "--out", str(tmp_path / out), *settings]
 
     with FakeServer(faults, answer=canned, delay=0.03) as server:

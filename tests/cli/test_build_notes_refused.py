@@ -12,17 +12,17 @@ from fake_server import FakeServer
 from medunlearn.data.benchmark import Benchmark
 
 Medunlearn = Callable[..., Any]
-FAST = "llm.backoff_seconds=0.01"
+FAST = "--llm.backoff-seconds=0.01"
 
 
 def test_notes_stay_on_this_machine_unless_permitted(medunlearn: Medunlearn, notes: Path, tmp_path: Path) -> None:
-    away = ("--llm", "https://llm.example.com/v1", "--llm-model", "m", "--out", tmp_path / "b")
+    away = ("--llm", "https://llm.example.com/v1", "--llm.model", "m", "--out", tmp_path / "b")
     said = medunlearn("build", "amnesia", notes, *away, code=2)
     assert "the data is credentialed: it stays here" in said.text
     assert "--allow-remote-llm" in said.text
     assert not (tmp_path / "b").exists()
-    medunlearn("build", "amnesia", notes, *away, "--allow-remote-llm", "--llm-dry-run")
-    medunlearn("build", "amnesia", notes, *away, "--data-use", "open", "--llm-dry-run")
+    medunlearn("build", "amnesia", notes, *away, "--allow-remote-llm", "--dry-run")
+    medunlearn("build", "amnesia", notes, *away, "--data-use", "open", "--dry-run")
 
 
 def test_known_identifiers_keep_open_notes_here(
@@ -33,7 +33,7 @@ def test_known_identifiers_keep_open_notes_here(
     away = (
         "--llm",
         "https://llm.example.com/v1",
-        "--llm-model",
+        "--llm.model",
         "m",
         "--data-use",
         "open",
@@ -56,30 +56,30 @@ def test_another_benchmark_is_refused_before_anything_is_asked(
         assert server.count == 0
         medunlearn(*words, out)
         assert "holds another benchmark" in medunlearn(*words, out, "--seed", 1, code=2).text
-        assert "holds this benchmark already" in medunlearn(*words, out, "--llm-again", code=2).text
-        medunlearn(*words, tmp_path / "c", "--llm-store", out / "llm", "--llm-again")
-        medunlearn(*words, tmp_path / "d", "--llm-store", out / "llm", "--seed", 1)
+        assert "holds this benchmark already" in medunlearn(*words, out, "--again", code=2).text
+        medunlearn(*words, tmp_path / "c", "--store", out / "llm", "--again")
+        medunlearn(*words, tmp_path / "d", "--store", out / "llm", "--seed", 1)
         assert server.count == 24
     assert Benchmark.load(tmp_path / "c").fingerprint == Benchmark.load(out).fingerprint
 
 
-HERE = ("NOTES", "--llm", "http://127.0.0.1:1/v1", "--llm-model", "m")
+HERE = ("NOTES", "--llm", "http://127.0.0.1:1/v1", "--llm.model", "m")
 MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "no file": (("none.csv", *HERE[1:]), "There is no file none.csv"),
-    "no server": (("NOTES",), "2 settings are wrong: - --llm URL is missing"),
-    "no model": (("NOTES", "--llm", "http://127.0.0.1:1/v1"), "--llm-model NAME is missing"),
-    "nothing": ((), "give a file of notes"),
-    "a setting first": (("other=keep",), "give a file of notes"),
-    "both": (("--invented", "5", "--llm", "http://127.0.0.1:1/v1"), "--invented needs no language model"),
+    "no server": (("NOTES",), "llm is missing"),
+    "no model": (("NOTES", "--llm", "http://127.0.0.1:1/v1"), "--llm.model NAME is missing"),
+    "nothing": ((), "give either NOTES"),
+    "a setting alone": (("--other=keep",), "give either NOTES"),
+    "both": (("--synthetic", "5", "--llm", "http://127.0.0.1:1/v1"), "There is no setting 'llm'"),
     "a column": ((*HERE, "--text", "txt"), "Did you mean 'text'?"),
-    "a price": ((*HERE, "--llm-price", "3"), "is not PROMPT,ANSWER"),
+    "a price": ((*HERE, "--llm.price", "3"), "is not PROMPT,ANSWER"),
     "no price": (
-        (*HERE, "--llm-budget-money", "3"),
+        (*HERE, "--llm.budget-money", "3"),
         "budget_money needs a price",
     ),
-    "a key": ((*HERE, "llm.concurency=3"), "Did you mean 'concurrency'?"),
-    "a sample": ((*HERE, "--sample", "99"), "the file holds 12"),
-    "no number": ((*HERE, "--sample", "some"), "sample='some': value error, give a number, or all"),
+    "a key": ((*HERE, "--llm.concurency=3"), "Did you mean 'concurrency'?"),
+    "a sample": ((*HERE, "--limit", "99"), "the file holds 12"),
+    "no number": ((*HERE, "--limit", "some"), "limit='some': value error, give a number, or all"),
     "use": ((*HERE, "--data-use", "secret"), "data_use='secret'"),
 }  # fmt: skip
 
@@ -94,7 +94,7 @@ def test_mistakes_name_the_fix(medunlearn: Medunlearn, notes: Path, tmp_path: Pa
 
 def test_no_way_to_tell_a_disease(write_csv: Any, medunlearn: Medunlearn, tmp_path: Path) -> None:
     file = write_csv(tmp_path / "n.csv", [{"text": "One."}, {"text": "Two."}])
-    words = ("--llm", "http://127.0.0.1:1/v1", "--llm-model", "m", "--out", tmp_path / "b")
+    words = ("--llm", "http://127.0.0.1:1/v1", "--llm.model", "m", "--out", tmp_path / "b")
     said = medunlearn("build", "amnesia", file, *words, code=2).text
     assert "--title" in said
     assert "--disease" in said

@@ -13,9 +13,17 @@ import pytest
 from medunlearn.data.benchmark import Benchmark
 
 Medunlearn = Callable[..., Any]
-SMALL = ("stories=4", "personal_biographies=4", "public_biographies=4", "nonmembers=2")
-TINY = ("--model", "tiny", "tiny_width=32", "tiny_layers=2", "epochs=2", "pretrain_epochs=0", "precision=fp32")
-QUICK = ("replicates=20", "max_new_tokens=4")
+SMALL = ("--stories=4", "--personal-biographies=4", "--public-biographies=4", "--nonmembers=2")
+TINY = (
+    "--model",
+    "tiny",
+    "--tiny-width=32",
+    "--tiny-layers=2",
+    "--epochs=2",
+    "--pretrain-epochs=0",
+    "--precision=fp32",
+)
+QUICK = ("--replicates=20", "--max-new-tokens=4")
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -52,15 +60,25 @@ def tofu_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def tofu(medunlearn: Medunlearn, tofu_files: Path) -> Path:
     out = tofu_files.parent / "bench"
-    medunlearn("build", "tofu", "--released", tofu_files, "--out", out, "questions_an_author=3")
+    medunlearn("build", "tofu", "--released", tofu_files, "--out", out, "--questions-an-author=3")
     for name, more in (("target", ()), ("retrained", ("--without", "forget01"))):
-        medunlearn("train", out, "--out", out.parent / name, *TINY, "train_on=questions", *more)
+        medunlearn("train", out, "--out", out.parent / name, *TINY, "--train-on=questions", *more)
     return out
 
 
 def test_tofu_is_evaluated_by_its_own_measures(medunlearn: Medunlearn, tofu: Path) -> None:
     target, retrained = tofu.parent / "target", tofu.parent / "retrained"
-    asked = ("evaluate", target, tofu, "--split", "forget01", "--against", retrained, "folds=train,utility", *QUICK)
+    asked = (
+        "evaluate",
+        target,
+        tofu,
+        "--split",
+        "forget01",
+        "--against",
+        retrained,
+        "--folds=train,utility",
+        *QUICK,
+    )
     found = json.loads(medunlearn(*asked, "--json").stdout)["tofu"]
     values = {(row["model"], row["measure"]): row for row in found}
     parts = [row["value"] for row in found if row["model"] == "target" and ": " in row["measure"]]
@@ -99,14 +117,14 @@ def test_alternatives_are_rated_once(medunlearn: Medunlearn, tofu: Path) -> None
     from medunlearn.data.responses import ResponseStore
 
     run = tofu.parent / "target"
-    asked = ("evaluate", run, tofu, "--split", "forget01", "folds=train", "metrics=truth_ratio", *QUICK)
+    asked = ("evaluate", run, tofu, "--split", "forget01", "--folds=train", "--metrics=truth_ratio", *QUICK)
     medunlearn(*asked)
     stores = [
         path for path in (run / "responses").iterdir() if ResponseStore.settings_of(path)["max_new_tokens"] == 0
     ]
     (store,) = stores
     parts = sorted(store.glob("part-*.parquet"))
-    medunlearn(*asked, "metrics=truth_ratio,em")
+    medunlearn(*asked, "--metrics=truth_ratio,em")
     assert sorted(store.glob("part-*.parquet")) == parts
     kept = ResponseStore(store, ResponseStore.settings_of(store)).read()
     tables = [pd.read_parquet(path) for path in run.glob("evaluations/*/scores.parquet")]
@@ -129,7 +147,7 @@ def test_muse_groups_are_verbatim_and_knowledge_memorization(medunlearn: Medunle
             [{"question": f"{side} {n}?", "answer": "A"} for n in range(3)],
         )
     medunlearn("build", "muse", "--released", tmp_path / "m", "--out", tmp_path / "b")
-    medunlearn("train", tmp_path / "b", "--out", tmp_path / "r", *TINY, "train_on=records")
+    medunlearn("train", tmp_path / "b", "--out", tmp_path / "r", *TINY, "--train-on=records")
     medunlearn("evaluate", tmp_path / "r", tmp_path / "b", "--split", "forget", *QUICK)
     (path,) = (tmp_path / "r").glob("evaluations/*/groups.parquet")
     groups = pd.read_parquet(path)
@@ -162,8 +180,8 @@ def test_lume_anew(medunlearn: Medunlearn, anew: Path) -> None:
 def test_knowledge_by_field(medunlearn: Medunlearn, anew: Path) -> None:
     """Each identifier type has its own knowledge, and none of them counts what another was asked."""
     run = anew.parent / "run"
-    medunlearn("train", anew, "--out", run, *TINY, "train_on=questions")
-    medunlearn("evaluate", run, anew, "--split", "half", "folds=train", *QUICK)
+    medunlearn("train", anew, "--out", run, *TINY, "--train-on=questions")
+    medunlearn("evaluate", run, anew, "--split", "half", "--folds=train", *QUICK)
     (path,) = run.glob("evaluations/*/groups.parquet")
     groups = pd.read_parquet(path)
     fields = groups[groups["level"] == "identifier"]
@@ -181,15 +199,19 @@ def test_knowledge_by_field(medunlearn: Medunlearn, anew: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "give either --released FOLDER (the released files) or --new"),
-        (("--new", "--released", "x"), "give either --released"),
-        (("--released", "x", "--review", "--articles", "a.csv"), "--released needs no --articles, --review"),
-        (("--new", "--skip-bad-rows"), "--new reads no released files: leave out --skip-bad-rows"),
-        (("--new", "stories=1", "aliek=2"), "2 settings are wrong"),
-        (("--new", "email_domain=No Domain"), "email_domain"),
+        ((), "give either RELEASED"),
+        (("--new", "--released", "x"), "give either RELEASED"),
+        (("--released", "x", "--review"), "released files need no --review"),
+        (("--released", "x", "--articles", "a.csv"), "There is no setting 'articles'"),
+        (("--new", "--skip-bad-rows"), "There is no setting 'skip_bad_rows'"),
+        (("--new", "--stories=1", "aliek=2"), "2 settings are wrong"),
+        (("--new", "--email-domain=No Domain"), "email_domain"),
         (("--new", "--articles", "none.csv"), "There is no file none.csv"),
-        (("--new", "--llm", "http://127.0.0.1:9/v1"), "--llm-model NAME is missing"),
-        (("--new", "--llm", "https://api.example.com/v1", "--llm-model", "m", "verifiers=none.yaml"), "none.yaml"),
+        (("--new", "--llm", "http://127.0.0.1:9/v1"), "--llm.model NAME is missing"),
+        (
+            ("--new", "--llm", "https://api.example.com/v1", "--llm.model", "m", "--verifiers=none.yaml"),
+            "none.yaml",
+        ),
     ],
 )
 def test_refusals(medunlearn: Medunlearn, tmp_path: Path, words: tuple[str, ...], message: str) -> None:

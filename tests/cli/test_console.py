@@ -18,7 +18,15 @@ from forking import Forked, command
 from medunlearn.results.runs import Run
 
 COMMAND = Path(sys.executable).parent / "medunlearn"
-TINY = ("--model", "tiny", "tiny_width=32", "tiny_layers=2", "precision=fp32", "epochs=3", "checkpoint_seconds=0")
+TINY = (
+    "--model",
+    "tiny",
+    "--tiny-width=32",
+    "--tiny-layers=2",
+    "--precision=fp32",
+    "--epochs=3",
+    "--checkpoint-seconds=0",
+)
 PATIENCE = 60.0
 
 
@@ -66,7 +74,7 @@ def weights(folder: Path) -> bytes:
 @pytest.fixture(scope="module")
 def uninterrupted(medunlearn: Callable[..., Any], bench: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("whole") / "run"
-    medunlearn("train", bench, *TINY, "--out", out, "checkpoint_seconds=60")
+    medunlearn("train", bench, *TINY, "--out", out, "--checkpoint-seconds=60")
     return out
 
 
@@ -113,7 +121,7 @@ def test_answers_that_were_stored_are_not_asked_again(
 ) -> None:
     import pandas as pd
 
-    small = ("batch_size=2", "replicates=20", "max_new_tokens=8")
+    small = ("--batch-size=2", "--replicates=20", "--max-new-tokens=8")
     words = ("evaluate", uninterrupted, bench, "--split", "random_10", *small)
 
     def parts() -> dict[Path, bytes]:
@@ -169,7 +177,7 @@ def test_streams_and_exit_codes(bench: Path, tmp_path: Path) -> None:
 
 
 def test_one_command_through_the_console(bench: Path, target: Path, tmp_path: Path) -> None:
-    words = ("--split", "random_10", "--method", "npo", "--out", tmp_path / "npo", "epochs=1", "precision=fp32")
+    words = ("--split", "random_10", "--method", "npo", "--out", tmp_path / "npo", "--epochs=1", "--precision=fp32")
     said = run("unlearn", target, bench, *words)
     assert (said.returncode, said.stdout) == (0, "")
     # No progress bar where nobody watches, no warning of any library.

@@ -19,7 +19,7 @@ import medunlearn as mu
 from medunlearn.models.load import load_model
 
 Medunlearn = Callable[..., Any]
-QUICK = ("replicates=20", "subjects=2", "max_new_tokens=4")
+QUICK = ("--replicates=20", "--limit=2", "--max-new-tokens=4")
 ALONE = """
 import sys
 from safetensors.torch import save_file
@@ -51,10 +51,10 @@ def one_layer(medunlearn: Medunlearn, bench: Path, target: Path) -> Path:
         "random_10",
         "--method",
         "graddiff",
-        "trainable=layers:1",
-        "lr=1e-3",
-        "epochs=1",
-        "precision=fp32",
+        "--trainable=layers:1",
+        "--lr=1e-3",
+        "--epochs=1",
+        "--precision=fp32",
     )
     medunlearn("unlearn", target, bench, "--out", out, *words)
     assert sorted(file.name for file in (out / "model").iterdir()) == ["delta.json", "delta.safetensors"]
@@ -93,7 +93,7 @@ def test_a_delta_is_evaluated_like_its_export(
     for place, run in enumerate((one_layer, full)):
         table = tmp_path / f"{place}.csv"
         # Without max_new_tokens the limit comes from the tokenizer, which is the base's.
-        words = ("replicates=20", "subjects=1")
+        words = ("--replicates=20", "--limit=1")
         medunlearn("evaluate", run, bench, "--split", "random_10", "--out", table, *words)
         scores.append(pd.read_csv(table))
     pd.testing.assert_frame_equal(scores[0], scores[1])
@@ -102,12 +102,12 @@ def test_a_delta_is_evaluated_like_its_export(
 def test_training_and_unlearning_go_on_from_a_delta(
     medunlearn: Medunlearn, bench: Path, one_layer: Path, tmp_path: Path
 ) -> None:
-    words = ("epochs=1", "precision=fp32")
+    words = ("--epochs=1", "--precision=fp32")
     again, more = tmp_path / "again", tmp_path / "more"
     medunlearn("unlearn", one_layer, bench, "--split", "random_10", "--method", "npo", "--out", again, *words,
-               "trainable=layers:0", "lr=1e-3")  # fmt: skip
+               "--trainable=layers:0", "--lr=1e-3")  # fmt: skip
     assert (again / "model" / "delta.json").exists()
-    medunlearn("train", bench, "--model", again, "--out", more, "max_length=512", *words)
+    medunlearn("train", bench, "--model", again, "--out", more, "--max-length=512", *words)
     assert (more / "model" / "model.safetensors").exists()
     medunlearn("evaluate", again, bench, "--split", "random_10", *QUICK)
     out = tmp_path / "hf"

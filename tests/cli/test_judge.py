@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from fake_server import FakeServer
 
-QUICK = ("replicates=20", "subjects=2", "max_new_tokens=4")
+QUICK = ("--replicates=20", "--limit=2", "--max-new-tokens=4")
 Command = Callable[..., Any]
 
 
@@ -32,7 +32,17 @@ def panel(folder: Path, server: FakeServer) -> Path:
 def test_labels_from_dry_run_to_people(medunlearn: Command, bench: Path, tmp_path: Path) -> None:
     out = tmp_path / "labels"
     with FakeServer(answer=supports) as server:
-        words = ("judge", bench, "--task", "label", "--llm", panel(tmp_path, server), "--out", out, "replicates=20")
+        words = (
+            "judge",
+            bench,
+            "--task",
+            "label",
+            "--llm",
+            panel(tmp_path, server),
+            "--out",
+            out,
+            "--replicates=20",
+        )
         plan = medunlearn(*words, "--dry-run")
         assert "Nothing was sent." in plan.stdout
         assert "is on this machine" in plan.stdout
@@ -40,11 +50,11 @@ def test_labels_from_dry_run_to_people(medunlearn: Command, bench: Path, tmp_pat
         said = medunlearn(*words)
         assert server.count == 60
         assert "| Supported | 20 (100.0%) |" in " ".join(said.stdout.split())
-        again = json.loads(medunlearn(*words, "llm.concurrency=2", "--json").stdout)
+        again = json.loads(medunlearn(*words, "--llm.concurrency=2", "--json").stdout)
         assert server.count == 60
         assert again["outcomes"]["two"] == {"answered": 20}
     sheet = tmp_path / "sheet"
-    assert "open it in a browser" in medunlearn("annotate", out, "--number", 5, "--out", sheet).text
+    assert "open it in a browser" in medunlearn("annotate", out, "--limit", 5, "--out", sheet).text
     assert "may hold labels" in medunlearn("annotate", out, "--out", sheet, code=2).text
     rows = list(csv.DictReader((sheet / "labels.csv").read_text(encoding="utf-8-sig").splitlines()))
     with (tmp_path / "anna.csv").open("w", newline="") as file:
@@ -65,18 +75,18 @@ def test_labels_from_dry_run_to_people(medunlearn: Command, bench: Path, tmp_pat
     [
         (("--task", "labels", "--out", "x"), "Did you mean 'label'?"),
         (("--task", "label"), "needs --task"),
-        (("--task", "label", "--out", "x", "per_grup=3"), "Did you mean 'per_group'?"),
-        (("--task", "label", "--out", "x", "llm.concurency=3"), "judge 1: There is no setting 'concurency'"),
-        (("--task", "label", "--out", "x", "split=random_10"), "go with a run"),
+        (("--task", "label", "--out", "x", "per_grup=3"), "Did you mean --per-group?"),
+        (("--task", "label", "--out", "x", "--llm.concurency=3"), "judge 1: There is no setting 'concurency'"),
+        (("--task", "label", "--out", "x", "--split=random_10"), "go with a run"),
     ],
 )
 def test_wrong_words(medunlearn: Command, bench: Path, words: tuple[str, ...], part: str) -> None:
-    server = ("--llm", "http://127.0.0.1:1/v1", "--llm-model", "m")
+    server = ("--llm", "http://127.0.0.1:1/v1", "--llm.model", "m")
     assert part in medunlearn("judge", bench, *server, *words, code=2).text
 
 
 def test_a_server_away_needs_the_flag(medunlearn: Command, bench: Path, tmp_path: Path) -> None:
-    words = ("judge", bench, "--task", "label", "--llm", "https://judge.example/v1", "--llm-model", "m")
+    words = ("judge", bench, "--task", "label", "--llm", "https://judge.example/v1", "--llm.model", "m")
     said = medunlearn(*words, "--out", tmp_path / "x", code=2).text
     assert "--allow-remote-llm" in said
     said = medunlearn(*words, "--out", tmp_path / "x", "--dry-run", "--allow-remote-llm").stdout
@@ -85,8 +95,8 @@ def test_a_server_away_needs_the_flag(medunlearn: Command, bench: Path, tmp_path
 
 def test_a_budget_ends_with_1(medunlearn: Command, bench: Path, tmp_path: Path) -> None:
     with FakeServer(answer=supports) as server:
-        words = ("judge", bench, "--task", "label", "--llm", server.base_url, "--llm-model", "m", "replicates=20")
-        said = medunlearn(*words, "--out", tmp_path / "x", "llm.budget_requests=3", code=1).text
+        words = ("judge", bench, "--task", "label", "--llm", server.base_url, "--llm.model", "m", "--replicates=20")
+        said = medunlearn(*words, "--out", tmp_path / "x", "--llm.budget-requests=3", code=1).text
         assert "17 of 20 judgements are missing" in said
         medunlearn(*words, "--out", tmp_path / "x", "--quiet")
         assert server.count == 20
@@ -97,7 +107,17 @@ def test_the_responses_of_a_run(medunlearn: Command, bench: Path, target: Path, 
     shutil.copytree(target, run, ignore=shutil.ignore_patterns("evaluations", "responses"))
     medunlearn("evaluate", run, bench, "--split", "random_10", *QUICK)
     with FakeServer(answer=lambda body: '{"reasoning": "x", "rating": 4}') as server:
-        words = ("judge", run, "--benchmark", bench, "--llm", server.base_url, "--llm-model", "m", "replicates=20")
+        words = (
+            "judge",
+            run,
+            "--benchmark",
+            bench,
+            "--llm",
+            server.base_url,
+            "--llm.model",
+            "m",
+            "--replicates=20",
+        )
         assert "| all | m | 4.000 [4.000, 4.000] | 32 | 0 |" in " ".join(medunlearn(*words).stdout.split())
         assert server.count == 32
     said = json.loads(medunlearn("evaluate", run, bench, "--split", "random_10", *QUICK, "--json").stdout)
@@ -111,10 +131,10 @@ def test_a_report_has_the_panels(medunlearn: Command, bench: Path, target: Path,
     shutil.copytree(target, run, ignore=shutil.ignore_patterns("evaluations", "responses"))
     medunlearn("evaluate", run, bench, "--split", "random_10", *QUICK)
     with FakeServer(answer=lambda body: '{"reasoning": "Zanzibar", "rating": 4}') as server:
-        words = ("--benchmark", bench, "--llm", panel(tmp_path, server), "replicates=20", "--quiet")
+        words = ("--benchmark", bench, "--llm", panel(tmp_path, server), "--replicates=20", "--quiet")
         medunlearn("judge", run, *words)
     with FakeServer(answer=supports) as server:
-        words = ("--task", "label", "--llm", panel(tmp_path, server), "--out", labels, "replicates=20", "--quiet")
+        words = ("--task", "label", "--llm", panel(tmp_path, server), "--out", labels, "--replicates=20", "--quiet")
         medunlearn("judge", bench, *words)
     assert "name at least one evaluated run" in medunlearn("report", labels, "--out", tmp_path / "r", code=2).text
     case = json.loads(medunlearn("inspect", labels, "--json").stdout)["results"]["outcomes"]["one"]

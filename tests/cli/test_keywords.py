@@ -24,7 +24,7 @@ def own(bench: Path, tmp_path: Path) -> Path:
 
 
 def test_it_says_how_many_and_no_text(medunlearn: Medunlearn, own: Path) -> None:
-    said = medunlearn("keywords", own)
+    said = medunlearn("build", "keywords", own)
     assert "questions with keywords" in said.stdout
     assert "there is no term list for" in said.stdout
     assert "keywords/offline.parquet" in said.text.replace(" ", "")
@@ -34,11 +34,11 @@ def test_it_says_how_many_and_no_text(medunlearn: Medunlearn, own: Path) -> None
 
 def test_for_machines_and_in_a_file(medunlearn: Medunlearn, own: Path, tmp_path: Path) -> None:
     out = tmp_path / "k.parquet"
-    facts = json.loads(medunlearn("keywords", own, "--out", out, "--json").stdout)
+    facts = json.loads(medunlearn("build", "keywords", own, "--out", out, "--json").stdout)
     assert facts["path"] == str(out)
     assert facts["keywords"] == len(pd.read_parquet(out))
     assert not (own / "keywords").exists()
-    assert medunlearn("keywords", own, "--quiet").stdout == ""
+    assert medunlearn("build", "keywords", own, "--quiet").stdout == ""
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_for_machines_and_in_a_file(medunlearn: Medunlearn, own: Path, tmp_path:
     ],
 )
 def test_bad_input(medunlearn: Medunlearn, own: Path, words: tuple[str, ...], part: str) -> None:
-    assert part in medunlearn("keywords", own, *words, code=2).text
+    assert part in medunlearn("build", "keywords", own, *words, code=2).text
 
 
 def test_a_benchmark_without_diseases(medunlearn: Medunlearn, lume: Path) -> None:
-    assert "have no 'disease'" in medunlearn("keywords", lume, code=2).text
+    assert "have no 'disease'" in medunlearn("build", "keywords", lume, code=2).text
 
 
 def test_it_runs_where_torch_is_not_installed(own: Path) -> None:
@@ -65,7 +65,7 @@ def test_it_runs_where_torch_is_not_installed(own: Path) -> None:
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({missing!r}))\n"
         "from medunlearn.cli.main import app\n"
-        f"app(['keywords', {str(own)!r}, '--json'])"
+        f"app(['build', 'keywords', {str(own)!r}, '--json'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["with_keywords"] > 0
@@ -77,10 +77,10 @@ def test_evaluate_takes_the_file(
     run = tmp_path / "target"
     shutil.copytree(target, run, ignore=shutil.ignore_patterns("evaluations", "responses", "keywords"))
     out = tmp_path / "k.parquet"
-    medunlearn("keywords", own, "--out", out)
-    quick = ("replicates=20", "subjects=2", "max_new_tokens=4", "metrics=ls", "--json")
+    medunlearn("build", "keywords", own, "--out", out)
+    quick = ("--replicates=20", "--limit=2", "--max-new-tokens=4", "--metrics=ls", "--json")
     words = ("evaluate", run, own, "--split", "random_10", *quick)
-    table = json.loads(medunlearn(*words, f"keywords={out}").stdout)["table"]
+    table = json.loads(medunlearn(*words, f"--keywords={out}").stdout)["table"]
     assert {row["metric"] for row in table if row["value"] is not None} >= {"ls"}
     assert not (own / "keywords").exists()
-    assert "There is no file" in medunlearn(*words, "keywords=nothing.parquet", code=2).text
+    assert "There is no file" in medunlearn(*words, "--keywords=nothing.parquet", code=2).text

@@ -1,4 +1,4 @@
-"""``medunlearn kinds``: spans of a stored audit, sorted by rules, by a judge and by hand."""
+"""``medunlearn audit kinds``: spans of a stored audit, sorted by rules, by a judge and by hand."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def made(medunlearn: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for text in (said_again(name, place),)
     ]
     (folder / "said.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = ("--responses", folder / "said.jsonl", "--out", folder / "audit", "--quiet", "replicates=20")
+    words = ("--responses", folder / "said.jsonl", "--out", folder / "audit", "--quiet", "--replicates=20")
     medunlearn("audit", *words)
     return folder / "audit"
 
@@ -70,11 +70,21 @@ def counts(said: Any) -> dict[str, dict[str, int]]:
 
 
 def test_three_ways_are_counted_apart(medunlearn: Run, audit: Path, tmp_path: Path) -> None:
-    by_rules = counts(medunlearn("kinds", "find", audit, "--json"))["rules"]
+    by_rules = counts(medunlearn("audit", "kinds", "find", audit, "--json"))["rules"]
     assert by_rules["drug"] == 2
     assert sum(by_rules.values()) == 6
     with FakeServer(answer=judge) as server:
-        words = ("kinds", "find", audit, "--llm", server.base_url, "--llm-model", "m", "llm.concurrency=2")
+        words = (
+            "audit",
+            "kinds",
+            "find",
+            audit,
+            "--llm",
+            server.base_url,
+            "--llm.model",
+            "m",
+            "--llm.concurrency=2",
+        )
         planned = medunlearn(*words, "--dry-run").stdout
         assert "Nothing was sent. 6 requests" in planned
         assert not server.seen
@@ -85,16 +95,16 @@ def test_three_ways_are_counted_apart(medunlearn: Run, audit: Path, tmp_path: Pa
     assert counts(told)["judge"] == {"drug": 2, "editorial": 2, "": 2}
     assert json.loads(told.stdout)["judge"] == "m"
     sheet = tmp_path / "sheet.csv"
-    medunlearn("kinds", "review", audit, "--number", 5, "--out", sheet)
+    medunlearn("audit", "kinds", "review", audit, "--limit", 5, "--out", sheet)
     assert sheet.stat().st_mode & 0o077 == 0
     fill(sheet)
-    told = medunlearn("kinds", "corrected", audit, sheet, "--json")
+    told = medunlearn("audit", "kinds", "corrected", audit, sheet, "--json")
     assert sum(counts(told)["person"].values()) == 5
     rows = json.loads(told.stdout)["agreement"]
     agreed = {(row["first"], row["second"], row["of"], row["measure"]): row for row in rows}
     # The judge says what the person says wherever it gives a kind.
     assert agreed["judge", "person", "kind", "agreement"]["value"] == 1.0
-    assert counts(medunlearn("kinds", "find", audit, "--json"))["rules"] == by_rules
+    assert counts(medunlearn("audit", "kinds", "find", audit, "--json"))["rules"] == by_rules
     assert SECRET not in told.stdout + planned
     # A report calls the judge by its name.
     content = audit_content([audit], replicates=10)
@@ -116,49 +126,54 @@ def fill(sheet: Path) -> None:
 def test_a_whole_corpus_shows_set_phrases(medunlearn: Run, audit: Path, tmp_path: Path) -> None:
     rows = [{"id": f"p{place}", "text": f"{said_again('walk', 0)} page {place}"} for place in range(6)]
     (tmp_path / "pages.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    medunlearn("kinds", "find", audit, "--corpus", f"pages={tmp_path / 'pages.jsonl'}", "--quiet")
+    medunlearn("audit", "kinds", "find", audit, "--corpus", f"pages={tmp_path / 'pages.jsonl'}", "--quiet")
     table = pd.read_parquet(audit / "kinds.parquet").set_index("probe_id")
     walked = table[table.index.str.startswith("walk0")].iloc[0]
     assert (walked["records"], walked["kind"]) == (6, "editorial")
 
 
 def test_what_the_server_left_is_asked_for_again(medunlearn: Run, audit: Path) -> None:
-    words = ("--llm-model", "m", "llm.retries=0", "llm.connect_seconds=0.2", "llm.give_up_after=1")
-    said = medunlearn("kinds", "find", audit, "--llm", "http://127.0.0.1:9/v1", *words, code=1)
+    words = ("--llm.model", "m", "--llm.retries=0", "--llm.connect-seconds=0.2", "--llm.give-up-after=1")
+    said = medunlearn("audit", "kinds", "find", audit, "--llm", "http://127.0.0.1:9/v1", *words, code=1)
     assert "have no answer of m" in said.text
     table = pd.read_parquet(audit / "kinds.parquet")
     assert set(table["by"]) == {"rules", "judge"}
     assert table[table["by"] == "judge"]["kind"].isna().all()
-    medunlearn("kinds", "find", audit, "--llm", "http://127.0.0.1:9/v1", *words, "--allow-missing", "--quiet")
+    medunlearn(
+        "audit", "kinds", "find", audit, "--llm", "http://127.0.0.1:9/v1", *words, "--allow-missing", "--quiet"
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
         (("find", "nowhere"), "holds no audit"),
-        (("find", "AUDIT", "clinical=notes"), "There is no corpus 'notes'"),
-        (("find", "AUDIT", "at_leest=3"), "Did you mean 'at_least'"),
+        (("find", "AUDIT", "--clinical=notes"), "There is no corpus 'notes'"),
+        (("find", "AUDIT", "at_leest=3"), "Did you mean --at-least"),
         (("find", "AUDIT", "--dry-run"), "--llm is missing"),
-        (("find", "AUDIT", "--llm", "http://127.0.0.1:9/v1"), "--llm-model is missing"),
-        (("find", "AUDIT", "--llm", "http://models.example/v1", "--llm-model", "m"), "--allow-remote-llm"),
+        (("find", "AUDIT", "--llm", "http://127.0.0.1:9/v1"), "--llm.model is missing"),
+        (("find", "AUDIT", "--llm", "http://models.example/v1", "--llm.model", "m"), "--allow-remote-llm"),
         (("corrected", "AUDIT", "nowhere.csv"), "cannot be read"),
     ],
 )
 def test_what_is_wrong_is_said(medunlearn: Run, audit: Path, words: tuple[str, ...], reason: str) -> None:
     given = [audit if word == "AUDIT" else word for word in words]
-    assert reason in medunlearn("kinds", *given, code=2).text
+    assert reason in medunlearn("audit", "kinds", *given, code=2).text
 
 
 def test_sheets_must_agree_and_say_something(medunlearn: Run, audit: Path, tmp_path: Path) -> None:
     sheet, other = tmp_path / "sheet.csv", tmp_path / "other.csv"
-    medunlearn("kinds", "review", audit, "--out", sheet, "--quiet")
-    assert "already" in medunlearn("kinds", "review", audit, "--out", sheet, code=2).text
-    assert "No span has a kind yet" in medunlearn("kinds", "corrected", audit, sheet, code=2).text
+    medunlearn("audit", "kinds", "review", audit, "--out", sheet, "--quiet")
+    assert "already" in medunlearn("audit", "kinds", "review", audit, "--out", sheet, code=2).text
+    assert "No span has a kind yet" in medunlearn("audit", "kinds", "corrected", audit, sheet, code=2).text
     fill(sheet)
     other.write_text(re.sub(",editorial,", ",drug,", sheet.read_text()))
-    assert "another kind" in medunlearn("kinds", "corrected", audit, sheet, other, code=2).text
+    assert "another kind" in medunlearn("audit", "kinds", "corrected", audit, sheet, other, code=2).text
 
 
 @pytest.mark.parametrize("verb", ["find", "review", "corrected"])
 def test_help_has_an_example(medunlearn: Run, verb: str) -> None:
-    assert f"medunlearn kinds {verb}" in medunlearn("kinds", verb, "--help").stdout.partition("Example")[2]
+    assert (
+        f"medunlearn audit kinds {verb}"
+        in medunlearn("audit", "kinds", verb, "--help").stdout.partition("Example")[2]
+    )

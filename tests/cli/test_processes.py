@@ -15,7 +15,15 @@ from medunlearn.errors import InputError, ProcessError
 from medunlearn.results.runs import Run
 from medunlearn.training.processes import join, leave
 
-LONG = ("--model", "tiny", "tiny_width=32", "tiny_layers=2", "epochs=4", "precision=fp32", "checkpoint_seconds=0")
+LONG = (
+    "--model",
+    "tiny",
+    "--tiny-width=32",
+    "--tiny-layers=2",
+    "--epochs=4",
+    "--precision=fp32",
+    "--checkpoint-seconds=0",
+)
 
 
 def end(both: list[Forked]) -> tuple[list[int | None], list[str]]:

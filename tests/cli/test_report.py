@@ -13,15 +13,15 @@ import pytest
 from medunlearn.data.benchmark import Benchmark
 
 Medunlearn = Callable[..., Any]
-TINY = ("--model", "tiny", "tiny_width=32", "tiny_layers=2", "epochs=1", "precision=fp32")
-QUICK = ("replicates=20", "max_new_tokens=4", "--quiet")
+TINY = ("--model", "tiny", "--tiny-width=32", "--tiny-layers=2", "--epochs=1", "--precision=fp32")
+QUICK = ("--replicates=20", "--max-new-tokens=4", "--quiet")
 FILES = ("report.html", "report.md", "report.json")
 
 
 @pytest.fixture(scope="module")
 def hospital(medunlearn: Medunlearn, bench: Path, target: Path, graddiff: Path) -> tuple[Path, Path]:
     """Both runs, evaluated on ``random_10``."""
-    against = ("--against", target, "subjects=2")
+    against = ("--against", target, "--limit=2")
     medunlearn("evaluate", graddiff, bench, "--split", "random_10", *against, *QUICK)
     return target, graddiff
 
@@ -77,7 +77,17 @@ def test_a_request_names_nobody_in_a_report(medunlearn: Medunlearn, real: Path, 
     shutil.copytree(real, tmp_path / "target", ignore=shutil.ignore_patterns("evaluations"))
     split = "document=forget1"
     medunlearn("evaluate", tmp_path / "target", lume, "--split", split, *QUICK)
-    words = ("unlearn", tmp_path / "target", lume, "--split", split, "--method", "ga", "epochs=1", "precision=fp32")
+    words = (
+        "unlearn",
+        tmp_path / "target",
+        lume,
+        "--split",
+        split,
+        "--method",
+        "ga",
+        "--epochs=1",
+        "--precision=fp32",
+    )
     medunlearn(*words, "--out", tmp_path / "ga")
     medunlearn("evaluate", tmp_path / "ga", lume, "--split", split, *QUICK)
     runs = (tmp_path / "target", tmp_path / "ga")
@@ -105,12 +115,12 @@ def test_different_splits_are_refused(
 ) -> None:
     other = tmp_path / "other"
     shutil.copytree(hospital[1], other, ignore=shutil.ignore_patterns("evaluations"))
-    medunlearn("evaluate", other, bench, "--split", "random_15", "subjects=2", *QUICK)
+    medunlearn("evaluate", other, bench, "--split", "random_15", "--limit=2", *QUICK)
     said = medunlearn("report", hospital[0], other, "--out", tmp_path / "r", code=2)
     assert "were evaluated on different splits" in said.text
     said = medunlearn("report", hospital[0], other, "--split", "random_10", "--out", tmp_path / "r", code=2)
     assert f"{other} was not evaluated on split 'random_10'" in said.text
-    medunlearn("evaluate", other, bench, "--split", "random_10", "subjects=2", *QUICK)
+    medunlearn("evaluate", other, bench, "--split", "random_10", "--limit=2", *QUICK)
     said = medunlearn("report", other, "--out", tmp_path / "r", code=2)
     assert "several splits: random_10, random_15. Name one: --split" in said.text
     assert not (tmp_path / "r").exists()
@@ -123,7 +133,7 @@ def test_a_model_made_for_another_split_is_no_reference(
     shutil.copytree(hospital[1], unlearned, ignore=shutil.ignore_patterns("evaluations"))
     medunlearn("train", bench, *TINY, "--without", "random_10", "--out", retrained)
     for run, role in ((unlearned, "unlearned"), (retrained, "retrained")):
-        medunlearn("evaluate", run, bench, "--split", "random_15", "subjects=2", *QUICK)
+        medunlearn("evaluate", run, bench, "--split", "random_15", "--limit=2", *QUICK)
         said = medunlearn("report", run, "--out", tmp_path / "r", code=2)
         assert f"is the {role} model of split 'random_10', but was evaluated on 'random_15'" in said.text
     assert not (tmp_path / "r").exists()

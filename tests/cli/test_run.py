@@ -16,15 +16,15 @@ from medunlearn.pipeline.presets import presets
 Medunlearn = Callable[..., Any]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = (
-    "train.tiny_width=32",
-    "train.tiny_layers=2",
-    "train.epochs=1",
-    "train.precision=fp32",
-    "unlearn.epochs=1",
-    "unlearn.precision=fp32",
-    "evaluate.subjects=2",
-    "evaluate.replicates=20",
-    "evaluate.max_new_tokens=4",
+    "--train.tiny-width=32",
+    "--train.tiny-layers=2",
+    "--train.epochs=1",
+    "--train.precision=fp32",
+    "--unlearn.epochs=1",
+    "--unlearn.precision=fp32",
+    "--evaluate.limit=2",
+    "--evaluate.replicates=20",
+    "--evaluate.max-new-tokens=4",
 )
 EXPERIMENT = """
 name: A small experiment
@@ -53,7 +53,7 @@ def settings_of(out: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_run_with_overrides(medunlearn: Medunlearn, experiment: Path, tmp_path: Path) -> None:
-    said = medunlearn("run", experiment, *SMALL, "unlearn.npo.beta=0.3", "name=Another title")
+    said = medunlearn("run", experiment, *SMALL, "--unlearn.npo.beta=0.3", "--name=Another title")
     configs = settings_of(tmp_path / "out")
     assert set(configs) == {"target", "retrained", "graddiff", "npo"}
     assert configs["npo"]["arguments"] == {"beta": 0.3}
@@ -68,7 +68,7 @@ def test_run_with_overrides(medunlearn: Medunlearn, experiment: Path, tmp_path: 
 
 
 def test_out_seed_and_no_retrained_model(medunlearn: Medunlearn, experiment: Path, tmp_path: Path) -> None:
-    words = ("--out", tmp_path / "elsewhere", "--seed", 5, "retrain=false", "unlearn.methods=[ga]")
+    words = ("--out", tmp_path / "elsewhere", "--seed", 5, "--retrain=false", "--unlearn.methods=[ga]")
     medunlearn("run", experiment, *SMALL, *words, "--quiet")
     configs = settings_of(tmp_path / "elsewhere")
     assert set(configs) == {"target", "ga"}
@@ -77,7 +77,7 @@ def test_out_seed_and_no_retrained_model(medunlearn: Medunlearn, experiment: Pat
 
 
 def test_json_and_quiet(medunlearn: Medunlearn, experiment: Path, tmp_path: Path) -> None:
-    words = ("run", experiment, *SMALL, "unlearn.methods=[ga]")
+    words = ("run", experiment, *SMALL, "--unlearn.methods=[ga]")
     said = medunlearn(*words, "--json")
     assert json.loads(said.stdout)["report"] == str(tmp_path / "out" / "report" / "report.html")
     said = medunlearn(*words, "--quiet")
@@ -87,7 +87,7 @@ def test_json_and_quiet(medunlearn: Medunlearn, experiment: Path, tmp_path: Path
 def test_a_plan_says_what_is_left_and_does_nothing(
     medunlearn: Medunlearn, experiment: Path, tmp_path: Path
 ) -> None:
-    words = ("run", experiment, *SMALL, "unlearn.methods=[ga]", "retrain=false")
+    words = ("run", experiment, *SMALL, "--unlearn.methods=[ga]", "--retrain=false")
     said = medunlearn(*words, "--plan")
     assert not (tmp_path / "out").exists()
     rows = [line.split() for line in said.stdout.splitlines()]
@@ -115,7 +115,7 @@ def test_a_plug_in(
         "        return {'up': -self.weight * forget.nll()}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    words = (f"unlearn.methods=[{name}:Outside]", f"unlearn.{name}:Outside.weight=0.5", "retrain=false")
+    words = (f"--unlearn.methods=[{name}:Outside]", f"unlearn.{name}:Outside.weight=0.5", "--retrain=false")
     said = medunlearn("run", experiment, *SMALL, *words)
     (config,) = (config for config in settings_of(tmp_path / "out").values() if "method" in config)
     assert config["method"] == f"{name}:Outside"
@@ -134,10 +134,10 @@ ELSEWHERE = {
     "medforget-lingshu.yaml": "medforget_report/test_sweep.py",
 }
 HERE = {
-    "hospital.yaml": ("benchmark.invented=20",),
+    "hospital.yaml": ("--benchmark.synthetic=20",),
     "lume-small.yaml": (
-        *("benchmark.released=LUME", "benchmark.documents_per_task=4"),
-        *("benchmark.nonmember_documents=null", "attack={}"),
+        *("--benchmark.released=LUME", "--benchmark.documents-per-task=4"),
+        *("--benchmark.nonmember-documents=null", "--attack={}"),
     ),
 }
 
@@ -164,11 +164,11 @@ def test_demo(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.Monkey
     )
     everything = {**presets(), "tiny": small}
     monkeypatch.setattr("medunlearn.pipeline.presets.presets", lambda: everything)
-    few = {"subjects": 2, "replicates": 20, "max_new_tokens": 4}
+    few = {"limit": 2, "replicates": 20, "max_new_tokens": 4}
     monkeypatch.setattr("medunlearn.pipeline.experiment.plan", lambda values: plan({**values, "evaluate": few}))
     opened: list[str] = []
-    monkeypatch.setattr("typer.launch", opened.append)
-    words = ("demo", "--out", tmp_path / "demo", "--patients", 20)
+    monkeypatch.setattr("click.launch", opened.append)
+    words = ("demo", "--out", tmp_path / "demo", "--synthetic", 20)
     said = medunlearn(*words, "--no-open")
     assert "Demo: forgetting patients of an invented hospital" in said.stdout
     assert all(name in said.stdout for name in ("GradDiff", "KL", "NPO", "SimNPO", "RMU", "retrained"))
@@ -183,20 +183,23 @@ def test_demo(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (("train.epoch=1", "unlearn.lr=x", "evaluate.metric=[em]"), ["3 settings are wrong", "mean 'epochs'?"]),
-        (("unlearn.methods=[npoo, ga]",), ["no method 'npoo'", "Did you mean 'npo'?"]),
-        (("unlearn.methods=[npo, npo]",), ["names 'npo' twice"]),
-        (("unlearn.methods=npo",), ["unlearn.methods is missing: a list"]),
-        (("unlearn.npo.btea=1",), ["no npo setting 'btea'", "Did you mean 'beta'?"]),
-        (("split=randm_10",), ["no split 'randm_10'", "Did you mean 'random_10'?"]),
-        (("split=patient=",), ["forgets nothing"]),
-        (("evaluate.metrics=[rouge]",), ["no metric 'rouge'", "Did you mean 'rouge_l'?"]),
-        (("benchmark={builder: amnesa, invented: 20}",), ["no benchmark 'amnesa'", "Did you mean 'amnesia'?"]),
-        (("benchmark={builder: amnesia, invented: x}",), ["invented='x'"]),
-        (("benchmark={}",), ["benchmark.builder is missing: amnesia, diagnosis, lume"]),
-        (("benchmark.folder=nowhere",), ["There is no benchmark folder nowhere"]),
+        (
+            ("--train.epoch=1", "--unlearn.lr=x", "--evaluate.metric=[em]"),
+            ["3 settings are wrong", "mean 'epochs'?"],
+        ),
+        (("--unlearn.methods=[npoo, ga]",), ["no method 'npoo'", "Did you mean 'npo'?"]),
+        (("--unlearn.methods=[npo, npo]",), ["names 'npo' twice"]),
+        (("--unlearn.methods=npo",), ["unlearn.methods is missing: a list"]),
+        (("--unlearn.npo.btea=1",), ["no npo setting 'btea'", "Did you mean 'beta'?"]),
+        (("--split=randm_10",), ["no split 'randm_10'", "Did you mean 'random_10'?"]),
+        (("--split=patient=",), ["forgets nothing"]),
+        (("--evaluate.metrics=[rouge]",), ["no metric 'rouge'", "Did you mean 'rouge_l'?"]),
+        (("--benchmark={builder: amnesa, synthetic: 20}",), ["no benchmark 'amnesa'", "Did you mean 'amnesia'?"]),
+        (("--benchmark={builder: amnesia, synthetic: x}",), ["synthetic='x'"]),
+        (("--benchmark={}",), ["benchmark.builder is missing: amnesia, diagnosis, lume"]),
+        (("--benchmark.folder=nowhere",), ["There is no benchmark folder nowhere"]),
         (("nmae=x",), ["no setting 'nmae'", "Did you mean 'name'?"]),
-        (("train=tiny",), ["train='tiny': input should be a valid dictionary"]),
+        (("--train=tiny",), ["train='tiny': input should be a valid dictionary"]),
     ],
 )
 def test_wrong_settings(

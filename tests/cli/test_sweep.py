@@ -17,16 +17,16 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "sweeps.md"
 EXAMPLE = ROOT / "examples" / "sweep-small.yaml"
 SMALL = (
-    "benchmark.invented=20",
-    "splits=[random_25]",
-    "train.tiny_width=32",
-    "train.epochs=1",
-    "train.precision=fp32",
-    "unlearn.methods=[graddiff]",
-    "unlearn.precision=fp32",
-    "evaluate.subjects=2",
-    "evaluate.replicates=20",
-    "evaluate.max_new_tokens=4",
+    "--benchmark.synthetic=20",
+    "--splits=[random_25]",
+    "--train.tiny-width=32",
+    "--train.epochs=1",
+    "--train.precision=fp32",
+    "--unlearn.methods=[graddiff]",
+    "--unlearn.precision=fp32",
+    "--evaluate.limit=2",
+    "--evaluate.replicates=20",
+    "--evaluate.max-new-tokens=4",
 )
 
 
@@ -71,7 +71,7 @@ def test_json_quiet_and_a_plan_of_what_is_done(swept: Any, medunlearn: Medunlear
     assert medunlearn(*words, "--plan", "--quiet").stdout == ""
     said = medunlearn(*words, "--quiet")
     assert (said.stdout, said.stderr) == ("", "")
-    left = json.loads(medunlearn(*words, "--plan", "--json", "splits=[random_25, random_10]").stdout)
+    left = json.loads(medunlearn(*words, "--plan", "--json", "--splits=[random_25, random_10]").stdout)
     todo = {cell["name"]: cell["seconds"] for cell in left["cells"] if cell["state"] == "to do"}
     # The model of random_10 is there: the search made it at the rate that was chosen.
     assert [*todo] == ["evaluate target on random_10", "evaluate graddiff random_10"]
@@ -87,7 +87,7 @@ def test_another_seed_replaces_those_of_the_file(medunlearn: Medunlearn, tmp_pat
 
 def test_a_failing_cell_is_said_and_ends_with_1(swept: Any, medunlearn: Medunlearn) -> None:
     *_, out = swept
-    words = ("unlearn.search.lr=[1e-3, 1e30]", "--out", out, "--jobs", 1)
+    words = ("--unlearn.search.lr=[1e-3, 1e30]", "--out", out, "--jobs", 1)
     with forked_workers():
         said = medunlearn("sweep", EXAMPLE, *SMALL, *words, code=1)
     assert "1 of 9 cells have no result; the others are done. - search graddiff 1e+30: The gradient" in said.text
@@ -99,14 +99,14 @@ def test_a_failing_cell_is_said_and_ends_with_1(swept: Any, medunlearn: Medunlea
     ("words", "parts"),
     [
         (
-            ("splits=[randm_10]", "unlearn.methods=[npoo]", "trian.epochs=1"),
+            ("--splits=[randm_10]", "--unlearn.methods=[npoo]", "trian.epochs=1"),
             ["4 settings are wrong", "'train'", "'npo'", "mean 'random_10'", "sweep 'random_25'"],
         ),
-        (("unlearn.search.splt=random_10",), ["no setting 'splt'", "Did you mean 'split'?"]),
-        (("retrain=[random_10]",), ["no split of this sweep 'random_10'"]),
+        (("--unlearn.search.splt=random_10",), ["no setting 'splt'", "Did you mean 'split'?"]),
+        (("--retrain=[random_10]",), ["no split of this sweep 'random_10'"]),
         (("--jobs", "0"), ["--jobs"]),
         (("--device", "cuda:77"), ["cuda:77"]),
-        (("seeds=[1, 1]",), ["seeds names 1 twice"]),
+        (("--seeds=[1, 1]",), ["seeds names 1 twice"]),
     ],
 )
 def test_wrong_settings(medunlearn: Medunlearn, tmp_path: Path, words: tuple[str, ...], parts: list[str]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from medunlearn.data.benchmark import Benchmark
 
 Medunlearn = Callable[..., Any]
-TINY = ("--model", "tiny", "tiny_width=32", "tiny_layers=2", "epochs=2", "precision=fp32")
+TINY = ("--model", "tiny", "--tiny-width=32", "--tiny-layers=2", "--epochs=2", "--precision=fp32")
 
 
 def state(folder: Path) -> dict[Path, tuple[int, int]]:
@@ -43,7 +43,7 @@ def test_train(target: Path) -> None:
 
 
 def test_train_without_a_split_is_the_retrained_model(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
-    said = medunlearn("train", bench, *TINY, "--without", "random_10", "--out", tmp_path / "r", "epochs=1")
+    said = medunlearn("train", bench, *TINY, "--without", "random_10", "--out", tmp_path / "r", "--epochs=1")
     info = json.loads((tmp_path / "r" / "run.json").read_text())
     assert info["label"] == "retrained"
     assert info["config"]["without"] == "random_10"
@@ -63,14 +63,14 @@ def test_a_complete_run_is_not_run_again(
 def test_how_often_a_checkpoint_is_written_makes_no_other_run(
     medunlearn: Medunlearn, bench: Path, target: Path, no_training: None
 ) -> None:
-    medunlearn("train", bench, "--out", target, *TINY, "checkpoint_seconds=5")
+    medunlearn("train", bench, "--out", target, *TINY, "--checkpoint-seconds=5")
 
 
 def test_other_settings_in_the_same_folder_are_refused(
     medunlearn: Medunlearn, bench: Path, target: Path, no_training: None
 ) -> None:
     before = state(target)
-    said = medunlearn("train", bench, "--out", target, *TINY, "lr=0.1", "epochs=7", code=2)
+    said = medunlearn("train", bench, "--out", target, *TINY, "--lr=0.1", "--epochs=7", code=2)
     assert "epochs: 2 there, 7 here" in said.text
     assert "lr: 0.003 there, 0.1 here" in said.text
     assert "batch_size" not in said.text
@@ -91,16 +91,16 @@ def test_json(medunlearn: Medunlearn, bench: Path, target: Path) -> None:
 
 
 def test_quiet(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
-    said = medunlearn("train", bench, *TINY, "--out", tmp_path / "r", "epochs=1", "--quiet")
+    said = medunlearn("train", bench, *TINY, "--out", tmp_path / "r", "--epochs=1", "--quiet")
     assert (said.stdout, said.stderr) == ("", "")
 
 
 def test_no_epochs_at_all(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
-    assert "0 steps" in medunlearn("train", bench, *TINY, "--out", tmp_path / "r", "epochs=0").text
+    assert "0 steps" in medunlearn("train", bench, *TINY, "--out", tmp_path / "r", "--epochs=0").text
 
 
 def test_it_goes_on_from_another_run(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path) -> None:
-    words = ("epochs=1", "pretrain_epochs=0", "template=plain", "context=closed_book", "precision=fp32")
+    words = ("--epochs=1", "--pretrain-epochs=0", "--template=plain", "--context=closed_book", "--precision=fp32")
     medunlearn("train", bench, "--model", target, "--out", tmp_path / "r", *words)
     assert json.loads((tmp_path / "r" / "run.json").read_text())["lineage"] == [str(target)]
 
@@ -112,10 +112,13 @@ def test_it_goes_on_from_another_run(medunlearn: Medunlearn, bench: Path, target
         (("--without", "random_11"), ["Did you mean 'random_1", "no split 'random_11'"]),
         (("--without", "patient="), ["forgets nothing", "Name at least one patient"]),
         (("--device", "nonsense"), ["Device 'nonsense' cannot be used"]),
-        (("trainable=layers:9",), ["trainable='layers:9' matches no parameter"]),
-        (("trainable=some",), ["trainable='some' is not understood"]),
-        (("max_length=16",), ["more than max_length=16", "Raise max_length"]),
-        (("epochs=many", "lr=-1", "precision=fp16", "bogus=1"), ["4 settings are wrong", "no setting 'bogus'"]),
+        (("--trainable=layers:9",), ["trainable='layers:9' matches no parameter"]),
+        (("--trainable=some",), ["trainable='some' is not understood"]),
+        (("--max-length=16",), ["more than max_length=16", "Raise max_length"]),
+        (
+            ("--epochs=many", "--lr=-1", "--precision=fp16", "bogus=1"),
+            ["4 settings are wrong", "no flag --bogus"],
+        ),
     ],
 )
 def test_a_mistake_does_not_take_the_folder(
@@ -124,7 +127,7 @@ def test_a_mistake_does_not_take_the_folder(
     out = tmp_path / "r"
     said = medunlearn("train", bench, *TINY, *words, "--out", out, code=2)
     assert all(part in said.text for part in parts), said.text
-    medunlearn("train", bench, *TINY, "--out", out, "epochs=1")
+    medunlearn("train", bench, *TINY, "--out", out, "--epochs=1")
     assert json.loads((out / "run.json").read_text())["status"] == "complete"
 
 
@@ -173,7 +176,7 @@ def test_a_broken_table(
 
 
 def test_a_table_of_another_benchmark(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
-    medunlearn("build", "amnesia", "--invented", 20, "--seed", 1, "--out", tmp_path / "bench")
+    medunlearn("build", "amnesia", "--synthetic", 20, "--seed", 1, "--out", tmp_path / "bench")
     shutil.copy(bench / "questions.parquet", tmp_path / "bench" / "questions.parquet")
     said = medunlearn("train", tmp_path / "bench", *TINY, "--out", tmp_path / "r", code=2)
     assert "is not the file that benchmark.yaml describes (SHA-256" in said.text
@@ -189,4 +192,4 @@ def test_a_full_disk(medunlearn: Medunlearn, bench: Path, tmp_path: Path, monkey
         patch.setattr("medunlearn.data.storage.os.fsync", full)
         said = medunlearn("train", bench, *TINY, "--out", out, code=1)
     assert f"error: The disk is full: {out / 'run.json'} was not written. Free some space" in said.text
-    medunlearn("train", bench, *TINY, "--out", out, "epochs=1")
+    medunlearn("train", bench, *TINY, "--out", out, "--epochs=1")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from medunlearn.cli.common import say_if_padded
+from medunlearn.cli.show import slow_ways
 
 Medunlearn = Callable[..., Any]
-SHORT = ("epochs=1", "precision=fp32")
+SHORT = ("--epochs=1", "--precision=fp32")
 METHODS = ("ga", "graddiff", "kl_min", "ngdiff", "npo", "rmu", "simnpo")
 PLUG_IN = '''
 from dataclasses import dataclass
@@ -83,17 +83,19 @@ def test_a_request_on_the_desk(medunlearn: Medunlearn, bench: Path, target: Path
     out = tmp_path / "run"
     medunlearn("unlearn", target, bench, "--split", split, "--method", "npo", "--out", out, *SHORT, "--quiet")
     assert info(out)["results"]["split"] == {"name": split, "level": "patient", "forget": 2}
-    said = medunlearn("evaluate", out, bench, "--split", split, "replicates=20", "max_new_tokens=4", "subjects=1")
+    said = medunlearn(
+        "evaluate", out, bench, "--split", split, "--replicates=20", "--max-new-tokens=4", "--limit=1"
+    )
     assert "forget, train fold" in said.stdout
 
 
 def test_a_methods_own_settings(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path) -> None:
     words = ("unlearn", target, bench, "--split", "random_10", "--method", "npo", "--out", tmp_path / "run", *SHORT)
-    medunlearn(*words, "npo.beta=0.5", "npo.lr=0.002", "rmu.layer=0")
+    medunlearn(*words, "--npo.beta=0.5", "--npo.lr=0.002", "--rmu.layer=0")
     config = info(tmp_path / "run")["config"]
     assert config["arguments"] == {"beta": 0.5}
     assert config["lr"] == 0.002
-    said = medunlearn(*words, "npo.beta=0.4", "npo.lr=0.002", code=2)
+    said = medunlearn(*words, "--npo.beta=0.4", "--npo.lr=0.002", code=2)
     assert "differs in arguments: {'beta': 0.5} there, {'beta': 0.4} here)" in said.text
 
 
@@ -144,7 +146,7 @@ def test_a_plug_ins_wrong_setting(
     [
         ("random_10", "npoo", (), ["no method 'npoo'", "Did you mean 'npo'?"]),
         ("randm_10", "npo", (), ["no split 'randm_10'", "Did you mean 'random_10'?"]),
-        ("patient=patient-99", "npo", (), ["no patient 'patient-99'", "Did you mean 'patient-00"]),
+        ("patient=patient-99", "npo", (), ["no patient 'patient-99'", "There is no patient 'patient-99'."]),
         ("patint=patient-0001", "npo", (), ["no level 'patint'", "Did you mean 'patient'?"]),
         ("patient=", "npo", (), ["forgets nothing", "Name at least one patient"]),
         (
@@ -153,17 +155,17 @@ def test_a_plug_ins_wrong_setting(
             (),
             ["forgets every patient", "Leave out at least one patient"],
         ),
-        ("random_10", "npo", ("npo.beta=text",), ["npo.beta must be float, not 'text'"]),
-        ("random_10", "npo", ("batch_size=0",), ["batch_size=0: input should be greater than or equal to 1"]),
-        ("random_10", "npo", ("lr=nan",), ["lr='nan'", "finite"]),
+        ("random_10", "npo", ("--npo.beta=text",), ["npo.beta must be float, not 'text'"]),
+        ("random_10", "npo", ("--batch-size=0",), ["batch_size=0: input should be greater than or equal to 1"]),
+        ("random_10", "npo", ("--lr=nan",), ["lr='nan'", "finite"]),
         (
             "random_10",
             "npo",
-            ("npo.btea=1", "nppo.beta=1", "lr=x", "epoch=1"),
+            ("--npo.btea=1", "nppo.beta=1", "--lr=x", "epoch=1"),
             ["4 settings are wrong", "mean 'beta'?", "mean 'npo'?", "lr='x'", "mean 'epochs'?"],
         ),
-        ("random_10", "rmu", ("rmu.layer=17",), ["the model has 2 layers", "Set rmu.layer"]),
-        ("random_10", "rmu", ("rmu.layer=2",), ["There is no layer 2", "0 to 1"]),
+        ("random_10", "rmu", ("--rmu.layer=17",), ["the model has 2 layers", "Set rmu.layer"]),
+        ("random_10", "rmu", ("--rmu.layer=2",), ["There is no layer 2", "0 to 1"]),
         ("random_10", "nowhere:Method", (), ["'nowhere:Method', which cannot be imported", "module:attribute"]),
         ("random_10", "os:path", (), ["must be a dataclass"]),
     ],
@@ -219,7 +221,7 @@ def test_a_loss_that_diverges_is_a_failure_not_bad_input(
 ) -> None:
     out = tmp_path / "run"
     words = ("unlearn", target, bench, "--split", "random_10", "--method", "ga", "--out", out, *SHORT)
-    said = medunlearn(*words, "lr=1e30", code=1)
+    said = medunlearn(*words, "--lr=1e30", code=1)
     assert "at step 1" in said.text
     assert "Lower lr" in said.text
     assert info(out)["status"] == "failed"
@@ -229,7 +231,7 @@ def test_a_loss_that_diverges_is_a_failure_not_bad_input(
 def test_what_rounding_took_of_an_adapter_is_said(
     medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path
 ) -> None:
-    words = ("trainable=lora:2", "weights=bf16", "lr=1e-4", "train_on=records", *SHORT)
+    words = ("--trainable=lora:2", "--weights=bf16", "--lr=1e-4", "--train-on=records", *SHORT)
     said = medunlearn(
         "unlearn", target, bench, "--split", "random_10", "--method", "ga", "--out", tmp_path / "r", *words
     )
@@ -261,9 +263,7 @@ def test_a_model_that_takes_no_packing_is_said(
     [("packed: all", 0), ("packed: all; padded 1 of 3 batches: longer than the window", 1), ("padded: all", 1)],
 )
 def test_batches_that_were_padded_are_said(batches: str, says: int) -> None:
-    said: list[str] = []
-    say_if_padded(said.append, {"batches": batches})
-    assert said == [f"slower than it could be; batches were {batches}"] * says
+    assert list(slow_ways({"batches": batches})) == [f"slower than it could be; batches were {batches}"] * says
 
 
 def test_memory_that_runs_out(
@@ -272,7 +272,17 @@ def test_memory_that_runs_out(
     """For good: an error that says what to change. For large passes alone: smaller ones, and the run says so."""
     (tmp_path / "hungry.py").write_text(HUNGRY)
     monkeypatch.syspath_prepend(tmp_path)
-    words = ("unlearn", target, bench, "--split", "random_10", "--method", "hungry:Hungry", *SHORT, "batch_size=4")
+    words = (
+        "unlearn",
+        target,
+        bench,
+        "--split",
+        "random_10",
+        "--method",
+        "hungry:Hungry",
+        *SHORT,
+        "--batch-size=4",
+    )
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setenv("FULL_AFTER", "6")  # the engine's look, two tries, and the first step's two passes among them
@@ -287,5 +297,5 @@ def test_memory_that_runs_out(
     note = "memory ran out; from step 1 on passes hold 2 sequences a side instead of 8"
     assert said.text.count(note) == 1
     assert info(out)["results"]["micro_batch_size"] == 2
-    medunlearn(*words, "--out", tmp_path / "whole", "micro_batch_size=2")
+    medunlearn(*words, "--out", tmp_path / "whole", "--micro-batch-size=2")
     assert weights(out) == weights(tmp_path / "whole")

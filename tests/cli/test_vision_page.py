@@ -12,10 +12,10 @@ import pytest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "vision.md").read_text(encoding="utf-8")
 SMALL = {
-    "build": ["--patients", "2", "--studies", "1", "rephrase=none", "image_size=32"],
-    "train": ["tiny_width=16", "tiny_layers=1", "epochs=1", "precision=fp32"],
-    "unlearn": ["epochs=1", "precision=fp32"],
-    "evaluate": ["max_new_tokens=2", "replicates=5", "subjects=1"],
+    "build": ["--patients", "2", "--studies", "1", "--rephrase=none", "--image-size=32"],
+    "train": ["--tiny-width=16", "--tiny-layers=1", "--epochs=1", "--precision=fp32"],
+    "unlearn": ["--epochs=1", "--precision=fp32"],
+    "evaluate": ["--max-new-tokens=2", "--replicates=5", "--limit=1"],
     "export": [],
 }
 
@@ -25,7 +25,7 @@ def test_the_page_runs(medunlearn: Callable[..., Any], tmp_path: Path, monkeypat
     lines = "".join(re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)).splitlines()
     assert len(lines) == 7
     for line in lines:
-        words = [word for word in shlex.split(line)[1:] if word != "image_size=64"]
+        words = [word for word in shlex.split(line)[1:] if word != "--image-size=64"]
         medunlearn(*words, *SMALL[words[0]], *([] if words[0] == "export" else ["--quiet"]))
     assert (tmp_path / "hf" / "preprocessor_config.json").exists()
 

@@ -27,7 +27,7 @@ from medunlearn.judging.judges import panel_of, read_judges
 from medunlearn.judging.task import JudgingCase
 from medunlearn.papers.amnesia.build import build
 
-BENCHMARK = build(AmnesiaSettings(invented=12))
+BENCHMARK = build(AmnesiaSettings(synthetic=12))
 LABEL, QUESTION, FACTUALITY = TASKS["label"], TASKS["question"], TASKS["factuality"]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
@@ -51,11 +51,11 @@ def panel(address: str, folder: Path) -> Path:
 def test_amnesia_and_a_panel(process: Any, own_notes: Any, tmp_path: Path) -> None:
     _, address = process
     pd.DataFrame(own_notes(8)).to_csv(tmp_path / "notes.csv", index=False)
-    server = ("--llm", address, "--llm-model", "rehearsal")
+    server = ("--llm", address, "--llm.model", "rehearsal")
     command("build", "amnesia", tmp_path / "notes.csv", *server, "--out", tmp_path / "b")
     assert Benchmark.load(tmp_path / "b").counts()["questions"] == 64
     for task, cases in (("label", 8), ("question", 64)):
-        words = ("--task", task, "--llm", panel(address, tmp_path), "--out", tmp_path / task, "replicates=10")
+        words = ("--task", task, "--llm", panel(address, tmp_path), "--out", tmp_path / task, "--replicates=10")
         found = json.loads(command("judge", tmp_path / "b", *words, "--json").stdout)
         assert found["outcomes"] == {name: {"answered": cases} for name in ("one", "two", "three")}
     # Judges that never differ would show nothing of what agreement is.
@@ -73,7 +73,7 @@ def test_lume_with_verifiers(process: Any, tmp_path: Path) -> None:
     assert built.rejects == ()
     assert len(built.benchmark.records) == sum(sizes.values())
     assert sum(q.provenance.startswith("llm:lume_question") for q in built.benchmark.questions) == 12
-    judge = ("--task", "document", "--llm", panel(process[1], tmp_path), "--out", tmp_path / "d", "replicates=10")
+    judge = ("--task", "document", "--llm", panel(process[1], tmp_path), "--out", tmp_path / "d", "--replicates=10")
     assert json.loads(command("judge", tmp_path / "b", *judge, "--json").stdout)["outcomes"]["one"] == {
         "answered": sum(sizes.values())
     }
@@ -83,7 +83,7 @@ def test_medforget(process: Any, tmp_path: Path) -> None:
     from medunlearn.papers.medforget.assemble import build_medforget
 
     llm = {"base_url": process[1], "model": "rehearsal"}
-    sizes = {"invented": True, "institutions": 2, "patients": 4, "studies": 2, "text_only": True}
+    sizes = {"synthetic": 8, "institutions": 2, "studies": 2, "text_only": True}
     built = build_medforget({**sizes, "llm": llm}, tmp_path / "b")
     assert built.facts["rejects"] == {}
     questions = [q for q in built.benchmark.questions if q.kind != "identity"]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from fake_server import FakeServer
-from typer.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.methods import METHODS, is_edit, make_method
@@ -18,8 +18,8 @@ from medunlearn.models.activations import SequenceReader, Side
 
 PAGE = (Path(__file__).parents[2] / "docs" / "edit_methods.md").read_text(encoding="utf-8")
 SMALL = {
-    "train": ["epochs=1", "tiny_width=32", "tiny_layers=2"],
-    "attack": ["cumulative.max_new_tokens=2", "replicates=20"],
+    "train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2"],
+    "attack": ["--cumulative.max-new-tokens=2", "--replicates=20"],
 }
 
 

@@ -30,7 +30,7 @@ def hospital() -> Benchmark:
     """Twenty invented patients; ``random_10`` forgets two of them."""
     from medunlearn.papers.amnesia.build import build
 
-    return build(AmnesiaSettings(invented=20))
+    return build(AmnesiaSettings(synthetic=20))
 
 
 @pytest.fixture(scope="session")

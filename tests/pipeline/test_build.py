@@ -33,12 +33,12 @@ def path(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_builder_of_ours_has_checked_settings() -> None:
-    assert build("amnesia", {"invented": 3}).counts()["subjects"] == 3
+    assert build("amnesia", {"synthetic": 3}).counts()["subjects"] == 3
     with pytest.raises(ConfigError) as caught:
         build("amnesia", {"invent": 3, "seed": "x"})
     assert len(caught.value.problems) == 3
     with pytest.raises(UnknownNameError, match="Did you mean 'amnesia'"):
-        build("amnesa", {"invented": 3})
+        build("amnesa", {"synthetic": 3})
     assert set(SETTINGS) == {"amnesia", "diagnosis", "lume", "medforget", "muse", "options", "tofu"}
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from fake_server import FakeServer
-from typer.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
@@ -20,13 +20,18 @@ from medunlearn.pipeline.benchmarks import SETTINGS
 
 DOCS = Path(__file__).parents[2] / "docs"
 SMALL = {
-    "medunlearn train": ("tiny_width=32", "tiny_layers=2", "epochs=1", "precision=fp32"),
-    "medunlearn evaluate": ("max_new_tokens=4", "replicates=20"),
-    "medunlearn build tofu": ("questions_an_author=2",),
+    "medunlearn train": ("--tiny-width=32", "--tiny-layers=2", "--epochs=1", "--precision=fp32"),
+    "medunlearn evaluate": ("--max-new-tokens=4", "--replicates=20"),
+    "medunlearn build tofu": ("--questions-an-author=2",),
     "medunlearn run examples/lume-new.yaml": (
-        *("benchmark.stories=2", "benchmark.personal_biographies=2", "benchmark.public_biographies=2"),
-        *("benchmark.nonmembers=1", "train.epochs=1", "train.tiny_width=32", "train.tiny_layers=2"),
-        *("unlearn.epochs=1", "unlearn.methods=[ga]", "evaluate.max_new_tokens=4", "evaluate.replicates=20"),
+        *("--benchmark.stories=2", "--benchmark.personal-biographies=2", "--benchmark.public-biographies=2"),
+        *("--benchmark.nonmembers=1", "--train.epochs=1", "--train.tiny-width=32", "--train.tiny-layers=2"),
+        *(
+            "--unlearn.epochs=1",
+            "--unlearn.methods=[ga]",
+            "--evaluate.max-new-tokens=4",
+            "--evaluate.replicates=20",
+        ),
     ),
 }
 

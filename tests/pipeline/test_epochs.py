@@ -22,7 +22,7 @@ from medunlearn.pipeline.unlearn import unlearn
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 
-ASKED = {"folds": ["train"], "metrics": ["rouge_l", "em"], "max_new_tokens": 8, "subjects": 2, "replicates": 20}
+ASKED = {"folds": ["train"], "metrics": ["rouge_l", "em"], "max_new_tokens": 8, "limit": 2, "replicates": 20}
 
 
 def settings(**values: Any) -> Any:
@@ -104,7 +104,7 @@ def test_the_table_of_epochs(hospital: Benchmark, target: Run, whole: Run) -> No
 def test_a_kept_epoch_can_be_asked_more(hospital: Benchmark, whole: Run) -> None:
     first = whole.epoch(1)
     assert first.label == "NPO, epoch 1"
-    more = EvaluateSettings.model_validate({"split": "random_10", **ASKED, "subjects": 3})
+    more = EvaluateSettings.model_validate({"split": "random_10", **ASKED, "limit": 3})
     assert len(evaluate_one(first, hospital, more, quiet=True).questions) > len(
         evaluated(first, hospital).questions
     )
@@ -121,7 +121,7 @@ def test_an_epoch_that_was_not_kept(hospital: Benchmark, target: Run, tmp_path: 
     assert len(evaluated(run.epoch(2), hospital).scores)
     with pytest.raises(InputError, match=r"not evaluated after epoch 1; it was after 2, 3\."):
         run.epoch(1)
-    more = EvaluateSettings.model_validate({"split": "random_10", **ASKED, "subjects": 3})
+    more = EvaluateSettings.model_validate({"split": "random_10", **ASKED, "limit": 3})
     with pytest.raises(InputError, match="keep_epochs=true"):
         evaluate_one(run.epoch(2), hospital, more, quiet=True)
 

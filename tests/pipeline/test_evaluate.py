@@ -23,7 +23,7 @@ from medunlearn.results.runs import Run
 
 
 def settings(**values: Any) -> EvaluateSettings:
-    quick = {"split": "random_10", "replicates": 20, "subjects": 2, "max_new_tokens": 4}
+    quick = {"split": "random_10", "replicates": 20, "limit": 2, "max_new_tokens": 4}
     return check(EvaluateSettings, {**quick, **values})
 
 
@@ -42,15 +42,13 @@ def copy(target: Run, tmp_path: Path) -> Callable[[str], Run]:
 def test_the_questions_asked(hospital: Benchmark) -> None:
     split = hospital.split("random_10")
     sides = hospital.sides(split)
-    everything = asked(hospital, split, settings(subjects=None))
+    everything = asked(hospital, split, settings(limit=None))
     assert {q.question_id for q in everything} == {q.question_id for q in hospital.questions}
-    some = asked(hospital, split, settings(subjects=3))
+    some = asked(hospital, split, settings(limit=3))
     assert [q for q in everything if q in some] == some
     subjects = {side: {q.record_id for q in some if sides[q.record_id] == side} for side in ("forget", "retain")}
     assert (len(subjects["forget"]), len(subjects["retain"])) == (2, 3)
-    assert {q.record_id for q in asked(hospital, split, settings(subjects=3, seed=1))} != {
-        q.record_id for q in some
-    }
+    assert {q.record_id for q in asked(hospital, split, settings(limit=3, seed=1))} != {q.record_id for q in some}
     assert {q.fold for q in asked(hospital, split, settings(folds=["holdout"]))} == {"holdout"}
 
 
@@ -81,12 +79,12 @@ def test_what_is_written_down(hospital: Benchmark, copy: Callable[..., Run]) -> 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"metrics": ("exact_match",)}, {"replicates": 30}, {"split": "patient=patient-0001"}, {"subjects": 1}],
+    [{"metrics": ("exact_match",)}, {"replicates": 30}, {"split": "patient=patient-0001"}, {"limit": 1}],
 )
 def test_other_scores_ask_nothing_new(
     hospital: Benchmark, target: Run, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    evaluate_one(target, hospital, settings(subjects=None), quiet=True)
+    evaluate_one(target, hospital, settings(limit=None), quiet=True)
     monkeypatch.setattr(ResponseStore, "add", lambda *args: pytest.fail("a question was asked"))
     monkeypatch.setattr("medunlearn.pipeline.questioning.load_model", lambda *args, **more: pytest.fail("loaded"))
     results = evaluate_one(target, hospital, settings(**changes), quiet=True).record.info["results"]
@@ -95,8 +93,8 @@ def test_other_scores_ask_nothing_new(
 
 
 def test_a_response_does_not_depend_on_its_company(hospital: Benchmark, copy: Callable[..., Run]) -> None:
-    alone = evaluate_one(copy("a"), hospital, settings(subjects=1, batch_size=1), quiet=True).responses
-    together = evaluate_one(copy("b"), hospital, settings(subjects=None), quiet=True).responses
+    alone = evaluate_one(copy("a"), hospital, settings(limit=1, batch_size=1), quiet=True).responses
+    together = evaluate_one(copy("b"), hospital, settings(limit=None), quiet=True).responses
     assert len(alone) == 16
     for question_id, response in alone.items():
         assert together[question_id].response_tokens == response.response_tokens
@@ -132,7 +130,7 @@ def test_the_folder_tells_evaluations_apart(hospital: Benchmark, copy: Callable[
 
 
 @pytest.mark.parametrize(
-    ("changes", "part"), [({"subjects": 1}, "different questions"), ({"context": "note"}, "in context")]
+    ("changes", "part"), [({"limit": 1}, "different questions"), ({"context": "note"}, "in context")]
 )
 def test_a_report_mixes_nothing(
     hospital: Benchmark, copy: Callable[..., Run], changes: dict[str, Any], part: str

@@ -138,7 +138,7 @@ def test_a_full_disk_while_a_benchmark_is_built(hospital: Benchmark, disk: Disk)
     from medunlearn.papers.amnesia.build import build
 
     hospital.save(disk.folder / "old")
-    other = build(AmnesiaSettings(invented=20, seed=1))
+    other = build(AmnesiaSettings(synthetic=20, seed=1))
     disk.fill(8192)
     with pytest.raises(StorageError, match=r"The disk is full: .* was not written\. Free some space"):
         save_new(other, disk.folder / "new")
@@ -194,7 +194,7 @@ def test_a_full_disk_while_questions_are_asked(
     from medunlearn.data.responses import ResponseStore
 
     run = train(hospital, train_settings({**small, "epochs": 1}), disk.folder / "run", quiet=True)
-    values = {"split": "random_10", "replicates": 20, "subjects": 2, "max_new_tokens": 4, "batch_size": 4}
+    values = {"split": "random_10", "replicates": 20, "limit": 2, "max_new_tokens": 4, "batch_size": 4}
     settings = check(EvaluateSettings, values)
     add, stored = ResponseStore.add, list[str]()
 

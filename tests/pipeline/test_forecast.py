@@ -26,11 +26,11 @@ def values(small: Values, tmp_path: Path) -> Values:
     return {
         "name": "Small",
         "out": tmp_path / "out",
-        "benchmark": {"builder": "amnesia", "invented": 20},
+        "benchmark": {"builder": "amnesia", "synthetic": 20},
         "split": "random_10",
         "train": {**small, "epochs": 1},
         "unlearn": {"methods": ["graddiff"], "epochs": 1, "precision": "fp32"},
-        "evaluate": {"subjects": 2, "replicates": 20, "max_new_tokens": 4},
+        "evaluate": {"limit": 2, "replicates": 20, "max_new_tokens": 4},
     }
 
 

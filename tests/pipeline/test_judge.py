@@ -53,7 +53,7 @@ def entries(server: FakeServer, *names: str, **more: Any) -> list[dict[str, Any]
 
 def test_questions_of_a_benchmark(hospital: Benchmark, serve: Callable[..., Any], tmp_path: Path) -> None:
     server = serve()
-    how = {"llm": entries(server, "a", "b"), "task": "question", "subjects": 5, "replicates": 20, "quiet": True}
+    how = {"llm": entries(server, "a", "b"), "task": "question", "limit": 5, "replicates": 20, "quiet": True}
     judged = mu.judge(hospital, out=tmp_path / "out", **how)
     assert server.count == 20
     info = judged.run.info
@@ -69,8 +69,8 @@ def test_questions_of_a_benchmark(hospital: Benchmark, serve: Callable[..., Any]
     # A second run asks nothing, wherever the server is now and whatever it may cost.
     again = mu.judge(hospital, out=tmp_path / "out", **{**how, "llm": entries(serve(), "a", "b", concurrency=2)})
     assert again.run.info == info
-    with pytest.raises(InputError, match=r"differs in subjects: 5 there, 6 here; cases"):
-        mu.judge(hospital, out=tmp_path / "out", **{**how, "subjects": 6})
+    with pytest.raises(InputError, match=r"differs in limit: 5 there, 6 here; cases"):
+        mu.judge(hospital, out=tmp_path / "out", **{**how, "limit": 6})
     assert server.count == 20
 
 
@@ -153,7 +153,7 @@ def test_what_goes_with_what(hospital: Benchmark, target: Run, tmp_path: Path) -
     with pytest.raises(InputError, match="no responses to rate"):
         material(hospital, "factuality", JudgeSettings())
     with pytest.raises(InputError, match="give one of them"):
-        material(hospital, "label", check(JudgeSettings, {"per_group": 1, "subjects": 1}))
+        material(hospital, "label", check(JudgeSettings, {"per_group": 1, "limit": 1}))
     with pytest.raises(InputError, match="There is no group 'cloze'"):
         material(hospital, "question", check(JudgeSettings, {"groups": ("cloze",)}))
     with pytest.raises(ConfigError, match="--llm-model is missing"):
@@ -169,7 +169,7 @@ def evaluated(hospital: Benchmark, target: Run, tmp_path: Path) -> Evaluated:
     """A copy of the target, asked all questions about two patients a side."""
     ignore = shutil.ignore_patterns("evaluations", "responses", "judgements")
     shutil.copytree(target.folder, tmp_path / "run", ignore=ignore)
-    quick = {"split": "random_10", "replicates": 20, "subjects": 2, "max_new_tokens": 4}
+    quick = {"split": "random_10", "replicates": 20, "limit": 2, "max_new_tokens": 4}
     return evaluate_one(Run.open(tmp_path / "run"), hospital, check(EvaluateSettings, quick), quiet=True)
 
 
@@ -202,7 +202,7 @@ def test_factuality_goes_into_the_scores(
     assert server.count == 64
     pd.testing.assert_frame_equal(Evaluated.find(evaluated.run).scores, after.scores, check_exact=True)
     # Another evaluation of the same responses costs nothing to judge.
-    evaluation = {"split": "random_10", "replicates": 30, "subjects": 2, "max_new_tokens": 4}
+    evaluation = {"split": "random_10", "replicates": 30, "limit": 2, "max_new_tokens": 4}
     evaluate_one(evaluated.run, hospital, check(EvaluateSettings, evaluation), quiet=True)
     mu.judge(evaluated.run, **how)
     assert server.count == 64
@@ -238,10 +238,10 @@ def test_another_benchmark_is_refused(hospital: Benchmark, evaluated: Evaluated)
 
 def test_people_check_the_judges(hospital: Benchmark, serve: Callable[..., Any], tmp_path: Path) -> None:
     judged = mu.judge(
-        hospital, llm=entries(serve(), "a", "b"), task="question", subjects=6, replicates=20, out=tmp_path / "out",
+        hospital, llm=entries(serve(), "a", "b"), task="question", limit=6, replicates=20, out=tmp_path / "out",
         quiet=True,
     )  # fmt: skip
-    table, page = mu.annotate(judged, out=tmp_path / "sheet", number=8)
+    table, page = mu.annotate(judged, out=tmp_path / "sheet", limit=8)
     sheet = pd.read_csv(table, dtype=str, keep_default_na=False)
     assert len(sheet) == 8
     assert sheet["question"].iloc[0] in page.read_text().replace("\\u0026", "&")

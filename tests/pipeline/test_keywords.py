@@ -25,7 +25,7 @@ from medunlearn.pipeline.benchmarks import save_new
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.results.runs import Run
 
-QUICK = {"split": "random_10", "replicates": 20, "subjects": 2, "max_new_tokens": 4}
+QUICK = {"split": "random_10", "replicates": 20, "limit": 2, "max_new_tokens": 4}
 
 
 class Counting(Offline):
@@ -256,7 +256,7 @@ def test_an_experiment_refuses_a_wrong_extractor_before_it_trains(tmp_path: Path
         {
             "name": "x",
             "out": str(tmp_path / "out"),
-            "benchmark": {"builder": "amnesia", "invented": 20},
+            "benchmark": {"builder": "amnesia", "synthetic": 20},
             "split": "random_10",
             "train": {"model": "tiny"},
             "unlearn": {"methods": ["npo"]},
@@ -272,7 +272,7 @@ def test_an_experiment_refuses_a_wrong_extractor_before_it_trains(tmp_path: Path
 def test_a_report_shows_the_leakage_score_and_what_it_means(saved: Benchmark, run: Run, tmp_path: Path) -> None:
     import medunlearn as mu
 
-    evaluate_one(run, saved, settings(subjects=None), quiet=True)
+    evaluate_one(run, saved, settings(limit=None), quiet=True)
     page = mu.report([run], out=tmp_path / "report").parent / "report.md"
     text = page.read_text(encoding="utf-8")
     assert "Leakage score" in text

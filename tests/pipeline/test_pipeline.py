@@ -23,11 +23,11 @@ def small_experiment(small: Values, out: Path) -> Values:
     return {
         "name": "Small",
         "out": out,
-        "benchmark": {"builder": "amnesia", "invented": 20},
+        "benchmark": {"builder": "amnesia", "synthetic": 20},
         "split": "random_10",
         "train": {**small, "epochs": 1},
         "unlearn": {"methods": ["graddiff", "npo"], "epochs": 1, "precision": "fp32"},
-        "evaluate": {"subjects": 2, "replicates": 20, "max_new_tokens": 4},
+        "evaluate": {"limit": 2, "replicates": 20, "max_new_tokens": 4},
     }
 
 
@@ -199,12 +199,12 @@ def test_every_mistake_of_every_section_at_once(values: Values) -> None:
         **values,
         "train": {"model": "tiny", "epoch": 1},
         "unlearn": {"methods": ["npo", "rmuu", "npo"], "npo.btea": 1},
-        "evaluate": {"subjects": 0},
+        "evaluate": {"limit": 0},
     }
     with pytest.raises(ConfigError) as caught:
         plan(wrong)
     problems = "\n".join(caught.value.problems)
-    for part in ("'epochs'", "'rmu'", "'beta'", "evaluate: subjects=0", "names 'npo' twice"):
+    for part in ("'epochs'", "'rmu'", "'beta'", "evaluate: limit=0", "names 'npo' twice"):
         assert part in problems
     assert len(caught.value.problems) == 5
 

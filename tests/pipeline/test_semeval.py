@@ -63,6 +63,6 @@ def test_a_part_at_a_time(lume: tuple[Any, Run], tmp_path: Path) -> None:
 
 
 def test_another_benchmark_has_no_such_score(hospital: Any, target: Run) -> None:
-    mu.evaluate(target, hospital, split="random_10", quiet=True, subjects=1, max_new_tokens=2, replicates=20)
+    mu.evaluate(target, hospital, split="random_10", quiet=True, limit=1, max_new_tokens=2, replicates=20)
     with pytest.raises(InputError, match="LUME"):
         mu.semeval(target, "random_10")

@@ -40,8 +40,8 @@ SMALL = {"model": "tiny-vision", "tiny_width": 32, "tiny_layers": 2, "epochs": 1
 def xrays(tmp_path_factory: pytest.TempPathFactory) -> Benchmark:
     """Four patients with two studies each, and an image a study."""
     folder = tmp_path_factory.mktemp("xrays") / "bench"
-    size = {"institutions": 2, "patients": 2, "studies": 2, "sections": 4, "image_size": 32}
-    medforget(invented=True, out=folder, rephrase="none", **size)
+    size = {"synthetic": 4, "institutions": 2, "studies": 2, "sections": 4, "image_size": 32}
+    medforget(out=folder, rephrase="none", **size)
     return Benchmark.load(folder)
 
 
@@ -120,7 +120,7 @@ def test_losses_and_gradients_are_those_of_images_apart(
 
 
 def test_evaluated_with_the_image(xrays: Benchmark, seen_target: Run) -> None:
-    settings = EvaluateSettings(split=SPLIT, folds="train", max_new_tokens=4, subjects=1, replicates=10)
+    settings = EvaluateSettings(split=SPLIT, folds="train", max_new_tokens=4, limit=1, replicates=10)
     scores = evaluate_one(seen_target, xrays, settings, quiet=True).scores
     kinds = {question.question_id: question.kind for question in xrays.questions}
     rated = scores[scores["metric"] == "option_accuracy"]

@@ -42,7 +42,7 @@ class AuditJob:
             (probe.probe_id, decoding.name, sample)
             for decoding in self.decodings
             for probe in self.probes
-            for sample in range(self.settings.samples if decoding.draws else 1)
+            for sample in range(self.settings.samples_per_prompt if decoding.draws else 1)
         ]
 
 
@@ -160,7 +160,7 @@ class LocalModel:
                 openings,
                 decoding,
                 store,
-                samples=settings.samples,
+                samples=settings.samples_per_prompt,
                 seed=settings.seed,
                 max_new_tokens=settings.max_new_tokens,
                 batch_size=settings.batch_size,
@@ -224,7 +224,7 @@ class ServedModel:
             store,
             tokens,
             folder=job.folder / "llm",
-            samples=job.settings.samples,
+            samples=job.settings.samples_per_prompt,
             seed=job.settings.seed,
             max_new_tokens=job.settings.max_new_tokens,
             advance=advance,

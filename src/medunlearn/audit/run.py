@@ -187,7 +187,7 @@ def _draw(corpora: Sequence[Corpus], unit: Unit, settings: AuditSettings) -> lis
             prefixes=settings.prefixes,
             longest=settings.max_new_tokens,
             shortest=min(settings.shortest_suffix, settings.max_new_tokens),
-            sample=settings.sample,
+            sample=settings.limit,
             seed=settings.seed,
         )
         for corpus in corpora

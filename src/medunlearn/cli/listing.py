@@ -1,49 +1,53 @@
-"""``medunlearn list``: what there is to choose from."""
+"""Rows of ``medunlearn list``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from importlib import import_module
-from typing import Annotated
+from typing import Any
 
-import typer
+from medunlearn.registry import names
 
-from medunlearn.cli.common import Json, Quiet, ending, print_json, print_table
-from medunlearn.errors import UnknownNameError
-
-EPILOG = "Example: `medunlearn list methods`"
 Rows = list[dict[str, str]]
 
 
 def _methods() -> Rows:
     from medunlearn.methods import METHODS, method_class
-    from medunlearn.registry import names
 
-    rows = []
-    for name in sorted(names("methods", METHODS)):
-        cls = method_class(name)
-        arguments = ", ".join(f"{field.name}={field.default}" for field in fields(cls))
-        kind = getattr(cls, "kind", "loss")
-        what = _first_sentence(cls.__doc__)
-        rows.append({"name": name, "kind": kind, "settings": arguments or "none", "what": what})
-    return rows
-
-
-def _metrics() -> Rows:
-    from medunlearn.metrics import METRICS, get_metric
-    from medunlearn.registry import names
-
-    metrics = [get_metric(name) for name in sorted(names("metrics", METRICS))]
     return [
-        {"name": metric.name, "needs": ", ".join(metric.needs), "what": f"{metric.title}: {metric.meaning}"}
-        for metric in metrics
+        {
+            "name": name,
+            "kind": getattr(cls, "kind", "loss"),
+            "settings": _settings(cls),
+            "what": _first_sentence(cls.__doc__),
+        }
+        for name, cls in ((name, method_class(name)) for name in sorted(names("methods", METHODS)))
+    ]
+
+
+def _measures() -> Rows:
+    """Measures of `evaluate` and of `audit`; the second say to which group they belong."""
+    from medunlearn.audit.measures import MEASURES, get_measure
+    from medunlearn.metrics import METRICS, get_metric
+
+    of_evaluations: list[Any] = [get_metric(name) for name in sorted(names("metrics", METRICS))]
+    of_audits: list[Any] = [get_measure(name) for name in names("measures", MEASURES)]
+    return [
+        {
+            "name": measure.name,
+            "verb": verb,
+            "group": getattr(measure, "group", ""),
+            "needs": ", ".join(measure.needs),
+            "what": f"{measure.title}: {measure.meaning}",
+        }
+        for verb, measures in (("evaluate", of_evaluations), ("audit", of_audits))
+        for measure in measures
     ]
 
 
 def _benchmarks() -> Rows:
     from medunlearn.data.builders import BENCHMARKS, default_metrics_of
-    from medunlearn.registry import names
 
     return [
         {"name": name, "metrics": ", ".join(default_metrics_of(name)), "what": _about(target)}
@@ -53,31 +57,20 @@ def _benchmarks() -> Rows:
 
 def _attacks() -> Rows:
     from medunlearn.attacks import ATTACKS, attack_class
-    from medunlearn.registry import names
 
-    rows = []
-    for name in names("attacks", ATTACKS):
-        cls = attack_class(name)
-        settings = ", ".join(f"{field.name}={field.default}" for field in fields(cls))  # type: ignore[arg-type]
-        what = f"{cls.title}: {_first_sentence(cls.__doc__)}"
-        rows.append({"name": name, "kind": cls.kind, "settings": settings or "none", "what": what})
-    return rows
-
-
-def _measures() -> Rows:
-    from medunlearn.audit.measures import MEASURES, get_measure
-    from medunlearn.registry import names
-
-    measures = [get_measure(name) for name in names("measures", MEASURES)]
     return [
-        {"name": one.name, "group": one.group, "needs": ", ".join(one.needs), "what": f"{one.title}: {one.meaning}"}
-        for one in measures
+        {
+            "name": name,
+            "kind": cls.kind,
+            "settings": _settings(cls),
+            "what": f"{cls.title}: {_first_sentence(cls.__doc__)}",
+        }
+        for name, cls in ((name, attack_class(name)) for name in names("attacks", ATTACKS))
     ]
 
 
 def _tasks() -> Rows:
     from medunlearn.judging.writing import TASKS, task_class
-    from medunlearn.registry import names
 
     classes = {name: task_class(name) for name in sorted(names("tasks", TASKS))}
     return [
@@ -94,15 +87,46 @@ def _presets() -> Rows:
     ]
 
 
-TABLES: dict[str, Callable[[], Rows]] = {
+SOURCES = {
+    "synthetic": ("--synthetic N", "medunlearn.synthetic.hospital"),
+    "notes": ("build amnesia NOTES", "medunlearn.sources.notes"),
+    "hub": ("build amnesia hub:org/name", "medunlearn.sources.hub"),
+    "admissions": ("build diagnosis ADMISSIONS", "medunlearn.papers.memorization.diagnosis.admissions"),
+    "mimic_cxr": ("build medforget --mimic-cxr", "medunlearn.sources.mimic_cxr"),
+    "openi": ("build medforget --openi", "medunlearn.sources.openi"),
+    "image_table": ("build medforget --folder", "medunlearn.sources.image_table"),
+    "articles": ("build lume --articles", "medunlearn.sources.articles"),
+    "options": ("build options FILE", "medunlearn.sources.options"),
+    "corpus": ("audit MODEL CORPUS", "medunlearn.sources.corpus"),
+}
+PAPERS = ("amnesia", "lume", "medforget", "memorization", "muse", "tofu")
+
+
+def _sources() -> Rows:
+    return [
+        {"name": name, "command": command, "what": _first_sentence(import_module(module).__doc__)}
+        for name, (command, module) in SOURCES.items()
+    ]
+
+
+def _papers() -> Rows:
+    return [{"name": name, "what": _about(f"medunlearn.papers.{name}")} for name in PAPERS]
+
+
+TABLES: Mapping[str, Callable[[], Rows]] = {
     "methods": _methods,
-    "metrics": _metrics,
     "measures": _measures,
-    "benchmarks": _benchmarks,
     "attacks": _attacks,
+    "benchmarks": _benchmarks,
+    "sources": _sources,
+    "papers": _papers,
     "tasks": _tasks,
     "presets": _presets,
 }
+
+
+def _settings(cls: Any) -> str:
+    return ", ".join(f"{field.name}={field.default}" for field in fields(cls)) or "none"
 
 
 def _about(target: str) -> str:
@@ -112,19 +136,3 @@ def _about(target: str) -> str:
 
 def _first_sentence(text: str | None) -> str:
     return " ".join((text or "").split("\n\n")[0].split()).replace("``", "")
-
-
-@ending
-def command(
-    what: Annotated[str, typer.Argument(help="methods, metrics, measures, benchmarks, attacks, tasks or presets")],
-    quiet: Quiet = False,
-    json: Json = False,
-) -> None:
-    """List methods, metrics, measures, benchmarks, attacks, a language model's tasks or presets, and settings."""
-    if what not in TABLES:
-        raise UnknownNameError("list", what, TABLES)
-    rows = TABLES[what]()
-    if json:
-        print_json(rows)
-    elif not quiet:
-        print_table(what, tuple(rows[0]), [tuple(row.values()) for row in rows])

@@ -1,8 +1,10 @@
-"""The ``medunlearn`` command."""
+"""The ``medunlearn`` command: verbs are loaded when they are named."""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 # Before anything imports them: no telemetry, no progress bars of their own, one warning-free tokenizer.
@@ -12,117 +14,100 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 # takes half a gigabyte and saves no time.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
-import typer
-from typer.core import TyperGroup
+import click
 
 import medunlearn
-from medunlearn.cli import (
-    attack,
-    audit,
-    build,
-    build_diagnosis,
-    build_medforget,
-    demo,
-    diagnose,
-    evaluate,
-    export,
-    export_tasks,
-    identifiers,
-    inspect,
-    judge,
-    keywords,
-    kinds,
-    listing,
-    report,
-    run,
-    sweep,
-    train,
-    unlearn,
-    utility,
-)
+from medunlearn.cli.output import print_error
 from medunlearn.cli.processes import refuse_alone
-
-# The order in which a newcomer meets them.
-VERBS = (
-    "demo",
-    "build",
-    "inspect",
-    "train",
-    "unlearn",
-    "evaluate",
-    "attack",
-    "utility",
-    "audit",
-    "diagnose",
-    "judge",
-    "annotate",
-    "agree",
-    "keywords",
-    "identifiers",
-    "kinds",
-    "run",
-    "sweep",
-    "report",
-    "export",
-    "export-tasks",
-    "list",
-)
+from medunlearn.cli.verbs import GROUPS, MOVED, VERBS
+from medunlearn.errors import InputError, MedunlearnError, nearest
 
 
-class _InOrder(TyperGroup):
-    def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(super().list_commands(ctx), key=VERBS.index)
+class Verbs(click.Group):
+    """Commands whose names start with the same words; ``audit`` is a command itself and holds others."""
+
+    def __init__(self, words: tuple[str, ...] = ()) -> None:
+        super().__init__(" ".join(words) or "medunlearn", add_help_option=False, invoke_without_command=True)
+        self.words = words
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        deeper = [words for words in (*VERBS, *GROUPS) if words[:-1] == self.words]
+        return list(dict.fromkeys(words[-1] for words in sorted(deeper, key=_place)))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        words = (*self.words, cmd_name)
+        if words in GROUPS:
+            return Verbs(words)
+        return self.verb(words)
+
+    def verb(self, words: tuple[str, ...]) -> click.Command | None:
+        from medunlearn.cli.command import Generated
+
+        return Generated(" ".join(words), VERBS[words]) if words in VERBS else None
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        name, rest = args[0], args[1:]
+        words = (*self.words, name)
+        deeper = bool(rest) and ((*words, rest[0]) in VERBS or (*words, rest[0]) in GROUPS)
+        if words in VERBS and not deeper:
+            return name, self.verb(words), rest
+        found = self.get_command(ctx, name)
+        if found is None and not ctx.resilient_parsing:
+            raise InputError(self._unknown(ctx, name))
+        return name, found, rest
+
+    def _unknown(self, ctx: click.Context, name: str) -> str:
+        said = " ".join((*self.words, name))
+        if said in MOVED:
+            return f"`{said}` is now `{MOVED[said]}`."
+        known = self.list_commands(ctx)
+        near = nearest(name, known)
+        hint = f" Did you mean {near!r}?" if near else ""
+        return f"There is no command {said!r}.{hint} Commands: {', '.join(known)}."
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing or (args and not args[0].startswith("-")):
+            ctx._protected_args, ctx.args = args[:1], args[1:]
+            return args
+        if args == ["--version"] and not self.words:
+            click.echo(f"medunlearn {medunlearn.__version__}")
+            ctx.exit()
+        from medunlearn.cli.help import print_verbs
+
+        if args and args[0] not in ("--help", "-h"):
+            raise InputError(
+                f"There is no flag {args[0]} before a command. Commands: {', '.join(self.list_commands(ctx))}."
+            )
+        print_verbs(self, ctx)
+        raise click.exceptions.Exit(0 if args else 2)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if not self.words:
+            refuse_alone(ctx._protected_args[0])
+        return super().invoke(ctx)
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> Any:
+        """Run a command and end with its exit code: 0, 1 (something failed), 2 (bad input), 130 (interrupted)."""
+        try:
+            self._main_shell_completion({}, prog_name or "medunlearn", None)
+            code = super().main(args, prog_name or "medunlearn", None, False)
+        except MedunlearnError as error:
+            print_error(error)
+            sys.exit(error.exit_code)
+        except click.exceptions.ClickException as error:
+            print_error(InputError(error.format_message()))
+            sys.exit(2)
+        sys.exit(code if isinstance(code, int) else 0)
 
 
-app = typer.Typer(
-    name="medunlearn",
-    cls=_InOrder,
-    help=medunlearn.__doc__,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-)
+def _place(words: tuple[str, ...]) -> int:
+    """The order of the table, in which a newcomer meets the verbs."""
+    return next(place for place, known in enumerate(VERBS) if known[: len(words)] == words)
 
 
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"medunlearn {medunlearn.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    ctx: typer.Context,
-    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version, is_eager=True),
-) -> None:
-    refuse_alone(str(ctx.invoked_subcommand))
-
-
-app.command("demo", epilog=demo.EPILOG)(demo.command)
-build.app.command("diagnosis", epilog=build_diagnosis.EPILOG)(build_diagnosis.command)
-build.app.command("medforget", epilog=build_medforget.EPILOG)(build_medforget.command)
-app.add_typer(build.app, name="build")
-app.command("inspect", epilog=inspect.EPILOG)(inspect.command)
-app.command("train", epilog=train.EPILOG)(train.command)
-app.command("unlearn", epilog=unlearn.EPILOG)(unlearn.command)
-app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.command)
-app.command("attack", epilog=attack.EPILOG)(attack.command)
-app.command("utility", epilog=utility.EPILOG)(utility.command)
-app.command("audit", epilog=audit.EPILOG)(audit.command)
-app.command("diagnose", epilog=diagnose.EPILOG)(diagnose.command)
-app.command("judge", epilog=judge.EPILOG)(judge.judge)
-app.command("annotate", epilog=judge.ANNOTATE_EPILOG)(judge.annotate)
-app.command("agree", epilog=judge.AGREE_EPILOG)(judge.agree)
-app.command("keywords", epilog=keywords.EPILOG)(keywords.command)
-app.add_typer(identifiers.app, name="identifiers")
-app.add_typer(kinds.app, name="kinds")
-app.command("run", epilog=run.EPILOG)(run.command)
-app.command("sweep", epilog=sweep.EPILOG)(sweep.command)
-app.command("report", epilog=report.EPILOG)(report.command)
-app.command("export", epilog=export.EPILOG)(export.command)
-app.command("export-tasks", epilog=export_tasks.EPILOG)(export_tasks.command)
-app.command("list", epilog=listing.EPILOG)(listing.command)
+app = Verbs()
 
 
 def main() -> None:

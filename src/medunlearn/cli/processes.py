@@ -1,13 +1,12 @@
-"""A command that torchrun starts in several processes: the main one speaks for all."""
+"""Commands that torchrun starts in several processes: rank 0 speaks for all."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
-import typer
-from rich.console import Console
+from medunlearn.errors import InputError
 
 TOGETHER = ("train", "unlearn", "run", "demo")
 
@@ -18,20 +17,21 @@ def several() -> bool:
 
 
 def refuse_alone(verb: str) -> None:
-    """End a command that would do the same work in each of several processes."""
+    """Refuse a command that would do the same work in each of several processes.
+
+    Raises:
+        InputError: without a message in the other processes.
+    """
     if several() and verb not in TOGETHER:
-        if os.environ["RANK"] == "0":
-            Console(stderr=True, soft_wrap=True).print(
-                f"[bold red]error:[/] `{verb}` runs in one process. Start it without torchrun, which is for "
-                f"{', '.join(TOGETHER)}.",
-                highlight=False,
-            )
-        raise typer.Exit(2)
+        if os.environ["RANK"] != "0":
+            raise SystemExit(2)
+        verbs = ", ".join(TOGETHER)
+        raise InputError(f"`{verb}` runs in one process. Start it without torchrun, which is for {verbs}.")
 
 
 @contextmanager
-def one_voice(err: Console) -> Iterator[None]:
-    """Around a command: it joins the other processes, and is heard only in the main one."""
+def rank_zero_output() -> Iterator[None]:
+    """Join the other processes; only rank 0 prints."""
     if not several():
         yield
         return
@@ -40,13 +40,12 @@ def one_voice(err: Console) -> Iterator[None]:
     if join().main:
         yield
         return
-    err.quiet = True
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         yield
 
 
 def end_together(error: BaseException | None, say: Callable[[BaseException], None]) -> None:
-    """Say what ended the command; in several processes once, and before any of them goes."""
+    """Print what ended the command; in several processes once, and before any of them goes."""
     if several():
         from medunlearn.training.processes import leave
 

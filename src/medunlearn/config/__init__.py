@@ -19,8 +19,9 @@ from medunlearn.config.benchmarks import (
 from medunlearn.config.diagnosis import AskedSettings, DiagnoseSettings, DiagnosisSettings, WatchSettings
 from medunlearn.config.evaluation import AttackSettings, EvaluateSettings
 from medunlearn.config.experiments import ExperimentSettings, SearchSettings, SweepSettings
+from medunlearn.config.judging import JudgeSettings
 from medunlearn.config.medforget import MedforgetSettings
-from medunlearn.config.reading import check, fields_of, merge, parse_overrides, read_yaml
+from medunlearn.config.reading import as_value, check, merge, read_yaml
 from medunlearn.config.tiny import (
     TINIES,
     TINY,
@@ -52,6 +53,7 @@ __all__ = [
     "EvaluateSettings",
     "ExperimentSettings",
     "Images",
+    "JudgeSettings",
     "LongNotes",
     "LoopFields",
     "LumeNewSettings",
@@ -71,9 +73,8 @@ __all__ = [
     "UtilitySettings",
     "WatchSettings",
     "What",
+    "as_value",
     "check",
-    "fields_of",
     "merge",
-    "parse_overrides",
     "read_yaml",
 ]

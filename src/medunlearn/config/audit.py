@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
-from medunlearn.config.base import Settings, listed
+from medunlearn.config.base import Listed, Settings, Words
 
 PAPER_PREFIXES = (50, 100, 200, 300, 500)
 """Source: Memorization in Large Language Models in Medicine, Section 3.1."""
+
+
+def _switch(value: Any) -> Any:
+    return {} if value is True else None if value is False else value
+
+
+def _file(value: Any) -> Any:
+    return {"file": value} if isinstance(value, str) else value
 
 
 class AuditParts(Settings):
@@ -19,38 +27,39 @@ class AuditParts(Settings):
     bart: str | None = Field(
         None, description="sequence-to-sequence model of BARTScore, a folder or hub id; none: no BARTScore"
     )
-    identifiers: dict[str, Any] | None = Field(
-        None, description="find patients' identifiers in what the model said: true, or identifiers.KEY=VALUE"
+    identifiers: Annotated[dict[str, Any] | None, BeforeValidator(_switch)] = Field(
+        None, description="find patients' identifiers in responses", json_schema_extra={"flag": "switch"}
     )
-    kinds: dict[str, Any] | None = Field(
-        None, description="sort shared runs into beneficial, uninformative and harmful: true, or kinds.KEY=VALUE"
-    )
-    options: dict[str, Any] | None = Field(
+    kinds: Annotated[dict[str, Any] | None, BeforeValidator(_switch)] = Field(
         None,
-        description="multiple-choice questions whose removed options are asked for: a file, or options.KEY=VALUE",
+        description="sort shared runs into beneficial, uninformative and harmful",
+        json_schema_extra={"flag": "switch"},
+    )
+    options: Annotated[dict[str, Any] | None, BeforeValidator(_file)] = Field(
+        None, description="file of multiple-choice questions whose removed options are asked for"
     )
 
 
 class AuditSettings(Settings):
     """Measure what a model continues word for word of texts that it may have been trained on."""
 
-    prefixes: tuple[int, ...] = Field(
+    prefixes: Annotated[tuple[int, ...], Listed] = Field(
         PAPER_PREFIXES,
         min_length=1,
         description="tokens of a text that the model is given, each a probe of its own",
     )
     max_new_tokens: int = Field(500, ge=1, description="tokens that it goes on with at most, and that are compared")
-    decodings: tuple[str, ...] = Field(
+    decodings: Words = Field(
         ("greedy",),
         min_length=1,
         description="greedy, temperature=0.7, top_k=10, temperature=0.7+top_k=10, with commas",
     )
-    samples: int = Field(1, ge=1, description="continuations of a probe under each decoding that draws")
-    sample: int = Field(1000, ge=0, description="documents of a corpus at most, drawn by seed; 0: all of them")
+    samples_per_prompt: int = Field(1, ge=1, description="continuations of a probe under each decoding that draws")
+    limit: int = Field(1000, ge=0, description="documents of a corpus at most, drawn by seed; 0: all of them")
     shortest_suffix: int = Field(
         30, ge=1, description="tokens that must follow a prefix in the text; else the text has no such probe"
     )
-    measures: tuple[str, ...] = Field(
+    measures: Words = Field(
         (), description="names from `medunlearn list measures`; none: all that need no further model"
     )
     text_column: str | None = Field(
@@ -77,12 +86,6 @@ class AuditSettings(Settings):
     allow_missing: bool = Field(False, description="finish though a server left probes without a response")
     replicates: int = Field(1000, ge=2, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the sample, of what is drawn in decoding, and of the bootstrap")
-
-    @field_validator("prefixes", "decodings", "measures", mode="before")
-    @classmethod
-    def _words(cls, value: Any) -> Any:
-        """One, or several with commas, is as good as a list."""
-        return [value] if isinstance(value, int) else listed(value)
 
     @field_validator("prefixes")
     @classmethod

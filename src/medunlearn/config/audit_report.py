@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from medunlearn.config.base import Settings, listed
+from medunlearn.config.base import Settings, Words
 
 
 class AuditRelations(Settings):
@@ -29,8 +28,8 @@ class AuditRelations(Settings):
     epoch_table: Path | None = Field(
         None, description="Parquet with epoch, measure, value, low, high: memorization, validation loss, accuracy"
     )
-    clinical: tuple[str, ...] = Field((), description="corpora of patients' records")
-    datasets: tuple[str, ...] = Field((), description="corpora of questions with answers")
+    clinical: Words = Field((), description="corpora of patients' records")
+    datasets: Words = Field((), description="corpora of questions with answers")
 
     def labels(self) -> set[str]:
         """Every model that is named."""
@@ -45,15 +44,9 @@ class KindSettings(Settings):
     at_least: int = Field(
         50, ge=1, description="shortest span that is sorted, in tokens; the paper sorted runs of 50"
     )
-    clinical: tuple[str, ...] = Field((), description="corpora of patients' records")
-    datasets: tuple[str, ...] = Field((), description="corpora of questions with answers")
+    clinical: Words = Field((), description="corpora of patients' records")
+    datasets: Words = Field((), description="corpora of questions with answers")
     boilerplate: int = Field(
         5, ge=2, description="so many records of a corpus that hold a span make it a set phrase"
     )
     least: int = Field(2, ge=1, description="least weight of distinct terms that makes a kind")
-
-    @field_validator("clinical", "datasets", mode="before")
-    @classmethod
-    def _words(cls, value: Any) -> Any:
-        """One name, or several with commas, is as good as a list."""
-        return listed(value)

@@ -5,48 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from medunlearn.config.base import Percent, Settings, listed
+from medunlearn.config.base import Listed, Percents, Server, Settings, Words, once
 
 
 class SplitFields(Settings):
     """What all AMNESIA benchmarks are split by."""
 
-    diseases: tuple[str, ...] = Field(
+    diseases: Annotated[Words, AfterValidator(once)] = Field(
         (), description="diseases that get splits of their own, with commas; none: the three largest"
     )
-    percents: tuple[Percent, ...] = Field(
-        (5, 10, 15, 20, 25), description="shares of the patients that splits forget"
-    )
-
-    @field_validator("diseases", mode="before")
-    @classmethod
-    def _words(cls, value: Any) -> Any:
-        """One name, or several with commas, is as good as a list."""
-        return listed(value)
-
-    @field_validator("percents", mode="before")
-    @classmethod
-    def _numbers(cls, value: Any) -> Any:
-        """One number is as good as a list of one."""
-        if value in ([], ()):
-            raise ValueError("name one at least")
-        return [value] if isinstance(value, int) else listed(value)
-
-    @field_validator("diseases", "percents")
-    @classmethod
-    def _once(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        if len(set(value)) < len(value):
-            raise ValueError("name each of them once")
-        return value
+    percents: Percents = Field((5, 10, 15, 20, 25), description="shares of the patients that splits forget")
 
 
 class AmnesiaSettings(SplitFields):
     """An AMNESIA benchmark from an invented hospital."""
 
     builder: Literal["amnesia"] = "amnesia"
-    invented: int = Field(ge=2, description="patients to invent")
+    synthetic: int = Field(ge=2, description="patients to invent")
     institutions: int = Field(4, ge=1, description="institutions that they are spread over")
     studies: int = Field(0, ge=0, description="dated chest studies a patient, each with four report sections")
     note_length: Literal["short", "medium", "long"] = Field("short", description="length of a note")
@@ -64,9 +41,7 @@ class AmnesiaNotesSettings(SplitFields):
         description="CSV, TSV, JSONL, JSON or Parquet, one note a row, or a folder of such files, or "
         "hub:org/name[/FILE][@REVISION]; PMC-Patients is recognised"
     )
-    llm: dict[str, Any] = Field(
-        description="the server: llm.base_url, llm.model, llm.concurrency, ... (docs/llm.md)"
-    )
+    llm: Server = Field(description="the server: llm.base_url, llm.model, llm.concurrency, ... (docs/llm.md)")
     id: str | None = Field(None, description="column of the note's id; none: id, or the row's number")
     text: str | None = Field(None, description="column of the note; none: text")
     title: str | None = Field(None, description="column of the title that a disease is told by; none: title")
@@ -75,7 +50,7 @@ class AmnesiaNotesSettings(SplitFields):
     identifiers: str | None = Field(
         None, description="column of known identifiers; none: identifiers, or none known"
     )
-    sample: Annotated[int, Field(ge=2)] | Literal["all"] | None = Field(
+    limit: Annotated[int, Field(ge=2)] | Literal["all"] | None = Field(
         None, description="seeded sample of this many notes, or all; none: 8820 of PMC-Patients, all of other files"
     )
     other: Literal["drop", "keep"] = Field("drop", description="patients whose title fits none of the 11 diseases")
@@ -92,7 +67,7 @@ class AmnesiaNotesSettings(SplitFields):
     llm_seed: int | None = Field(0, description="seed sent to the model; null sends none")
     seed: int = Field(0, description="seed of sample, holdout and splits; another one asks nothing again")
 
-    @field_validator("sample", mode="before")
+    @field_validator("limit", mode="before")
     @classmethod
     def _number_or_all(cls, value: Any) -> Any:
         if isinstance(value, str) and value != "all" and not value.isdecimal():
@@ -125,7 +100,12 @@ class LumeNewSettings(Settings):
     """A LUME benchmark built anew: invented stories and biographies, and public ones from articles of your own."""
 
     builder: Literal["lume"] = "lume"
-    new: Literal[True] = Field(True, description="build anew instead of reading released files")
+    new: Literal[True] = Field(
+        True, description="build anew, as many documents as in the paper", json_schema_extra={"flag": "switch"}
+    )
+    synthetic: int | None = Field(
+        None, ge=2, description="invent so many documents of each task; none: the paper's numbers"
+    )
     stories: int = Field(393, ge=2, description="short stories; the paper's number")
     personal_biographies: int = Field(405, ge=2, description="biographies with identifiers; the paper's number")
     public_biographies: int = Field(589, ge=2, description="biographies of an encyclopedia; the paper's number")
@@ -146,10 +126,10 @@ class LumeNewSettings(Settings):
     email_domain: str = Field(
         "me.com", pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$", description="domain of the invented e-mail addresses"
     )
-    reviewed: tuple[Path, ...] = Field(
+    reviewed: Annotated[tuple[Path, ...], Listed] = Field(
         (), description="labelled review sheets (labels.csv); a document that somebody labelled No is left out"
     )
-    llm: dict[str, Any] = Field(
+    llm: Server = Field(
         default_factory=dict, description="the server that writes: llm.base_url, llm.model, ...; none: a grammar"
     )
     verifiers: Path | None = Field(
@@ -166,11 +146,15 @@ class LumeNewSettings(Settings):
     llm_seed: int | None = Field(0, description="seed sent to the model; null sends none")
     seed: int = Field(0, description="seed of everything drawn: names, texts, sides, cuts, questions")
 
-    @field_validator("reviewed", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _paths(cls, value: Any) -> Any:
-        """One file, or several with commas, is as good as a list."""
-        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    def _alike(cls, values: Any) -> Any:
+        """``synthetic`` is the number of each task's documents that is not given by itself."""
+        if isinstance(values, dict) and isinstance(values.get("synthetic"), int):
+            number = values["synthetic"]
+            tasks = ("stories", "personal_biographies", "public_biographies")
+            return {**dict.fromkeys(tasks, number), **values}
+        return values
 
 
 class TofuSettings(Settings):

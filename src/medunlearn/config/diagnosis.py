@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from medunlearn.config.base import Percent, Settings, listed
+from medunlearn.config.base import Listed, Percents, Settings
 
 Gold = Literal["principal", "any"]
 
@@ -17,7 +17,7 @@ class DiagnosisSettings(Settings):
 
     builder: Literal["diagnosis"] = "diagnosis"
     admissions: Path | None = Field(None, description="CSV, TSV, JSONL, JSON or Parquet, one admission a row")
-    invented: Annotated[int, Field(ge=4)] | None = Field(None, description="patients to invent, instead of a file")
+    synthetic: Annotated[int, Field(ge=4)] | None = Field(None, description="patients to invent, instead of a file")
     validation: Annotated[int, Field(ge=1)] | None = Field(
         None, description="patients of the validation part; none: 2 of 13, as the paper's 2,000 of 13,000"
     )
@@ -27,10 +27,10 @@ class DiagnosisSettings(Settings):
     stays: Literal["latest", "all"] = Field(
         "latest", description="of a patient with several admissions: the latest, as in the paper, or all"
     )
-    percents: tuple[Percent, ...] = Field(
+    percents: Percents = Field(
         (5, 10), description="shares of the training patients that splits forget, for unlearning"
     )
-    institutions: int = Field(4, ge=1, description="invented: institutions that patients are spread over")
+    institutions: int = Field(4, ge=1, description="of synthetic: institutions that patients are spread over")
     hpi_column: str = Field("hpi", description="column of the history of present illness")
     diagnoses_column: str = Field("diagnoses", description="column of the diagnoses, the principal one first")
     hpi_date_column: str = Field("hpi_date", description="column of the history's date")
@@ -45,18 +45,12 @@ class DiagnosisSettings(Settings):
     skip_bad_rows: bool = Field(False, description="leave out rows that cannot be read and list them")
     seed: int = Field(0, description="seed of the hospital and of the parts")
 
-    @field_validator("percents", mode="before")
-    @classmethod
-    def _numbers(cls, value: Any) -> Any:
-        """One number is as good as a list of one."""
-        return [value] if isinstance(value, int) else listed(value)
-
 
 class AskedSettings(Settings):
     """How diagnoses are asked for and counted."""
 
     part: str = Field("test", description="which part of the benchmark is asked about")
-    k: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+    k: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Listed] = Field(
         (1, 2, 3), min_length=1, description="a response is right at k if one of its first k diagnoses is"
     )
     gold: Gold = Field(
@@ -69,12 +63,6 @@ class AskedSettings(Settings):
     batch_size: int = Field(64, ge=1, description="admissions asked at a time; changes memory, no number")
     replicates: int = Field(2000, ge=1, description="bootstrap draws of patients")
     seed: int = Field(0, description="seed of the draws, and of the sample of probes")
-
-    @field_validator("k", mode="before")
-    @classmethod
-    def _list(cls, value: Any) -> Any:
-        """One number is as good as a list of one."""
-        return [value] if isinstance(value, int) else listed(value)
 
     @field_validator("k")
     @classmethod
@@ -90,7 +78,7 @@ class WatchSettings(AskedSettings):
         0, ge=0, description="tokens of a training record that a probe of memorization gives; 0: no probes"
     )
     new_tokens: int = Field(500, ge=1, description="tokens that a probe generates")
-    probes: int | None = Field(None, ge=1, description="seeded sample of so many records; none: all")
+    limit: int | None = Field(None, ge=1, description="seeded sample of so many records; none: all")
     probe_batch_size: int = Field(32, ge=1, description="probes at a time; changes memory, no number")
 
 

@@ -1,18 +1,18 @@
-"""Settings of `identifiers`: what an audit looks for of patients."""
+"""Settings of `audit identifiers`: what an audit looks for of patients."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from medunlearn.config.base import Settings, listed
+from medunlearn.config.base import Settings, Words
 
 
 class IdentifierSettings(Settings):
     """Find identifiers and other sensitive content in what a model said."""
 
-    detectors: tuple[str, ...] = Field(
+    detectors: Words = Field(
         ("patterns",),
         description="find identifiers that no record declares: patterns, presidio, tagger:FOLDER, module:Class; "
         "[] for none",
@@ -41,9 +41,3 @@ class IdentifierSettings(Settings):
     )
     replicates: int = Field(1000, ge=2, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the bootstrap and of samples")
-
-    @field_validator("detectors", mode="before")
-    @classmethod
-    def _words(cls, value: Any) -> Any:
-        """One name, or several with commas, is as good as a list."""
-        return [word for word in listed(value) if word] if isinstance(value, str) else value

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from medunlearn.config.base import Percent, Settings, listed
+from medunlearn.config.base import Listed, Percents, Server, Settings, Words, once
 
-SOURCES = ("invented", "mimic_cxr", "openi", "folder")
+SOURCES = ("synthetic", "mimic_cxr", "openi", "folder")
 
 
 class MedforgetSettings(Settings):
     """A MedForget benchmark: institution > patient > study > section."""
 
     builder: Literal["medforget"] = "medforget"
-    invented: bool = Field(False, description="invented patients with drawn chest phantoms")
+    synthetic: int | None = Field(
+        None,
+        ge=1,
+        description="invent so many patients in all, with drawn chest phantoms; the paper's number is 64",
+    )
     mimic_cxr: Path | None = Field(None, description="folder of MIMIC-CXR (files/p10/...), credentialed")
     openi: Path | None = Field(None, description="folder of Open-i (indiana_reports.csv), or that file")
     folder: Path | None = Field(None, description="table with the columns patient, study, image and report")
@@ -26,14 +30,14 @@ class MedforgetSettings(Settings):
     patients: int = Field(8, ge=1, description="patients an institution; the paper's number")
     studies: int = Field(4, ge=1, description="studies a patient; the paper's number")
     sections: int = Field(4, ge=1, description="sections a study; the paper's number")
-    required: tuple[str, ...] = Field(
+    required: Annotated[Words, AfterValidator(once)] = Field(
         ("examination", "indication", "findings", "impression"),
         description="sections that a study must have, with commas; the paper's four",
     )
     sample_from: Literal["required", "all"] = Field(
         "required", description="sections are drawn from the required ones, or from all that the report has"
     )
-    percents: tuple[Percent, ...] = Field((25,), description="shares of the nodes that splits forget")
+    percents: Percents = Field((25,), description="shares of the nodes that splits forget")
     identity: Literal["node", "image"] = Field(
         "node",
         description="what an identity question is forgotten with: its own node and those above (the paper's "
@@ -44,7 +48,9 @@ class MedforgetSettings(Settings):
     views: Literal["turned", "same"] = Field(
         "turned", description="rephrased questions show a turned or augmented view, or the same image"
     )
-    angles: tuple[int, ...] = Field((-30, -15, 15, 30), description="degrees of turned views; the paper's")
+    angles: Annotated[tuple[int, ...], Listed, AfterValidator(once), Field(min_length=1)] = Field(
+        (-30, -15, 15, 30), description="degrees of turned views; the paper's"
+    )
     image_size: int = Field(128, ge=32, le=1024, description="pixels a side of drawn and augmented images")
     copy_images: bool = Field(False, description="copy images as PNG into the folder instead of pointing to them")
     data_use: Literal["open", "credentialed"] = Field(
@@ -52,7 +58,7 @@ class MedforgetSettings(Settings):
     )
     general: Path | None = Field(None, description="PMC-VQA's file, or a table with image, question and answer")
     general_rows: int = Field(200, ge=1, description="rows of --general, drawn by seed")
-    llm: dict[str, Any] = Field(
+    llm: Server = Field(
         default_factory=dict, description="the server that writes: llm.base_url, llm.model, ...; none: templates"
     )
     allow_remote_llm: bool = Field(False, description="permit a server off this machine for data that should stay")
@@ -66,26 +72,24 @@ class MedforgetSettings(Settings):
     llm_seed: int | None = Field(0, description="seed sent to the model; null sends none")
     seed: int = Field(0, description="seed of everything drawn: patients, names, sections, questions, images")
 
-    @field_validator("required", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _words(cls, value: Any) -> Any:
-        """One name, or several with commas, is as good as a list."""
-        return listed(value)
-
-    @field_validator("percents", "angles", mode="before")
-    @classmethod
-    def _numbers(cls, value: Any) -> Any:
-        """One number is as good as a list of one."""
-        if value in ([], ()):
-            raise ValueError("name one at least")
-        return [value] if isinstance(value, int) else listed(value)
-
-    @field_validator("required", "percents", "angles")
-    @classmethod
-    def _once(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        if len(set(value)) < len(value):
-            raise ValueError("name each of them once")
-        return value
+    def _patients_an_institution(cls, values: Any) -> Any:
+        """``synthetic`` patients are spread evenly over the institutions."""
+        if not isinstance(values, dict) or not isinstance(values.get("synthetic"), int):
+            return values
+        number, institutions = values["synthetic"], values.get("institutions", 8)
+        if isinstance(institutions, int) and institutions > 0:
+            if number % institutions:
+                raise ValueError(
+                    f"synthetic={number} patients cannot be spread evenly over {institutions} institutions"
+                )
+            if values.get("patients", number // institutions) != number // institutions:
+                raise ValueError(
+                    f"synthetic={number} over {institutions} institutions leaves no choice of patients"
+                )
+            return {**values, "patients": number // institutions}
+        return values
 
     @model_validator(mode="after")
     def _one_source(self) -> MedforgetSettings:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from medunlearn.config.base import Percent, Settings, Template, listed
+from medunlearn.config.base import Listed, Percents, Settings, Template, Words
 
 
 class OptionsFields(Settings):
@@ -17,7 +17,7 @@ class OptionsFields(Settings):
         None, description="what answers that are whole numbers count from; none: as the file tells"
     )
     skip_bad_rows: bool = Field(False, description="leave out rows that cannot be read and list them")
-    questions: int | None = Field(None, ge=2, description="seeded sample of this many questions; none: all")
+    limit: int | None = Field(None, ge=2, description="seeded sample of this many questions; none: all")
 
 
 class OptionsSettings(OptionsFields):
@@ -26,24 +26,18 @@ class OptionsSettings(OptionsFields):
     builder: Literal["options"] = "options"
     file: Path = Field(description="CSV, TSV, JSONL, JSON or Parquet, one question a row")
     nonmembers: int = Field(0, ge=0, description="questions, drawn by the seed, that no model is trained on")
-    percents: tuple[Percent, ...] = Field((5, 10, 25), description="shares of the questions that splits forget")
+    percents: Percents = Field((5, 10, 25), description="shares of the questions that splits forget")
     data_use: Literal["open", "credentialed"] = Field("open", description="credentialed: it stays on this machine")
     licence: str = Field("", description="of the file, for the benchmark's card")
     seed: int = Field(0, description="seed of sample, non-members and splits")
-
-    @field_validator("percents", mode="before")
-    @classmethod
-    def _numbers(cls, value: Any) -> Any:
-        """One number is as good as a list of one."""
-        return [value] if isinstance(value, int) else listed(value)
 
 
 class AuditOptionsSettings(OptionsFields):
     """Remove one answer option of each question and ask a model for it; rate the options."""
 
-    prompts: tuple[str, ...] = Field((), description="names of prompts; none: all that the model can be asked")
+    prompts: Words = Field((), description="names of prompts; none: all that the model can be asked")
     prompts_file: Path | None = Field(None, description="YAML of prompts of your own; none: ours")
-    forms: tuple[Literal["text", "letter"], ...] = Field(
+    forms: Annotated[tuple[Literal["text", "letter"], ...], Listed] = Field(
         ("text", "letter"),
         description="accuracy by the options' texts, length-normalised, or by their letters; none leaves it out",
     )
@@ -61,12 +55,6 @@ class AuditOptionsSettings(OptionsFields):
     )
     replicates: int = Field(1000, ge=2, description="bootstrap replicates over questions")
     seed: int = Field(0, description="seed of the sample, the removed options and the bootstrap")
-
-    @field_validator("prompts", "forms", mode="before")
-    @classmethod
-    def _words(cls, value: Any) -> Any:
-        """One name, or several with commas, is as good as a list."""
-        return listed(value)
 
     @field_validator("forms", mode="before")
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,19 +22,10 @@ def check(model: type[T], values: Mapping[str, Any]) -> T:
     Raises:
         ConfigError: every mistake, each with its key and the fix.
     """
-    read = {key: value for key, value in values.items() if not isinstance(value, _Misread)}
-    problems = [
-        f"{word!r} is not understood: settings are written key=value"
-        for key, word in values.items()
-        if key not in read
-    ]
     try:
-        found = model.model_validate(read)
+        return model.model_validate(dict(values))
     except ValidationError as error:
-        problems += [_problem(model, one) for one in error.errors()]
-    if problems:
-        raise ConfigError(problems)
-    return found
+        raise ConfigError([_problem(model, one) for one in error.errors()]) from None
 
 
 def _problem(model: type[Settings], error: Any) -> str:
@@ -79,23 +70,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
-def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
-    """``key=value`` words as a dictionary; values are read as YAML, so ``lr=1e-4``, ``metrics=[rouge_l,em]``.
-
-    Words that are not of this form stay in it; :func:`check` reports them with all other mistakes.
-    """
-    bad = [word for word in words if "=" not in word.lstrip("=") or word.startswith(("=", "-"))]
-    good = (word.partition("=") for word in words if word not in bad)
-    # Under a key without a point: such a key is the command's own, and not a section's or a method's.
-    misread = {f"misread word {place}": _Misread(word) for place, word in enumerate(bad)}
-    return {**{key: _value(value) for key, _, value in good}, **misread}
-
-
-class _Misread(str):
-    """A word that is no setting."""
-
-
-def _value(text: str) -> Any:
+def as_value(text: str) -> Any:
+    """A value as YAML reads it; text that is no YAML is itself."""
     try:
         return _load(text)
     except (ValueError, RecursionError, yaml.YAMLError):
@@ -118,10 +94,29 @@ def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, 
     return merged
 
 
-def fields_of(model: type[Settings]) -> Iterator[tuple[str, str, str]]:
-    """Name, default and help text of each setting, for ``--help``."""
-    for name, field in model.model_fields.items():
-        if name == "builder":
-            continue
-        default = "required" if field.is_required() else repr(field.get_default(call_default_factory=True))
-        yield name, default, field.description or ""
+def without_prefix(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Take the keys that begin with ``prefix`` out of ``values``, without it."""
+    return {key.removeprefix(prefix): values.pop(key) for key in list(values) if key.startswith(prefix)}
+
+
+def with_server(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a server in ``llm``: an address alone, a dictionary, ``llm.KEY``, or all of them."""
+    rest = dict(values)
+    nested, llm = without_prefix("llm.", rest), rest.pop("llm", None)
+    server = {**({"base_url": llm} if isinstance(llm, str) else llm or {}), **nested}
+    if "price" in server:
+        server["prices"] = {server.get("model", ""): _price(server.pop("price"))}
+    return {**rest, **({"llm": server} if server else {})}
+
+
+def _price(value: Any) -> tuple[float, float]:
+    """Money for a million prompt tokens and a million answer tokens.
+
+    Raises:
+        ConfigError: not two numbers.
+    """
+    try:
+        prompt, answer = (float(part) for part in (value.split(",") if isinstance(value, str) else value))
+    except (TypeError, ValueError):
+        raise ConfigError([f"llm.price={value!r} is not PROMPT,ANSWER, such as 0.1,0.4"]) from None
+    return prompt, answer

@@ -1,19 +1,19 @@
-"""Settings of `utility` and `export-tasks`: lm-evaluation-harness."""
+"""Settings of `utility` and `export tasks`: lm-evaluation-harness."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from medunlearn.config.base import Context, Settings, listed
+from medunlearn.config.base import Context, Listed, Settings, Words
 
 
 class UtilitySettings(Settings):
     """What a model is still good for: tasks of lm-evaluation-harness."""
 
-    tasks: tuple[str, ...] = Field(
+    tasks: Words = Field(
         min_length=1, description="tasks or groups of lm-evaluation-harness (mmlu, ...), or of include="
     )
     include: Path | None = Field(None, description="folder with task files (YAML) of your own")
@@ -28,23 +28,15 @@ class UtilitySettings(Settings):
     replicates: int = Field(1000, ge=2, description="bootstrap replicates over items")
     seed: int = Field(0, description="seed of examples in prompts and of the bootstrap")
 
-    @field_validator("tasks", mode="before")
-    @classmethod
-    def _words(cls, value: Any) -> Any:
-        """One name, or several with commas, is as good as a list."""
-        return listed(value)
-
 
 class TaskExportSettings(Settings):
     """A benchmark's questions as tasks of lm-evaluation-harness."""
 
     split: str = Field(description="split of the benchmark; a task is of one side of it")
-    folds: tuple[Literal["train", "holdout", "rephrase", "utility"], ...] = Field(
+    folds: Annotated[tuple[Literal["train", "holdout", "rephrase", "utility"], ...], Listed] = Field(
         ("train", "holdout"), description="folds to ask"
     )
-    metrics: tuple[str, ...] = Field(
-        (), description="metrics that need the response alone; none: those of the benchmark's"
-    )
+    metrics: Words = Field((), description="metrics that need the response alone; none: those of the benchmark's")
     template: Literal["plain", "clinical"] | None = Field(
         None, description="prompt template; left out: that of like, or plain"
     )
@@ -52,16 +44,10 @@ class TaskExportSettings(Settings):
     like: Path | None = Field(
         None, description="a run whose template, context and tokenizer are taken, so that numbers are evaluate's"
     )
-    subjects: int | None = Field(None, ge=1, description="ask about this many subjects a side (seeded); none: all")
+    limit: int | None = Field(None, ge=1, description="ask about this many subjects a side (seeded); none: all")
     max_new_tokens: int | None = Field(
         None,
         ge=1,
         description="longest response; none: as evaluate with like, else twice the longest answer's words",
     )
     seed: int = Field(0, description="seed of the subset")
-
-    @field_validator("metrics", "folds", mode="before")
-    @classmethod
-    def _words(cls, value: Any) -> Any:
-        """One name, or several with commas, is as good as a list."""
-        return listed(value)

@@ -8,6 +8,9 @@ from itertools import pairwise
 from medunlearn.data.records import Record
 from medunlearn.errors import BenchmarkError, UnknownNameError
 
+PUBLIC_LEVELS = ("institution", "disease", "task")
+"""Levels whose nodes are nobody's names: a wrong one may be answered with the nearest."""
+
 
 class Hierarchy:
     """The tree that the records' groups span, e.g. institution > patient > study > section.
@@ -65,7 +68,7 @@ class Hierarchy:
         closed: set[str] = set()
         for node in nodes:
             if node not in known:
-                raise UnknownNameError(level, node, known)
+                raise UnknownNameError(level, node, known if level in PUBLIC_LEVELS else None)
             closed.update(known[node])
         return frozenset(closed)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from medunlearn.data.hierarchy import Hierarchy
+from medunlearn.data.hierarchy import PUBLIC_LEVELS, Hierarchy
 from medunlearn.data.records import Side
 from medunlearn.errors import InputError, UnknownNameError
 from medunlearn.seeds import generator
@@ -41,7 +41,7 @@ def request(hierarchy: Hierarchy, name: str, level: str, forget: Iterable[str]) 
     known = hierarchy.nodes(level)
     asked = set(forget)
     for node in sorted(asked - set(known)):
-        raise UnknownNameError(level, node, known)
+        raise UnknownNameError(level, node, known if level in PUBLIC_LEVELS else None)
     if not asked:
         raise InputError(f"Split {name!r} forgets nothing. Name at least one {level}.")
     if len(asked) == len(known):

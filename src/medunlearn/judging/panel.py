@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.judging.judges import Judge, JudgeSettings
+from medunlearn.config import JudgeSettings
+from medunlearn.judging.judges import Judge
 from medunlearn.judging.task import JudgingCase, JudgingTask
 from medunlearn.llm.client import Client
 from medunlearn.llm.estimate import CostEstimate, estimate

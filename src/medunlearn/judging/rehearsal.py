@@ -2,7 +2,7 @@
 
     python -m medunlearn.judging.rehearsal --port 8000
 
-Then run any command with ``--llm http://127.0.0.1:8000/v1 --llm-model rehearsal``. Texts come from the grammar of
+Then run any command with ``--llm http://127.0.0.1:8000/v1 --llm.model rehearsal``. Texts come from the grammar of
 :mod:`medunlearn.synthetic`, questions are about sentences by their number, labels and verdicts are drawn: nothing
 that comes out says anything about a note. The same prompt always gets the same answer.
 """

@@ -157,8 +157,8 @@ def material_of(
     data_use: Literal["open", "credentialed"],
     records: Sequence[Record],
 ) -> JudgingMaterial:
-    if settings.per_group is not None and settings.subjects is not None:
-        raise InputError("per_group and subjects are two ways of drawing a sample: give one of them.")
+    if settings.per_group is not None and settings.limit is not None:
+        raise InputError("per_group and limit are two ways of drawing a sample: give one of them.")
     known = {case.group for case in cases}
     unknown = [group for group in settings.groups if group not in known]
     if unknown:
@@ -167,8 +167,8 @@ def material_of(
     categories = categories_of(sample, get_task(task))
     if settings.per_group is not None:
         sample = per_group(sample, settings.per_group, settings.seed)
-    if settings.subjects is not None:
-        sample = per_subject(sample, settings.subjects, settings.seed)
+    if settings.limit is not None:
+        sample = per_subject(sample, settings.limit, settings.seed)
     return JudgingMaterial(
         Asking(get_task(task), checked(sample, "the sample"), categories, settings), data_use, list(records)
     )

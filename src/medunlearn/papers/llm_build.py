@@ -83,7 +83,7 @@ def server_of(llm: Mapping[str, Any]) -> ServerSettings:
     Raises:
         ConfigError: no server, no model, or a wrong setting.
     """
-    flags = {"base_url": "--llm URL", "model": "--llm-model NAME"}
+    flags = {"base_url": "--llm URL", "model": "--llm.model NAME"}
     missing = [flag for key, flag in flags.items() if not llm.get(key)]
     if missing:
         raise ConfigError([f"{flag} is missing: a language model writes this benchmark" for flag in missing])
@@ -238,7 +238,7 @@ def refuse_another(out: Path, key: str, *, again: bool) -> None:
     if again:
         raise InputError(
             f"{out} holds this benchmark already, and what is asked again could change it. Choose another "
-            f"--out, with --llm-store {out / RESPONSES}."
+            f"--out, with --store {out / RESPONSES}."
         )
 
 

@@ -250,10 +250,10 @@ def demo_experiment(out: Path, *, seed: int = 0, patients: int = 60) -> Experime
         "name": "Demo: forgetting patients of an invented hospital",
         "out": out,
         "seed": seed,
-        "benchmark": {"builder": "amnesia", "invented": patients, "seed": seed},
+        "benchmark": {"builder": "amnesia", "synthetic": patients, "seed": seed},
         "split": "random_10",
         "train": {"model": "tiny"},
         "unlearn": {"methods": list(DEMO_METHODS)},
-        "evaluate": {"subjects": 20},
+        "evaluate": {"limit": 20},
     }
     return plan(values)

@@ -39,9 +39,9 @@ def asked(benchmark: Benchmark, split: Split, settings: EvaluateSettings) -> lis
     questions: list[Question] = []
     for side in SIDES:
         found = benchmark.questions_of(split, side, settings.folds)
-        if settings.subjects is not None:
+        if settings.limit is not None:
             subjects = {benchmark.subject(question.record_id) for question in found}
-            kept = set(shuffled(subjects, "evaluate", side, settings.seed)[: settings.subjects])
+            kept = set(shuffled(subjects, "evaluate", side, settings.seed)[: settings.limit])
             found = [question for question in found if benchmark.subject(question.record_id) in kept]
         questions += found
     if not questions:

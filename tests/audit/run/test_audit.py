@@ -133,7 +133,7 @@ def test_stored_responses_give_the_same_numbers(found: Audit, world: Any, tmp_pa
 def test_cut_off_it_goes_on_where_it_stopped(
     found: Audit, world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {**world.settings, "batch_size": 4, "decodings": "greedy,temperature=0.8", "samples": 2}
+    settings = {**world.settings, "batch_size": 4, "decodings": "greedy,temperature=0.8", "samples_per_prompt": 2}
     added: list[int] = []
     add = ResponseStore.add
 

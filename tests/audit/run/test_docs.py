@@ -8,21 +8,21 @@ import shlex
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from fake_server import FakeServer
-from typer.testing import CliRunner
 
 from medunlearn.audit.measures import default_measures
 from medunlearn.audit.tables import BASELINES_FILE, PROBES, SCORES, SPANS, STARTS
 from medunlearn.cli.main import app
 
 PAGE = (Path(__file__).parents[3] / "docs" / "audit.md").read_text(encoding="utf-8")
-TRAIN = "medunlearn train bench/ --model tiny tiny_width=32 tiny_layers=2 train_on=records --quiet"
+TRAIN = "medunlearn train bench/ --model tiny --tiny-width 32 --tiny-layers 2 --train-on records --quiet"
 START = (
-    "medunlearn build amnesia --invented 20 --out bench/",
+    "medunlearn build amnesia --synthetic 20 --out bench/",
     f"{TRAIN} --out runs/target epochs=2",
     f"{TRAIN} --out runs/before epochs=0 pretrain_epochs=0",
 )
-SMALL = ["max_new_tokens=31", "replicates=20", "shortest_suffix=10"]
+SMALL = ["--max-new-tokens=31", "--replicates=20", "--shortest-suffix=10"]
 SMALL_DEMO = ["--texts", "2", "--epochs", "2"]
 
 
@@ -66,7 +66,7 @@ def test_commands_run_in_their_order(workplace: Path, monkeypatch: pytest.Monkey
 def test_the_python_runs(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workplace)
     (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(block.replace("sample=10", "sample=2, max_new_tokens=31, replicates=20"), {})
+    exec(block.replace("limit=10", "limit=2, max_new_tokens=31, replicates=20"), {})
 
 
 def test_tables_are_complete() -> None:

@@ -100,7 +100,7 @@ def test_options_are_asked_of_model_and_baseline(world: Any, tmp_path: Path) -> 
         baseline=world.before,
         options=file,
         **{"options.prompts": "continue", "options.replicates": 20},
-        **{**world.settings, "prefixes": 10, "sample": 2},
+        **{**world.settings, "prefixes": 10, "limit": 2},
         quiet=True,
     )
     assert found.stages is not None

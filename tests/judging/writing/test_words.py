@@ -79,7 +79,7 @@ def test_same_answers() -> None:
 
 def test_a_patients_own_answers_pass_and_most_of_others_do_not() -> None:
     """On an invented hospital every right answer passes; the same answers on somebody else's note mostly do not."""
-    benchmark = build(AmnesiaSettings(invented=60, note_length="medium", seed=7))
+    benchmark = build(AmnesiaSettings(synthetic=60, note_length="medium", seed=7))
     texts = [record.text for record in benchmark.records]
     place = {record.record_id: number for number, record in enumerate(benchmark.records)}
     passed = {("factual", 0): 0, ("factual", 17): 0, ("reasoning", 0): 0, ("reasoning", 17): 0}

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from medunlearn.cli.main import app
 
 ROOT = Path(__file__).parents[3]
 DATA = ROOT.parent / "shared" / "data" / "lume"
 SMALL = (
-    *("benchmark.documents_per_task=2", "benchmark.nonmember_documents=2", "retrain=false"),
-    *("train.epochs=2", "train.tiny_width=32", "train.tiny_layers=2", "train.precision=fp32"),
-    *("unlearn.epochs=2", "unlearn.methods=[graddiff,npo]", "unlearn.precision=fp32"),
-    *("evaluate.max_new_tokens=4", "evaluate.replicates=20"),
+    *("--benchmark.documents-per-task=2", "--benchmark.nonmember-documents=2", "--retrain=false"),
+    *("--train.epochs=2", "--train.tiny-width=32", "--train.tiny-layers=2", "--train.precision=fp32"),
+    *("--unlearn.epochs=2", "--unlearn.methods=[graddiff,npo]", "--unlearn.precision=fp32"),
+    *("--evaluate.max-new-tokens=4", "--evaluate.replicates=20"),
 )
 
 

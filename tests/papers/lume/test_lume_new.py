@@ -212,7 +212,7 @@ def test_another_benchmark_is_not_written_over(tmp_path: Path) -> None:
 
 
 def test_a_server_without_a_model(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--llm-model NAME is missing"):
+    with pytest.raises(ConfigError, match=r"--llm.model NAME is missing"):
         build_new({**SMALL, "llm": {"base_url": "http://127.0.0.1:1/v1"}}, tmp_path / "b")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from medunlearn.attacks.attacked import Attacked, Attacks
 from medunlearn.attacks.run import attack, attack_settings
@@ -125,7 +125,7 @@ def test_the_verb_prints_it_and_writes_it(runs: dict[str, Run], bench: Benchmark
     words = [
         *("attack", str(runs["chip"].folder), str(tmp_path / "bench"), "--split", "gone"),
         *("--attack", "reconstruction", "--device", "cpu"),
-        *("replicates=20", "cumulative.max_new_tokens=6", "--against", str(runs["target"].folder)),
+        *("--replicates=20", "--cumulative.max-new-tokens=6", "--against", str(runs["target"].folder)),
     ]
     said = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "table.csv")])
     assert said.exit_code == 0, said.output

@@ -13,7 +13,7 @@ def sweep_values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "name": "Small",
         "out": tmp_path_factory.mktemp("sweep") / "out",
         "seeds": [0, 1],
-        "benchmark": {"builder": "amnesia", "invented": 20},
+        "benchmark": {"builder": "amnesia", "synthetic": 20},
         "splits": ["random_10", "random_25"],
         "train": {"model": "tiny", "tiny_width": 32, "tiny_layers": 2, "epochs": 1, "precision": "fp32"},
         "retrain": ["random_25"],
@@ -23,5 +23,5 @@ def sweep_values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             "precision": "fp32",
             "search": {"split": "random_05", "lr": [1e-4, 1e-3]},
         },
-        "evaluate": {"subjects": 2, "replicates": 20, "max_new_tokens": 4},
+        "evaluate": {"limit": 2, "replicates": 20, "max_new_tokens": 4},
     }

@@ -117,7 +117,7 @@ def test_every_mistake_at_once(sweep_values: Values) -> None:
             "ga.lr": 1e-3,
             "search": {"split": "randm_05", "lr": [1e-3, -1.0, 1e-3], "budget": 3},
         },
-        "evaluate": {"subjects": 0, "split": "x"},
+        "evaluate": {"limit": 0, "split": "x"},
     }
     with pytest.raises(ConfigError) as caught:
         plan(wrong)
@@ -130,7 +130,7 @@ def test_every_mistake_at_once(sweep_values: Values) -> None:
         "Did you mean 'rmu'?",
         "Did you mean 'beta'?",
         "no setting 'budget'",
-        "subjects=0",
+        "limit=0",
         "evaluate.split",
     ):
         assert part in problems, problems
@@ -158,7 +158,7 @@ def test_every_mistake_at_once(sweep_values: Values) -> None:
         ({"retrain": 3}, "give true, false, or a list of splits"),
         ({"contexts": ["not"]}, "contexts.0='not'"),
         ({"splits": []}, "splits=[]"),
-        ({"benchmark": {"builder": "amnesa", "invented": 20}}, "Did you mean 'amnesia'?"),
+        ({"benchmark": {"builder": "amnesa", "synthetic": 20}}, "Did you mean 'amnesia'?"),
         ({"benchmark": {"folder": "nowhere"}}, "There is no benchmark folder nowhere"),
         ({"evaluate": {"metrics": ["exact_match"]}}, "holds no part of MU"),
         ({"evaluate": {"metrics": ["rouge"]}}, "Did you mean 'rouge_l'?"),
@@ -196,7 +196,7 @@ def test_the_example_of_400_patients_is_what_the_paper_compares() -> None:
     """AMNESIA, Section 4.2: four methods on random and on disease-level patients, with the retrained models."""
     values = read_yaml(Path(__file__).parents[3] / "examples" / "sweep-amnesia-400.yaml")
     sweep = plan(values)
-    assert values["benchmark"]["invented"] == 400
+    assert values["benchmark"]["synthetic"] == 400
     assert Counter(cell.kind for cell in sweep.cells) == {
         "target": 1,
         "retrained": 3,

@@ -51,7 +51,7 @@ def candidates(benchmark: Benchmark, split: Split) -> list[Candidate]:
         raise InputError(
             f"{benchmark.name} has no documents that no model is trained on, so members can be told from nobody. "
             "Build it with some: `build lume` takes nonmembers=FILE or nonmember_documents=100, `build amnesia "
-            "--invented` takes nonmember_patients=100. Then train again."
+            "--synthetic` takes nonmember_patients=100. Then train again."
         )
     if not inside & outside:
         raise InputError(

@@ -176,7 +176,7 @@ def run_options(
     recording = Recording(out, "audit_options", respondent.label, settings, inputs)
     if not recording.done:
         questions = read_options(file, count_from=settings.count_from, skip_bad_rows=settings.skip_bad_rows)
-        sample = sampled(questions.questions, settings.questions, settings.seed)
+        sample = sampled(questions.questions, settings.limit, settings.seed)
         with recording.running():
             with recording.stage("ask"):
                 storage.write_table(out / OPTIONS, option_rows(respondent, sample, prompts, job), OPTIONS_SCHEMA)

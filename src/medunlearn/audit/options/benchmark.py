@@ -29,7 +29,7 @@ def build(settings: OptionsSettings) -> Benchmark:
         ConfigError: not enough questions are left to be trained on.
     """
     file = read_options(settings.file, count_from=settings.count_from, skip_bad_rows=settings.skip_bad_rows)
-    asked = sampled(file.questions, settings.questions, settings.seed)
+    asked = sampled(file.questions, settings.limit, settings.seed)
     names = [one.question_id for one in asked]
     outside = set(shuffled(names, "options", "nonmembers", settings.seed)[: settings.nonmembers])
     if len(asked) - len(outside) < 2:

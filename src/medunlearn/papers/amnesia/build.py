@@ -26,14 +26,14 @@ LARGEST_DISEASES = 3
 def build(settings: AmnesiaSettings) -> Benchmark:
     """The benchmark of an invented hospital; the same settings give the same benchmark."""
     hospital = invent_hospital(
-        settings.invented + settings.nonmember_patients,
+        settings.synthetic + settings.nonmember_patients,
         seed=settings.seed,
         institutions=settings.institutions,
         studies=settings.studies,
         note_length=settings.note_length,
     )
     levels = ("disease", "patient", "study", "section") if settings.studies else ("disease", "patient")
-    outside = {patient.patient_id for patient in hospital.patients[settings.invented :]}
+    outside = {patient.patient_id for patient in hospital.patients[settings.synthetic :]}
     records = tuple(_held_out(record, outside) for record in hospital.records())
     trained_on = {record.record_id for record in records if record.fold == "train"}
     hierarchy = Hierarchy(levels, [record for record in records if record.fold == "train"])
@@ -41,7 +41,7 @@ def build(settings: AmnesiaSettings) -> Benchmark:
     named = settings.diseases or [name for name, _ in counts.most_common(LARGEST_DISEASES)]
     splits = amnesia_splits(hierarchy, named, settings.seed, settings.percents, must=bool(settings.diseases))
     return Benchmark(
-        name=f"AMNESIA on an invented hospital of {settings.invented} patients",
+        name=f"AMNESIA on an invented hospital of {settings.synthetic} patients",
         builder="amnesia",
         levels=levels,
         subject_level="patient",

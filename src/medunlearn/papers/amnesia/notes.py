@@ -79,7 +79,7 @@ def build_from_notes(values: Mapping[str, Any], out: Path, *, quiet: bool = True
             shown = "\n".join(f"  - {line}" for line in reasons(rejects))
             raise MedunlearnError(
                 f"No note came through, so there is no benchmark ({out / REJECTS_FILE}):\n{shown}\nWhat the model "
-                "said is kept and not asked for again, unless with --llm-again; another --llm-model is asked anew."
+                "said is kept and not asked for again, unless with --again; another --llm.model is asked anew."
             )
         benchmark = save_new(_benchmark(notes, labels, questions, facts), out)
         _save_tables(out, notes.chosen, labels, questions)

@@ -56,7 +56,7 @@ class NotesInput:
         """Hash of everything that the benchmark depends on besides the model's answers."""
         s = self.settings
         sampling = [s.temperature, s.answer_tokens, s.llm_seed]
-        rules = [s.seed, s.sample, s.other, self.data_use, s.diseases, s.percents]
+        rules = [s.seed, s.limit, s.other, self.data_use, s.diseases, s.percents]
         model = [self.writer.server.name, self.writer.server.extra]
         return sha256_of_json([self.inputs(), rules, sampling, model, list(prompts)])
 
@@ -88,12 +88,12 @@ def read_input(settings: AmnesiaNotesSettings, out: Path) -> NotesInput:
 
 def _sample(notes: Notes, settings: AmnesiaNotesSettings) -> tuple[Note, ...]:
     """A seeded sample, in the file's order; of PMC-Patients as many as the paper drew, unless told otherwise."""
-    rows, wanted = notes.notes, settings.sample
+    rows, wanted = notes.notes, settings.limit
     if wanted is None and notes.is_pmc and len(rows) > PAPER_SAMPLE:
         wanted = PAPER_SAMPLE
     if wanted is None or wanted == "all":
         return rows
     if wanted > len(rows):
-        raise InputError(f"sample={wanted}: the file holds {len(rows)} notes. Ask for fewer.")
+        raise InputError(f"limit={wanted}: the file holds {len(rows)} notes. Ask for fewer.")
     drawn = set(shuffled([note.note_id for note in rows], "sample", settings.seed)[:wanted])
     return tuple(note for note in rows if note.note_id in drawn)

@@ -223,7 +223,7 @@ def _notes(
         section for patient in selection.patients for study in patient.studies for section in study.sections
     )
     notes: dict[str, Any] = {
-        "invented": settings.invented,
+        "invented": settings.synthetic is not None,
         "institutions": "synthetic: patients grouped by seed" if not _given(selection) else "named by the source",
         "patients looked at": selection.looked_at,
         "sections": dict(sections.most_common()),

@@ -110,9 +110,7 @@ def _judged(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[
         if where := model.record.info["results"].get("judged"):
             found.append((f"{model.run.label}. ", JudgingRun.open(model.run.folder / where)))
     return tuple(
-        JudgedContent(
-            f"{whose}{panel_title(one.panel)}", panel_about(one.panel), tuple(one.sections())
-        )
+        JudgedContent(f"{whose}{panel_title(one.panel)}", panel_about(one.panel), tuple(one.sections()))
         for whose, one in found
     )
 

@@ -71,7 +71,7 @@ def export_tasks(benchmark: Benchmark, settings: TaskExportSettings, out: Path) 
         raise InputError(f"{out} is not an empty folder. Choose another --out.")
     rendering, limit = _like(benchmark, settings)
     metrics = _metrics(benchmark, settings)
-    given = {name: getattr(settings, name) for name in ("split", "folds", "subjects", "seed")}
+    given = {name: getattr(settings, name) for name in ("split", "folds", "limit", "seed")}
     split = benchmark.split(settings.split)
     questions = asked(benchmark, split, check(EvaluateSettings, given))
     sides, prefix = benchmark.sides(split), _slug("medunlearn", benchmark.builder, split.name)

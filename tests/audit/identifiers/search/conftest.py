@@ -23,7 +23,7 @@ LORA = {"pretrain_epochs": 120, "lr": 1e-2, "trainable": "lora:48", "batch_size"
 @pytest.fixture(scope="session")
 def patients() -> Benchmark:
     """The beginnings of four invented patients' notes."""
-    return beginnings(AmnesiaSettings(invented=4))
+    return beginnings(AmnesiaSettings(synthetic=4))
 
 
 def beginnings(settings: AmnesiaSettings) -> Benchmark:
@@ -47,7 +47,7 @@ def models(patients: Benchmark, tmp_path_factory: pytest.TempPathFactory) -> dic
 
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("models")
-    strangers = beginnings(AmnesiaSettings(invented=24, seed=1))
+    strangers = beginnings(AmnesiaSettings(synthetic=24, seed=1))
     base = train(strangers, train_settings({**COMMON, **BASE}), folder / "base", quiet=True)
     lora = train(
         patients, train_settings({**COMMON, **LORA, "model": str(base.model)}), folder / "lora", quiet=True

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from fake_server import FakeServer
-from typer.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
@@ -30,7 +30,7 @@ def run(*words: object, code: int = 0) -> Any:
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("identifiers") / "bench"
-    run("build", "amnesia", "--invented", 12, "--out", out, "--quiet")
+    run("build", "amnesia", "--synthetic", 12, "--out", out, "--quiet")
     return out
 
 
@@ -85,6 +85,7 @@ def test_files_that_the_page_names_exist() -> None:
 
 def test_counts_are_exact_and_no_value_is_shown(workplace: Path) -> None:
     words = (
+        "audit",
         "identifiers",
         "find",
         "said.jsonl",
@@ -92,8 +93,8 @@ def test_counts_are_exact_and_no_value_is_shown(workplace: Path) -> None:
         "bench",
         "--out",
         "out",
-        "detectors=[]",
-        "replicates=50",
+        "--detectors=[]",
+        "--replicates=50",
     )
     said = run(*words, "--json").stdout
     found = json.loads(said)
@@ -116,7 +117,7 @@ def test_counts_are_exact_and_no_value_is_shown(workplace: Path) -> None:
 
 
 def test_a_detectors_recall_stands_beside_the_counts(workplace: Path) -> None:
-    said = run("identifiers", "find", "said.jsonl", "--records", "bench", "--out", "out", "--json").stdout
+    said = run("audit", "identifiers", "find", "said.jsonl", "--records", "bench", "--out", "out", "--json").stdout
     found = json.loads(said)["detectors"]["patterns"]
     assert set(found) == {"invented notes", "these records"}
     assert 0 < found["invented notes"][-1]["recall"] < 1
@@ -129,17 +130,20 @@ def test_a_detectors_recall_stands_beside_the_counts(workplace: Path) -> None:
         (("find", "bench", "--out", "x"), "Name the benchmark"),
         (("find", "said.jsonl", "--out", "x", "fuzy=all"), "fuzzy"),
         (("find", "none.csv", "--out", "x"), "no file"),
-        (("find", "said.jsonl", "--records", "bench", "--out", "x", "detectors=tagger:nowhere"), "no model folder"),
+        (
+            ("find", "said.jsonl", "--records", "bench", "--out", "x", "--detectors=tagger:nowhere"),
+            "no model folder",
+        ),
         (("review", "bench", "--out", "x"), "holds no findings"),
         (("corrected", "bench"), "review.json"),
         (("recall", "--detector", "rules"), "There is no detector"),
     ],
 )
 def test_what_is_wrong_is_said_with_exit_code_2(workplace: Path, words: tuple[str, ...], why: str) -> None:
-    assert why in " ".join(run("identifiers", *words, code=2).stderr.split())
+    assert why in " ".join(run("audit", "identifiers", *words, code=2).stderr.split())
 
 
 @pytest.mark.parametrize("verb", ["find", "review", "corrected", "recall"])
 def test_help_has_an_example(verb: str) -> None:
-    text = run("identifiers", verb, "--help").stdout
-    assert f"medunlearn identifiers {verb}" in text.partition("Example")[2]
+    text = run("audit", "identifiers", verb, "--help").stdout
+    assert f"medunlearn audit identifiers {verb}" in text.partition("Example")[2]

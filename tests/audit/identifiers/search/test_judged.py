@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from fake_server import FakeServer
-from typer.testing import CliRunner
 
 from medunlearn.cli.main import app
 
@@ -58,9 +58,9 @@ def said(tmp_path: Path) -> Path:
 
 
 def test_a_judge_fills_table_10(said: Path, tmp_path: Path) -> None:
-    words = ("identifiers", "find", said, "--out", tmp_path / "out", "detectors=[]", "replicates=50")
+    words = ("audit", "identifiers", "find", said, "--out", tmp_path / "out", "--detectors=[]", "--replicates=50")
     with FakeServer(answer=answer) as server:
-        judge = ("--llm", server.base_url, "--llm-model", "m", "llm.corrections=0")
+        judge = ("--llm", server.base_url, "--llm.model", "m", "--llm.corrections=0")
         plan = json.loads(run(*words, *judge, "--dry-run", "--json").stdout)
         assert plan["estimate"]["requests"] == 3
         assert not (tmp_path / "out").exists()
@@ -83,9 +83,19 @@ def test_a_judge_fills_table_10(said: Path, tmp_path: Path) -> None:
 
 
 def test_a_sample_is_judged_and_other_responses_are_not_taken_for_it(said: Path, tmp_path: Path) -> None:
-    words = ("identifiers", "find", said, "--out", tmp_path / "out", "detectors=[]", "replicates=20", "judged=1")
+    words = (
+        "audit",
+        "identifiers",
+        "find",
+        said,
+        "--out",
+        tmp_path / "out",
+        "--detectors=[]",
+        "--replicates=20",
+        "--judged=1",
+    )
     with FakeServer(answer=answer) as server:
-        run(*words, "--llm", server.base_url, "--llm-model", "m", "llm.corrections=0", "--quiet")
+        run(*words, "--llm", server.base_url, "--llm.model", "m", "--llm.corrections=0", "--quiet")
         assert len(server.seen) == 1
     rows = said.read_text().replace("smokes daily. Her", "smokes weekly. Her")
     said.write_text(rows)
@@ -95,12 +105,12 @@ def test_a_sample_is_judged_and_other_responses_are_not_taken_for_it(said: Path,
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--llm", "http://models.example/v1", "--llm-model", "m"), "--allow-remote-llm"),
-        (("--llm", "http://127.0.0.1:9/v1"), "--llm-model is missing"),
-        (("--llm", "http://127.0.0.1:9/v1", "--llm-model", "m", "least_rouge=1"), "Give a lower least_rouge"),
+        (("--llm", "http://models.example/v1", "--llm.model", "m"), "--allow-remote-llm"),
+        (("--llm", "http://127.0.0.1:9/v1"), "--llm.model is missing"),
+        (("--llm", "http://127.0.0.1:9/v1", "--llm.model", "m", "--least-rouge=1"), "Give a lower least_rouge"),
         (("--dry-run",), "--llm is missing"),
     ],
 )
 def test_what_is_wrong_is_said(said: Path, tmp_path: Path, words: tuple[str, ...], why: str) -> None:
-    told = run("identifiers", "find", said, "--out", tmp_path / "out", "detectors=[]", *words, code=2)
+    told = run("audit", "identifiers", "find", said, "--out", tmp_path / "out", "--detectors=[]", *words, code=2)
     assert why in " ".join(told.stderr.split())

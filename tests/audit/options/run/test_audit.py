@@ -150,7 +150,7 @@ def test_it_is_not_done_twice_and_another_is_refused(
 def test_what_was_asked_is_kept_when_it_is_cut_off(
     before_and_after: tuple[Run, Run], question_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings: dict[str, Any] = {"prompts": "in_place", "questions": 8, "forms": "text", "quiet": True}
+    settings: dict[str, Any] = {"prompts": "in_place", "limit": 8, "forms": "text", "quiet": True}
 
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
@@ -175,7 +175,7 @@ def test_a_prompt_that_does_not_fit_is_unscored(
         out=tmp_path / "long",
         prompts="in_place",
         forms="letter",
-        questions=3,
+        limit=3,
         max_new_tokens=510,
         quiet=True,
     )

@@ -11,15 +11,15 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from fake_server import FakeServer
-from typer.testing import CliRunner
 
 from medunlearn.audit.options.audit import CHOICES_SCHEMA, OPTIONS_SCHEMA
 from medunlearn.audit.options.questions import read_prompts
 from medunlearn.cli.main import app
 
 PAGE = (Path(__file__).parents[4] / "docs" / "options.md").read_text(encoding="utf-8")
-SMALL = {"build": ["questions=14"], "train": ["tiny_width=32", "tiny_layers=2", "precision=fp32"]}
+SMALL = {"build": ["--limit=14"], "train": ["--tiny-width=32", "--tiny-layers=2", "--precision=fp32"]}
 
 
 def blocks(language: str) -> list[str]:
@@ -34,13 +34,13 @@ def test_the_page_runs(
     lines = [line for block in blocks("bash") for line in block.splitlines()]
     assert len(lines) == 3
     for line in lines:
-        words = shlex.split(line.replace("nonmembers=100", "nonmembers=5"))
-        small = SMALL[words[1]] + ([] if "epochs=0" in line or words[1] == "build" else ["epochs=2"])
+        words = shlex.split(line.replace("--nonmembers=100", "--nonmembers=5"))
+        small = SMALL[words[1]] + ([] if "--epochs=0" in line or words[1] == "build" else ["--epochs=2"])
         result = CliRunner().invoke(app, [*words[1:], *small])
         assert result.exit_code == 0, f"{line}\n{result.output}"
     local, served, _ = blocks("python")
     spaces: dict[str, Any] = {}
-    exec(local.replace('trained_on="bench/"', 'trained_on="bench/", questions=14, max_new_tokens=4'), spaces)
+    exec(local.replace('trained_on="bench/"', 'trained_on="bench/", limit=14, max_new_tokens=4'), spaces)
     assert set(spaces["table"]["group"]) == {"all", "member", "non-member", "member - non-member"}
     with FakeServer() as server:
         exec(served.replace("http://127.0.0.1:8000/v1", server.base_url), spaces)

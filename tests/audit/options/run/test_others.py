@@ -67,7 +67,7 @@ class TestServer:
                 out=tmp_path / "a",
                 llm={"base_url": server.base_url, "model": "m"},
                 api="completions",
-                questions=4,
+                limit=4,
                 prompts="in_place",
                 quiet=True,
             )
@@ -93,7 +93,7 @@ class TestServer:
         self, question_file: Path, removed: dict[str, str], tmp_path: Path
     ) -> None:
         llm = {"model": "m", "retries": 0, "concurrency": 1, "give_up_after": 1}
-        how: dict[str, Any] = {"out": tmp_path / "a", "questions": 5, "prompts": "fill_in", "quiet": True}
+        how: dict[str, Any] = {"out": tmp_path / "a", "limit": 5, "prompts": "fill_in", "quiet": True}
         with (
             FakeServer(["well", "well", "error_500"], answer=knows(removed)) as server,
             pytest.raises(MedunlearnError, match=r"3 of 5 prompts were not answered: .* Run it again"),

@@ -158,7 +158,7 @@ def clinic() -> Benchmark:
     """Invented patients, with splits of the four scopes."""
     from medunlearn.papers.amnesia.build import build
 
-    return build(AmnesiaSettings(invented=120))
+    return build(AmnesiaSettings(synthetic=120))
 
 
 @pytest.fixture(scope="session")

@@ -184,9 +184,7 @@ def _record(
 @pytest.fixture(scope="session")
 def wards() -> Benchmark:
     """4 institutions of 5 patients, a study each of 2 sections: a quarter of the institutions is five patients."""
-    return build(
-        MedforgetSettings(invented=True, institutions=4, patients=5, studies=1, sections=2, text_only=True)
-    )
+    return build(MedforgetSettings(synthetic=20, institutions=4, studies=1, sections=2, text_only=True))
 
 
 @pytest.fixture(scope="session")

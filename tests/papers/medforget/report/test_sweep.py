@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.config import read_yaml
@@ -48,7 +48,7 @@ def values(out: Path) -> Values:
     return {
         "name": "Levels",
         "out": str(out),
-        "benchmark": {"builder": "medforget", "invented": True, "institutions": 2, "patients": 2, "studies": 1}
+        "benchmark": {"builder": "medforget", "synthetic": 4, "institutions": 2, "studies": 1}
         | {"sections": 1, "text_only": True, "rephrase": "none"},
         "splits": ["section_25", "flat_25"],
         "asked_about": {"flat_25": ["section_25"]},

@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from click.testing import CliRunner
 from fake_server import FakeServer
-from typer.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.config import check

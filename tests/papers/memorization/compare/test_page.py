@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.papers.memorization.compare import audit_content, write_audit_report

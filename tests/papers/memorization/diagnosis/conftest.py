@@ -12,7 +12,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.results.runs import Run
 
 SMALL = {"model": "tiny", "tiny_width": 32, "tiny_layers": 2, "precision": "fp32", "batch_size": 4}
-WATCH = {"part": "test", "prefix_tokens": 50, "new_tokens": 60, "probes": 6, "replicates": 40}
+WATCH = {"part": "test", "prefix_tokens": 50, "new_tokens": 60, "limit": 6, "replicates": 40}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -25,7 +25,7 @@ def _one_thread() -> None:
 @pytest.fixture(scope="session")
 def bench() -> Benchmark:
     """Twenty patients: eleven to train on, four for validation, five for testing."""
-    return mu.build.diagnosis(invented=20, validation=4, test=5)
+    return mu.build.diagnosis(synthetic=20, validation=4, test=5)
 
 
 @pytest.fixture(scope="session")

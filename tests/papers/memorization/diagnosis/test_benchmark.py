@@ -39,13 +39,13 @@ def test_parts_are_by_patient_and_only_one_is_trained_on(bench: Benchmark) -> No
 
 
 def test_shares_are_the_papers() -> None:
-    sizes = {part: len(patients) for part, patients in parts(mu.build.diagnosis(invented=130)).items()}
+    sizes = {part: len(patients) for part, patients in parts(mu.build.diagnosis(synthetic=130)).items()}
     assert sizes == {"train": 100, "validation": 20, "test": 10}
 
 
 def test_the_same_seed_is_the_same_hospital(bench: Benchmark) -> None:
-    again = mu.build.diagnosis(invented=20, validation=4, test=5)
-    other = mu.build.diagnosis(invented=20, validation=4, test=5, seed=1)
+    again = mu.build.diagnosis(synthetic=20, validation=4, test=5)
+    other = mu.build.diagnosis(synthetic=20, validation=4, test=5, seed=1)
     assert again.fingerprint == bench.fingerprint != other.fingerprint
 
 
@@ -160,6 +160,6 @@ def test_settings_that_do_not_go(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="either a file"):
         mu.build.diagnosis()
     with pytest.raises(ConfigError, match="either a file"):
-        mu.build.diagnosis(invented=20, admissions=tmp_path / "f.csv")
+        mu.build.diagnosis(synthetic=20, admissions=tmp_path / "f.csv")
     with pytest.raises(InputError, match="leave none"):
-        mu.build.diagnosis(invented=20, validation=10, test=10)
+        mu.build.diagnosis(synthetic=20, validation=10, test=10)

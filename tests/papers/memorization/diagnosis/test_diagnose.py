@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import medunlearn as mu
 from medunlearn.cli.main import app
@@ -119,7 +119,7 @@ def test_another_part_needs_the_models_weights(bench: Benchmark, watched: Run) -
 
 
 def test_what_it_cannot_do(bench: Benchmark, watched: Run) -> None:
-    hospital = mu.build.amnesia(invented=8)
+    hospital = mu.build.amnesia(synthetic=8)
     with pytest.raises(InputError, match="asks for no diagnoses"):
         mu.diagnose(watched, hospital, quiet=True)
     with pytest.raises(InputError, match="There is no part 'dev'"):
@@ -128,13 +128,13 @@ def test_what_it_cannot_do(bench: Benchmark, watched: Run) -> None:
 
 def test_the_command(bench: Benchmark, watched: Run, tmp_path: Path) -> None:
     folder = bench.save(tmp_path / "bench")
-    words = ["diagnose", str(watched.folder), str(folder), "least_patients=2", "replicates=50"]
+    words = ["diagnose", str(watched.folder), str(folder), "--least-patients=2", "--replicates=50"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert "does memorization rise while the validation loss falls?" in result.output
     said: dict[str, Any] = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert {row["k"] for row in said["accuracy"]} == {1, 2, 3}
     assert said["rise"][0]["verdict"] in ("holds", "does not hold", "not decided")
-    wrong = CliRunner().invoke(app, [*words, "gold=best", "kk=1"])
+    wrong = CliRunner().invoke(app, [*words, "--gold=best", "kk=1"])
     assert wrong.exit_code == 2
     assert "2 settings are wrong" in wrong.output

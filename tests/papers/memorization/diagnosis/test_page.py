@@ -7,15 +7,15 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.config import DiagnoseSettings, DiagnosisSettings, TrainSettings, WatchSettings
 
 PAGE = (Path(__file__).parents[4] / "docs" / "diagnosis.md").read_text(encoding="utf-8")
 SMALL = {
-    "train": ["epochs=1", "tiny_width=32", "tiny_layers=2", "watch.probes=2", "watch.new_tokens=50"],
-    "build": ["--invented", "16", "validation=2", "test=3"],
+    "train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2", "--watch.limit=2", "--watch.new-tokens=50"],
+    "build": ["--synthetic", "16", "--validation=2", "--test=3"],
 }
 
 

@@ -215,10 +215,10 @@ def test_settings_that_do_not_go(bench: Benchmark, tmp_path: Path, values: dict[
 
 
 def test_the_papers_preset() -> None:
-    found = train_settings({"model": "org/name", "preset": "diagnosis", "watch.probes": 7})
+    found = train_settings({"model": "org/name", "preset": "diagnosis", "watch.limit": 7})
     assert (found.trainable, found.lora_dropout, found.lr, found.weight_decay) == ("lora:64", 0.05, 1e-6, 0.1)
     assert (found.batch_size, found.stop_early, found.validation) == (16, 2, "part=validation")
-    assert found.watch == {"part": "test", "prefix_tokens": 50, "new_tokens": 500, "probes": 7}
+    assert found.watch == {"part": "test", "prefix_tokens": 50, "new_tokens": 500, "limit": 7}
 
 
 def test_lora_has_the_papers_alpha_and_dropout(tiny: Any) -> None:

@@ -59,8 +59,8 @@ def build(settings: DiagnosisSettings) -> Benchmark:
         SourceError: rows that cannot be used, each with its place.
         InputError: too few patients for the parts, or dates by which the latest stay cannot be told.
     """
-    if (settings.admissions is None) == (settings.invented is None):
-        raise ConfigError(["give either a file of admissions or invented=N (patients to invent)"])
+    if (settings.admissions is None) == (settings.synthetic is None):
+        raise ConfigError(["give either a file of admissions or synthetic=N (patients to invent)"])
     stays, notes = _invented(settings) if settings.admissions is None else _own(settings)
     parts = _own_parts(stays) if any(stay.part for stay in stays) else _drawn_parts(stays, settings)
     records = tuple(_record(stay, parts[stay.patient]) for stay in stays)
@@ -98,8 +98,8 @@ def text_of(date: str, history: str, labs: str) -> str:
 
 
 def _invented(settings: DiagnosisSettings) -> tuple[list[_Stay], dict[str, Any]]:
-    assert settings.invented is not None
-    admissions = invent_admissions(settings.invented, seed=settings.seed, institutions=settings.institutions)
+    assert settings.synthetic is not None
+    admissions = invent_admissions(settings.synthetic, seed=settings.seed, institutions=settings.institutions)
     return [
         _Stay(
             one.admission_id,

@@ -83,7 +83,7 @@ class Memorization:
         probes = []
         for group, side in (("trained", records), ("held out", outside)):
             order = shuffled([record.record_id for record in side], "probes", group, settings.seed)
-            chosen = set(order[: settings.probes])
+            chosen = set(order[: settings.limit])
             probes += [
                 probe
                 for record in side

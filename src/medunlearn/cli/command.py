@@ -1,0 +1,306 @@
+"""A command generated from a function's parameters and its settings classes."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from medunlearn.cli.output import Output, handle_errors
+from medunlearn.cli.verbs import Verb
+from medunlearn.config.base import Settings
+from medunlearn.config.fields import Flag, flags_of, options_model, positionals
+from medunlearn.config.reading import as_value, check, merge, read_yaml, with_server
+from medunlearn.errors import ConfigError, nearest
+
+COMMON = {
+    "quiet": Flag("quiet", "switch", False, False, "Common", "", "", "print nothing but errors"),
+    "json": Flag("json", "switch", False, False, "Common", "", "", "print the result as JSON on standard output"),
+    "help": Flag("help", "switch", False, False, "Common", "", "", "show this text"),
+}
+CONFIG = Flag("config", "text", False, False, "Common", "FILE", "", "YAML file of settings; flags win over it")
+DRY_RUN = Flag(
+    "dry_run", "switch", False, False, "Options", "", "", "estimate requests, tokens and cost; send nothing"
+)
+SHORT = {"-q": "quiet", "-h": "help", "-j": "jobs"}
+COMMON_TEXTS = {"device": "auto, cpu, cuda, cuda:1, ...", "seed": "seed of everything random in this command"}
+HIDDEN = ("quiet", "say")
+
+
+def load(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
+
+
+class Generated(click.Command):
+    """A verb as a click command. Values are read by :meth:`read`, so that all mistakes come at once."""
+
+    def __init__(self, words: str, verb: Verb) -> None:
+        super().__init__(words, help=verb.summary, add_help_option=False)
+        self.words, self.verb = words, verb
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        function: Callable[..., Any] = load(self.verb.call)
+        return function
+
+    @cached_property
+    def shower(self) -> Callable[..., Any]:
+        shower: Callable[..., Any] = load(self.verb.show)
+        return shower
+
+    @cached_property
+    def models(self) -> list[list[type[Settings]]]:
+        """The settings classes; in each entry one of several may be meant."""
+        return [[load(path) for path in entry.split("|")] for entry in self.verb.settings]
+
+    @cached_property
+    def options(self) -> type[Settings]:
+        return options_model(self.function, skip=HIDDEN)
+
+    @cached_property
+    def own_options(self) -> type[Settings]:
+        """Flags that only change what is printed."""
+        known = (*HIDDEN, "result", "output", *self.options.model_fields, *self.setting_flags)
+        return options_model(self.shower, skip=known)
+
+    @cached_property
+    def arguments(self) -> list[inspect.Parameter]:
+        return [p for p in positionals(self.function) if p.name not in self.verb.required]
+
+    @cached_property
+    def setting_flags(self) -> dict[str, Flag]:
+        flags: dict[str, Flag] = {}
+        for entry in self.models:
+            for model in entry:
+                flags |= {key: flag for key, flag in flags_of(model).items() if key not in flags}
+        return flags
+
+    @cached_property
+    def flags(self) -> dict[str, Flag]:
+        """All flags by key: those of the settings, of the function, and the common ones."""
+        places = {p.name for p in self.arguments}
+        options = flags_of(self.options, "Options") | flags_of(self.own_options, "Options")
+        flags = {key: flag for key, flag in options.items() if key not in places} | self.setting_flags
+        if self.verb.plan:
+            flags["dry_run"] = DRY_RUN
+        return flags | COMMON | ({"config": CONFIG} if self.verb.settings and not self.verb.file else {})
+
+    # What click needs for shell completion.
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        places: list[click.Parameter] = [
+            click.Argument([p.name], required=False, nargs=-1 if _many(p) else 1, type=click.Path())
+            for p in self.arguments
+        ]
+        return [*places, *(_option(flag) for flag in self.flags.values())]
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        if incomplete.startswith("-"):
+            names = {flag.name: flag.help for flag in self.flags.values()}
+            return [CompletionItem(name, help=text) for name, text in names.items() if name.startswith(incomplete)]
+        return super().shell_complete(ctx, incomplete)
+
+    # From words to a call.
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx._opt_prefixes = {"-", "--"}
+        ctx.obj = list(args)
+        return []
+
+    @handle_errors
+    def invoke(self, ctx: click.Context) -> None:
+        words: list[str] = ctx.obj
+        if any(word in ("--help", "-h") for word in words):
+            from medunlearn.cli.help import print_help
+
+            print_help(self, ctx.find_root().info_name or "medunlearn")
+            return
+        values, problems = self.read(words)
+        output = Output(quiet=bool(values.pop("quiet", False)), json=bool(values.pop("json", False)))
+        self.check(values, problems)
+        self.call(values, output)
+
+    def read(self, words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+        """Values by key, nested ones by dotted key, and what could not be understood."""
+        values, problems, places = _Reader(self).read(words)
+        for parameter in self.arguments:
+            if _many(parameter) and places:
+                values[parameter.name], places = tuple(places), []
+            elif places and parameter.name not in values:
+                values[parameter.name] = places.pop(0)
+        problems += [f"{place!r} is one argument too many: {self.usage()}" for place in places]
+        if file := values.pop("config", None):
+            values = {**read_yaml(Path(file)), **values}
+        return values, problems + self._missing(values)
+
+    def _missing(self, values: Mapping[str, Any]) -> list[str]:
+        """Arguments and flags of the function that must be given; settings know their own."""
+        fields = self.options.model_fields
+        required = [k for k, f in fields.items() if f.is_required() and k not in self.setting_flags]
+        shown = {p.name: p.name.upper() for p in self.arguments}
+        return [
+            f"{shown.get(key, '--' + key.replace('_', '-'))} is missing: {fields[key].description}"
+            for key in (*required, *self.verb.required)
+            if key not in values
+        ]
+
+    def check(self, values: Mapping[str, Any], problems: list[str]) -> None:
+        """Check values as far as it goes without loading anything heavy.
+
+        Raises:
+            ConfigError: every mistake.
+        """
+        for model in (self.options, self.own_options):
+            own = {k: v for k, v in values.items() if k in model.model_fields and k not in self.setting_flags}
+            problems += [p for p in _problems(model, own) if " is missing: " not in p]
+        given = {key: v for key, v in values.items() if key.partition(".")[0] in self.setting_flags}
+        if self.verb.file and (file := values.get(self.arguments[0].name)):
+            given = merge(read_yaml(Path(file)), given)
+        plain = {key: value for key, value in given.items() if "." not in key}
+        sections = {key.partition(".")[0] for key in given if "." in key}
+        for entry in self.models:
+            several = len(self.models) > 1
+            shared = set().union(*(model.model_fields for model in entry))
+            own = {key: value for key, value in plain.items() if not several or key in shared}
+            own |= {key: {} for key in sections & shared if key not in own and not self.verb.file}
+            found = sorted((_problems(model, own) for model in entry), key=len)[0]
+            # Which of several classes is meant, and what does not go together, the function says.
+            vague = len(entry) > 1
+            problems += [p for p in found if not (vague and ("no setting" in p or " is missing: " in p))]
+        if problems:
+            raise ConfigError(list(dict.fromkeys(problems)))
+
+    def call(self, values: dict[str, Any], output: Output) -> None:
+        plan = bool(values.pop("dry_run", False)) if self.verb.plan else False
+        own = {key: values.pop(key) for key in self.own_options.model_fields if key in values}
+        parameters = inspect.signature(self.function).parameters
+        more: dict[str, Any] = {}
+        if "quiet" in parameters:
+            more["quiet"] = output.quiet or output.json
+        if "say" in parameters and not output.quiet:
+            more["say"] = output.say
+        if plan:
+            out = Path(values.pop("out"))
+            settings = {key: value for key, value in values.items() if key.partition(".")[0] in self.setting_flags}
+            load("medunlearn.cli.show:estimates")(load(self.verb.plan)(with_server(settings), out), output)
+            return
+        result = self.function(**values, **more)
+        shown = inspect.signature(self.shower).parameters
+        own |= {key: values[key] for key in shown if key in values}
+        self.shower(result, output, **own)
+
+    def usage(self) -> str:
+        places = " ".join(
+            (f"{p.name.upper()}..." if _many(p) else p.name.upper())
+            if p.default is p.empty
+            else f"[{p.name.upper()}]"
+            for p in self.arguments
+        )
+        return f"medunlearn {self.words} {places}".strip()
+
+
+class _Reader:
+    """Flags and arguments among the words of a command line."""
+
+    def __init__(self, command: Generated) -> None:
+        self.command, self.flags = command, command.flags
+        self.owners = "arguments" in self.flags
+        self.names_paths = any(p.name == "corpus" for p in command.arguments)  # NAME=PATH
+        self.values: dict[str, Any] = {}
+        self.problems: list[str] = []
+        self.places: list[str] = []
+
+    def read(self, words: Sequence[str]) -> tuple[dict[str, Any], list[str], list[str]]:
+        rest = list(words)
+        while rest:
+            word = rest.pop(0)
+            if word == "--":
+                self.places += rest
+                break
+            if word.startswith("--") or (word in SHORT and SHORT[word] in self.flags):
+                self._flag(word, rest)
+            elif word.startswith("-") and len(word) > 1 and not word[1].isdigit():
+                self.problems.append(self._unknown(word))
+            else:
+                self._argument(word)
+        return self.values, self.problems, self.places
+
+    def _flag(self, word: str, rest: list[str]) -> None:
+        name, equals, value = word.partition("=")
+        key = SHORT.get(name, name.removeprefix("--").replace("-", "_"))
+        flag, negative = self.flags.get(key), False
+        if flag is None and key.startswith("no_") and key[3:] in self.flags:
+            flag, negative = self.flags[key[3:]], True
+        if flag is None and "." in key:
+            flag = self._nested(key)
+        if flag is None:
+            self.problems.append(self._unknown(name))
+            if not equals and rest and not rest[0].startswith("-"):
+                rest.pop(0)
+        elif flag.kind == "switch":
+            self._switch(flag, negative, value if equals else None)
+        elif not equals and (not rest or rest[0].startswith("--")):
+            self.problems.append(f"{name} needs a value: {flag.help}")
+        else:
+            self._set(flag, value if equals else rest.pop(0))
+
+    def _nested(self, key: str) -> Flag | None:
+        """A setting in a section, or of a method or attack."""
+        owner = self.flags.get(key.partition(".")[0])
+        if (owner is not None and owner.section) or self.owners:
+            return Flag(key, "yaml", False, False, "", "VALUE", "", "a value")
+        return None
+
+    def _switch(self, flag: Flag, negative: bool, value: str | None) -> None:
+        self.values[flag.key] = as_value(value) if value is not None else not negative
+
+    def _set(self, flag: Flag, text: str) -> None:
+        value = text if flag.kind == "text" and text != "null" else as_value(text)
+        if flag.many and flag.key in self.values:
+            earlier = self.values[flag.key]
+            value = [*(earlier if isinstance(earlier, list) else [earlier]), value]
+        elif flag.many and flag.key in self.command.options.model_fields:
+            value = [value]
+        self.values[flag.key] = value
+
+    def _argument(self, word: str) -> None:
+        key, equals, value = word.partition("=")
+        key = key.replace("-", "_")
+        setting = bool(equals) and bool(re.fullmatch(r"[A-Za-z][\w.:]*", key)) and not Path(word).exists()
+        known = key in self.flags or ("." in key and self._nested(key) is not None)
+        if setting and known:
+            self.problems.append(f"{word!r}: settings are flags, --{key.replace('_', '-')} {value}".rstrip())
+        elif setting and not (self.names_paths and (Path(value).exists() or value.startswith("hub:"))):
+            self.problems.append(f"{word!r}: settings are flags. {self._unknown('--' + key)}")
+        else:
+            self.places.append(word)
+
+    def _unknown(self, name: str) -> str:
+        near = nearest(name.replace("_", "-"), [flag.name for flag in self.flags.values()])
+        hint = f" Did you mean {near}?" if near else f" `medunlearn {self.command.words} --help` lists all."
+        return f"There is no flag {name}.{hint}"
+
+
+def _problems(model: type[Settings], values: Mapping[str, Any]) -> list[str]:
+    try:
+        check(model, values)
+    except ConfigError as error:
+        return error.problems
+    return []
+
+
+def _many(parameter: inspect.Parameter) -> bool:
+    return "Sequence[" in str(parameter.annotation)
+
+
+def _option(flag: Flag) -> click.Option:
+    kind: Any = click.Choice(flag.metavar.split("|")) if "|" in flag.metavar else None
+    return click.Option([flag.name], is_flag=flag.kind == "switch", type=kind, help=flag.help)

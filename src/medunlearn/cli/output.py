@@ -1,0 +1,133 @@
+"""Output of every command: lines, tables, JSON; and errors as messages with exit codes."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from medunlearn.cli.processes import end_together, rank_zero_output
+from medunlearn.errors import MedunlearnError
+
+INTERRUPTED = 130
+UNSCORED = "unscored"
+
+
+def handle_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn every error that is meant for the user into a message and an exit code, without a traceback."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        failure: BaseException | None = None
+        try:
+            with rank_zero_output():
+                command(*args, **kwargs)
+        except BrokenPipeError:
+            sys.stderr.close()
+            raise SystemExit(1) from None
+        except BaseException as error:
+            failure = error
+        end_together(failure, print_error)
+        if isinstance(failure, MedunlearnError | KeyboardInterrupt | OSError):
+            raise SystemExit(_exit_code(failure)) from failure
+        if failure is not None:
+            raise failure
+
+    return wrapped
+
+
+def print_error(error: BaseException) -> None:
+    if isinstance(error, KeyboardInterrupt):
+        click.secho("\ninterrupted.", fg="yellow", err=True, nl=False)
+        click.echo(" What was done is kept; give the same command again and it goes on from there.", err=True)
+    elif isinstance(error, MedunlearnError | OSError):
+        if isinstance(error, OSError):
+            from medunlearn.data.storage import as_storage_error
+
+            error = as_storage_error(error, Path(error.filename or "a file")) or error
+        click.secho("error:", fg="red", bold=True, err=True, nl=False)
+        click.echo(f" {error}", err=True)
+
+
+def _exit_code(error: MedunlearnError | KeyboardInterrupt | OSError) -> int:
+    if isinstance(error, MedunlearnError):
+        return error.exit_code
+    return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a command prints: tables on standard output, progress on standard error, or JSON alone."""
+
+    quiet: bool = False
+    json: bool = False
+
+    def say(self, line: str) -> None:
+        """Print a line on standard error, above a progress bar that may be open."""
+        if not self.quiet:
+            print(f"> {line}", file=sys.stderr, flush=True)
+
+    def line(self, line: str) -> None:
+        if not (self.quiet or self.json):
+            from rich.console import Console
+
+            Console().print(line, highlight=False, markup=False)
+
+    def data(self, value: Any) -> bool:
+        """Print JSON if it was asked for; whether it was."""
+        if self.json:
+            sys.stdout.write(
+                json.dumps(value() if callable(value) else value, indent=2, ensure_ascii=False, default=str)
+            )
+            sys.stdout.write("\n")
+        return self.json
+
+    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """Print a title above a table; the title is not squeezed into the table's width."""
+        if self.quiet or self.json:
+            return
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table(header_style="bold", box=None, pad_edge=False)
+        for column in columns:
+            table.add_column(escape(str(column)), overflow="fold")
+        for row in rows:
+            table.add_row(*(escape(cell_text(cell)) for cell in row))
+        console = Console()
+        console.print(f"[bold]{escape(title)}[/]", highlight=False, soft_wrap=True)
+        console.print(table)
+        console.print()
+
+
+def cell_text(cell: object) -> str:
+    return "" if absent(cell) else f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def absent(value: Any) -> bool:
+    """None, NaN or NA, without pandas."""
+    return value is None or str(value) in ("nan", "<NA>", "NaT")
+
+
+def with_interval(row: Mapping[Any, Any], value: str = "value", low: str = "low", high: str = "high") -> str:
+    """``0.98 [0.97, 0.99]``; a mean without a value is unscored, never 0."""
+    if absent(row[value]):
+        return UNSCORED
+    interval = "" if absent(row.get(low)) else f" [{row[low]:.3f}, {row[high]:.3f}]"
+    return f"{row[value]:.3f}{interval}"
+
+
+def records(table: Any) -> list[dict[str, Any]]:
+    """A DataFrame's rows for JSON, what is missing as null."""
+    plain = table.astype(object)
+    return [
+        {str(key): value for key, value in row.items()}
+        for row in plain.where(plain.notna(), None).to_dict("records")
+    ]

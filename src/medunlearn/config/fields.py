@@ -1,0 +1,157 @@
+"""Flags of a settings class: name, arity, help text, default."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import Field, create_model
+from pydantic.fields import FieldInfo
+
+from medunlearn.config.base import Settings
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A setting as a flag.
+
+    Attributes:
+        key: as in YAML and Python, ``batch_size``.
+        kind: ``switch`` takes no value, ``text`` is taken literally, ``yaml`` is read as YAML.
+        many: may be given several times.
+        section: holds nested settings, ``--evaluate.limit 20``.
+        group: title of its panel in the help text.
+    """
+
+    key: str
+    kind: Literal["switch", "text", "yaml"]
+    many: bool
+    section: bool
+    group: str
+    metavar: str
+    default: str
+    help: str
+
+    @property
+    def name(self) -> str:
+        return f"--{self.key.replace('_', '-')}"
+
+
+def flags_of(model: type[Settings], group: str | None = None) -> dict[str, Flag]:
+    """The flags of a settings class by key; each base class is a group of its own in the help text."""
+    return {
+        key: _flag(key, field, group or _group(model, key))
+        for key, field in model.model_fields.items()
+        if key != "builder"
+    }
+
+
+def _group(model: type[Settings], key: str) -> str:
+    owner = next(base for base in reversed(model.__mro__) if key in getattr(base, "__annotations__", {}))
+    return (owner.__doc__ or owner.__name__).strip().split("\n")[0].rstrip(".")
+
+
+def _flag(key: str, field: FieldInfo, group: str) -> Flag:
+    members = set(_members(field.annotation))
+    origins = {get_origin(member) or member for member in members}
+    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+    switch = extra.get("flag") == "switch" or (bool in origins and origins <= {bool, dict, type(None)})
+    many = bool(origins & {tuple, list, Sequence, _ABC_SEQUENCE})
+    plain = origins <= {str, Path, type(None)} or _only_words(members)
+    default = "required" if field.is_required() else field.get_default(call_default_factory=True)
+    return Flag(
+        key=key,
+        kind="switch" if switch else "text" if plain else "yaml",
+        many=many,
+        section=bool(origins & {dict, _ABC_MAPPING}),
+        group=group,
+        metavar="" if switch else _metavar(members),
+        default=default if isinstance(default, str) else _shown(default),
+        help=field.description or "",
+    )
+
+
+_ABC_SEQUENCE, _ABC_MAPPING = get_origin(Sequence[str]), get_origin(Mapping[str, str])
+
+
+def _members(annotation: Any) -> Iterator[Any]:
+    """The types of a union, without what annotates them."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from _members(get_args(annotation)[0])
+    elif origin in (Union, types.UnionType):
+        for member in get_args(annotation):
+            yield from _members(member)
+    else:
+        yield annotation
+
+
+def _only_words(members: set[Any]) -> bool:
+    literals = [m for m in members if get_origin(m) is Literal]
+    words = all(isinstance(value, str) for m in literals for value in get_args(m))
+    return bool(literals) and words and members - set(literals) <= {str, Path, type(None)}
+
+
+_METAVARS = {int: "N", float: "X", str: "TEXT", Path: "PATH", dict: "KEY=VALUE,..."}
+
+
+def _metavar(members: set[Any]) -> str:
+    choices = [str(value) for m in members if get_origin(m) is Literal for value in get_args(m)]
+    if choices:
+        return "|".join(choices)
+    for member in members:
+        origin = get_origin(member) or member
+        if origin in _METAVARS:
+            return "{KEY: VALUE}" if origin is dict else _METAVARS[origin]
+        if origin in (tuple, list, _ABC_SEQUENCE):
+            inner = set(_members(get_args(member)[0]))
+            return f"{_metavar(inner)},..."
+    return "VALUE"
+
+
+def _shown(default: Any) -> str:
+    if default is None or default is False or default in ((), {}, ""):
+        return ""
+    if isinstance(default, tuple | list):
+        return ",".join(map(str, default))
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+class _Names(dict[str, Any]):
+    """Names in annotations that only type checkers import stand for text."""
+
+    def __missing__(self, name: str) -> Any:
+        return {"Path": Path, "Sequence": Sequence, "Mapping": Mapping, "Any": Any}.get(name, str)
+
+
+def options_model(function: Callable[..., Any], skip: Sequence[str] = ()) -> type[Settings]:
+    """A settings class from a function's parameters; help texts are those of its docstring's ``Args``."""
+    texts = _argument_texts(function.__doc__ or "")
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in skip or parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        builtin = {"str": str, "int": int, "float": float, "bool": bool, "tuple": tuple, "dict": dict}
+        kind = parameter.annotation
+        if isinstance(kind, str):
+            kind = eval(kind, {"__builtins__": {}}, _Names(builtin))
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[name] = (kind, Field(default, description=texts.get(name, "")))
+    return create_model(function.__name__, __base__=Settings, __doc__="Options", **fields)
+
+
+def positionals(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters that stand without a flag on the command line."""
+    return [p for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+
+
+def _argument_texts(doc: str) -> dict[str, str]:
+    """``Args`` of a docstring: parameter -> text."""
+    section = inspect.cleandoc(doc).partition("Args:\n")[2].partition("\n\n")[0]
+    found = re.findall(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", section, re.MULTILINE | re.DOTALL)
+    return {name: " ".join(text.split()).rstrip(".") for name, text in found}
