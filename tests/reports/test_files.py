@@ -19,6 +19,7 @@ from rendered import data_of, markdown_of, page_of
 from medunlearn.reports import Example, ModelResult, Report, ReportContent, write_report
 from medunlearn.reports.blocks import Cell, Table, Text, blocks, section
 from medunlearn.reports.html import plotly_archive, script_hash, script_json, to_html
+from medunlearn.reports.json import plain
 from medunlearn.reports.markdown import to_markdown
 
 SECRET = "Quillon Vantreese"
@@ -89,9 +90,9 @@ def test_pages_stay_small_and_carry_plotly_for_figures_alone(content: ReportCont
     page = page_of(content)
     assert page.count(base64.b64encode(plotly_archive()).decode()) == 1
     assert len(page.encode()) < 1_500_000
-    plain = to_html(Report("Words", (Text("No figure."),)))
-    assert len(plain) < 50_000
-    assert 'id="plotly"' not in plain
+    page = to_html(Report("Words", (Text("No figure."),)))
+    assert len(page) < 50_000
+    assert 'id="plotly"' not in page
 
 
 def test_contents_point_to_every_section(content: ReportContent) -> None:
@@ -232,3 +233,8 @@ def test_importing_reports_loads_neither_torch_nor_plotly() -> None:
     code = f"import sys, medunlearn.reports; print({heavy})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("value", [None, pd.NA, pd.NaT, float("nan"), float("inf")])
+def test_a_missing_number_is_null_in_json(value: object) -> None:
+    assert plain({"rows": pd.DataFrame({"value": pd.Series([value], dtype=object)})}) == {"rows": [{"value": None}]}

@@ -36,7 +36,7 @@ def plain(value: Any) -> Any:
             return value
         case float():
             return value if math.isfinite(value) else None
-        case None | pd.NA | pd.NaT:
+        case _ if value is None or value is pd.NA or value is pd.NaT:  # pd.NA == pd.NA is no bool
             return None
         case _ if is_dataclass(value):
             shown = {one.name: plain(getattr(value, one.name)) for one in fields(value)}
