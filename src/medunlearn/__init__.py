@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.metrics.leakage.keywords import keywords
     from medunlearn.papers.lume.semeval import semeval
+    from medunlearn.pipeline.score import score
     from medunlearn.results.runs import Run
+    from medunlearn.results.scores import scores
 
 # Loaded when first asked for, so that `import medunlearn` is light and scoring responses needs no torch.
 _WHERE = {
@@ -57,6 +59,8 @@ _WHERE = {
     "plan": "medunlearn.api",
     "report": "medunlearn.api",
     "run": "medunlearn.api",
+    "score": "medunlearn.pipeline.score",
+    "scores": "medunlearn.results.scores",
     "sweep": "medunlearn.api",
     "semeval": "medunlearn.papers.lume.semeval",
     "train": "medunlearn.api",
@@ -86,6 +90,8 @@ __all__ = [
     "plan",
     "report",
     "run",
+    "score",
+    "scores",
     "semeval",
     "sweep",
     "train",

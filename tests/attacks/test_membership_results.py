@@ -22,13 +22,15 @@ from medunlearn.errors import InputError
 from medunlearn.metrics.base import Score
 from medunlearn.metrics.privacy_leak import privacy_leak
 from medunlearn.papers.amnesia.build import build
-from medunlearn.results.runs import Run
+from medunlearn.results.runs import Run, RunRecord
+from medunlearn.results.scores import write_scores
 
 
 def table_of(values: list[float], members: list[bool], attack: str = "loss", group: str = "all") -> pd.DataFrame:
     rows = [
-        {"record_id": f"r{n}", "subject": f"s{n}", "group": group, "member": member, "attack": attack,
-         "value": value, "reason": None if value == value else "the model gives no number (NaN) for this document"}
+        {"item": f"r{n}", "subject": f"s{n}", "measure": "membership", "node": group, "member": member,
+         "attack": attack, "value": value,
+         "reason": None if value == value else "the model gives no number (NaN) for this document"}
         for n, (value, member) in enumerate(zip(values, members, strict=True))
     ]  # fmt: skip
     return pd.DataFrame(rows).astype({"value": "float64", "reason": "string"})
@@ -73,7 +75,7 @@ def test_scores_come_with_their_documents() -> None:
     table = score_candidates(
         who, passages, {"loss": make_attack("loss", {}), "min_k_pp": make_attack("min_k_pp", {})}
     )
-    loss = table[table["attack"] == "loss"].set_index("record_id")
+    loss = table[table["attack"] == "loss"].set_index("item")
     assert loss.loc["d0", "value"] == -0.5
     assert loss.loc["d1", "value"] == -1.0
     assert "NaN" in str(loss.loc["d2", "reason"])
@@ -105,9 +107,9 @@ def test_curves_keep_their_corners() -> None:
 def attacked(folder: Path, label: str, verb: str, config: dict[str, Any], scores: pd.DataFrame) -> Attacked:
     folder = folder / label
     folder.mkdir()
-    scores.to_parquet(folder / "membership_scores.parquet")
+    write_scores(folder, scores)
     summarize(scores, replicates=200, seed=0).to_parquet(folder / "membership_summary.parquet")
-    run = Run(folder, {"label": label, "verb": verb, "config": config})
+    run = Run(folder, RunRecord(verb, label, config=config))
     return Attacked(run, run)
 
 

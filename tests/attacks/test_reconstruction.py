@@ -9,7 +9,7 @@ import pytest
 
 from medunlearn.attacks import expand, kinds_of, make_attack
 from medunlearn.attacks.reconstruction.contexts import ContextLevel, Names, attacked_questions
-from medunlearn.attacks.reconstruction.results import compare_models, reported, scores_table, summarize_contexts
+from medunlearn.attacks.reconstruction.results import compare_models, context_scores, reported, summarize_contexts
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split, request
@@ -98,9 +98,9 @@ def test_it_is_one_attack_of_its_kind() -> None:
 
 
 NONE, PATIENT = ContextLevel("none", ()), ContextLevel("patient", ("patient",))
-ABOUT = pd.DataFrame(
+LABELS = pd.DataFrame(
     {
-        "question_id": ["a", "b", "c"],
+        "item": ["a", "b", "c"],
         "subject": ["p", "p", "q"],
         "side": "forget",
         "fold": "train",
@@ -122,15 +122,16 @@ def scores(nothing: list[float | None], named: list[float | None]) -> pd.DataFra
         )
 
     return pd.concat(
-        [scores_table(table(nothing), ABOUT, NONE), scores_table(table(named), ABOUT, PATIENT)], ignore_index=True
+        [context_scores(table(nothing), LABELS, NONE), context_scores(table(named), LABELS, PATIENT)],
+        ignore_index=True,
     )
 
 
 def test_rows_are_those_that_the_package_promises() -> None:
     found = scores([0.0, 0.0, None], [1.0, 0.0, 1.0])
     assert list(found) == [
-        *("question_id", "subject", "side", "fold", "kind", "context", "identifiers"),
-        *("metric", "value", "reason"),
+        *("item", "subject", "measure", "value", "reason"),
+        *("side", "fold", "kind", "given", "identifiers", "attack"),
     ]
     summary = summarize_contexts(found, GONE, replicates=50, seed=0)
     assert list(summary) == [

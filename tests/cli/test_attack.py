@@ -70,7 +70,7 @@ def test_what_is_kept_and_not_done_again(medunlearn: Medunlearn, outside: Path, 
     info = json.loads((folder / "run.json").read_text())
     assert info["verb"] == "attack"
     assert info["results"]["members"] == 2
-    scores = pd.read_parquet(folder / "membership_scores.parquet")
+    scores = pd.read_parquet(folder / "scores.parquet")
     assert len(scores) == 8 * 4
     assert scores["value"].notna().all()
 
@@ -81,9 +81,9 @@ def test_what_is_kept_and_not_done_again(medunlearn: Medunlearn, outside: Path, 
     assert attack(medunlearn, outside, "target", "--attacks", *CHEAP, "--quiet").stdout == ""
     # Cut off after the pass: its tokens are kept, and only the scores are made again.
     (folder / "run.json").write_text(json.dumps({**info, "status": "interrupted"}))
-    (folder / "membership_scores.parquet").unlink()
+    (folder / "scores.parquet").unlink()
     attack(medunlearn, outside, "target", "--attacks", *CHEAP, "--quiet")
-    pd.testing.assert_frame_equal(pd.read_parquet(folder / "membership_scores.parquet"), scores)
+    pd.testing.assert_frame_equal(pd.read_parquet(folder / "scores.parquet"), scores)
 
 
 def test_settings_of_an_attack(medunlearn: Medunlearn, outside: Path) -> None:

@@ -128,7 +128,7 @@ def test_alternatives_are_rated_once(medunlearn: Medunlearn, tofu: Path) -> None
     assert sorted(store.glob("part-*.parquet")) == parts
     kept = ResponseStore(store, ResponseStore.settings_of(store)).read()
     tables = [pd.read_parquet(path) for path in run.glob("evaluations/*/scores.parquet")]
-    scores = pd.concat(tables).query("metric == 'truth_ratio' and question_id == 'author-003-q01'")["value"]
+    scores = pd.concat(tables).query("measure == 'truth_ratio' and item == 'author-003-q01'")["value"]
     of = [kept["author-003-q01", "closed_book", place].answer_log_probs for place in range(3)]
     right, *wrong = (math.exp(sum(one) / len(one)) for one in of if one)
     assert float(scores.iloc[0]) == pytest.approx(sum(wrong) / 2 / right, rel=1e-5)

@@ -9,7 +9,7 @@ from medunlearn.config import TINY, TINY_METHODS, TINY_UNLEARN, UnlearnSettings
 from medunlearn.errors import ConfigError
 from medunlearn.methods import make_method
 from medunlearn.pipeline.presets import is_tiny, presets, train_settings, unlearn_settings
-from medunlearn.results.runs import Run
+from medunlearn.results.runs import Run, RunRecord
 
 
 def unlearn(method: str = "npo", *, tiny: bool = False, **values: Any) -> UnlearnSettings:
@@ -119,8 +119,8 @@ def test_a_method_refuses_values_of_another_type(key: str, value: Any) -> None:
 
 
 def test_a_run_descends_from_tiny_by_its_lineage() -> None:
-    assert is_tiny(Run(Path("x"), {"lineage": ["tiny", "runs/target"]}))
-    assert not is_tiny(Run(Path("x"), {"lineage": ["org/tiny"]}))
+    assert is_tiny(Run(Path("x"), RunRecord(lineage=["tiny", "runs/target"])))
+    assert not is_tiny(Run(Path("x"), RunRecord(lineage=["org/tiny"])))
 
 
 # AMNESIA, Table 6 and Appendix D.

@@ -11,14 +11,14 @@ import pytest
 from scipy import stats
 
 from medunlearn.papers.tofu.measures import _forget_quality, _is_reference
-from medunlearn.results.runs import Run
+from medunlearn.results.runs import Run, RunRecord
 
 
 def evaluated(ratios: list[float | None], split: str = "forget01", without: str | None = None) -> Any:
     """A model whose questions on forget have these truth ratios; None is unscored."""
     names = [f"q{place}" for place in range(len(ratios))]
     return SimpleNamespace(
-        run=Run(Path("x"), {"verb": "train", "label": "a model", "config": {"without": without}}),
+        run=Run(Path("x"), RunRecord("train", "a model", config={"without": without})),
         record=SimpleNamespace(info={"config": {"split": split}}),
         scores=pd.DataFrame({"question_id": names, "metric": "truth_ratio", "value": ratios}),
         questions=pd.DataFrame({"question_id": names, "side": "forget", "fold": "train"}),

@@ -8,11 +8,12 @@ import pytest
 from medunlearn.errors import InputError
 from medunlearn.seeds import generator
 from medunlearn.statistics import resample_means
-from medunlearn.statistics.joint import Table, pool_seeds, resample_together
+from medunlearn.statistics.bootstrap import Observations, resample_together
+from medunlearn.statistics.joint import pool_seeds
 
 
-def table(values: list[float], subjects: list[str]) -> Table:
-    return Table(np.array(values).reshape(-1, 1), subjects)
+def table(values: list[float], subjects: list[str]) -> Observations:
+    return Observations(np.array(values).reshape(-1, 1), subjects)
 
 
 def test_one_table_is_drawn_as_ever() -> None:
@@ -21,7 +22,7 @@ def test_one_table_is_drawn_as_ever() -> None:
     alone = resample_means(np.array(values).reshape(-1, 1), subjects, replicates=50, seed=3)
     assert together.point[0] == alone.point[0] == pytest.approx(0.38)
     np.testing.assert_array_equal(together.draws, alone.draws)
-    assert together.n_subjects.tolist() == [3]
+    assert together.n_clusters.tolist() == [3]
 
 
 def test_a_set_inside_another_is_drawn_with_it() -> None:
@@ -49,7 +50,7 @@ def test_what_is_paired_cancels() -> None:
 def test_tables_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InputError, match="no table"):
         resample_together([])
-    with pytest.raises(InputError, match="do not fit 1 subjects"):
+    with pytest.raises(InputError, match="do not fit 1 cluster ids"):
         resample_together([table([0.1, 0.2], ["a"])])
     with pytest.raises(InputError, match="no cluster id"):
         resample_together([table([0.1], [""])])

@@ -9,8 +9,8 @@ from scipy.stats import ks_2samp
 
 from medunlearn.errors import InputError
 from medunlearn.seeds import generator
-from medunlearn.statistics import kolmogorov
-from medunlearn.statistics.kolmogorov import kolmogorov_smirnov
+from medunlearn.statistics import two_sample
+from medunlearn.statistics.two_sample import kolmogorov_smirnov
 
 
 def test_by_hand() -> None:
@@ -42,7 +42,7 @@ def test_large_samples_take_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = generator("kolmogorov", "limit")
     a, b = draw.normal(size=300).tolist(), draw.normal(0.1, size=300).tolist()
     exact = kolmogorov_smirnov(a, b).p
-    monkeypatch.setattr(kolmogorov, "_MOST_EXACT", 1)
+    monkeypatch.setattr(two_sample, "_MAX_EXACT", 1)
     assert kolmogorov_smirnov(a, b).p == pytest.approx(exact, abs=0.05)
     assert kolmogorov_smirnov(a, a).p == 1.0
 

@@ -8,7 +8,7 @@ from scipy import stats
 
 from medunlearn.errors import InputError
 from medunlearn.statistics import bootstrap_mean, paired_difference
-from medunlearn.statistics.ranksum import paper_bootstrap, rank_sum_test
+from medunlearn.statistics.two_sample import paper_bootstrap, rank_sum_test
 
 CASES = {
     "no ties": (np.linspace(0, 1, 17), np.linspace(0.3, 1.4, 23) + 1e-3),

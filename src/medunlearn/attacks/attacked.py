@@ -9,13 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.attacks.membership.results import ABOVE, AUC, BELOW, compare, privacy_leaks
+from medunlearn.attacks.membership.results import ABOVE, AUC, BELOW, MEASURE, compare, privacy_leaks
 from medunlearn.attacks.reconstruction.attacked import SUMMARY as RECONSTRUCTION
 from medunlearn.attacks.reconstruction.attacked import Reconstructed, Reconstructions
 from medunlearn.results.runs import Run
+from medunlearn.results.scores import read_scores
 
 FOLDER = "attacks"
-SCORES = "membership_scores.parquet"
 SUMMARY = "membership_summary.parquet"
 CURVES = "membership_curves.parquet"
 
@@ -37,7 +37,7 @@ class Attacked:
     @staticmethod
     def find(run: Run, split: str) -> Attacked | None:
         """The complete attack on membership on a split that was asked for last; None where there is none."""
-        matching = [one for one in run.complete_below(FOLDER) if one.info["config"]["split"] == split]
+        matching = [one for one in run.complete_below(FOLDER) if one.info.split == split]
         found = [one for one in matching if (one.folder / SUMMARY).exists()]
         return Attacked(run, found[-1]) if found else None
 
@@ -49,7 +49,8 @@ class Attacked:
     @cached_property
     def scores(self) -> pd.DataFrame:
         """As :func:`medunlearn.attacks.membership.results.score_candidates` gives them."""
-        return pd.read_parquet(self.record.folder / SCORES)
+        table = read_scores(self.record.folder)
+        return table[table["measure"] == MEASURE].astype({"member": "bool"}).reset_index(drop=True)
 
     @cached_property
     def summary(self) -> pd.DataFrame:

@@ -24,8 +24,8 @@ from medunlearn.config import AttackSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES
 from medunlearn.errors import ConfigError, InputError
+from medunlearn.models.folders import model_identity
 from medunlearn.models.load import LanguageModel
-from medunlearn.pipeline.material import identity
 from medunlearn.pipeline.outcome import open_recording
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.runs import FILE, Recording, Run
@@ -33,11 +33,11 @@ from medunlearn.training.processes import Processes
 
 
 def attack(
-    run: Run,
+    run: Run | Path | str,
     benchmark: Benchmark,
     settings: AttackSettings,
     *,
-    against: Sequence[Run] = (),
+    against: Sequence[Run | Path | str] = (),
     device: str = "auto",
     quiet: bool = False,
 ) -> Attacks:
@@ -49,7 +49,8 @@ def attack(
         InputError: an unknown split, attack or model; a benchmark without non-members, or another one than a model
             was trained on.
     """
-    named = distinct_runs([run, *against])
+    runs = [Run.of(one) for one in (run, *against)]
+    named = distinct_runs(runs)
     who = attackable(benchmark, settings)
     for one in named:
         _check_belongs(one, benchmark, settings)
@@ -58,10 +59,7 @@ def attack(
     def likelihoods(longest: int | None) -> Sequence[float]:
         return reference_likelihoods(str(settings.reference), who, longest, settings, device, quiet)
 
-    models = [
-        attack_one(one, benchmark, who, settings, likelihoods, device=device, quiet=quiet)
-        for one in (run, *against)
-    ]
+    models = [attack_one(one, benchmark, who, settings, likelihoods, device=device, quiet=quiet) for one in runs]
     told_apart = [replace(model, run=one) for model, one in zip(models, named, strict=True)]
     return Attacks(tuple(told_apart), settings.replicates, settings.seed)
 
@@ -148,7 +146,7 @@ def attack_one(
     attacks = {name: make_attack(name, settings.arguments.get(name, {})) for name in names}
     reference = None if settings.reference is None else partial(likelihoods, longest(run))
     with recording.running():
-        recording.info["results"] = {
+        recording.info.results = {
             "benchmark": benchmark.facts(),
             "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
         }
@@ -185,7 +183,7 @@ def _inputs(run: Run, benchmark: Benchmark, settings: AttackSettings) -> dict[st
         "benchmark": benchmark.fingerprint,
         "model": run.fingerprint,
         "attacks": list(expand(settings.attacks)),
-        "reference": None if settings.reference is None else identity(settings.reference),
+        "reference": None if settings.reference is None else model_identity(settings.reference),
     }
 
 
@@ -196,14 +194,14 @@ def _check_belongs(run: Run, benchmark: Benchmark, settings: AttackSettings) -> 
         InputError: the model was trained on another benchmark or for another split, or on no documents.
     """
     split = settings.split
-    if run.info["inputs"].get("benchmark") != benchmark.fingerprint:
+    if run.info.benchmark != benchmark.fingerprint:
         raise InputError(
             f"{run.folder} was not trained on this benchmark, which so does not say what the model has seen: its "
             "non-members may be members. Attack with the benchmark that it was trained on, or train again."
         )
-    made_for = run.info["config"].get("without" if run.info["verb"] == "train" else "split")
+    made_for = run.info.made_for
     if made_for is not None and made_for != split:
-        what = "retrained without" if run.info["verb"] == "train" else "made to forget"
+        what = "retrained without" if run.info.verb == "train" else "made to forget"
         raise InputError(
             f"{run.folder} was {what} split {made_for!r}, not {split!r}. Attack it on its own split, or leave it "
             "out."

@@ -142,7 +142,7 @@ class Audit:
         return differences(self._tables, baseline._tables, **self._draws).assign(baseline=baseline.label)
 
     def paper_table(self) -> pd.DataFrame:
-        """The paper's own statistics (:mod:`medunlearn.statistics.ranksum`, which says where they mislead).
+        """The paper's own statistics (:mod:`medunlearn.statistics.two_sample`, which says where they mislead).
 
         One row per model, corpus, prefix length, variant and measure: mean of 100 draws' means with their
         percentile interval; for the audited model also the p-value against each baseline.
@@ -170,4 +170,4 @@ def _relabelled(run: Run, baseline: Audit) -> Audit:
     if baseline.label != run.label:
         return baseline
     label = f"{baseline.label} (baseline)"
-    return replace(baseline, run=Run(baseline.run.folder, {**baseline.run.info, "label": label}))
+    return replace(baseline, run=baseline.run.relabelled(label))

@@ -10,7 +10,7 @@ import pandas as pd
 
 from medunlearn.audit.tables import CELL
 from medunlearn.statistics import resample_means, resample_pairs
-from medunlearn.statistics.ranksum import paper_bootstrap, rank_sum_test
+from medunlearn.statistics.two_sample import paper_bootstrap, rank_sum_test
 
 ScoresAndProbes = tuple[pd.DataFrame, pd.DataFrame]
 

@@ -95,7 +95,7 @@ def _difference(own: pd.DataFrame, key: Sequence[Any], label: str) -> str:
 
 
 def _paper(result: Audit, output: Output) -> None:
-    from medunlearn.statistics.ranksum import WARNING
+    from medunlearn.statistics.two_sample import WARNING
 
     table = result.paper_table()
     rows = []

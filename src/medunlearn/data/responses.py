@@ -6,7 +6,7 @@ parts. A response is known by its question, its variant (context mode, attack le
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,11 @@ from typing import Any
 import pyarrow as pa
 
 from medunlearn.data import storage
+from medunlearn.data.records import Question
 from medunlearn.errors import InputError
+
+LogProbs = tuple[tuple[float, ...], ...]
+"""Natural-log probabilities of the tokens of each option of a question."""
 
 RESPONSES = pa.schema(
     [
@@ -125,3 +129,15 @@ def _to_response(row: Mapping[str, Any]) -> Response:
         for name in ("response_tokens", "answer_log_probs", "answer_hits")
     }
     return Response(**{**row, **lists})
+
+
+def known_options(store: ResponseStore, questions: Sequence[Question], variant: str) -> dict[str, LogProbs]:
+    """Log-probabilities of the options of those questions whose options were all rated before."""
+    responses = store.read()
+    options = {}
+    for question in questions:
+        rated = [responses.get((question.question_id, variant, place)) for place in range(len(question.options))]
+        log_probs = [one.answer_log_probs for one in rated if one is not None and one.answer_log_probs is not None]
+        if rated and len(log_probs) == len(rated):
+            options[question.question_id] = tuple(log_probs)
+    return options

@@ -6,24 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from medunlearn.data.records import Question, Record
-from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, question_sequence
-
-LogProbs = tuple[tuple[float, ...], ...]
-
-
-def known_options(store: ResponseStore, questions: Sequence[Question], variant: str) -> dict[str, LogProbs]:
-    """Log-probabilities of the options of those questions whose options were all rated before."""
-    kept = store.read()
-    found = {}
-    for question in questions:
-        rated = [kept.get((question.question_id, variant, place)) for place in range(len(question.options))]
-        log_probs = [one.answer_log_probs for one in rated if one is not None and one.answer_log_probs is not None]
-        if rated and len(log_probs) == len(rated):
-            found[question.question_id] = tuple(log_probs)
-    return found
 
 
 def rate_options(

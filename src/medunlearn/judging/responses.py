@@ -28,9 +28,10 @@ from medunlearn.judging.task import JudgingCase
 from medunlearn.metrics import Item, Judgement, get_metric
 from medunlearn.metrics.scoring import score
 from medunlearn.registry import load
-from medunlearn.results.evaluated import SCORES, SUMMARY, Evaluated
+from medunlearn.results.evaluated import SUMMARY, Evaluated, summarize_evaluation
 from medunlearn.results.runs import FILE, Recording, Run
-from medunlearn.results.summary import summarize
+from medunlearn.results.scores import FILE as SCORES
+from medunlearn.results.scores import measured
 
 TASK = "factuality"
 METRICS = ("factuality", "gen_score")
@@ -140,10 +141,11 @@ def add_scores(evaluated: Evaluated, benchmark: Benchmark, judged: JudgingRun) -
     """Put the two metrics into the evaluation's scores and summary; earlier ones of theirs are replaced."""
     items = _items(evaluated, benchmark, judged.table(PANEL_FILE))
     new = score(items, [get_metric(name) for name in METRICS])
-    old = evaluated.scores[~evaluated.scores["metric"].isin(METRICS)]
-    scores = pd.concat([old, new], ignore_index=True)
+    labels = evaluated.table.drop(columns=["measure", "value", "reason"]).drop_duplicates("item")
+    old = evaluated.table[~evaluated.table["measure"].isin(METRICS)]
+    scores = pd.concat([old, measured(new, labels)], ignore_index=True)
     config = evaluated.record.info["config"]
-    summary = summarize(scores, evaluated.questions, replicates=config["replicates"], seed=config["seed"])
+    summary = summarize_evaluation(scores, replicates=config["replicates"], seed=config["seed"])
     folder = evaluated.record.folder
     write_together({folder / SCORES: scores.to_parquet, folder / SUMMARY: summary.to_parquet})
     where = str(judged.run.folder.relative_to(evaluated.run.folder))

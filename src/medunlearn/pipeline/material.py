@@ -1,9 +1,6 @@
-"""What a run trains on, and how: from a benchmark and settings to sequences and loop settings."""
+"""Training material: from a benchmark and settings to sequences and loop settings."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 from medunlearn.config import Context, LongNotes, LoopFields, Template, TrainSettings
 from medunlearn.data.benchmark import Benchmark
@@ -72,7 +69,7 @@ def loop_settings(settings: LoopFields, seed: int) -> LoopSettings:
     Raises:
         ConfigError: an optimizer that is not installed or does not go with the rest.
     """
-    found = LoopSettings(
+    loop = LoopSettings(
         lr=settings.lr,
         schedule=settings.schedule,
         warmup_ratio=settings.warmup_ratio,
@@ -87,8 +84,8 @@ def loop_settings(settings: LoopFields, seed: int) -> LoopSettings:
         gradient_checkpointing=settings.gradient_checkpointing,
         seed=seed,
     )
-    check_optimizer(found)
-    return found
+    check_optimizer(loop)
+    return loop
 
 
 def rendering_of(
@@ -98,12 +95,5 @@ def rendering_of(
     max_length: int | None = None,
     long_notes: LongNotes | None = None,
 ) -> Rendering:
-    """How to show questions to a run's model: as it was trained, unless said otherwise."""
-    trained: Mapping[str, Any] = run.info["results"]["rendering"]
-    return Rendering(
-        template or trained["template"],
-        context or trained["context"],
-        max_length,
-        long_notes or trained.get("long_notes", "refuse"),
-        trained.get("images", "use"),
-    )
+    """:meth:`medunlearn.results.runs.Run.rendering` of a run."""
+    return run.rendering(template, context, max_length, long_notes)

@@ -1,4 +1,4 @@
-"""What a model is asked in an evaluation, and what it says: kept in its run's folder and asked for once."""
+"""Ask a model an evaluation's questions; responses are stored in its run's folder and asked for once."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question
-from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.generation.options import LogProbs, known_options, rate_options
+from medunlearn.generation.options import rate_options
 from medunlearn.generation.respond import open_store, respond
 from medunlearn.generation.sharing import Way, way_of
 from medunlearn.metrics import get_metric
@@ -30,23 +30,27 @@ GENERATION: Mapping[Way, str] = {
 }
 
 
-def asked(benchmark: Benchmark, split: Split, settings: EvaluateSettings) -> list[Question]:
-    """The questions to ask: of the folds named, about all subjects or a seeded number of them a side.
+def questions_to_ask(benchmark: Benchmark, split: Split, settings: EvaluateSettings) -> list[Question]:
+    """Questions of the folds named, about all subjects or a seeded number of them a side.
 
     Raises:
         ConfigError: there are none.
     """
     questions: list[Question] = []
     for side in SIDES:
-        found = benchmark.questions_of(split, side, settings.folds)
+        of_side = benchmark.questions_of(split, side, settings.folds)
         if settings.limit is not None:
-            subjects = {benchmark.subject(question.record_id) for question in found}
-            kept = set(shuffled(subjects, "evaluate", side, settings.seed)[: settings.limit])
-            found = [question for question in found if benchmark.subject(question.record_id) in kept]
-        questions += found
+            subjects = {benchmark.subject(question.record_id) for question in of_side}
+            sample = set(shuffled(subjects, "evaluate", side, settings.seed)[: settings.limit])
+            of_side = [question for question in of_side if benchmark.subject(question.record_id) in sample]
+        questions += of_side
     if not questions:
         raise ConfigError([f"folds={list(settings.folds)}: the benchmark has no question of these folds."])
     return questions
+
+
+asked = questions_to_ask
+"""The same, by the name that the epochs, the estimate and the export of tasks know."""
 
 
 def ask(
@@ -64,10 +68,9 @@ def ask(
     The model is loaded only if some are missing. How it was asked is for a run's record: ``batches`` of scoring and
     the way of ``generation``; empty where it was not.
     """
-    if live is None and "epoch" in run.info["results"] and not run.model.is_dir():
+    if live is None and run.info.epoch is not None and not run.model.is_dir():
         raise InputError(
-            f"{run.folder} holds no weights, so that nothing more can be asked. A run keeps those of its epochs "
-            "with keep_epochs=true."
+            f"{run.folder} holds no weights, so nothing more can be asked. keep_epochs=true keeps those of epochs."
         )
     tokenizer = live.tokenizer if live else load_tokenizer(run.model)
     limit = settings.max_new_tokens or longest_answer(tokenizer, benchmark)

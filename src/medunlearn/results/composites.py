@@ -1,4 +1,4 @@
-"""Composites: numbers made of the means of several metrics, and the rule for naming them.
+"""Composites: numbers made of the means of several measures, registered by name.
 
 A harmonic mean with a part left out is another number, and usually a higher one. It is never shown under
 the paper's name: with all parts ``MU``, with some ``H(rouge_l, em, te)``.
@@ -6,14 +6,14 @@ the paper's name: with all parts ``MU``, with some ``H(rouge_l, em, te)``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from medunlearn.data.records import Side
-from medunlearn.errors import InputError
+from medunlearn.errors import InputError, UnknownNameError
 
 Array = npt.NDArray[np.float64]
 
@@ -23,25 +23,27 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Composite:
-    """A harmonic mean of metrics' means on one side.
+    """A number made of measures' means on one side; by default their harmonic mean.
 
     Attributes:
         name: its name in the paper; shown only when every part is there.
         title: its name in reports.
-        side: the side that it is defined on.
-        parts: the metrics that it is made of, in the paper's order.
-        inverted: each mean m enters as 1 - m.
+        side: the side that it is defined on; None for both.
+        parts: the measures that it is made of, in the paper's order.
         meaning: range and direction.
         source: paper, section and equation.
+        inverted: each mean m enters as 1 - m.
+        transform: of each score of the single part before the mean; the composite is then that mean.
     """
 
     name: str
     title: str
-    side: Side
+    side: Side | None
     parts: tuple[str, ...]
-    inverted: bool
     meaning: str
     source: str
+    inverted: bool = False
+    transform: Callable[[Array], Array] | None = None
 
     def used(self, available: Collection[str]) -> tuple[str, ...]:
         """The parts that are available, in the paper's order."""
@@ -59,8 +61,18 @@ class Composite:
         Raises:
             InputError: a mean outside [0, 1].
         """
+        if self.transform is not None:
+            return np.asarray(means[..., 0])
         return harmonic_means(1.0 - means if self.inverted else means)
 
+
+def degraded(token_entropies: Array) -> Array:
+    """1 where a response's token entropy is 0, else 0; NaN stays NaN. The mean of it is DS."""
+    return np.where(np.isnan(token_entropies), np.nan, (token_entropies == 0.0).astype(np.float64))
+
+
+DEGRADATION = "DS"
+DEGRADATION_PART = "te"
 
 COMPOSITES: tuple[Composite, ...] = (
     Composite(
@@ -68,7 +80,6 @@ COMPOSITES: tuple[Composite, ...] = (
         title="Model utility",
         side="retain",
         parts=("rouge_l", "em", "cs", "te", "es"),
-        inverted=False,
         meaning="0-1, higher = the model still knows what it should",
         source="AMNESIA, Section 5.2, equation 2",
     ),
@@ -82,20 +93,35 @@ COMPOSITES: tuple[Composite, ...] = (
         source="AMNESIA, Section 5.2, equation 3",
     ),
 )
+"""The harmonic means of AMNESIA."""
 
-DEGRADATION = "DS"
-"""Degradation score: share of forget responses that are one token repeated, or empty.
+DEGRADATION_SCORE = Composite(
+    name=DEGRADATION,
+    title="Degradation score",
+    side="forget",
+    parts=(DEGRADATION_PART,),
+    transform=degraded,
+    meaning=(
+        "0-1, share of forget responses that are one token repeated, or empty; higher = more output has collapsed, "
+        "so that a high AFE is not forgetting"
+    ),
+    source="AMNESIA, Section 5.2, equation 4",
+)
 
-0-1, higher = more output has collapsed, so that a high AFE is not forgetting. AMNESIA, Section 5.2,
-equation 4.
-"""
-
-DEGRADATION_PART = "te"
+REGISTRY: dict[str, Composite] = {composite.name: composite for composite in (*COMPOSITES, DEGRADATION_SCORE)}
+RESERVED = frozenset(REGISTRY)
+"""Names that no measure may have."""
 
 
-def degraded(token_entropies: Array) -> Array:
-    """1 where a response's token entropy is 0, else 0; NaN stays NaN. The mean of it is DS."""
-    return np.where(np.isnan(token_entropies), np.nan, (token_entropies == 0.0).astype(np.float64))
+def composite_named(name: str) -> Composite:
+    """The composite registered under a name.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    if name not in REGISTRY:
+        raise UnknownNameError("composite", name, [*REGISTRY])
+    return REGISTRY[name]
 
 
 def harmonic_mean(values: Sequence[float]) -> float:

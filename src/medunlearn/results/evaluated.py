@@ -1,4 +1,4 @@
-"""What an evaluation leaves on disk, and how evaluations are compared."""
+"""Evaluations on disk, and their comparison."""
 
 from __future__ import annotations
 
@@ -12,11 +12,18 @@ import pandas as pd
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.errors import InputError
 from medunlearn.results.runs import Run
-from medunlearn.results.summary import compare
+from medunlearn.results.scores import read_scores
+from medunlearn.results.summary import EVALUATION, compare, summarize
 
 FOLDER = "evaluations"
-SCORES, SUMMARY, QUESTIONS = "scores.parquet", "summary.parquet", "questions.parquet"
-GROUPS = "groups.parquet"
+SUMMARY, GROUPS = "summary.parquet", "groups.parquet"
+COMPOSITES = ("MU", "AFE", "DS")
+_ABOUT = ("subject", "side", "fold", "kind")
+
+
+def summarize_evaluation(scores: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
+    """Means by side, fold and kind, all kinds together, and the composites (:func:`~.summary.summarize`)."""
+    return summarize(scores, EVALUATION, composites=COMPOSITES, rollup="kind", replicates=replicates, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -38,13 +45,13 @@ class Evaluated:
         Raises:
             InputError: there is none, or splits differ and none is named.
         """
-        found = run.complete_below(FOLDER)
-        splits = sorted({one.info["config"]["split"] for one in found})
+        records = run.complete_below(FOLDER)
+        splits = sorted({str(record.info.split) for record in records})
         if split is None and len(splits) > 1:
             raise InputError(
                 f"{run.folder} was evaluated on several splits: {', '.join(splits)}. Name one: --split."
             )
-        matching = [one for one in found if split in (None, one.info["config"]["split"])]
+        matching = [record for record in records if split in (None, record.info.split)]
         if not matching:
             which = f" on split {split!r}" if split else ""
             raise InputError(f"{run.folder} was not evaluated{which}. `medunlearn evaluate --help` says how.")
@@ -53,17 +60,23 @@ class Evaluated:
     @property
     def context(self) -> str:
         """The mode in which the model was asked."""
-        return str(self.record.info["results"]["context"])
+        return str(self.record.info.results["context"])
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The score table (:mod:`medunlearn.results.scores`), with side, fold, kind, level, node and identifier."""
+        return read_scores(self.record.folder)
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """question_id, metric, value, reason."""
-        return pd.read_parquet(self.record.folder / SCORES)
+        """View of the score table with old column names: question_id, metric, value, reason."""
+        named = self.table.rename(columns={"item": "question_id", "measure": "metric"})
+        return named[["question_id", "metric", "value", "reason"]]
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        """Means with intervals (:func:`medunlearn.results.summary.summarize`)."""
-        return pd.read_parquet(self.record.folder / SUMMARY)
+        """Means with intervals (:func:`summarize_evaluation`); the measure's column is called ``metric``."""
+        return as_metrics(pd.read_parquet(self.record.folder / SUMMARY))
 
     @cached_property
     def groups(self) -> pd.DataFrame:
@@ -74,12 +87,13 @@ class Evaluated:
     @cached_property
     def questions(self) -> pd.DataFrame:
         """One row a question: question_id, subject, side, fold, kind."""
-        return pd.read_parquet(self.record.folder / QUESTIONS)
+        rows = self.table[["item", *_ABOUT]].drop_duplicates("item").reset_index(drop=True)
+        return rows.rename(columns={"item": "question_id"})
 
     @cached_property
     def responses(self) -> dict[str, Response]:
-        """What the model said, by question id."""
-        folder = self.run.folder / self.record.info["results"]["responses"]
+        """The model's responses by question id."""
+        folder = self.run.folder / self.record.info.results["responses"]
         store = ResponseStore(folder, ResponseStore.settings_of(folder))
         return {question: response for (question, _, _), response in store.read().items()}
 
@@ -100,13 +114,13 @@ class Evaluation:
     def table(self) -> pd.DataFrame:
         """One row a model, side, fold, kind and metric; every mean with its interval and counts."""
         return pd.concat(
-            [one.summary.assign(model=one.run.label, context=one.context) for one in self.models],
+            [model.summary.assign(model=model.run.label, context=model.context) for model in self.models],
             ignore_index=True,
         )
 
 
 def distinct(models: Sequence[Evaluated]) -> list[Evaluated]:
-    """The same models with labels that tell them apart (:func:`distinct_runs`).
+    """The same models with distinct labels (:func:`distinct_runs`).
 
     Raises:
         InputError: one run is named twice.
@@ -116,7 +130,7 @@ def distinct(models: Sequence[Evaluated]) -> list[Evaluated]:
 
 
 def distinct_runs(runs: Sequence[Run]) -> list[Run]:
-    """The same runs with labels that tell them apart: two runs of NPO are also called by their folders.
+    """The same runs with distinct labels: two runs of NPO carry the names of their folders too.
 
     Raises:
         InputError: one run is named twice.
@@ -124,22 +138,28 @@ def distinct_runs(runs: Sequence[Run]) -> list[Run]:
     if len({run.folder.resolve() for run in runs}) < len(runs):
         raise InputError("One run is named twice. Name each run once.")
     labels = Counter(run.label for run in runs)
-    tails = Counter((run.label, run.folder.name) for run in runs)
-    named = []
+    names = Counter((run.label, run.folder.name) for run in runs)
+    distinct = []
     for run in runs:
-        label, folder = run.label, run.folder
+        label = run.label
         if labels[label] > 1:
-            label = f"{label} ({folder.name if tails[label, folder.name] == 1 else folder})"
-        named.append(Run(folder, {**run.info, "label": label}))
-    return named
+            label = f"{label} ({run.folder.name if names[label, run.folder.name] == 1 else run.folder})"
+        distinct.append(run.relabelled(label))
+    return distinct
 
 
 def compared(model: Evaluated, against: Sequence[Evaluated], replicates: int, seed: int) -> pd.DataFrame:
     """Paired differences ``model - other`` on the questions that both were asked; empty without others."""
+    how = {"composites": COMPOSITES, "rollup": "kind", "replicates": replicates, "seed": seed}
     tables = [
-        compare(model.scores, other.scores, model.questions, replicates=replicates, seed=seed).assign(
+        as_metrics(compare(model.table, other.table, EVALUATION, **how)).assign(  # type: ignore[arg-type]
             model=model.run.label, against=other.run.label
         )
         for other in against
     ]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def as_metrics(summary: pd.DataFrame) -> pd.DataFrame:
+    """A summary with the measure's column called ``metric``, as reports and papers read it."""
+    return summary.rename(columns={"measure": "metric"})

@@ -1,7 +1,7 @@
 """A run: a folder with ``run.json``, its tables, and perhaps a model.
 
 A run's *key* is the hash of its settings and inputs. A run that is complete under its key is not run again;
-one that was cut off goes on where it stopped; a folder that holds another run is refused, never overwritten.
+one that was cut off resumes; a folder that holds another run is refused, never overwritten.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -17,13 +17,16 @@ from typing import Any, Literal
 import pandas as pd
 
 import medunlearn
-from medunlearn.config import Settings
-from medunlearn.data.storage import read_json, sha256_of_json, write_json
+from medunlearn.config import Context, LongNotes, Settings, Template
+from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError
 from medunlearn.models.folders import fingerprint
+from medunlearn.models.sequences import Rendering
 from medunlearn.results.machine import PeakMemory, code, hardware, packages
+from medunlearn.results.record import FILE, SCHEMA, RunRecord
 
-FILE = "run.json"
+__all__ = ["EPOCHS", "FILE", "HISTORY", "SCHEMA", "Recording", "Role", "Run", "RunRecord", "run_key"]
+
 Role = Literal["target", "retrained", "unlearned"]
 HISTORY = "history.parquet"
 EPOCHS = "epochs"
@@ -39,25 +42,33 @@ class Run:
     """
 
     folder: Path
-    info: Mapping[str, Any]
+    info: RunRecord
 
     @staticmethod
     def open(folder: Path | str) -> Run:
         """A complete run.
 
         Raises:
-            InputError: the folder holds no run, or one that did not finish.
+            InputError: the folder holds no run, one of another version, or one that did not finish.
         """
         folder = Path(folder)
         if not (folder / FILE).exists():
             raise InputError(f"{folder} holds no run (no {FILE}). `medunlearn train --help` says how to make one.")
-        info = _read(folder)
-        if info.get("status") != "complete":
+        record = RunRecord.read(folder)
+        if not record.complete:
             raise InputError(
-                f"The run in {folder} is not complete ({info.get('status')}). Give its command again: it goes on "
-                "where it stopped."
+                f"The run in {folder} is not complete ({record.status or None}). Give its command again to resume."
             )
-        return Run(folder, info)
+        return Run(folder, record)
+
+    @staticmethod
+    def of(run: Run | Path | str) -> Run:
+        """The run itself, or the complete run in a folder.
+
+        Raises:
+            InputError: as :meth:`open`.
+        """
+        return run if isinstance(run, Run) else Run.open(run)
 
     @property
     def model(self) -> Path:
@@ -67,8 +78,47 @@ class Run:
     @property
     def fingerprint(self) -> str:
         """Of its model: equal fingerprints, equal models. An epoch's is known without its weights."""
-        recorded = self.info.get("results", {}).get("fingerprint")
+        recorded = self.info.results.get("fingerprint")
         return str(recorded) if recorded else fingerprint(self.model)
+
+    @property
+    def label(self) -> str:
+        """Its name in tables and figures."""
+        return self.info.label
+
+    def relabelled(self, label: str) -> Run:
+        """The same run under another name."""
+        return Run(self.folder, replace(self.info, label=label))
+
+    @property
+    def role(self) -> Role:
+        """What its model is to others: ``unlearned``, ``retrained`` (something was left out), or ``target``."""
+        if self.info.verb == "unlearn":
+            return "unlearned"
+        return "retrained" if self.info.config.get("without") else "target"
+
+    @property
+    def parent(self) -> Run | None:
+        """Of a record in a run's folder (``run/evaluations/x``): that run; None for a run of its own."""
+        folder = self.folder.parents[1] if len(self.folder.parents) > 1 else self.folder
+        return Run(folder, RunRecord.read(folder)) if (folder / FILE).exists() else None
+
+    def rendering(
+        self,
+        template: Template | None = None,
+        context: Context | None = None,
+        max_length: int | None = None,
+        long_notes: LongNotes | None = None,
+    ) -> Rendering:
+        """How to show questions to its model: as it was trained, unless said otherwise."""
+        trained = self.info.rendering
+        return Rendering(
+            template or trained["template"],
+            context or trained["context"],
+            max_length,
+            long_notes or trained.get("long_notes", "refuse"),
+            trained.get("images", "use"),
+        )
 
     def epoch(self, number: int) -> Run:
         """The state after some epochs, of a run that was evaluated as it went on.
@@ -83,22 +133,11 @@ class Run:
             raise InputError(f"{self.folder} was not evaluated after epoch {number}; it was after {which}.")
         return Run.open(folder)
 
-    @property
-    def label(self) -> str:
-        """What tables and plots call it."""
-        return str(self.info["label"])
-
-    @property
-    def role(self) -> Role:
-        """What its model is to others: ``unlearned``, ``retrained`` (something was left out), or ``target``."""
-        if self.info["verb"] == "unlearn":
-            return "unlearned"
-        return "retrained" if self.info["config"].get("without") else "target"
-
     def complete_below(self, folder: str) -> list[Run]:
         """The complete runs in one of its folders, the one that was asked for last at the end."""
         paths = sorted((self.folder / folder).glob(f"*/{FILE}"), key=lambda path: path.stat().st_mtime)
-        return [Run.open(path.parent) for path in paths if _read(path.parent).get("status") == "complete"]
+        records = [(path.parent, RunRecord.read(path.parent)) for path in paths]
+        return [Run(where, record) for where, record in records if record.complete]
 
     def history(self) -> pd.DataFrame:
         """The curve of training, one row an optimizer step; empty for a run that trained nothing."""
@@ -134,47 +173,45 @@ class Recording:
         self.folder, self.label, self.writes = folder, label, writes
         config = settings.model_dump(mode="json")
         self.key = run_key(verb, config, inputs)
-        self.info: dict[str, Any] = {
-            "verb": verb,
-            "label": label,
-            "key": self.key,
-            "status": "running",
-            "config": config,
-            "inputs": dict(inputs),
-            "lineage": [],
-            "code": code(),
-            "packages": packages(),
-            "hardware": hardware(),
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            "stages": {},
-            "results": {},
-        }
-        self.done = self._look_at_what_is_there()
+        self.info = RunRecord(
+            verb,
+            label,
+            self.key,
+            "running",
+            config,
+            dict(inputs),
+            code=code(),
+            packages=packages(),
+            hardware=hardware(),
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        self.done = self._is_complete()
 
     @staticmethod
     def key_of(verb: str, settings: Settings, inputs: Mapping[str, Any]) -> str:
         return run_key(verb, settings.model_dump(mode="json"), inputs)
 
-    def _look_at_what_is_there(self) -> bool:
+    def _is_complete(self) -> bool:
+        """Whether the folder holds this run, complete; refuses a folder that holds something else."""
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is a file, not a folder. Choose another --out.")
         if not (self.folder / FILE).exists():
             if self.folder.exists() and any(self.folder.iterdir()):
                 raise InputError(f"{self.folder} is not empty and holds no run. Choose another --out.")
             return False
-        there = _read(self.folder)
-        if there.get("key") != self.key:
-            if self._nothing_came_of(there):
+        there = RunRecord.read(self.folder)
+        if there.key != self.key:
+            if self._made_nothing(there):
                 return False
             differs = "; ".join(dict.fromkeys(_differences(there, self.info))) or "the version of medunlearn"
             raise InputError(
                 f"{self.folder} holds another run (differs in {differs}). Choose another --out, or remove it."
             )
-        return bool(there.get("status") == "complete")
+        return there.complete
 
-    def _nothing_came_of(self, there: Mapping[str, Any]) -> bool:
+    def _made_nothing(self, there: RunRecord) -> bool:
         """A run that stopped before it made anything, at a misspelt model say, does not keep its folder."""
-        stopped = there.get("status") in ("failed", "interrupted")
+        stopped = there.status in ("failed", "interrupted")
         return stopped and all(file.name == FILE for file in self.folder.iterdir())
 
     @contextmanager
@@ -185,15 +222,14 @@ class Recording:
         try:
             yield
         except BaseException as error:
-            stopped = isinstance(error, KeyboardInterrupt)
-            self.info["status"] = "interrupted" if stopped else "failed"
-            self.info["error"] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            self.info.status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            self.info.error = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             self._write_if_possible()
             raise
-        self.info["status"] = "complete"
-        self.info["seconds"] = round(time.perf_counter() - started, 2)
-        self.info["peak_memory_bytes"] = max(
-            [memory.bytes(), *(stage["peak_memory_bytes"] for stage in self.info["stages"].values())]
+        self.info.status = "complete"
+        self.info.seconds = round(time.perf_counter() - started, 2)
+        self.info.peak_memory_bytes = max(
+            [memory.bytes(), *(stage["peak_memory_bytes"] for stage in self.info.stages.values())]
         )
         self._write()
 
@@ -202,14 +238,14 @@ class Recording:
         """A part of the run whose seconds and peak memory are recorded under its name."""
         started, memory = time.perf_counter(), PeakMemory()
         yield
-        self.info["stages"][name] = {
+        self.info.stages[name] = {
             "seconds": round(time.perf_counter() - started, 2),
             "peak_memory_bytes": memory.bytes(),
         }
 
     def _write(self) -> None:
         if self.writes:
-            write_json(self.folder / FILE, self.info)
+            self.info.write(self.folder)
 
     def _write_if_possible(self) -> None:
         # The error that ended the run is the one to report, not that a full disk also refused this line.
@@ -228,19 +264,11 @@ def run_key(verb: str, config: Mapping[str, Any], inputs: Mapping[str, Any]) -> 
     return sha256_of_json([verb, counted, dict(inputs), medunlearn.__version__])
 
 
-def _read(folder: Path) -> dict[str, Any]:
-    info = read_json(folder / FILE)
-    if not isinstance(info, dict):
-        raise InputError(f"{folder / FILE} is not what a run writes. Remove the folder, or choose another.")
-    return info
-
-
-def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
-    if there.get("verb") != here["verb"]:
-        yield f"verb: {there.get('verb')} there, {here['verb']} here"
+def _differences(there: RunRecord, here: RunRecord) -> Iterator[str]:
+    if there.verb != here.verb:
+        yield f"verb: {there.verb or None} there, {here.verb} here"
         return
-    for part in ("config", "inputs"):
-        before, now = there.get(part, {}), here[part]
+    for before, now in ((there.config, here.config), (there.inputs, here.inputs)):
         for name in sorted(set(before) | set(now)):
             if name != "checkpoint_seconds" and before.get(name) != now.get(name):
                 yield f"{name}: {_short(before.get(name))} there, {_short(now.get(name))} here"

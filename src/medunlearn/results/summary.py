@@ -1,12 +1,12 @@
-"""From scores of single questions to tables of means: pure functions of the score table.
+"""Two operations on score tables: means of groups, and paired differences of two models.
 
-Every number comes with how many questions are behind it, how many were left without a score, and an
-interval over subjects. An empty group is null, never 0.
+Every number comes with its interval over subjects and with how many items are behind it and how many were left
+without a score. An empty group is null, never 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,23 +14,23 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from medunlearn.data.records import Side
-from medunlearn.results.composites import COMPOSITES, DEGRADATION, DEGRADATION_PART, degraded
-from medunlearn.results.matrix import Group, groups, matrix, metric_names
+from medunlearn.errors import InputError
+from medunlearn.results.composites import Composite, composite_named
+from medunlearn.results.matrix import Group, ScoreMatrix, groups, score_matrix
 from medunlearn.statistics import resample_means, resample_pairs
-from medunlearn.statistics.bootstrap import REPLICATES, Statistic
+from medunlearn.statistics.bootstrap import REPLICATES, Array, Statistic
 
-Array = npt.NDArray[np.float64]
+EVALUATION = ("side", "fold", "kind")
+"""Labels by which an evaluation is summarized, the kind rolled up."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One row to be: a metric, or a composite of several.
+    """One row to be: a measure, or a composite of several.
 
     Attributes:
-        name: what the row shows as its metric.
-        columns: the columns of the group's values that it reads.
-        parts: the metrics that a composite is made of; empty for a metric.
+        columns: the columns of the group's values that it reads; none where a composite has no part.
+        parts: the measures that a composite is made of; empty for a measure.
         statistic: how the columns' means combine; None for the mean itself.
     """
 
@@ -41,159 +41,194 @@ class _Line:
 
 
 def summarize(
-    scores: pd.DataFrame, items_meta: pd.DataFrame, *, replicates: int = REPLICATES, seed: int = 0
-) -> pd.DataFrame:
-    """Means and composites of one model's scores, with 95% intervals over subjects.
-
-    Args:
-        scores: as :func:`medunlearn.metrics.scoring.score` gives them: question_id, metric, value.
-        items_meta: one row a question: question_id, subject, side, fold, kind. A question here that has no
-            score counts as unscored.
-        replicates: number of bootstrap draws of the subjects; all rows of a group share them.
-        seed: of the draws.
-
-    Returns:
-        One row a side, fold, kind and metric, and ``kind="all"`` for the questions of all kinds together
-        (each question counts once, so that it is no mean of the kinds' means):
-
-        - ``side``, ``fold``, ``kind``, ``metric``. The composites are MU on retain, AFE and DS on forget
-          (:mod:`medunlearn.results.composites`); with a part missing a composite carries its parts as name.
-        - ``value``, ``low``, ``high``: Float64 in the metric's unit; null where there is none. A
-          composite is made of the means in the rows above it, each over the questions that it has.
-        - ``n_scored``, ``n_unscored``: questions; for a composite scored means scored on every part used.
-        - ``n_subjects``: subjects behind the value; for a composite those of the part that has fewest.
-        - ``parts``: of a composite, comma-separated; "" for a metric and for a composite without a part.
-        - ``replicates_dropped``: draws that held no scored question and are not in the interval.
-
-    Raises:
-        InputError: a question and metric twice, a question not in ``items_meta``, a missing subject, a
-            part of a composite outside [0, 1], and what else would make a number wrong.
-    """
-    metrics = metric_names(scores)
-    found = list(groups(items_meta))
-    values = matrix(scores, items_meta, metrics)
-    rows = [
-        row for group in found for row in _summarize_group(group, metrics, values[group.rows], replicates, seed)
-    ]
-    return _frame(rows, ("value", "low", "high"), ("n_scored", "n_unscored", "n_subjects"))
-
-
-def _summarize_group(
-    group: Group, metrics: Sequence[str], values: Array, replicates: int, seed: int
-) -> list[dict[str, Any]]:
-    values = _with_degradation(metrics, values)
-    resampled = resample_means(values, group.subjects, replicates=replicates, seed=seed)
-    rows: list[dict[str, Any]] = []
-    for line in _lines(group.side, metrics, ~np.isnan(values)):
-        row = _start(group, line)
-        if line.columns:
-            estimate = resampled.estimate(line.columns, line.statistic)
-            row |= {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-            row |= {"n_scored": estimate.n, "n_unscored": len(values) - estimate.n}
-            row |= {
-                "n_subjects": estimate.n_clusters,
-                "replicates_dropped": estimate.replicates_dropped,
-            }
-        else:
-            row |= {"n_unscored": len(values)}
-        rows.append(row)
-    return rows
-
-
-def compare(
-    scores_a: pd.DataFrame,
-    scores_b: pd.DataFrame,
-    items_meta: pd.DataFrame,
+    scores: pd.DataFrame,
+    by: Sequence[str] = (),
     *,
+    composites: Sequence[str] = (),
+    rollup: str | None = None,
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Model a minus model b on the questions that both have a score for, paired on subjects.
+    """Means of every measure and composite in every group, with 95% intervals over subjects.
 
     Args:
-        scores_a, scores_b, items_meta, replicates, seed: as in :func:`summarize`.
+        scores: a score table (:mod:`medunlearn.results.scores`); of several models only if ``by`` tells them apart.
+        by: label columns; items that share them are one group.
+        composites: names in :data:`medunlearn.results.composites.REGISTRY`; each is added to the groups of its
+            side, made of the parts that were measured, and then carries their names.
+        rollup: one of ``by``; adds a group ``all`` of all its values together. Each item counts once, so that it
+            is no mean of the groups' means.
+        replicates: bootstrap draws of the subjects; all measures of a group share them.
+        seed: of the draws.
+
+    Returns:
+        One row a group and measure:
+
+        - the labels of ``by``, ``measure``;
+        - ``value``, ``low``, ``high``: Float64 in the measure's unit; null where there is none;
+        - ``n_scored``, ``n_unscored``: items; for a composite scored means scored on every part;
+        - ``n_subjects``: subjects behind the value; for a composite those of the part that has fewest;
+        - ``parts``: of a composite, comma-separated; "" for a measure;
+        - ``replicates_dropped``: draws that held no scored item and are not in the interval.
+
+    Raises:
+        InputError: what :func:`~medunlearn.results.matrix.score_matrix` refuses; a part of a composite outside
+            [0, 1]; an unknown composite.
+    """
+    matrix = score_matrix(scores, by)
+    wanted = [composite_named(name) for name in composites]
+    rows: list[dict[str, Any]] = []
+    for group in groups(matrix, by, rollup):
+        values, lines = _lines(matrix, group, matrix.values[group.rows], wanted)
+        drawn = resample_means(values, _subjects(matrix, group), replicates=replicates, seed=seed)
+        for line in lines:
+            row = {**group.labels, "measure": line.name, "parts": ",".join(line.parts), "n_unscored": len(values)}
+            if line.columns:
+                estimate = drawn.estimate(line.columns, line.statistic)
+                row |= {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+                row |= {"n_scored": estimate.n, "n_unscored": len(values) - estimate.n}
+                row |= {"n_subjects": estimate.n_clusters, "replicates_dropped": estimate.replicates_dropped}
+            rows.append(row)
+    return _frame(rows, by, ("value", "low", "high"), ("n_scored", "n_unscored", "n_subjects"))
+
+
+def compare(
+    scores: pd.DataFrame,
+    against: pd.DataFrame,
+    by: Sequence[str] = (),
+    *,
+    composites: Sequence[str] = (),
+    rollup: str | None = None,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """One model minus another in every group, paired on the items that both have a score for, drawn over subjects.
+
+    Args:
+        scores, against: score tables of the two models on the same items.
+        by, composites, rollup, replicates, seed: as in :func:`summarize`.
 
     Returns:
         Rows as in :func:`summarize`, with
 
-        - ``difference``: a - b in the metric's unit; ``low``, ``high``: its 95% interval; ``p``: two-sided
-          bootstrap p-value (:class:`medunlearn.statistics.Difference` says how). Float64, null where there
-          is none. p is of one comparison: nothing corrects it for the number of rows in the table.
-        - ``n_pairs``: questions scored in both; for a composite, on every part used. ``n_dropped``: the
-          group's other questions.
-        - ``n_subjects``, ``parts``, ``replicates_dropped``: as in :func:`summarize`. A composite is made of
-          the parts that both models have, each over its pairs.
+        - ``difference``: scores minus against; ``low``, ``high``: its 95% interval; ``p``: two-sided bootstrap
+          p-value of this one comparison (:class:`medunlearn.statistics.Difference`). Float64, null where there is
+          none;
+        - ``n_pairs``: items scored in both; for a composite, on every part. ``n_dropped``: the group's other items;
+        - ``n_subjects``, ``parts``, ``replicates_dropped``: as in :func:`summarize`.
 
     Raises:
-        InputError: as :func:`summarize`, for either table.
+        InputError: as :func:`summarize`; an item of ``against`` that ``scores`` does not have.
     """
-    metrics = metric_names(scores_a, scores_b)
-    found = list(groups(items_meta))
-    a, b = matrix(scores_a, items_meta, metrics), matrix(scores_b, items_meta, metrics)
-    rows = [
-        row
-        for group in found
-        for row in _compare_group(group, metrics, a[group.rows], b[group.rows], replicates, seed)
-    ]
-    return _frame(rows, ("difference", "low", "high", "p"), ("n_pairs", "n_subjects", "n_dropped"))
-
-
-def _compare_group(
-    group: Group, metrics: Sequence[str], a: Array, b: Array, replicates: int, seed: int
-) -> list[dict[str, Any]]:
-    a, b = _with_degradation(metrics, a), _with_degradation(metrics, b)
-    pairs = resample_pairs(a, b, group.subjects, replicates=replicates, seed=seed)
+    matrix = score_matrix(scores, by)
+    matrix, other = _aligned(matrix, score_matrix(against, by))
+    wanted = [composite_named(name) for name in composites]
     rows: list[dict[str, Any]] = []
-    for line in _lines(group.side, metrics, ~(np.isnan(a) | np.isnan(b))):
-        row = _start(group, line)
-        if line.columns:
-            found = pairs.difference(line.columns, line.statistic)
-            row |= {"difference": found.difference, "low": found.low, "high": found.high, "p": found.p}
-            row |= {"n_pairs": found.n_pairs, "n_dropped": len(a) - found.n_pairs}
-            row |= {"n_subjects": found.n_clusters, "replicates_dropped": found.replicates_dropped}
-        else:
-            row |= {"n_dropped": len(a)}
-        rows.append(row)
-    return rows
+    for group in groups(matrix, by, rollup):
+        theirs = other[group.rows]
+        ours = matrix.values[group.rows]
+        lonely = np.isnan(ours) | np.isnan(theirs)
+        _, lines = _lines(matrix, group, np.where(lonely, np.nan, ours), wanted)
+        pairs = resample_pairs(
+            _with_transforms(matrix, ours, wanted),
+            _with_transforms(matrix, theirs, wanted),
+            _subjects(matrix, group),
+            replicates=replicates,
+            seed=seed,
+        )
+        for line in lines:
+            row = {**group.labels, "measure": line.name, "parts": ",".join(line.parts), "n_dropped": len(ours)}
+            if line.columns:
+                gap = pairs.difference(line.columns, line.statistic)
+                row |= {"difference": gap.difference, "low": gap.low, "high": gap.high, "p": gap.p}
+                row |= {"n_pairs": gap.n_pairs, "n_dropped": len(ours) - gap.n_pairs}
+                row |= {"n_subjects": gap.n_clusters, "replicates_dropped": gap.replicates_dropped}
+            rows.append(row)
+    return _frame(rows, by, ("difference", "low", "high", "p"), ("n_pairs", "n_subjects", "n_dropped"))
 
 
-def _lines(side: Side, metrics: Sequence[str], observed: npt.NDArray[np.bool_]) -> list[_Line]:
-    """The rows of a group: its metrics, then the composites of its side, of parts that were observed."""
-    lines = [_Line(name, (column,)) for column, name in enumerate(metrics)]
-    available = {name: column for column, name in enumerate(metrics) if observed[:, column].any()}
-    for composite in COMPOSITES:
-        if composite.side == side:
-            used = composite.used(available)
-            columns = tuple(available[part] for part in used)
+def _lines(
+    matrix: ScoreMatrix, group: Group, values: Array, composites: Sequence[Composite]
+) -> tuple[Array, list[_Line]]:
+    """The group's values with the composites' own columns, and its rows: measures, then composites of its side."""
+    present = set(np.flatnonzero(matrix.rows_of[group.rows].any(axis=0)).tolist())
+    lines = [_Line(name, (column,)) for column, name in enumerate(matrix.measures) if column in present]
+    table = _with_transforms(matrix, values, composites)
+    available = {name for column, name in enumerate(matrix.measures) if not np.isnan(table[:, column]).all()}
+    place = {name: column for column, name in enumerate(matrix.measures)}
+    own = len(matrix.measures)
+    for composite in composites:
+        used = composite.used(available)
+        columns = tuple(place[part] for part in used)
+        if composite.transform is not None:
+            columns, own = ((own,) if used else ()), own + 1
+        if composite.side in (None, group.labels.get("side")):
             lines.append(_Line(composite.shown_as(used), columns, used, composite.of))
-    if side == "forget":
-        there = DEGRADATION_PART in available
-        lines.append(_Line(DEGRADATION, (len(metrics),) if there else (), (DEGRADATION_PART,) if there else ()))
-    return lines
+    return table, lines
 
 
-def _with_degradation(metrics: Sequence[str], values: Array) -> Array:
-    """The values and one more column, last: whether each response has collapsed, the mean of which is DS."""
-    if DEGRADATION_PART in metrics:
-        collapsed = degraded(values[:, metrics.index(DEGRADATION_PART)])
-    else:
-        collapsed = np.full(len(values), np.nan)
-    return np.column_stack([values, collapsed])
+def _with_transforms(matrix: ScoreMatrix, values: Array, composites: Sequence[Composite]) -> Array:
+    """The values and one more column for each composite whose scores are transformed before their mean."""
+    own = [
+        composite.transform(values[:, matrix.measures.index(part)])
+        if (part := composite.parts[0]) in matrix.measures
+        else np.full(len(values), np.nan)
+        for composite in composites
+        if composite.transform is not None
+    ]
+    return np.column_stack([values, *own]) if own else values
 
 
-def _start(group: Group, line: _Line) -> dict[str, Any]:
-    named = {"side": group.side, "fold": group.fold, "kind": group.kind, "metric": line.name}
-    return named | {"parts": ",".join(line.parts)}
+def _subjects(matrix: ScoreMatrix, group: Group) -> list[object]:
+    return [matrix.subjects[row] for row in group.rows]
 
 
-def _frame(rows: list[dict[str, Any]], numbers: tuple[str, ...], counts: tuple[str, ...]) -> pd.DataFrame:
+def _aligned(ours: ScoreMatrix, theirs: ScoreMatrix) -> tuple[ScoreMatrix, Array]:
+    """Both models' values with the same rows and columns; items that the other lacks are NaN there."""
+    measures = tuple(dict.fromkeys((*ours.measures, *theirs.measures)))
+    place = {key: row for row, key in enumerate(_key_tuples(ours.keys))}
+    rows = []
+    for key in _key_tuples(theirs.keys):
+        if key not in place:
+            raise InputError(f"item {key[-1]!r} has scores of one model alone. Were both asked the same questions?")
+        rows.append(place[key])
+    values, present = (
+        _widened(ours.values, ours.measures, measures),
+        _widened(ours.rows_of, ours.measures, measures),
+    )
+    other = np.full(values.shape, np.nan)
+    other[rows] = _widened(theirs.values, theirs.measures, measures)
+    shown = present == 1.0
+    shown[rows] |= _widened(theirs.rows_of, theirs.measures, measures) == 1.0
+    return ScoreMatrix(ours.keys, ours.subjects, measures, values, shown), other
+
+
+def _widened(values: npt.NDArray[Any], names: Sequence[str], wanted: Sequence[str]) -> Array:
+    table = np.full((len(values), len(wanted)), np.nan)
+    table[:, [wanted.index(name) for name in names]] = values
+    return table
+
+
+def _key_tuples(keys: pd.DataFrame) -> Iterator[tuple[object, ...]]:
+    columns = [keys[name].astype(object).where(keys[name].notna(), None) for name in keys.columns]
+    return zip(*columns, strict=True)
+
+
+def _frame(
+    rows: Sequence[Mapping[str, Any]], by: Sequence[str], numbers: Sequence[str], counts: Sequence[str]
+) -> pd.DataFrame:
     """A table with fixed columns and types, also of no rows; a number that a row lacks is null, a count 0."""
-    columns: dict[str, Any] = {
-        name: pd.Series([row[name] for row in rows], dtype="str") for name in ("side", "fold", "kind", "metric")
-    }
+    columns: dict[str, Any] = {name: _label_column([row[name] for row in rows]) for name in by}
+    columns["measure"] = pd.Series([row["measure"] for row in rows], dtype="str")
     for name in numbers:
         columns[name] = pd.array([row.get(name) for row in rows], dtype="Float64")
-    for name in (*counts, "replicates_dropped"):
+    for name in counts:
         columns[name] = pd.Series([row.get(name, 0) for row in rows], dtype="int64")
     columns["parts"] = pd.Series([row["parts"] for row in rows], dtype="str")
+    columns["replicates_dropped"] = pd.Series([row.get("replicates_dropped", 0) for row in rows], dtype="int64")
     return pd.DataFrame(columns)
+
+
+def _label_column(values: Sequence[object]) -> pd.Series[Any]:
+    text = all(isinstance(value, str) for value in values)
+    return pd.Series(list(values), dtype="str" if text else None)

@@ -52,6 +52,19 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Observations:
+    """A table of observations.
+
+    Attributes:
+        values: shape [n, k]; NaN where there is no observation.
+        clusters: whose observations each row holds (str or int), length n.
+    """
+
+    values: npt.ArrayLike
+    clusters: Sequence[object]
+
+
+@dataclass(frozen=True, slots=True)
 class Resampled:
     """Means of k columns, of the data and of B replicates that share their draws of clusters.
 
@@ -82,13 +95,13 @@ class Resampled:
         """
         if not columns:
             raise InputError("A statistic needs at least one column of observations.")
-        chosen = list(columns)
-        n = int(self.observed[:, chosen].all(axis=1).sum())
-        n_clusters = int(self.n_clusters[chosen].min())
-        value = _at_point(self.point[chosen], statistic)
+        used = list(columns)
+        n = int(self.observed[:, used].all(axis=1).sum())
+        n_clusters = int(self.n_clusters[used].min())
+        value = _at_point(self.point[used], statistic)
         if value is None or n_clusters < 2:
             return Estimate(value, None, None, n, n_clusters)
-        draws = usable(self.draws[:, chosen], statistic)
+        draws = usable(self.draws[:, used], statistic)
         low, high = interval(draws, level)
         return Estimate(value, low, high, n, n_clusters, len(self.draws) - len(draws))
 
@@ -135,26 +148,57 @@ def resample_means(
     Raises:
         InputError: a missing cluster id, an infinite value, lengths that differ.
     """
-    table = np.asarray(values, dtype=np.float64)
-    if table.ndim != 2 or len(table) != len(clusters):
-        raise InputError(
-            f"Values of shape {table.shape} do not fit {len(clusters)} cluster ids: "
-            "one row of values is needed for each cluster id."
-        )
-    if np.isinf(table).any():
-        raise InputError("A value is infinite; a mean of it would be too. Leave it out as NaN, with a reason.")
+    return resample_together([Observations(values, clusters)], replicates=replicates, seed=seed)[0]
+
+
+def resample_together(
+    tables: Sequence[Observations], *, replicates: int = REPLICATES, seed: int = 0
+) -> list[Resampled]:
+    """Means of several tables under draws of the clusters that all of them share.
+
+    A contrast of two forget sets, one inside the other, has observations on different but overlapping subjects.
+    Every replicate draws the subjects of all tables at once, so that a subject in two tables is drawn in both as
+    often: the difference is paired where subjects are shared, and independent where they are not.
+
+    Raises:
+        InputError: no table, a missing cluster id, an infinite value, lengths that differ.
+    """
+    if not tables:
+        raise InputError("There is no table to draw subjects from.")
     if replicates < 1:
         raise InputError(f"replicates must be at least 1, and is {replicates}.")
-    codes, n_clusters = cluster_codes(clusters)
-    observed = ~np.isnan(table)
-    sums = per_cluster(np.where(observed, table, 0.0), codes, n_clusters)
-    counts = per_cluster(observed.astype(np.float64), codes, n_clusters)
-    return Resampled(
-        point=divide(sums.sum(axis=0), counts.sum(axis=0)),
-        draws=draw_means(sums, counts, replicates, generator("cluster bootstrap", seed)),
-        observed=observed,
-        n_clusters=(counts > 0).sum(axis=0).astype(np.intp),
-    )
+    arrays = [_checked(table) for table in tables]
+    codes, n_clusters = cluster_codes([cluster for table in tables for cluster in table.clusters])
+    starts = np.cumsum([0, *(len(array) for array in arrays)])
+    observed = [~np.isnan(array) for array in arrays]
+    sums, counts = [], []
+    for array, there, start, end in zip(arrays, observed, starts, starts[1:], strict=False):
+        sums.append(per_cluster(np.where(there, array, 0.0), codes[start:end], n_clusters))
+        counts.append(per_cluster(there.astype(np.float64), codes[start:end], n_clusters))
+    rng = generator("cluster bootstrap", seed)
+    draws = draw_means(np.hstack(sums), np.hstack(counts), replicates, rng)
+    cuts = np.cumsum([array.shape[1] for array in arrays])[:-1]
+    return [
+        Resampled(
+            point=divide(total.sum(axis=0), count.sum(axis=0)),
+            draws=drawn,
+            observed=there,
+            n_clusters=(count > 0).sum(axis=0).astype(np.intp),
+        )
+        for total, count, drawn, there in zip(sums, counts, np.split(draws, cuts, axis=1), observed, strict=True)
+    ]
+
+
+def _checked(table: Observations) -> Array:
+    values = np.asarray(table.values, dtype=np.float64)
+    if values.ndim != 2 or len(values) != len(table.clusters):
+        raise InputError(
+            f"Values of shape {values.shape} do not fit {len(table.clusters)} cluster ids: "
+            "one row of values is needed for each cluster id."
+        )
+    if np.isinf(values).any():
+        raise InputError("A value is infinite; a mean of it would be too. Leave it out as NaN, with a reason.")
+    return values
 
 
 def cluster_codes(clusters: Sequence[object]) -> tuple[npt.NDArray[np.intp], int]:

@@ -48,9 +48,9 @@ def test_every_level_is_asked_and_stored_once(
     variants = {variant for _, variant, _ in ResponseStore(store, ResponseStore.settings_of(store)).read()}
     assert variants == {f"closed_book|{context}" for context in CONTEXTS}
     scores = found.models[0].scores
-    assert scores["context"].unique().tolist() == CONTEXTS
-    assert set(scores["question_id"].str[:2]) == {"A1"}
-    kept = scores.pivot_table(index="context", columns="metric", values="question_id", aggfunc="count")
+    assert scores["given"].unique().tolist() == CONTEXTS
+    assert set(scores["item"].str[:2]) == {"A1"}
+    kept = scores.pivot_table(index="given", columns="measure", values="item", aggfunc="count")
     assert (kept == 6).all().all()
     # Without its record, the attack is computed again from what is stored.
     from medunlearn.attacks.reconstruction import run as module
@@ -180,4 +180,4 @@ def test_a_judge_adds_gen_score_at_every_level(runs: dict[str, Run], bench: Benc
     for context, share in (("none", 0.2), ("patient", 0.8)):
         value, of = (one.set_index("context")["value"][context] for one in (gen, rouge))
         assert value == pytest.approx(100 * (0.75 * share + 0.25 * of))
-    assert (found.scores["metric"] == "gen_score").sum() == 6
+    assert (found.scores["measure"] == "gen_score").sum() == 6

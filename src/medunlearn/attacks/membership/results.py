@@ -6,15 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from medunlearn.attacks.membership.sample import Candidate
 from medunlearn.attacks.protocol import MembershipAttack, Passage, lacking
 from medunlearn.errors import InputError
 from medunlearn.metrics.base import Score
+from medunlearn.results.scores import numbers, score_table
 from medunlearn.statistics.bootstrap import Estimate
 from medunlearn.statistics.roc import RocSample, nonmembers_needed, roc_curve
 
+MEASURE = "membership"
 AUC = "auc"
 RATES: Mapping[str, float] = {"tpr_at_1pct_fpr": 0.01, "tpr_at_0.1pct_fpr": 0.001}
 CHANCE = 0.5
@@ -26,19 +29,20 @@ _MOST_POINTS = 500
 def score_candidates(
     who: Sequence[Candidate], passages: Sequence[Passage], attacks: Mapping[str, MembershipAttack]
 ) -> pd.DataFrame:
-    """One row a document and attack: record_id, subject, group, member, attack, value (or null), reason."""
+    """The score table of membership: an item a document; labels ``node``, ``member``, ``attack``."""
     rows: list[dict[str, Any]] = []
     for one, passage in zip(who, passages, strict=True):
         about = {
-            "record_id": one.record.record_id,
+            "item": one.record.record_id,
             "subject": one.subject,
-            "group": one.group,
+            "measure": MEASURE,
+            "node": one.group,
             "member": one.member,
         }
         for name, attack in attacks.items():
             score = _score(attack, passage)
             rows.append({**about, "attack": name, "value": score.value, "reason": score.reason})
-    return pd.DataFrame(rows).astype({"value": "float64", "reason": "string"})
+    return score_table(pd.DataFrame(rows))
 
 
 def _score(attack: MembershipAttack, passage: Passage) -> Score:
@@ -60,7 +64,7 @@ def summarize(scores: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFra
     members or non-members, whichever are fewer).
     """
     rows: list[dict[str, Any]] = []
-    for (group, attack), part in scores.groupby(["group", "attack"], sort=False):
+    for (group, attack), part in scores.groupby(["node", "attack"], sort=False):
         for measure, estimate, reason in _measures(part, replicates, seed):
             known = part["value"].notna()
             rows.append(
@@ -85,7 +89,7 @@ def summarize(scores: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFra
 
 def _measures(part: pd.DataFrame, replicates: int, seed: int) -> Iterator[tuple[str, Estimate, str | None]]:
     sample = RocSample(part["member"].tolist(), part["subject"].tolist(), replicates, seed=seed)
-    values = part["value"].to_numpy()
+    values = numbers(part)
     reasons = part["reason"].dropna()
     area = sample.auc(values)
     if area.value is None:
@@ -106,10 +110,10 @@ def _most_common(reasons: pd.Series[str]) -> str:
 def curves(scores: pd.DataFrame) -> pd.DataFrame:
     """Points of the ROC curves: group, attack, fpr, tpr, threshold; at most 500 a curve, the corners kept."""
     tables = []
-    for key, part in scores.groupby(["group", "attack"], sort=False):
+    for key, part in scores.groupby(["node", "attack"], sort=False):
         group, attack = (str(name) for name in key)
         try:
-            curve = roc_curve(part["value"].to_numpy(), part["member"].tolist())
+            curve = roc_curve(numbers(part), part["member"].tolist())
         except InputError:
             continue  # nothing is scored on one side; the summary says why
         table = pd.DataFrame({"fpr": curve.fpr, "tpr": curve.tpr, "threshold": curve.thresholds})
@@ -155,12 +159,12 @@ def privacy_leaks(scores: pd.DataFrame, retrained: pd.DataFrame, *, replicates: 
 def _compared(
     scores: pd.DataFrame, others: pd.DataFrame, replicates: int, seed: int, *, relative: bool
 ) -> pd.DataFrame:
-    keys = ["record_id", "subject", "group", "member", "attack"]
+    keys = ["item", "subject", "node", "member", "attack"]
     joined = scores.merge(others[[*keys, "value"]], on=keys, suffixes=("", "_other"), validate="one_to_one")
     rows: list[dict[str, Any]] = []
-    for (group, attack), part in joined.groupby(["group", "attack"], sort=False):
+    for (group, attack), part in joined.groupby(["node", "attack"], sort=False):
         sample = RocSample(part["member"].tolist(), part["subject"].tolist(), replicates, seed=seed)
-        values, reference = part["value"].to_numpy(), part["value_other"].to_numpy()
+        values, reference = _floats(part["value"]), _floats(part["value_other"])
         gap = sample.auc_difference(values, reference, relative=relative)
         rows.append(
             {
@@ -176,6 +180,10 @@ def _compared(
             }
         )
     return pd.DataFrame(rows).astype(dict.fromkeys(("difference", "low", "high", "p"), "Float64"))
+
+
+def _floats(values: pd.Series[float]) -> npt.NDArray[np.float64]:
+    return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
 
 
 def _side(low: float | None, high: float | None, of: float) -> str | None:

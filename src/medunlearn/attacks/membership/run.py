@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from medunlearn.attacks.attacked import CURVES, SCORES, SUMMARY
+from medunlearn.attacks.attacked import CURVES, SUMMARY
 from medunlearn.attacks.membership.passes import (
     document_moments,
     document_sequences,
@@ -22,11 +22,12 @@ from medunlearn.attacks.protocol import MembershipAttack, Passage
 from medunlearn.config import AttackSettings
 from medunlearn.data.storage import write_atomically
 from medunlearn.errors import InputError
+from medunlearn.models.folders import model_folder
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.sequences import TokenSequence
-from medunlearn.pipeline.material import model_folder
 from medunlearn.progress import progress
 from medunlearn.results.runs import Recording, Run
+from medunlearn.results.scores import replace_scores
 from medunlearn.training.processes import Processes
 
 TOKENS, GRADIENTS = "membership_tokens.parquet", "membership_gradients.parquet"
@@ -114,7 +115,8 @@ def _score(
 ) -> None:
     scores = score_candidates(who, passages, attacks)
     summary = summarize(scores, replicates=settings.replicates, seed=settings.seed)
-    for name, table in {SCORES: scores, SUMMARY: summary, CURVES: curves(scores)}.items():
+    replace_scores(folder, scores, attack=list(attacks))
+    for name, table in {SUMMARY: summary, CURVES: curves(scores)}.items():
         write_atomically(folder / name, table.to_parquet)
 
 
@@ -142,8 +144,8 @@ def reference_likelihoods(
 
 def longest(run: Run) -> int | None:
     """The length that records were cut to when the run's model was trained."""
-    found: int | None = run.info["results"]["rendering"]["max_length"]
-    return found
+    length: int | None = run.info.rendering["max_length"]
+    return length
 
 
 def check_was_trained_on_records(run: Run) -> None:
@@ -153,11 +155,11 @@ def check_was_trained_on_records(run: Run) -> None:
         InputError: so it was.
     """
     trained = run
-    lineage = [Path(one) for one in run.info.get("lineage", [])]
-    if run.info["verb"] != "train" and lineage and (lineage[-1] / "run.json").exists():
+    lineage = [Path(one) for one in run.info.lineage]
+    if run.info.verb != "train" and lineage and (lineage[-1] / "run.json").exists():
         trained = Run.open(lineage[-1])
-    config = trained.info["config"]
-    if trained.info["verb"] == "train" and config["train_on"] == "questions" and not config["pretrain_epochs"]:
+    config = trained.info.config
+    if trained.info.verb == "train" and config["train_on"] == "questions" and not config["pretrain_epochs"]:
         raise InputError(
             f"{trained.folder} was trained on questions alone, so no document is a member of its training set. "
             "Train with train_on=both or train_on=records."

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from medunlearn.attacks.reconstruction.results import compare_models
+from medunlearn.attacks.reconstruction.results import ATTACK, compare_models
 from medunlearn.results.runs import Run
+from medunlearn.results.scores import read_scores
 
-SCORES, SUMMARY = "reconstruction_scores.parquet", "reconstruction_summary.parquet"
+SUMMARY = "reconstruction_summary.parquet"
 ATTACKS = "attacks"
 RESPONSES = Path(ATTACKS) / "responses"
 
@@ -33,14 +34,15 @@ class Reconstructed:
     def find(run: Run, split: str) -> Reconstructed | None:
         """The complete attack on a split in a run's folder that was asked for last; None where there is none."""
         for record in reversed(run.complete_below(ATTACKS)):
-            if record.info["config"]["split"] == split and (record.folder / SUMMARY).exists():
+            if record.info.split == split and (record.folder / SUMMARY).exists():
                 return Reconstructed(run, record)
         return None
 
     @cached_property
     def scores(self) -> pd.DataFrame:
         """As :mod:`medunlearn.attacks.reconstruction` describes them."""
-        return pd.read_parquet(self.record.folder / SCORES)
+        table = read_scores(self.record.folder)
+        return table[table["attack"] == ATTACK].reset_index(drop=True)
 
     @cached_property
     def summary(self) -> pd.DataFrame:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.attacks.reconstruction.attacked import SCORES, SUMMARY, Reconstructed
+from medunlearn.attacks.reconstruction.attacked import SUMMARY, Reconstructed
 from medunlearn.attacks.reconstruction.contexts import Names
-from medunlearn.attacks.reconstruction.results import ABOUT, scores_table, summarize_contexts
+from medunlearn.attacks.reconstruction.results import ATTACK, context_scores, summarize_contexts
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question
 from medunlearn.data.responses import ResponseStore
-from medunlearn.data.storage import write_together
+from medunlearn.data.storage import write_atomically
 from medunlearn.errors import InputError
 from medunlearn.judging.judges import Judge, JudgeSettings
 from medunlearn.judging.responses import METRICS, NOT_ASKED, TASK, kinds_to_judge, store_of
@@ -23,6 +23,7 @@ from medunlearn.judging.task import JudgingCase
 from medunlearn.metrics import Item, Judgement, get_metric
 from medunlearn.metrics.scoring import score
 from medunlearn.results.runs import Recording, Run
+from medunlearn.results.scores import replace_scores
 
 
 def attacked_run(record: Run) -> Reconstructed:
@@ -98,18 +99,25 @@ def _add(found: Reconstructed, benchmark: Benchmark, panel: pd.DataFrame, settin
             judgement=_judgement(ratings.get(_case(one.question_id, context))),
         )
         items.setdefault(context, []).append(item)
-    about = found.scores[ABOUT].drop_duplicates("question_id")
+    labels = _labels(found)
     contexts = {context.name: context for context in Names.of(benchmark).contexts()}
     new = [
-        scores_table(score(some, [get_metric(name) for name in METRICS]), about, contexts[context])
+        context_scores(score(some, [get_metric(name) for name in METRICS]), labels, contexts[context])
         for context, some in items.items()
     ]
-    scores = pd.concat([found.scores[~found.scores["metric"].isin(METRICS)], *new], ignore_index=True)
+    scores = pd.concat([found.scores[~found.scores["measure"].isin(METRICS)], *new], ignore_index=True)
     config = found.record.info["config"]
     split = benchmark.split(config["split"])
     summary = summarize_contexts(scores, split, replicates=config["replicates"], seed=config["seed"])
     folder = found.record.folder
-    write_together({folder / SCORES: scores.to_parquet, folder / SUMMARY: summary.to_parquet})
+    replace_scores(folder, scores, attack=[ATTACK])
+    write_atomically(folder / SUMMARY, summary.to_parquet)
+
+
+def _labels(found: Reconstructed) -> pd.DataFrame:
+    """Labels of the attacked questions, one row each."""
+    measured = {"measure", "value", "reason", "given", "identifiers", "attack"}
+    return found.scores.drop(columns=list(measured)).drop_duplicates("item").reset_index(drop=True)
 
 
 def _judgement(row: Mapping[Any, Any] | None) -> Judgement:
@@ -125,11 +133,11 @@ def _said(
     facts = found.record.info["results"]["reconstruction"]
     store = found.run.folder / facts["responses"]
     responses = ResponseStore(store, ResponseStore.settings_of(store)).read()
-    about = found.scores[ABOUT].drop_duplicates("question_id")
-    asked = set(about["question_id"])
+    labels = _labels(found)
+    asked = set(labels["item"])
     questions = [question for question in benchmark.questions if question.question_id in asked]
     wanted, named = kinds_to_judge(questions, kinds), Names.of(benchmark)
-    sides = dict(zip(about["question_id"], about["side"], strict=True))
+    sides = dict(zip(labels["item"], labels["side"], strict=True))
     return [
         (
             one,

@@ -9,8 +9,10 @@ import pandas as pd
 from medunlearn.attacks.reconstruction.contexts import NONE, ContextLevel
 from medunlearn.data.splits import Split
 from medunlearn.results.matrix import ALL_KINDS
-from medunlearn.results.summary import compare, summarize
+from medunlearn.results.scores import measured
+from medunlearn.results.summary import EVALUATION, compare, summarize
 
+ATTACK = "cumulative"
 METRICS: tuple[str, ...] = ("rouge_l_f", "rouge_l", "exact_match", "option_accuracy")
 _JUDGED = ("gen_score", "factuality")
 OWN = {
@@ -19,71 +21,60 @@ OWN = {
     "classification": ("option_accuracy",),
 }
 OTHERS = (*_JUDGED, "rouge_l", "exact_match")
-ABOUT = ["question_id", "subject", "side", "fold", "kind"]
-_GROUP = ["side", "fold", "kind", "metric"]
+_GROUP = [*EVALUATION, "measure"]
 _MEAN = ["value", "low", "high", "n_scored", "n_unscored", "n_subjects"]
 _CHANGE = {"difference": "change", "low": "change_low", "high": "change_high", "p": "change_p"}
 
 
-def scores_table(scores: pd.DataFrame, about: pd.DataFrame, context: ContextLevel) -> pd.DataFrame:
-    """Rows of ``reconstruction_scores.parquet`` for one context level.
+def context_scores(scores: pd.DataFrame, labels: pd.DataFrame, context: ContextLevel) -> pd.DataFrame:
+    """The score table of one context level: ``given`` is the coarsest level named, ``identifiers`` all of them.
 
     Args:
         scores: question_id, metric, value, reason.
-        about: one row a question: question_id, subject, side, fold, kind.
+        labels: one row a question (:func:`medunlearn.results.scores.question_labels`).
     """
-    table = about.merge(scores, on="question_id", how="right", validate="one_to_many")
-    table.insert(len(ABOUT), "context", context.name)
-    table.insert(len(ABOUT) + 1, "identifiers", context.identifiers)
-    return table
+    table = measured(scores, labels)
+    return table.assign(given=context.name, identifiers=context.identifiers, attack=ATTACK)
 
 
 def summarize_contexts(scores: pd.DataFrame, split: Split, *, replicates: int, seed: int) -> pd.DataFrame:
-    """Rows of ``reconstruction_summary.parquet`` from those of the scores (see the package's docstring)."""
-    about, parts = _about(scores), []
-    metrics = list(dict.fromkeys(scores["metric"]))
-    for context in dict.fromkeys(scores["context"]):
-        own = _of(scores, context)
-        means = summarize(own, about, replicates=replicates, seed=seed)
-        means = means[means["metric"].isin(metrics)][[*_GROUP, *_MEAN]]
-        changes = compare(own, _of(scores, NONE), about, replicates=replicates, seed=seed)
-        changes = changes[[*_GROUP, *_CHANGE]].rename(columns=_CHANGE)
+    """Rows of ``reconstruction_summary.parquet`` (see the package's docstring) from the score table."""
+    how = {"rollup": "kind", "replicates": replicates, "seed": seed}
+    plain = _at(scores, NONE)
+    parts = []
+    for context in scores["given"].unique():
+        own = _at(scores, context)
+        means = summarize(own, EVALUATION, **how)[[*_GROUP, *_MEAN]]  # type: ignore[arg-type]
+        changes = compare(own, plain, EVALUATION, **how)[[*_GROUP, *_CHANGE]]  # type: ignore[arg-type]
+        changes = changes.rename(columns=_CHANGE)
         if context == NONE:
             changes[list(_CHANGE.values())] = pd.NA
         part = means.merge(changes, on=_GROUP, how="left", validate="one_to_one")
-        part.insert(len(_GROUP) - 1, "context", context)
-        part.insert(len(_GROUP), "identifiers", _identifiers(scores, context))
-        parts.append(part)
+        parts.append(_in_context(part, context, own))
     table = pd.concat(parts, ignore_index=True)
     table.insert(0, "split", split.name)
     table.insert(1, "forgotten_level", split.level)
-    numbers = [*_MEAN[:3], *_CHANGE.values()]
-    return table.astype(dict.fromkeys(numbers, "Float64"))
+    return table.astype(dict.fromkeys([*_MEAN[:3], *_CHANGE.values()], "Float64"))
 
 
 def compare_models(ours: pd.DataFrame, theirs: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
     """Our leakage minus theirs at each context level, paired on questions and resampled by subject.
 
     Args:
-        ours, theirs: scores of two models on the same questions.
+        ours, theirs: score tables of two models.
 
     Returns:
         side, fold, kind, context, identifiers, metric, difference, low, high, p, n_pairs, n_subjects; above 0 =
         ours leaks more.
     """
-    about, parts = _about(ours), []
-    for context in dict.fromkeys(ours["context"]):
-        if context not in set(theirs["context"]):
-            continue
-        both = set(theirs["question_id"]) & set(ours["question_id"])
-        inside = about[about["question_id"].isin(both)]
-        mine, other = (_of(one[one["question_id"].isin(both)], context) for one in (ours, theirs))
-        found = compare(mine, other, inside, replicates=replicates, seed=seed)
-        found = found[found["metric"].isin(set(ours["metric"]))]
-        part = found[[*_GROUP, "difference", "low", "high", "p", "n_pairs", "n_subjects"]].copy()
-        part.insert(len(_GROUP) - 1, "context", context)
-        part.insert(len(_GROUP), "identifiers", _identifiers(ours, context))
-        parts.append(part)
+    columns, parts = [*_GROUP, "difference", "low", "high", "p", "n_pairs", "n_subjects"], []
+    shared = set(ours["item"]) & set(theirs["item"])
+    for context in ours["given"].unique():
+        if (theirs["given"] == context).any():
+            mine, other = (_at(table[table["item"].isin(shared)], context) for table in (ours, theirs))
+            gaps = compare(mine, other, EVALUATION, rollup="kind", replicates=replicates, seed=seed)
+            gaps = gaps[gaps["measure"].isin(ours["measure"].unique())]
+            parts.append(_in_context(gaps[columns], context, ours))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
@@ -104,13 +95,14 @@ def reported(table: pd.DataFrame) -> pd.DataFrame:
     return table[pd.Series(wanted, index=table.index) & (table["kind"] != ALL_KINDS)].reset_index(drop=True)
 
 
-def _about(scores: pd.DataFrame) -> pd.DataFrame:
-    return scores[ABOUT].drop_duplicates("question_id").reset_index(drop=True)
+def _at(scores: pd.DataFrame, context: str) -> pd.DataFrame:
+    return scores[scores["given"] == context]
 
 
-def _of(scores: pd.DataFrame, context: str) -> pd.DataFrame:
-    return scores[scores["context"] == context][["question_id", "metric", "value"]]
-
-
-def _identifiers(scores: pd.DataFrame, context: str) -> str:
-    return str(scores.loc[scores["context"] == context, "identifiers"].iloc[0])
+def _in_context(rows: pd.DataFrame, context: str, scores: pd.DataFrame) -> pd.DataFrame:
+    """The rows with their context level, the measure called ``metric``."""
+    identifiers = str(_at(scores, context)["identifiers"].iloc[0])
+    table = rows.rename(columns={"measure": "metric"})
+    table.insert(len(_GROUP) - 1, "context", context)
+    table.insert(len(_GROUP), "identifiers", identifiers)
+    return table

@@ -8,26 +8,26 @@ from functools import cached_property
 
 import pandas as pd
 
-from medunlearn.attacks.reconstruction.attacked import RESPONSES, SCORES, SUMMARY
+from medunlearn.attacks.reconstruction.attacked import RESPONSES, SUMMARY
 from medunlearn.attacks.reconstruction.contexts import Asked, ContextLevel, attacked_questions
 from medunlearn.attacks.reconstruction.cumulative import Cumulative
-from medunlearn.attacks.reconstruction.results import metrics_for, scores_table, summarize_contexts
+from medunlearn.attacks.reconstruction.results import ATTACK, context_scores, metrics_for, summarize_contexts
 from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.records import Question, Side
-from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.data.records import Question
+from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
 from medunlearn.data.storage import write_atomically
-from medunlearn.generation.options import LogProbs, known_options, rate_options
+from medunlearn.generation.options import rate_options
 from medunlearn.generation.respond import open_store, respond
-from medunlearn.metrics import Item, get_metric
+from medunlearn.metrics import get_metric
+from medunlearn.metrics.items import question_items
 from medunlearn.metrics.scoring import score
 from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
 from medunlearn.models.sequences import Rendering
-from medunlearn.pipeline.evaluate import about
-from medunlearn.pipeline.material import rendering_of
 from medunlearn.pipeline.questioning import longest_answer
 from medunlearn.progress import progress
 from medunlearn.results.runs import Recording, Run
+from medunlearn.results.scores import question_labels, replace_scores
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class _Subject:
 
     @cached_property
     def rendering(self) -> Rendering:
-        return rendering_of(self.run, None, self.attack.context)  # type: ignore[arg-type]
+        return self.run.rendering(None, self.attack.context)  # type: ignore[arg-type]
 
     @cached_property
     def limit(self) -> int:
@@ -117,7 +117,7 @@ def attack_reconstruction(
     split = benchmark.split(settings.split)
     asked = attacked_questions(benchmark, split, attack.chosen_sides)
     subject = _Subject(run, benchmark, attack, settings, device, quiet, live)
-    meta = about(benchmark, split, asked.questions)
+    labels = question_labels(benchmark, split, asked.questions)
     sides = benchmark.sides(split)
     names = metrics_for([question.options for question in asked.questions])
     tables = []
@@ -125,16 +125,13 @@ def attack_reconstruction(
         questions = _in_context(asked, benchmark, context)
         with recording.stage(f"ask {context.name}"):
             responses, options = subject.respond(questions, context), subject.rate(questions, context)
-        items = [
-            _item(one, sides[one.record_id], responses[one.question_id], options.get(one.question_id))
-            for one in questions
-        ]
-        tables.append(scores_table(score(items, [get_metric(name) for name in names]), meta, context))
+        items = question_items(questions, sides, responses, options)
+        tables.append(context_scores(score(items, [get_metric(name) for name in names]), labels, context))
     with recording.stage("score reconstruction"):
         scores = pd.concat(tables, ignore_index=True)
         summary = summarize_contexts(scores, split, replicates=settings.replicates, seed=settings.seed)
-        for name, table in {SCORES: scores, SUMMARY: summary}.items():
-            write_atomically(recording.folder / name, table.to_parquet)
+        replace_scores(recording.folder, scores, attack=[ATTACK])
+        write_atomically(recording.folder / SUMMARY, summary.to_parquet)
     recording.info["results"]["reconstruction"] = {
         "context": subject.rendering.context,
         "levels": list(asked.names.levels),
@@ -146,18 +143,3 @@ def attack_reconstruction(
 
 def _in_context(asked: Asked, benchmark: Benchmark, context: ContextLevel) -> list[Question]:
     return [asked.names.in_front(one, benchmark.record[one.record_id], context) for one in asked.questions]
-
-
-def _item(question: Question, side: Side, response: Response, options: LogProbs | None) -> Item:
-    return Item(
-        question_id=question.question_id,
-        side=side,
-        question=question.question,
-        reference=question.answer,
-        response=response.response,
-        response_tokens=response.response_tokens,
-        answer_log_probs=response.answer_log_probs,
-        answer_hits=response.answer_hits,
-        alternative_log_probs=options,
-        answer_index=question.answer_index,
-    )

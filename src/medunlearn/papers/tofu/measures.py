@@ -11,7 +11,7 @@ import pandas as pd
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.results.composites import harmonic_mean
 from medunlearn.results.evaluated import Evaluated, Evaluation
-from medunlearn.statistics.kolmogorov import kolmogorov_smirnov
+from medunlearn.statistics.two_sample import kolmogorov_smirnov
 
 UTILITY_PARTS: Mapping[str, tuple[str, ...]] = {
     "fictitious": ("answer_probability", "rouge_l", "truth_ratio_utility"),

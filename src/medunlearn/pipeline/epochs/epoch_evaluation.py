@@ -30,7 +30,7 @@ from torch import Tensor
 from medunlearn.config import AttackSettings, EpochFields, EvaluateSettings, TrainSettings, UtilitySettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS
-from medunlearn.data.storage import sha256_of_json, write_atomically, write_json
+from medunlearn.data.storage import sha256_of_json, write_atomically
 from medunlearn.generation.respond import respond
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering
@@ -162,21 +162,21 @@ class EpochEvaluation:
         if epoch == 0 and self.target is not None:
             return self.target
         folder, info = self.out / EPOCHS / f"{epoch:02d}", self.recording.info
-        shared = ("verb", "config", "inputs", "lineage", "code", "packages", "hardware")
-        record = {
-            **{name: info[name] for name in shared},
-            "label": f"{info['label']}, epoch {epoch}",
-            "key": sha256_of_json([info["key"], "epoch", epoch]),
-            "status": "complete",
-            "stages": {},
-            "results": {
+        record = replace(
+            info,
+            label=f"{info.label}, epoch {epoch}",
+            key=sha256_of_json([info.key, "epoch", epoch]),
+            status="complete",
+            started="",
+            stages={},
+            results={
                 "epoch": epoch,
-                "fingerprint": sha256_of_json(["epoch", info["key"], epoch]),
+                "fingerprint": sha256_of_json(["epoch", info.key, epoch]),
                 "rendering": asdict(self.rendering),
             },
-        }
+        )
         if not (folder / FILE).exists():
-            write_json(folder / FILE, record)
+            record.write(folder)
         return Run.open(folder)
 
     @contextmanager

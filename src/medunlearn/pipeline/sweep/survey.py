@@ -20,7 +20,7 @@ from medunlearn.pipeline.sweep.cells import KINDS, Cell, Made
 from medunlearn.pipeline.sweep.plan import Sweep
 from medunlearn.pipeline.sweep.search import Tried, choose, tried
 from medunlearn.pipeline.sweep.work import job_of, look
-from medunlearn.results.evaluated import SUMMARY
+from medunlearn.results.evaluated import SUMMARY, as_metrics
 
 
 def survey(sweep: Sweep, benchmark: Benchmark) -> dict[str, Made]:
@@ -51,7 +51,7 @@ def tries(sweep: Sweep, cell: Cell, made: Mapping[str, Made], reasons: Mapping[s
         if evaluation is None:
             found.append(Tried(method, rate, reason=reasons.get(name, "not run")))
         else:
-            found.append(tried(method, rate, pd.read_parquet(evaluation / SUMMARY)))
+            found.append(tried(method, rate, as_metrics(pd.read_parquet(evaluation / SUMMARY))))
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from run_folders import write_evaluation, write_run
 
 from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
@@ -17,7 +17,6 @@ from medunlearn.papers.amnesia.report import SweepContent
 from medunlearn.papers.amnesia.swept.results import gather_sweep
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
-from medunlearn.results.summary import summarize
 from medunlearn.seeds import generator
 
 TITLES = {"graddiff": "GradDiff", "kl_min": "KL-Min", "rmu": "RMU", "simnpo": "SimNPO"}
@@ -81,9 +80,7 @@ class Sweep:
         _record(record, "evaluate", label, {"split": split}, self.benchmark, facts)
         meta = self.questions(split)
         scores = self.scores(meta, role, method, split, seed, context)
-        summary = summarize(scores, meta, replicates=REPLICATES)
-        for file, table in (("scores", scores), ("questions", meta), ("summary", summary)):
-            table.to_parquet(record / f"{file}.parquet")
+        write_evaluation(record, scores, meta, REPLICATES)
         return Evaluated(Run.open(run), Run.open(record))
 
     def questions(self, split: str) -> pd.DataFrame:
@@ -147,10 +144,8 @@ class Sweep:
 def _record(
     folder: Path, verb: str, label: str, config: dict[str, Any], benchmark: Benchmark, results: dict[str, Any]
 ) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    info = {"verb": verb, "label": label, "status": "complete", "config": config, "results": results}
-    info |= {"inputs": {"benchmark": benchmark.fingerprint}, "lineage": [], "key": label}
-    (folder / "run.json").write_text(json.dumps(info), encoding="utf-8")
+    inputs = {"benchmark": benchmark.fingerprint}
+    write_run(folder, verb, label, config=config, results=results, inputs=inputs)
 
 
 @pytest.fixture(scope="session")

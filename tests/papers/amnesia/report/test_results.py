@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from run_folders import relabelled, write_evaluation
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
 from medunlearn.papers.amnesia.report import SweepContent
 from medunlearn.papers.amnesia.report.content import MEAN_OF_KINDS, OTHER, SAME
 from medunlearn.papers.amnesia.swept.results import gather_sweep
-from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.evaluated import Evaluated, summarize_evaluation
 from medunlearn.results.runs import Run
-from medunlearn.results.summary import summarize
+from medunlearn.results.scores import write_scores
 
 KLM, RMU, T, R = ("unlearned", "KL-Min"), ("unlearned", "RMU"), ("target", ""), ("retrained", "")
 CB = "closed_book"
@@ -70,8 +71,9 @@ def test_groups_are_summaries_of_the_retained_with_and_without_the_disease(
         asked = model.questions[
             (model.questions["side"] == "retain") & (model.questions["subject"].isin(with_cancer) == is_in)
         ]
-        scores = model.scores[model.scores["question_id"].isin(asked["question_id"])]
-        expected = summarize(scores, asked, replicates=100).set_index(["fold", "kind", "metric"])
+        inside = model.table[model.table["item"].isin(asked["question_id"])]
+        summary = summarize_evaluation(inside, replicates=100, seed=0)
+        expected = summary.set_index(["fold", "kind", "measure"])
         for kind in ("factual", "reasoning"):
             found = content.number(CB, "cancer_20", RMU, ("retain", "train", kind), "MU", group)
             row = expected.loc[("train", kind, "MU")]
@@ -207,9 +209,7 @@ def test_a_part_that_is_missing_is_in_the_name(models: list[Evaluated], clinic: 
             folder = tmp_path / str(place)
             folder.mkdir()
             scores = model.scores[model.scores["metric"] != "cs"]
-            scores.to_parquet(folder / "scores.parquet")
-            model.questions.to_parquet(folder / "questions.parquet")
-            summarize(scores, model.questions, replicates=20).to_parquet(folder / "summary.parquet")
+            write_evaluation(folder, scores, model.questions, 20)
             cut.append(Evaluated(model.run, Run(folder, model.record.info)))
     content = gather_sweep("t", cut, clinic, replicates=20)
     assert content.composite("retain") == "H(rouge_l, em, te, es)"
@@ -226,11 +226,11 @@ def test_mistakes_are_named(models: list[Evaluated], clinic: Benchmark) -> None:
     again = next(model for model in models if model.run.label == "RMU")
     with pytest.raises(InputError, match=r"both the RMU of split 'random_05' with seed 0"):
         gather_sweep("t", [again, again], clinic)
-    record = Run(models[0].record.folder, {**models[0].record.info, "inputs": {"benchmark": "else"}})
+    record = relabelled(models[0].record, inputs={"benchmark": "else"})
     with pytest.raises(InputError, match="another benchmark"):
         gather_sweep("t", [replace(models[0], record=record)], clinic)
     retrained = next(model for model in models if model.run.label == "retrained")
-    run = Run(retrained.run.folder, {**retrained.run.info, "config": {"seed": 0, "without": "random_10"}})
+    run = relabelled(retrained.run, config={"seed": 0, "without": "random_10"})
     with pytest.raises(InputError, match="is the retrained model of split 'random_10'"):
         gather_sweep("t", [replace(retrained, run=run)], clinic)
 
@@ -240,8 +240,7 @@ def test_models_asked_different_questions_are_refused(
 ) -> None:
     first, second = [m for m in models if m.record.info["config"]["split"] == "random_05"][:2]
     kept: pd.DataFrame = second.questions.iloc[1:]
-    kept.to_parquet(tmp_path / "questions.parquet")
-    second.scores[second.scores["question_id"].isin(kept["question_id"])].to_parquet(tmp_path / "scores.parquet")
+    write_scores(tmp_path, second.table[second.table["item"].isin(kept["question_id"])])
     other = replace(second, record=Run(tmp_path, second.record.info))
     with pytest.raises(InputError, match="asked different questions"):
         gather_sweep("t", [first, other], clinic)

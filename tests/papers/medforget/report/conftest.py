@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from run_folders import score_rows, write_run
 
 from medunlearn.config import MedforgetSettings
 from medunlearn.data.benchmark import Benchmark
@@ -19,6 +19,7 @@ from medunlearn.papers.medforget.levels.results import gather_levels
 from medunlearn.papers.medforget.report import LevelContent
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
+from medunlearn.results.scores import write_scores
 from medunlearn.seeds import generator
 
 LEVELS = ("institution", "patient", "study", "section")
@@ -96,8 +97,7 @@ class LevelSweep:
         meta = self.questions(asked)
         level = split.partition("_")[0]
         scores = self.scores(meta, About("flat" if about else role, method, level, "", ""), asked, seed)
-        for file, table in (("scores", scores), ("questions", meta)):
-            table.to_parquet(record / f"{file}.parquet")
+        write_scores(record, score_rows(scores, meta))
         if self.attacked and not about:
             self.attack(run, meta, About(role, method, level, "forget", "train"), split)
         if not (run / "responses").exists():
@@ -107,13 +107,13 @@ class LevelSweep:
     def attack(self, run: Path, meta: pd.DataFrame, who: About, split: str) -> None:
         """What the reconstruction attack leaves: the forget set's section questions at each step."""
         folder = run / "attacks" / split
-        _record(folder, "attack", "attack", {"split": split}, self.benchmark, {})
+        _record(folder, "attack", "attack", {"split": split}, self.benchmark, {"reconstruction": {}})
         asked = meta[(meta["side"] == "forget") & (meta["fold"] == "train") & (meta["kind"] != "identity")]
         rows = []
         for given in ("none", "study", "patient", "institution"):
             scores = self.scores(asked, replace(who, given=given), split, 0)
-            rows.append(scores.merge(asked, on="question_id").assign(context=given, identifiers="names"))
-        pd.concat(rows, ignore_index=True).to_parquet(folder / "reconstruction_scores.parquet")
+            rows.append(score_rows(scores, asked).assign(given=given, identifiers="names", attack="cumulative"))
+        write_scores(folder, pd.concat(rows, ignore_index=True))
 
     def respond(self, folder: Path, label: str) -> None:
         """What the model said to the questions that are asked as they were trained."""
@@ -175,10 +175,8 @@ class LevelSweep:
 def _record(
     folder: Path, verb: str, label: str, config: dict[str, Any], benchmark: Benchmark, results: dict[str, Any]
 ) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    info = {"verb": verb, "label": label, "status": "complete", "config": config, "results": results}
-    info |= {"inputs": {"benchmark": benchmark.fingerprint}, "lineage": [], "key": label}
-    (folder / "run.json").write_text(json.dumps(info), encoding="utf-8")
+    inputs = {"benchmark": benchmark.fingerprint}
+    write_run(folder, verb, label, config=config, results=results, inputs=inputs)
 
 
 @pytest.fixture(scope="session")

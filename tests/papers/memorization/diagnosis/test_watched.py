@@ -18,7 +18,7 @@ from medunlearn.errors import ConfigError
 from medunlearn.papers.memorization.diagnosis.rise import Rise, rises
 from medunlearn.pipeline.epochs.selection import Standing, best_of, by_validation_loss, is_over, stop_epoch
 from medunlearn.pipeline.presets import train_settings
-from medunlearn.results.runs import Run
+from medunlearn.results.runs import Run, RunRecord
 from medunlearn.statistics import Difference
 
 
@@ -126,7 +126,7 @@ def test_memorized_records_are_found(bench: Benchmark, loaded: Any, tmp_path: Pa
     settings = LoopSettings(lr=1e-2, schedule="constant", warmup_ratio=0.0, precision="fp32")
     train_loop(model.model, model.tokenizer.pad_token_id, NextToken(), Plan({"train": items}, 2, 200, 0), settings)
     watch = WatchSettings.model_validate({"prefix_tokens": 50, "new_tokens": 40, "replicates": 20})
-    run = Run(tmp_path, {"label": "x", "results": {"fingerprint": "x"}})
+    run = Run(tmp_path, RunRecord(label="x", results={"fingerprint": "x"}))
     table = Memorization.of(bench, records, watch, model, quiet=True)(run, model)
     rows = {(row["metric"], row["fold"]): row for row in table.to_dict("records")}
     assert rows["run_30", "train"]["value"] == 1.0

@@ -19,7 +19,7 @@ from medunlearn.papers.amnesia.report.content import OTHER, RANDOM, SAME, UNLEAR
 from medunlearn.pipeline.report.gather import check_made_for_this, shown_split
 from medunlearn.results.composites import DEGRADATION_PART, degraded
 from medunlearn.results.evaluated import Evaluated
-from medunlearn.results.matrix import ALL_KINDS, Array, matrix, metric_names
+from medunlearn.results.matrix import ALL_KINDS, Array
 
 DISEASE = "disease"
 COLLAPSED = "collapsed"
@@ -47,14 +47,15 @@ class Cell:
     @cached_property
     def columns(self) -> dict[str, int]:
         """A metric's name -> its column in ``values``."""
-        names = metric_names(self.evaluated.scores)
+        names = list(self.evaluated.scores["metric"].unique())
         return {name: place for place, name in enumerate([*names, COLLAPSED])}
 
     @cached_property
     def values(self) -> Array:
         """Scores, shape [questions, metrics + 1], rows as ``questions``; NaN = unscored."""
-        names = metric_names(self.evaluated.scores)
-        scored = matrix(self.evaluated.scores, self.questions, names)
+        names = list(self.evaluated.scores["metric"].unique())
+        by_question = self.evaluated.scores.pivot(index="question_id", columns="metric", values="value")[names]
+        scored = by_question.reindex(self.questions["question_id"]).to_numpy(dtype=np.float64, na_value=np.nan)
         te = scored[:, names.index(DEGRADATION_PART)] if DEGRADATION_PART in names else np.full(len(scored), np.nan)
         return np.column_stack([scored, degraded(te)])
 

@@ -13,7 +13,8 @@ from medunlearn.reports.verdicts import FEWEST_SUBJECTS
 from medunlearn.results.composites import COMPOSITES, DEGRADATION, Composite
 from medunlearn.results.matrix import Array
 from medunlearn.seeds import stable_seed
-from medunlearn.statistics.joint import Means, Table, pool_seeds, resample_together
+from medunlearn.statistics.bootstrap import Observations, Resampled, resample_together
+from medunlearn.statistics.joint import pool_seeds
 
 UTILITY, FORGETTING = "utility", "forgetting"
 _COMPOSITE: Mapping[str, Composite] = {
@@ -54,7 +55,7 @@ class Drawn:
     """Means of one cell's columns on one fold and kind, of the data and of every replicate."""
 
     columns: Mapping[str, int]
-    means: Means
+    means: Resampled
 
 
 class Draws:
@@ -146,16 +147,16 @@ def numbers(drawn: Drawn, measure: str, parts: Sequence[str]) -> tuple[float, Ar
 
 def subjects_of(drawn: Drawn, parts: Sequence[str]) -> int:
     """Subjects behind the part that has fewest."""
-    return int(drawn.means.n_subjects[[drawn.columns[part] for part in parts]].min())
+    return int(drawn.means.n_clusters[[drawn.columns[part] for part in parts]].min())
 
 
-def _tables(cell: Cell, side: str, subjects: set[str] | None) -> Iterator[tuple[str, str, Table]]:
+def _tables(cell: Cell, side: str, subjects: set[str] | None) -> Iterator[tuple[str, str, Observations]]:
     """The cell's values of every fold and kind, the roll-up of kinds among them."""
     inside = None if subjects is None else np.array([one in subjects for one in cell.subjects])
     for (fold, kind), places in cell.places(side).items():
         rows = places if inside is None else places[inside[places]]
         if len(rows):
-            yield fold, kind, Table(cell.values[rows], cell.subjects[rows].tolist())
+            yield fold, kind, Observations(cell.values[rows], cell.subjects[rows].tolist())
 
 
 def _parts(measure: str, drawn: Sequence[Drawn]) -> tuple[str, tuple[str, ...]]:

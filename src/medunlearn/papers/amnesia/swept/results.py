@@ -16,8 +16,7 @@ from medunlearn.papers.amnesia.swept.draws import FORGETTING, UTILITY, Draws, St
 from medunlearn.pipeline.report.gather import caveats_of, metric_meanings
 from medunlearn.reports.readings import is_composite, rows_of
 from medunlearn.results.composites import DEGRADATION
-from medunlearn.results.evaluated import Evaluated
-from medunlearn.results.summary import summarize
+from medunlearn.results.evaluated import Evaluated, as_metrics, summarize_evaluation
 from medunlearn.statistics.bootstrap import REPLICATES
 from medunlearn.statistics.joint import Pooled, pool_seeds
 
@@ -97,15 +96,9 @@ def _summary(draws: Draws, cell: Cell, group: str) -> pd.DataFrame:
     subjects = draws.cells.group(cell.split, group)
     if subjects is None:
         return cell.evaluated.summary
-    asked = cell.questions
-    inside = asked[(asked["side"] == "retain") & asked["subject"].isin(subjects)]
-    scores = cell.evaluated.scores
-    return summarize(
-        scores[scores["question_id"].isin(inside["question_id"])],
-        inside,
-        replicates=draws.replicates,
-        seed=draws.seed,
-    )
+    table = cell.evaluated.table
+    inside = table[(table["side"] == "retain") & table["subject"].isin(subjects)]
+    return as_metrics(summarize_evaluation(inside, replicates=draws.replicates, seed=draws.seed))
 
 
 def _of_seed(summary: pd.DataFrame) -> Iterator[dict[str, Any]]:

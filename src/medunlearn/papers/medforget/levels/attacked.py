@@ -8,11 +8,9 @@ from pathlib import Path
 import pandas as pd
 
 from medunlearn.attacks.attacked import FOLDER
+from medunlearn.attacks.reconstruction.attacked import Reconstructed
 from medunlearn.papers.medforget.levels.cells import Attacks
 from medunlearn.results.evaluated import Evaluated
-
-SCORES = "reconstruction_scores.parquet"
-"""As :mod:`medunlearn.attacks.reconstruction` says; ``context`` is the coarsest level that is named."""
 
 
 def attacks_of(models: Sequence[Evaluated]) -> Attacks:
@@ -21,15 +19,14 @@ def attacks_of(models: Sequence[Evaluated]) -> Attacks:
     for model in models:
         split = str(model.record.info["config"]["split"])
         for record in model.run.complete_below(FOLDER):
-            if record.info["config"]["split"] == split and (record.folder / SCORES).exists():
+            if record.info.split == split and "reconstruction" in record.info.results:
                 # The last one is what was asked for last.
-                found[model.run.folder, split] = _rows(pd.read_parquet(record.folder / SCORES))
+                found[model.run.folder, split] = _rows(Reconstructed(model.run, record).scores)
     return found
 
 
 def _rows(scores: pd.DataFrame) -> pd.DataFrame:
     """Questions of the forget set as they were trained, with the names that stood before them."""
     kept = scores[(scores["side"] == "forget") & (scores["fold"] == "train")]
-    return kept.rename(columns={"identifiers": "named", "context": "identifiers"})[
-        ["question_id", "identifiers", "metric", "value"]
-    ]
+    names = {"item": "question_id", "given": "identifiers", "measure": "metric"}
+    return kept[[*names, "value"]].rename(columns=names)

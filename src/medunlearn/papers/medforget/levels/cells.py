@@ -16,7 +16,7 @@ from medunlearn.papers.amnesia.swept.cells import Cell, Cells
 from medunlearn.papers.medforget.partitions import ITEM, sort_of
 from medunlearn.papers.medforget.report.content import FLAT, LEVELS, Scope
 from medunlearn.pipeline.report.gather import check_made_for_this, shown_split
-from medunlearn.results.evaluated import QUESTIONS, SCORES, Evaluated
+from medunlearn.results.evaluated import Evaluated
 
 Attacks = Mapping[tuple[Path, str], pd.DataFrame]
 """Folder of a run and split -> question_id, identifiers, metric, value: scores on the questions of the forget set
@@ -39,7 +39,7 @@ class OnLevel(Evaluated):
 
     @cached_property
     def questions(self) -> pd.DataFrame:
-        plain = pd.read_parquet(self.record.folder / QUESTIONS)
+        plain = Evaluated(self.run, self.record).questions
         level = plain["question_id"].map(self.levels)
         identity = plain["kind"] == "identity"
         plain = plain.assign(kind=plain["kind"].where(~identity, "identity of " + level.astype(str)))
@@ -54,7 +54,7 @@ class OnLevel(Evaluated):
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        plain = pd.read_parquet(self.record.folder / SCORES)[["question_id", "metric", "value"]]
+        plain = Evaluated(self.run, self.record).scores[["question_id", "metric", "value"]]
         if not len(self.attacked):
             return plain
         known = set(self.questions["question_id"])
@@ -126,7 +126,7 @@ class LevelCells(Cells):
     @staticmethod
     def _check_same_questions(context: str, split: str, cells: Sequence[Cell]) -> None:
         # An attack may be missing, or of other steps; what was asked without it is what must be the same.
-        plain = [set(pd.read_parquet(c.evaluated.record.folder / QUESTIONS)["question_id"]) for c in cells]
+        plain = [set(c.evaluated.table["item"]) for c in cells]
         for cell, asked in zip(cells, plain, strict=True):
             if asked != plain[0]:
                 raise InputError(

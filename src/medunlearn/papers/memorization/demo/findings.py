@@ -13,8 +13,7 @@ from medunlearn.audit.tables import AuditTables
 from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.papers.memorization.compare.trends import position_trends
 from medunlearn.statistics import paired_difference
-from medunlearn.statistics.bootstrap import interval
-from medunlearn.statistics.joint import Table, resample_together
+from medunlearn.statistics.bootstrap import Observations, interval, resample_together
 
 MEASURE = "run_30"
 TRAINED, UNSEEN = "trained", "unseen"
@@ -44,7 +43,7 @@ def _by_copies(whole: AuditTables, draws: Draws) -> Iterator[dict[str, Any]]:
     levels = sorted(int(one) for one in values["copies"].unique())
     for fewer, more in itertools.pairwise(levels):
         tables = [
-            Table(part[[MEASURE]].to_numpy(np.float64), part["subject"].tolist())
+            Observations(part[[MEASURE]].to_numpy(np.float64), part["subject"].tolist())
             for part in (values[values["copies"] == many] for many in (more, fewer))
         ]
         first, second = resample_together(tables, replicates=draws.replicates, seed=draws.seed)
@@ -55,7 +54,7 @@ def _by_copies(whole: AuditTables, draws: Draws) -> Iterator[dict[str, Any]]:
             "difference": float(first.point[0] - second.point[0]),
             "low": low,
             "high": high,
-            "n": int(first.n_subjects[0] + second.n_subjects[0]),
+            "n": int(first.n_clusters[0] + second.n_clusters[0]),
         }
 
 

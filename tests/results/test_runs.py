@@ -89,7 +89,7 @@ def test_a_run_that_was_cut_off_goes_on_under_its_key(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), recording(tmp_path / "run").running():
         raise KeyboardInterrupt
     complete(tmp_path / "run")
-    info = dict(Run.open(tmp_path / "run").info)
+    info = Run.open(tmp_path / "run").info.as_dict()
     assert info["status"] == "complete"
     assert "error" not in info
 
@@ -104,7 +104,7 @@ def test_the_error_of_the_work_is_told_even_where_the_disk_is_full(
 
     def work() -> None:
         with record.running():
-            monkeypatch.setattr("medunlearn.results.runs.write_json", full)
+            monkeypatch.setattr("medunlearn.results.record.write_json", full)
             raise ValueError("boom")
 
     with pytest.raises(ValueError, match="boom"):

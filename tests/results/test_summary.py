@@ -9,8 +9,24 @@ import pandas as pd
 import pytest
 
 from medunlearn.errors import InputError
-from medunlearn.results.summary import summarize
+from medunlearn.results import summary
 from medunlearn.statistics import bootstrap_mean
+
+HOW: dict[str, Any] = {"composites": ("MU", "AFE", "DS"), "rollup": "kind"}
+BY = ("side", "fold", "kind")
+
+
+def table_of(scores: pd.DataFrame, meta: pd.DataFrame) -> pd.DataFrame:
+    """A score table; a question without a row has one of the first metric, without a value."""
+    names = {"question_id": "item", "metric": "measure"}
+    absent = meta.loc[~meta["question_id"].isin(scores["question_id"]), ["question_id"]]
+    rows = pd.concat([scores, absent.assign(metric=scores["metric"].min() if len(scores) else "em")])
+    return rows.merge(meta, on="question_id", how="left").rename(columns=names).assign(reason=None)
+
+
+def summarize(scores: pd.DataFrame, meta: pd.DataFrame, **how: Any) -> pd.DataFrame:
+    return summary.summarize(table_of(scores, meta), BY, **HOW, **how).rename(columns={"measure": "metric"})
+
 
 PARTS = ("rouge_l", "em", "cs", "te", "es")
 
@@ -99,7 +115,7 @@ def test_columns_types_and_order_of_rows() -> None:
     table = summarize(scores, meta, replicates=20)
     assert table.columns.tolist() == [
         *("side", "fold", "kind", "metric", "value", "low", "high"),
-        *("n_scored", "n_unscored", "n_subjects", "replicates_dropped", "parts"),
+        *("n_scored", "n_unscored", "n_subjects", "parts", "replicates_dropped"),
     ]
     assert [str(table[name].dtype) for name in ("value", "low", "high")] == ["Float64"] * 3
     groups = table[["side", "kind"]].drop_duplicates()
@@ -218,33 +234,38 @@ def test_no_questions_is_an_empty_table() -> None:
     assert "n_unscored" in table.columns
 
 
-META = meta_of([("1", "a", "retain", "train", "factual"), ("2", "b", "forget", "train", "factual")])
-SCORES = scores_of({"em": {"1": 1.0, "2": 0.0}})
+ROWS = table_of(
+    scores_of({"em": {"1": 1.0, "2": 0.0}}),
+    meta_of([("1", "a", "retain", "train", "factual"), ("2", "b", "forget", "train", "factual")]),
+)
 
 
 @pytest.mark.parametrize(
-    ("scores", "meta", "message"),
+    ("rows", "message"),
     [
-        (pd.concat([SCORES, SCORES.iloc[:1]]), META, "score table has 1, em more than once"),
-        (scores_of({"em": {"9": 1.0}}), META, "question '9' has scores but no row"),
-        (SCORES, pd.concat([META, META.iloc[:1]]), "items_meta has 1 more than once"),
-        (SCORES, META.assign(subject=pd.Series(["a", None])), "question '2' has no subject"),
-        (SCORES, META.assign(fold=pd.Series([None, "train"])), "question '1' has no fold"),
-        (SCORES, META.assign(subject=["a", ""]), "no cluster id"),
-        (SCORES, META.assign(side=["retain", "keep"]), "forget or retain, not 'keep'"),
-        (SCORES, META.assign(kind=["all", "factual"]), "cannot be called 'all'"),
-        (SCORES, META.drop(columns="subject"), "lacks the column subject"),
-        (SCORES.drop(columns="value"), META, "lacks the column value"),
-        (SCORES.assign(metric="MU"), META, "name of a composite"),
-        (SCORES.assign(metric=None), META, "does not name its metric"),
-        (SCORES.assign(value=[float("inf"), 0.0]), META, "em of question '1' is infinite"),
-        (SCORES.assign(value=["high", "low"]), META, "no number"),
-        (SCORES.assign(value=[85.0, 3.0]), META, "between 0 and 1"),
+        (pd.concat([ROWS, ROWS.iloc[:1]]), "em of '1' is there more than once"),
+        (ROWS.assign(subject=pd.Series(["a", None])), "has no subject"),
+        (ROWS.assign(subject=["a", ""]), "no cluster id"),
+        (ROWS.assign(kind=["all", "factual"]), "cannot be called 'all'"),
+        (ROWS.drop(columns="subject"), "lacks the column subject"),
+        (ROWS.drop(columns="fold"), "lacks the column fold"),
+        (ROWS.drop(columns="value"), "lacks the column value"),
+        (ROWS.assign(measure="MU"), "name of a composite"),
+        (ROWS.assign(measure=None), "has no measure"),
+        (ROWS.assign(value=[float("inf"), 0.0]), "em of '1' is infinite"),
+        (ROWS.assign(value=["high", "low"]), "no number"),
+        (ROWS.assign(value=[85.0, 3.0]), "between 0 and 1"),
     ],
 )
-def test_what_would_make_a_number_wrong_is_refused(scores: pd.DataFrame, meta: pd.DataFrame, message: str) -> None:
+def test_what_would_make_a_number_wrong_is_refused(rows: pd.DataFrame, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        summarize(scores, meta)
+        summary.summarize(rows, BY, **HOW)
+
+
+def test_a_subject_belongs_to_its_item() -> None:
+    twice = pd.concat([ROWS, ROWS.iloc[:1].assign(measure="te", subject="b")])
+    with pytest.raises(InputError, match="'1' has more than one subject"):
+        summary.summarize(twice, BY)
 
 
 def test_tables_read_back_from_parquet_give_the_same(tmp_path: Any) -> None:

@@ -9,8 +9,26 @@ import pandas as pd
 import pytest
 
 from medunlearn.errors import InputError
-from medunlearn.results.summary import compare, summarize
+from medunlearn.results import summary
 from medunlearn.statistics import paired_difference
+
+HOW: dict[str, Any] = {"composites": ("MU", "AFE", "DS"), "rollup": "kind"}
+BY = ("side", "fold", "kind")
+
+
+def table_of(scores: pd.DataFrame, meta: pd.DataFrame) -> pd.DataFrame:
+    names = {"question_id": "item", "metric": "measure"}
+    return scores.merge(meta, on="question_id").rename(columns=names).assign(reason=None)
+
+
+def summarize(scores: pd.DataFrame, meta: pd.DataFrame, **how: Any) -> pd.DataFrame:
+    return summary.summarize(table_of(scores, meta), BY, **HOW, **how).rename(columns={"measure": "metric"})
+
+
+def compare(a: pd.DataFrame, b: pd.DataFrame, meta: pd.DataFrame, **how: Any) -> pd.DataFrame:
+    gaps = summary.compare(table_of(a, meta), table_of(b, meta), BY, **HOW, **how)
+    return gaps.rename(columns={"measure": "metric"})
+
 
 METRICS = ("rouge_l", "em", "te")
 
@@ -128,9 +146,10 @@ def test_columns_and_refusals() -> None:
     a, b, meta = make(subjects=3)
     assert compare(a, b, meta, replicates=20).columns.tolist() == [
         *("side", "fold", "kind", "metric", "difference", "low", "high", "p"),
-        *("n_pairs", "n_subjects", "n_dropped", "replicates_dropped", "parts"),
+        *("n_pairs", "n_subjects", "n_dropped", "parts", "replicates_dropped"),
     ]
     with pytest.raises(InputError, match="more than once"):
         compare(a, pd.concat([b, b.iloc[:1]]), meta)
-    with pytest.raises(InputError, match="no row in items_meta"):
-        compare(a, b.assign(question_id="elsewhere"), meta)
+    elsewhere = table_of(b, meta).assign(item="elsewhere").drop_duplicates("measure")
+    with pytest.raises(InputError, match="scores of one model alone"):
+        summary.compare(table_of(a, meta), elsewhere, BY)

@@ -1,0 +1,186 @@
+"""Score stored responses again: no model, and no torch unless a measure needs a model of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from medunlearn.config import EvaluateSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.builders import GROUPINGS, IDENTIFIER, Grouping, default_metrics_of
+from medunlearn.data.records import Question
+from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
+from medunlearn.data.storage import sha256_of_json, write_together
+from medunlearn.errors import InputError
+from medunlearn.metrics import Item, Tools, get_metric, scoring
+from medunlearn.metrics.items import question_items
+from medunlearn.metrics.leakage import keywords as disease_keywords
+from medunlearn.results.evaluated import GROUPS, SUMMARY, Evaluated, summarize_evaluation
+from medunlearn.results.runs import Run
+from medunlearn.results.scores import FILE, measured, question_labels, score_table
+from medunlearn.results.summary import EVALUATION, summarize
+
+_TOOLS = ("encoder", "nli", "bert", "bart")
+
+
+def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str, ...]:
+    """The measures that were asked for, else those of the benchmark's own that can be computed.
+
+    A measure of the benchmark that needs a model which the settings do not name is left out.
+
+    Raises:
+        UnknownNameError: a measure that there is not.
+    """
+    if settings.metrics:
+        for name in settings.metrics:
+            get_metric(name)
+        return settings.metrics
+    missing = {tool for tool in _TOOLS if getattr(settings, tool) is None}
+    return tuple(name for name in default_metrics_of(benchmark.builder) if not missing & {*get_metric(name).needs})
+
+
+def score(
+    run: Run | Path | str,
+    *,
+    measures: str | Sequence[str] = (),
+    split: str | None = None,
+    benchmark: Benchmark | Path | str | None = None,
+    device: str = "auto",
+) -> Evaluated:
+    """Score the stored responses of a run's evaluation again; no model is asked.
+
+    Rows of these measures are replaced, other measures stay. Summary and groups follow.
+
+    Args:
+        run: a run folder. split: which of its evaluations; needed only where there are several.
+        measures: names from `medunlearn list measures`; none for those of the evaluation.
+        benchmark: the benchmark or its folder; None for the folder that the evaluation recorded.
+
+    Raises:
+        InputError: the run was not evaluated, the benchmark is missing or another one, responses are missing.
+        UnknownNameError: a measure that there is not.
+    """
+    evaluated = Evaluated.find(Run.of(run), split)
+    settings = EvaluateSettings.model_validate(evaluated.record.info.config)
+    named = [word.strip() for word in measures.split(",")] if isinstance(measures, str) else list(measures)
+    named = [name for name in named if name] or list(evaluated.record.info.inputs["metrics"])
+    for name in named:
+        get_metric(name)
+    source = _benchmark(evaluated, benchmark)
+    items, labels = _stored_items(evaluated, source, settings, named)
+    table = score_items(items, named, settings, labels, device)
+    others = evaluated.table[~evaluated.table["measure"].isin(named)]
+    write_tables(evaluated.record.folder, source, settings, pd.concat([others, table], ignore_index=True))
+    return Evaluated(evaluated.run, evaluated.record)
+
+
+def score_items(
+    items: Sequence[Item], names: Sequence[str], settings: EvaluateSettings, labels: pd.DataFrame, device: str
+) -> pd.DataFrame:
+    """The score table of some measures on an evaluation's items.
+
+    Args:
+        labels: as :func:`~medunlearn.results.scores.question_labels` gives them.
+    """
+    metrics = [get_metric(name) for name in names]
+    needed = {need for metric in metrics for need in metric.needs}
+    return measured(scoring.score(items, metrics, _tools(settings, needed, device)), labels)
+
+
+def write_tables(folder: Path, benchmark: Benchmark, settings: EvaluateSettings, scores: pd.DataFrame) -> None:
+    """Write an evaluation's scores, their summary, and the benchmark's own groups."""
+    table = score_table(scores)
+    files = {FILE: table, SUMMARY: summarize_evaluation(table, replicates=settings.replicates, seed=settings.seed)}
+    grouping = GROUPINGS.get(benchmark.builder)
+    if grouping is not None:
+        nodes = benchmark.hierarchy.nodes(grouping.level)
+        files[GROUPS] = _groups(grouping, nodes, table, settings)
+    write_together({folder / name: frame.to_parquet for name, frame in files.items()})
+
+
+def _tools(settings: EvaluateSettings, needed: Collection[str], device: str) -> Tools:
+    """The models that measures need and the settings name."""
+    names = {tool: getattr(settings, tool) for tool in _TOOLS if tool in needed and getattr(settings, tool)}
+    if not names:
+        return Tools()
+    from medunlearn.models.bart_score import BartScorer
+    from medunlearn.models.bert_score import BertScorer
+    from medunlearn.models.encoders import EntailmentModel, SentenceEncoder
+
+    return Tools(
+        encoder=SentenceEncoder(names["encoder"], device) if "encoder" in names else None,
+        nli=EntailmentModel(names["nli"], device) if "nli" in names else None,
+        bert=BertScorer(names["bert"], device=device) if "bert" in names else None,
+        bart=BartScorer(names["bart"], device=device) if "bart" in names else None,
+    )
+
+
+def _groups(
+    grouping: Grouping, nodes: Iterable[str], scores: pd.DataFrame, settings: EvaluateSettings
+) -> pd.DataFrame:
+    """The grouping's measures for each node of its level, and for each type of identifier.
+
+    Rows as :func:`summarize` gives them, the measure as ``metric``, with ``level``, ``node`` and the paper's
+    name of the measure as ``measure``.
+    """
+    fields = scores.drop_duplicates("item")["identifier"].dropna().unique()
+    tables = []
+    for level, label, known, measures in (
+        (grouping.level, "node", nodes, grouping.measures),
+        (IDENTIFIER, "identifier", fields, grouping.of_identifiers),
+    ):
+        rows = scores[scores[label].notna() & scores["measure"].isin([name for name, _ in measures.values()])]
+        by = (label, *EVALUATION)
+        means = summarize(rows, by, replicates=settings.replicates, seed=settings.seed)
+        for node in known if measures else ():
+            for kind, (metric, title) in measures.items():
+                same = (means[label] == node) & (means["kind"] == kind) & (means["measure"] == metric)
+                of_node = means[same].rename(columns={"measure": "metric"}).drop(columns=[label])
+                tables.append(of_node.assign(level=level, node=node, measure=title))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _benchmark(evaluated: Evaluated, benchmark: Benchmark | Path | str | None) -> Benchmark:
+    results = evaluated.record.info.results
+    if not isinstance(benchmark, Benchmark):
+        folder = benchmark or results.get("benchmark_folder")
+        if folder is None or not Path(folder).is_dir():
+            raise InputError(
+                f"The benchmark of {evaluated.record.folder} is not where it was ({folder}). Name its folder."
+            )
+        benchmark = Benchmark.load(folder)
+    if benchmark.fingerprint != evaluated.record.info.benchmark:
+        raise InputError(f"{evaluated.run.folder} was evaluated on another benchmark than the one named.")
+    return benchmark
+
+
+def _stored_items(
+    evaluated: Evaluated, benchmark: Benchmark, settings: EvaluateSettings, names: Sequence[str]
+) -> tuple[list[Item], pd.DataFrame]:
+    """The evaluation's items from what is stored, and their labels."""
+    split = benchmark.split(settings.split)
+    order = {name: place for place, name in enumerate(evaluated.table["item"].unique())}
+    questions = [question for question in benchmark.questions if question.question_id in order]
+    questions.sort(key=lambda question: order[question.question_id])
+    responses, options = _stored_responses(evaluated, questions)
+    missing = [question.question_id for question in questions if question.question_id not in responses]
+    if missing or len(questions) < len(order):
+        raise InputError(f"{evaluated.run.folder} lacks responses of this evaluation. Evaluate it again.")
+    keywords = disease_keywords.for_evaluation(benchmark, settings, names, evaluated.run.folder, quiet=True)
+    items = question_items(questions, benchmark.sides(split), responses, options, keywords)
+    return items, question_labels(benchmark, split, questions)
+
+
+def _stored_responses(
+    evaluated: Evaluated, questions: Sequence[Question]
+) -> tuple[Mapping[str, Response], Mapping[str, LogProbs]]:
+    """Responses, and log-probabilities of options, by question; options were rated in a store of their own."""
+    context, folder = evaluated.context, evaluated.run.folder / evaluated.record.info.results["responses"]
+    asked = {**ResponseStore.settings_of(folder), "max_new_tokens": 0}
+    rated = folder.parent / f"{context}-{sha256_of_json(asked)[:12]}"
+    choices = [question for question in questions if question.options]
+    options = known_options(ResponseStore(rated, asked), choices, context)
+    stored = ResponseStore(folder, ResponseStore.settings_of(folder)).read()
+    return {name: response for (name, variant, sample), response in stored.items() if not sample}, options

@@ -1,0 +1,303 @@
+"""Contrasts: weighted sums of numbers of several models, under draws of subjects that they share.
+
+``U(unlearned) - 0.8 U(target)`` has a right interval only if both numbers come from the same draws of subjects. A
+:class:`Stratum` says which rows of the score table are drawn together; strata hold different subjects and are drawn
+independently. Terms may come from several strata, and numbers of several training seeds are averaged.
+
+AMNESIA: utility kept, and a growth over two forget sets, one inside the other (their subjects are drawn once)::
+
+    draws = Draws(scores, ("context", "split", "role", "method", "side", "fold", "kind"), rollup="kind",
+                  composites=("MU", "AFE", "DS"), seed=0)
+    retain = Stratum.of(stable_seed("sweep", "retain", "everyone", 0), context="closed_book", split="random_05",
+                        side="retain")
+    cell = {"split": "random_05", "role": "unlearned", "method": "NPO", "fold": "train", "kind": "all"}
+    target = {**cell, "role": "target", "method": ""}
+    kept = draws.contrast([Term(1, cell, "MU", retain), Term(-0.8, target, "MU", retain)])
+    both = Stratum.of(stable_seed("sweep", "forget", "everyone", 0), context="closed_book",
+                      split=("random_01", "random_10"), side="forget")
+
+    # Only the retained subjects with the split's disease:
+    same = Stratum.of(stable_seed("sweep", "retain", "same", 0), subjects=subjects_with_disease, side="retain")
+
+MedForget: a level's contrast, on the fold of questions with identifiers in front (``fold="given patient"``)::
+
+    leak = draws.contrast([Term(1, {**cell, "fold": "given all"}, "rouge_l_f", forget),
+                           Term(-1, {**retrained, "fold": "given all"}, "rouge_l_f", forget)])
+
+LUME: a run's epochs; questions that an epoch has no score for are left out first, and any two subjects will do::
+
+    complete = complete_items(scores[scores["node"] == task], ("model", "epoch"))
+    draws = Draws(complete, ("model", "epoch", "side", "kind"), seeds=None, min_subjects=2, seed=0)
+    stratum = Stratum.of(0, side="forget", kind="completion", model=(run, target))
+    zero = draws.contrast([Term(1, {"model": run, "epoch": lowest}, "rouge_l", stratum),
+                           Term(-0.1, {"model": target, "epoch": 0}, "rouge_l", stratum)])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from medunlearn.errors import InputError
+from medunlearn.results.composites import REGISTRY, composite_named
+from medunlearn.results.matrix import Array, ScoreMatrix, groups, score_matrix
+from medunlearn.statistics.bootstrap import REPLICATES, Observations, Resampled, resample_together
+from medunlearn.statistics.joint import pool_seeds
+
+MIN_SUBJECTS = 5
+"""Fewer subjects than this give no interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stratum:
+    """Rows of the score table whose subjects are drawn together.
+
+    Attributes:
+        seed: of the draws.
+        rows: label -> values; rows with one of them in every label are in. Made by :meth:`of`.
+        subjects: the subjects that are in; None for all.
+    """
+
+    seed: int
+    rows: tuple[tuple[str, tuple[object, ...]], ...] = ()
+    subjects: frozenset[object] | None = None
+
+    @staticmethod
+    def of(seed: int, *, subjects: Collection[object] | None = None, **rows: object) -> Stratum:
+        """A stratum of the rows with these labels: ``side="forget", split=("random_01", "random_10")``."""
+        admitted = tuple((name, value if isinstance(value, tuple) else (value,)) for name, value in rows.items())
+        return Stratum(seed, admitted, None if subjects is None else frozenset(subjects))
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """``weight`` times a measure's or composite's number in one cell.
+
+    Attributes:
+        cell: label -> value; must tell one cell of the stratum, seeds aside.
+        measure: a measure of the score table, or the name of a composite.
+        stratum: the rows that the cell is drawn with.
+    """
+
+    weight: float
+    cell: Mapping[str, object]
+    measure: str
+    stratum: Stratum
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """A weighted sum of numbers, averaged over training seeds.
+
+    Attributes:
+        value: None where a term has none.
+        low, high: 95% interval over subjects, and over seeds if there are several.
+        n_subjects: of the term that has fewest.
+        reason: why there is no value, or no interval; "" otherwise.
+        measure: the measure as it is shown; a composite with a part missing carries its parts.
+        by_seed: the value of each seed.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n_subjects: int = 0
+    reason: str = ""
+    measure: str = ""
+    by_seed: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CellDraws:
+    """Means of one cell's measures, of the data and of every replicate.
+
+    Attributes:
+        columns: measure -> column of ``means``; a composite with transformed scores has a column of its own.
+    """
+
+    columns: Mapping[str, int]
+    means: Resampled
+
+    def numbers(self, measure: str, parts: Sequence[str]) -> tuple[float, Array]:
+        """A measure, or a composite of these parts: of the data, and of every replicate [B], NaN where undrawn."""
+        columns = [self.columns[part] for part in parts]
+        point, draws = self.means.point[columns], self.means.draws[:, columns]
+        if measure not in REGISTRY or REGISTRY[measure].transform is not None:
+            return float(point[0]), draws[:, 0]
+        complete = ~np.isnan(draws).any(axis=1)
+        values = np.full(len(draws), np.nan)
+        values[complete] = REGISTRY[measure].of(draws[complete])
+        return float(REGISTRY[measure].of(point)), values
+
+    def observed(self) -> set[str]:
+        """Measures with a score."""
+        return {name for name, column in self.columns.items() if not np.isnan(self.means.point[column])}
+
+    def n_subjects(self, parts: Sequence[str]) -> int:
+        """Subjects of the part that has fewest."""
+        return int(self.means.n_clusters[[self.columns[part] for part in parts]].min())
+
+
+class Draws:
+    """Means of every cell of a score table, each stratum's subjects drawn once for all its cells.
+
+    Args:
+        scores: score tables of all models, one after the other.
+        cells: labels that tell cells apart.
+        rollup: one of them; adds cells ``all`` of all its values together.
+        seeds: the label of training seeds; None where there are none.
+        composites: registered composites that terms may name.
+        replicates: draws of the subjects. seed: of the draws of training seeds.
+        min_subjects: contrasts of fewer have no interval.
+
+    Raises:
+        InputError: what :func:`~medunlearn.results.matrix.score_matrix` refuses.
+    """
+
+    def __init__(
+        self,
+        scores: pd.DataFrame,
+        cells: Sequence[str],
+        *,
+        rollup: str | None = None,
+        seeds: str | None = "seed",
+        composites: Sequence[str] = (),
+        replicates: int = REPLICATES,
+        seed: int = 0,
+        min_subjects: int = MIN_SUBJECTS,
+    ) -> None:
+        self.labels, self.rollup, self.seeds = tuple(cells), rollup, seeds
+        self.replicates, self.seed, self.min_subjects = replicates, seed, min_subjects
+        self._by = [*cells, *([seeds] if seeds else [])]
+        self._matrix = score_matrix(scores, self._by)
+        self._subjects = np.array(self._matrix.subjects, dtype=object)
+        self._composites = [composite_named(name) for name in composites]
+        self._drawn: dict[Stratum, list[tuple[Mapping[str, object], CellDraws]]] = {}
+
+    def of(self, stratum: Stratum) -> list[tuple[Mapping[str, object], CellDraws]]:
+        """Labels (with the seed) and means of every cell of a stratum, all under the same draws."""
+        if stratum not in self._drawn:
+            self._drawn[stratum] = self._draw(stratum)
+        return self._drawn[stratum]
+
+    def cell(self, stratum: Stratum, cell: Mapping[str, object]) -> dict[object, CellDraws]:
+        """Training seed -> means of one cell; empty where nothing was measured.
+
+        Raises:
+            InputError: several cells have these labels.
+        """
+        found: dict[object, CellDraws] = {}
+        for labels, means in self.of(stratum):
+            if all(labels[name] == value for name, value in cell.items()):
+                seed = labels[self.seeds] if self.seeds else None
+                if seed in found:
+                    raise InputError(f"The labels {dict(cell)} are those of several cells. Name more labels.")
+                found[seed] = means
+        return found
+
+    def contrast(self, terms: Sequence[Term]) -> Contrast:
+        """The weighted sum of the terms' numbers, averaged over the seeds that all terms have.
+
+        Composites are made of the parts that every term has, so that like is compared with like.
+        """
+        if not terms:
+            return Contrast(None, reason="there is nothing to compare")
+        cells = [self.cell(term.stratum, term.cell) for term in terms]
+        missing = [term for term, seeds in zip(terms, cells, strict=True) if not seeds]
+        if missing:
+            return Contrast(None, reason=f"nothing was measured of {_words(missing[0].cell)}")
+        seeds = sorted(
+            set.intersection(*(set(by_seed) for by_seed in cells)), key=lambda seed: (str(type(seed)), seed)
+        )
+        if not seeds:
+            return Contrast(None, reason="no seed has all the models")
+        every = [by_seed[seed] for by_seed in cells for seed in seeds]
+        shown, parts = _parts(terms[0].measure, every)
+        if not parts:
+            return Contrast(None, reason=f"{shown} was not measured")
+        points, draws = np.zeros(len(seeds)), np.zeros((self.replicates, len(seeds)))
+        for term, by_seed in zip(terms, cells, strict=True):
+            for place, seed in enumerate(seeds):
+                point, drawn = by_seed[seed].numbers(term.measure, parts)
+                points[place] += term.weight * point
+                draws[:, place] += term.weight * drawn
+        pooled = pool_seeds(points, draws, seed=self.seed)
+        n = min(means.n_subjects(parts) for means in every)
+        few = n < self.min_subjects
+        low, high = (None, None) if few else (pooled.low, pooled.high)
+        reason = f"fewer than {self.min_subjects} subjects: no interval" if few else ""
+        return Contrast(pooled.value, low, high, n, reason, shown, pooled.by_seed)
+
+    def _draw(self, stratum: Stratum) -> list[tuple[Mapping[str, object], CellDraws]]:
+        matrix, subjects = self._within(stratum)
+        labels, columns, tables = [], [], []
+        for group in groups(matrix, self._by, self.rollup):
+            present = np.flatnonzero(matrix.rows_of[group.rows].any(axis=0))
+            names = [matrix.measures[column] for column in present]
+            values = matrix.values[group.rows][:, present]
+            for composite in self._composites:
+                if composite.transform is not None and composite.parts[0] in names:
+                    values = np.column_stack(
+                        [values, composite.transform(values[:, names.index(composite.parts[0])])]
+                    )
+                    names.append(composite.name)
+            labels.append(group.labels)
+            columns.append({name: place for place, name in enumerate(names)})
+            tables.append(Observations(values, subjects[group.rows].tolist()))
+        if not tables:
+            return []
+        drawn = resample_together(tables, replicates=self.replicates, seed=stratum.seed)
+        cells = (CellDraws(names, means) for names, means in zip(columns, drawn, strict=True))
+        return list(zip(labels, cells, strict=True))
+
+    def _within(self, stratum: Stratum) -> tuple[ScoreMatrix, np.ndarray[tuple[int], np.dtype[np.object_]]]:
+        keys, inside = self._matrix.keys, np.ones(len(self._subjects), dtype=np.bool_)
+        for name, values in stratum.rows:
+            if name not in keys:
+                raise InputError(f"A stratum needs labels of the cells ({', '.join(self._by)}), not {name!r}.")
+            inside &= keys[name].isin(list(values)).to_numpy()
+        if stratum.subjects is not None:
+            inside &= np.array([subject in stratum.subjects for subject in self._subjects], dtype=np.bool_)
+        subjects = self._subjects[inside]
+        part = ScoreMatrix(
+            keys[inside].reset_index(drop=True),
+            subjects.tolist(),
+            self._matrix.measures,
+            self._matrix.values[inside],
+            self._matrix.rows_of[inside],
+        )
+        return part, subjects
+
+
+def complete_items(scores: pd.DataFrame, across: Sequence[str]) -> pd.DataFrame:
+    """The rows of the items and measures that have a score in every combination of some labels (listwise deletion).
+
+    Args:
+        across: labels, for example ``("model", "epoch")``: what an item must have a score in all of.
+    """
+    combinations = len(scores[list(across)].drop_duplicates())
+    scored = scores[scores["value"].notna()].groupby(["item", "measure"])["value"].size()
+    complete = scored[scored == combinations].index
+    return scores[pd.MultiIndex.from_frame(scores[["item", "measure"]]).isin(complete)]
+
+
+def _common_seeds(cells: Sequence[Mapping[object, CellDraws]]) -> list[object]:
+    common = set.intersection(*(set(by_seed) for by_seed in cells))
+    return sorted(common, key=lambda seed: (seed if isinstance(seed, (int, float)) else 0, str(seed)))
+
+
+def _parts(measure: str, cells: Sequence[CellDraws]) -> tuple[str, tuple[str, ...]]:
+    """The measure as it is shown, and the columns that it is made of in all cells."""
+    common = set.intersection(*(means.observed() for means in cells))
+    composite = REGISTRY.get(measure)
+    if composite is None or composite.transform is not None:
+        return measure, (measure,) if measure in common else ()
+    used = composite.used(common)
+    return composite.shown_as(used), used
+
+
+def _words(cell: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in cell.items() if value != "")

@@ -1,0 +1,152 @@
+"""The typed content of ``run.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from medunlearn.data.storage import read_json, write_json
+from medunlearn.errors import InputError
+
+FILE = "run.json"
+SCHEMA = 2
+"""Version of what a run folder holds. 2: one ``scores.parquet`` of ``item, subject, measure, value, reason``."""
+
+
+@dataclass
+class RunRecord:
+    """What a command records of one run.
+
+    ``record["results"]`` reads a field by name, as of a dictionary; use the attributes in new code.
+
+    Attributes:
+        verb: the command. label: its name in tables and figures.
+        key: SHA-256 of what changes its numbers.
+        status: running, complete, interrupted or failed; error: why it failed.
+        config: the resolved settings. inputs: fingerprints of what the result depends on besides them.
+        lineage: the models that it was made from, the first one first.
+        code, packages, hardware: commit, versions, machine.
+        started: ISO time, UTC. seconds: wall clock. peak_memory_bytes: highest resident memory.
+        stages: seconds and peak memory of each part. results: facts about what came out.
+        schema: :data:`SCHEMA` of the version that wrote it.
+    """
+
+    verb: str = ""
+    label: str = ""
+    key: str = ""
+    status: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    lineage: list[str] = field(default_factory=list)
+    code: Mapping[str, Any] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+    hardware: dict[str, Any] = field(default_factory=dict)
+    started: str = ""
+    stages: dict[str, dict[str, Any]] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
+    schema: int = SCHEMA
+    seconds: float | None = None
+    peak_memory_bytes: int | None = None
+    error: str | None = None
+
+    @staticmethod
+    def of(values: Mapping[str, Any]) -> RunRecord:
+        """From the content of ``run.json``; keys of another version are left out."""
+        known = {one.name for one in fields(RunRecord)}
+        values = {name: value for name, value in values.items() if name in known and value is not None}
+        return RunRecord(**{"schema": 1, **values})
+
+    @staticmethod
+    def read(folder: Path) -> RunRecord:
+        """Of a run's folder.
+
+        Raises:
+            InputError: the file is not a run's, or an older version wrote it.
+        """
+        content = read_json(folder / FILE)
+        if not isinstance(content, dict):
+            raise InputError(f"{folder / FILE} is not what a run writes. Remove the folder, or choose another.")
+        record = RunRecord.of(content)
+        if record.schema != SCHEMA and record.status:
+            raise InputError(
+                f"Another version of medunlearn wrote {folder} (run schema {record.schema}, not {SCHEMA}). "
+                "Run its command again with another --out, or read it with the version that wrote it."
+            )
+        return record
+
+    def write(self, folder: Path) -> None:
+        """Write ``run.json``; facts that there are not yet are left out."""
+        write_json(folder / FILE, self.as_dict())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The content of ``run.json``."""
+        return {name: self[name] for name in self if self[name] is not None}
+
+    @property
+    def complete(self) -> bool:
+        return self.status == "complete"
+
+    @property
+    def split(self) -> str | None:
+        """The split that it is about."""
+        return self.config.get("split")
+
+    @property
+    def seed(self) -> int | None:
+        return self.config.get("seed")
+
+    @property
+    def method(self) -> str | None:
+        """The unlearning method."""
+        return self.config.get("method")
+
+    @property
+    def made_for(self) -> str | None:
+        """The split whose forget set the model was trained without, or made to forget; None for a target."""
+        return self.config.get("without" if self.verb == "train" else "split")
+
+    @property
+    def benchmark(self) -> str | None:
+        """Fingerprint of the benchmark."""
+        return self.inputs.get("benchmark")
+
+    @property
+    def builder(self) -> str:
+        """The rules that built the benchmark: ``amnesia``, ``lume``, ..."""
+        return str(self.results.get("benchmark", {}).get("builder", ""))
+
+    @property
+    def rendering(self) -> Mapping[str, Any]:
+        """How the model was shown its questions in training."""
+        return dict(self.results["rendering"])
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch that this is the state of."""
+        return self.results.get("epoch")
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name not in self:
+            raise KeyError(name)
+        setattr(self, name, value)
+
+    def __contains__(self, name: object) -> bool:
+        return any(one.name == name for one in fields(self))
+
+    def __iter__(self) -> Iterator[str]:
+        return (one.name for one in fields(self))
+
+    def keys(self) -> list[str]:
+        return list(self)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A field by name; the default where it is not set."""
+        value = getattr(self, name, None) if name in self else None
+        return default if value is None else value

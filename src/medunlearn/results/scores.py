@@ -1,0 +1,237 @@
+"""The score table: one row per item and measure, whatever command measured it.
+
+Columns: ``item`` (question, record, probe), ``subject`` (whose it is; statistics resample these), ``measure``,
+``value`` (Float64; null = unscored), ``reason`` (why it is unscored; null where there is a value), and the label
+columns that apply (:data:`LABELS`). Every measuring command writes one such table, ``scores.parquet``, into the
+folder of its record. :mod:`medunlearn.results.summary` turns it into means and differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.builders import GROUPINGS, identifier_asked
+from medunlearn.data.records import Question
+from medunlearn.data.splits import Split
+from medunlearn.data.storage import write_atomically
+from medunlearn.errors import InputError
+from medunlearn.results.runs import Run
+
+FILE = "scores.parquet"
+COLUMNS = ("item", "subject", "measure", "value", "reason")
+LABELS = (
+    *("run", "verb", "model", "role", "method", "seed", "split", "context"),
+    *("side", "fold", "kind", "level", "node", "identifier", "member", "epoch", "attack", "given", "identifiers"),
+    *("corpus", "prefix_tokens", "decoding", "option", "task", "filter"),
+)
+"""Label columns that our own commands write; a table may have others."""
+
+_TEXT = ("item", "subject", "measure")
+
+
+def score_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Check rows against the schema: fixed columns first, fixed types.
+
+    Args:
+        rows: ``item``, ``subject``, ``measure``, ``value``, labels, and ``reason`` where a value is null.
+
+    Raises:
+        InputError: a missing column, a row without item, subject or measure, an infinite value, a value with a
+            reason or neither, an item and measure twice under the same labels.
+    """
+    absent = [name for name in COLUMNS if name not in rows.columns]
+    if absent:
+        raise InputError(f"The score table lacks the column {', '.join(absent)}; it has {', '.join(rows.columns)}.")
+    for name in _TEXT:
+        if rows[name].isna().any() or (rows[name].astype("str") == "").any():
+            raise InputError(f"A row of the score table has no {name}.")
+    values = numbers(rows)
+    reasons = rows["reason"].astype("string")
+    wrong = np.isnan(values) != reasons.notna().to_numpy()
+    if wrong.any():
+        row = rows.iloc[int(np.flatnonzero(wrong)[0])]
+        raise InputError(
+            f"The {row['measure']} of {row['item']!r} must have either a value or a reason why there is none."
+        )
+    labels = [name for name in rows.columns if name not in COLUMNS]
+    table = rows[[*_TEXT, *labels]].assign(value=pd.array(values, dtype="Float64"), reason=reasons)
+    table["value"] = table["value"].mask(np.isnan(values))
+    table = table.astype(dict.fromkeys(_TEXT, "str"))
+    refuse_duplicates(table, ["item", "measure", *labels])
+    return table[[*COLUMNS, *labels]].reset_index(drop=True)
+
+
+def measured(scores: pd.DataFrame, labels: pd.DataFrame) -> pd.DataFrame:
+    """The score table of what :func:`medunlearn.metrics.scoring.score` measured on labelled items.
+
+    Args:
+        scores: question_id, metric, value, reason.
+        labels: ``item``, ``subject`` and other labels, one row an item.
+    """
+    named = scores.rename(columns={"question_id": "item", "metric": "measure"})
+    return score_table(named.merge(labels, on="item", how="left", validate="many_to_one"))
+
+
+def numbers(table: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The column ``value`` as floats; NaN = unscored.
+
+    Raises:
+        InputError: a value that is infinite or no number.
+    """
+    try:
+        values = pd.to_numeric(table["value"]).to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"A value of the score table is no number: {error}.") from error
+    if np.isinf(values).any():
+        row = table.iloc[int(np.flatnonzero(np.isinf(values))[0])]
+        raise InputError(
+            f"The {row['measure']} of {row['item']!r} is infinite. "
+            "A score is a finite number, or null with a reason."
+        )
+    return values
+
+
+def refuse_duplicates(table: pd.DataFrame, keys: Sequence[str]) -> None:
+    """Raise an InputError if two rows have the same keys."""
+    twice = table.duplicated(list(keys))
+    if twice.any():
+        row = table[twice].iloc[0]
+        raise InputError(
+            f"The {row['measure']} of {row['item']!r} is there more than once ({int(twice.sum())} rows too many)."
+        )
+
+
+def write_scores(folder: Path, rows: pd.DataFrame) -> pd.DataFrame:
+    """Check a score table and write it to ``folder/scores.parquet``; replaces an earlier one atomically.
+
+    Raises:
+        InputError: rows that break the schema (:func:`score_table`).
+    """
+    table = score_table(rows)
+    write_atomically(folder / FILE, table.to_parquet)
+    return table
+
+
+def replace_scores(folder: Path, rows: pd.DataFrame, **labels: Sequence[str]) -> pd.DataFrame:
+    """Put rows into a record's score table; earlier rows with one of these values of each label are replaced.
+
+    ``replace_scores(folder, rows, attack=["loss", "min_k"])`` leaves the scores of other attacks as they are.
+    """
+    if (folder / FILE).exists():
+        old = read_scores(folder)
+        same = pd.Series(True, index=old.index)
+        for name, values in labels.items():
+            same &= old[name].isin(list(values)) if name in old.columns else False
+        rows = pd.concat([old[~same], rows], ignore_index=True) if (~same).any() else rows
+    return write_scores(folder, rows)
+
+
+def read_scores(folder: Path) -> pd.DataFrame:
+    """The score table of a record's folder.
+
+    Raises:
+        InputError: there is none, or it is not of this schema.
+    """
+    path = folder / FILE
+    if not path.exists():
+        raise InputError(f"{folder} holds no {FILE}. `medunlearn evaluate --help` says how to measure.")
+    table = pd.read_parquet(path)
+    absent = [name for name in COLUMNS if name not in table.columns]
+    if absent:
+        raise InputError(
+            f"{path} lacks the column {', '.join(absent)}: another version of medunlearn wrote it. Measure again."
+        )
+    return table
+
+
+def scores(paths: Path | str | Run | Sequence[Path | str | Run]) -> pd.DataFrame:
+    """Every score below some run folders as one table, with the labels of the run and of the record.
+
+    Args:
+        paths: run folders, folders that hold run folders, or patterns (``"runs/*"``).
+
+    Returns:
+        The score tables one after the other, with ``run`` (folder), ``verb``, ``model`` (label), ``role``,
+        ``method``, ``seed`` (of training), ``epoch``, ``split`` and ``context``. A label that a table has itself is
+        kept.
+
+    Raises:
+        InputError: a path that does not exist, a table of an older version, no score at all.
+    """
+    several = [paths] if isinstance(paths, (Path, str, Run)) else list(paths)
+    folders = list(dict.fromkeys(folder for path in several for folder in _folders(path)))
+    files = dict.fromkeys(file for folder in folders for file in sorted(folder.rglob(FILE)))
+    tables = [labelled(file.parent) for file in files if (file.parent / "run.json").exists()]
+    if not tables:
+        raise InputError(f"There are no scores below {', '.join(map(str, folders)) or 'nothing'}.")
+    table = pd.concat(tables, ignore_index=True)
+    labels = [name for name in LABELS if name in table.columns]
+    return table[[*COLUMNS, *labels, *(name for name in table.columns if name not in {*COLUMNS, *labels})]]
+
+
+def labelled(folder: Path) -> pd.DataFrame:
+    """The score table of one record, with the labels of the record and of the run whose model it measured."""
+    record = Run.open(folder)
+    table = read_scores(folder)
+    for name, value in _labels(record).items():
+        if name not in table.columns and value is not None:
+            table[name] = value
+    return table
+
+
+def _labels(record: Run) -> Mapping[str, Any]:
+    run = record.parent or record
+    return {
+        "run": str(run.folder),
+        "verb": record.info.verb,
+        "model": run.label,
+        "role": run.role,
+        "method": run.info.method,
+        "seed": run.info.seed,
+        "epoch": run.info.results.get("epoch"),
+        "split": record.info.split,
+        "context": record.info.results.get("context"),
+    }
+
+
+def _folders(path: Path | str | Run) -> Iterator[Path]:
+    if isinstance(path, Run):
+        yield path.folder
+    elif has_magic(str(path)):
+        yield from (Path(name) for name in sorted(glob(str(path))) if Path(name).is_dir())
+    elif Path(path).is_dir():
+        yield Path(path)
+    else:
+        raise InputError(f"{path} is no folder. Name run folders, or a pattern such as 'runs/*'.")
+
+
+def question_labels(benchmark: Benchmark, split: Split, questions: Sequence[Question]) -> pd.DataFrame:
+    """Labels of questions, one row each: item, subject, side, fold, kind, level, node, identifier.
+
+    ``level`` is the level that the question asks about; ``node`` the record's node at the level by which the
+    benchmark's paper groups its numbers, else at the coarsest level; ``identifier`` the type asked for.
+    """
+    sides, grouping = benchmark.sides(split), GROUPINGS.get(benchmark.builder)
+    level = grouping.level if grouping else next(iter(benchmark.levels), "")
+    rows = [
+        {
+            "item": question.question_id,
+            "subject": benchmark.subject(question.record_id),
+            "side": sides[question.record_id],
+            "fold": question.fold,
+            "kind": question.kind,
+            "level": question.level,
+            "node": benchmark.record[question.record_id].groups.get(level),
+            "identifier": identifier_asked(question.provenance),
+        }
+        for question in questions
+    ]
+    columns = ["item", "subject", "side", "fold", "kind", "level", "node", "identifier"]
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(("node", "identifier"), "string"))

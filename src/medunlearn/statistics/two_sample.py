@@ -1,0 +1,140 @@
+"""Tests of two samples, and the memorization paper's bootstrap by name.
+
+The paper's own procedure (100 draws of 100 instances, and a rank-sum test over the draws' means) is here so that
+numbers can be set beside the paper's, not because it is right. All draws of a model come from one set of instances,
+so the test asks whether two *sets of instances* have the same mean, which they never have exactly: at 100 draws it
+rejects a true null about seven times in ten, not one in twenty. Its interval is that of a mean over 100 instances,
+however many were observed, and knows nothing of subjects. :mod:`~medunlearn.statistics.paired` has neither fault.
+
+Source of the procedure: Memorization in Large Language Models in Medicine, Section 3.1, "Bootstrapping and
+statistical analysis".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import erfc, sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from medunlearn.errors import InputError
+from medunlearn.seeds import generator
+from medunlearn.statistics.bootstrap import LEVEL, Array, interval
+
+SIZE, DRAWS = 100, 100
+WARNING = (
+    "The paper's rank-sum test over bootstrap means rejects a true null in most cases, and its intervals are those "
+    "of 100 instances and know no subjects. Read them beside the paper's numbers alone."
+)
+
+_MAX_EXACT = 4_000_000
+"""Largest product of the sizes for an exact p-value; above it Kolmogorov's limit is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class KolmogorovSmirnov:
+    """Result of the test.
+
+    Attributes:
+        statistic: largest distance of the two empirical distribution functions, 0-1.
+        p: chance of a distance at least as large if both samples are drawn from one distribution, 0-1; exact for
+            samples without ties.
+    """
+
+    statistic: float
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
+class PaperBootstrap:
+    """The paper's bootstrap of one model on one corpus.
+
+    Attributes:
+        mean: of the draws' means.
+        low, high: percentile interval of the draws' means.
+        means: one a draw, [draws].
+        n: instances that were drawn from.
+    """
+
+    mean: float
+    low: float
+    high: float
+    means: Array
+    n: int
+
+
+def kolmogorov_smirnov(first: Sequence[float], second: Sequence[float]) -> KolmogorovSmirnov:
+    """Two-sided test of whether two samples come from one distribution. Infinite values count as the largest.
+
+    Raises:
+        InputError: an empty sample, or NaN in one.
+
+    Source: Hodges 1958 (exact p-value); Kolmogorov 1933 (limit).
+    """
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if not len(a) or not len(b):
+        raise InputError("A Kolmogorov-Smirnov test needs two samples that are not empty.")
+    if np.isnan(a).any() or np.isnan(b).any():
+        raise InputError("A Kolmogorov-Smirnov test cannot order NaN: leave such values out and say so.")
+    # Imported here: SciPy takes longer to load than most commands take to run.
+    from scipy.stats import ks_2samp, kstwobign
+
+    exact = len(a) * len(b) <= _MAX_EXACT
+    result = ks_2samp(a, b, method="exact" if exact else "asymp")
+    distance = float(result.statistic)
+    limit = sqrt(len(a) * len(b) / (len(a) + len(b)))
+    p = float(result.pvalue) if exact else float(kstwobign.sf(distance * limit))
+    return KolmogorovSmirnov(distance, p)
+
+
+def rank_sum_test(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[float, float]:
+    """Two-sided Wilcoxon rank-sum test: z, above 0 where a's values are larger, and p by the normal approximation.
+
+    Tied values share their mean rank, and the variance is corrected for them. Where all values are equal, z is 0
+    and p is 1.
+
+    Raises:
+        InputError: a side without values, or with one that is no number.
+
+    Source: Wilcoxon 1945; Mann & Whitney 1947; Lehmann 1975, Section 1.4 (ties).
+    """
+    first, second = np.asarray(a, dtype=np.float64).ravel(), np.asarray(b, dtype=np.float64).ravel()
+    both = np.concatenate([first, second])
+    if not len(first) or not len(second) or np.isnan(both).any():
+        raise InputError("A rank-sum test needs at least one value on each side, and numbers alone.")
+    from scipy.stats import rankdata, tiecorrect
+
+    ranks, m, n = rankdata(both), len(first), len(second)
+    variance = float(tiecorrect(ranks)) * m * n * (m + n + 1) / 12
+    if variance <= 0:
+        return 0.0, 1.0
+    z = float((ranks[:m].sum() - m * (m + n + 1) / 2) / sqrt(variance))
+    return z, erfc(abs(z) / sqrt(2))
+
+
+def paper_bootstrap(
+    values: npt.ArrayLike, *, size: int = SIZE, draws: int = DRAWS, seed: int = 0, level: float = LEVEL
+) -> PaperBootstrap | None:
+    """Means of ``size`` instances drawn with replacement, ``draws`` times; None where there is no instance.
+
+    Args:
+        values: one number an instance, [n]; NaN where there is none.
+        seed: the same seed and data give the same draws.
+
+    Raises:
+        InputError: fewer than one instance a draw, or fewer than one draw.
+    """
+    if size < 1 or draws < 1:
+        raise InputError(f"A bootstrap of {draws} draws of {size} instances is none: take at least one of each.")
+    known = np.asarray(values, dtype=np.float64)
+    known = known[~np.isnan(known)]
+    if not len(known):
+        return None
+    places = generator("paper bootstrap", seed).integers(len(known), size=(draws, size))
+    means = known[places].mean(axis=1)
+    low, high = interval(means, level)
+    assert low is not None
+    assert high is not None
+    return PaperBootstrap(float(means.mean()), low, high, means, len(known))
