@@ -124,7 +124,7 @@ def test_the_verb_prints_it_and_writes_it(runs: dict[str, Run], bench: Benchmark
     bench.save(tmp_path / "bench")
     words = [
         *("attack", str(runs["chip"].folder), str(tmp_path / "bench"), "--split", "gone"),
-        *("--attack", "reconstruction", "--device", "cpu"),
+        *("--attacks", "reconstruction", "--device", "cpu"),
         *("--replicates=20", "--cumulative.max-new-tokens=6", "--against", str(runs["target"].folder)),
     ]
     said = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "table.csv")])
