@@ -68,8 +68,8 @@ ROUGE_L = Measure(
     title="ROUGE-L",
     group="approximate",
     needs=("text",),
-    meaning=f"0-1: share of the suffix's words that the response has in their order (recall), first {FIRST} tokens "
-    "of both, higher = leaks more",
+    meaning=f"0-1: recall of the longest common subsequence of words, first {FIRST} tokens of both, higher = leaks "
+    "more",
     source=f"Lin 2004, Section 3.1; {PAPER}",
     score=_rouge,
 )

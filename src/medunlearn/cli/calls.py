@@ -157,10 +157,11 @@ def report(
     from medunlearn.papers.memorization.compare import audit_content, is_audit
 
     if any(is_audit(run) for run in folders):
-        from medunlearn.papers.memorization.report import write_audit_content
+        from medunlearn.papers.memorization.report import audit_report
+        from medunlearn.reports.write import write_report as write_page
 
         audits = audit_content(folders, Path(relations) if relations else None, **how)  # type: ignore[arg-type]
-        return audits, write_audit_content(audits, page)
+        return audits, write_page(audit_report(audits), page)
     if relations is not None:
         raise InputError("--relations goes with runs of `medunlearn audit`, and there is none among the runs.")
     from medunlearn.judging.run import split_runs

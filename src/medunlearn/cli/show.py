@@ -514,7 +514,7 @@ def _failures(result: Any) -> str:
 
 def report(result: tuple[Any, Path], output: Output) -> None:
     from medunlearn.papers.amnesia.swept import reporting as amnesia
-    from medunlearn.papers.memorization import report as memorization
+    from medunlearn.papers.memorization.report import AuditContent, findings
     from medunlearn.reports.claims import findings_text
     from medunlearn.reports.content import ReportContent
 
@@ -522,13 +522,13 @@ def report(result: tuple[Any, Path], output: Output) -> None:
     if isinstance(content, ReportContent):
         found: list[dict[str, Any]] = [{"finding": f.name, "verdict": f.verdict} for f in content.paper.findings]
         text = findings_text(content.paper.findings)
-    elif hasattr(content, "audits"):
-        verdicts = memorization.findings(content)
+    elif isinstance(content, AuditContent):
+        verdicts = findings(content)
         found = [
             {"finding": f.name, "verdict": f.verdict, **{str(key): n for key, n in f.counts.items()}}
             for f in verdicts
         ]
-        text = memorization.findings_text(content)
+        text = findings_text(verdicts)
     else:
         found, text = amnesia.verdicts(content), amnesia.findings_text(content)
     if not output.data({"report": str(page), **({"findings": found} if found or not text else {})}):

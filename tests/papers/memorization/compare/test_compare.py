@@ -16,7 +16,7 @@ from medunlearn.papers.memorization.compare.ratios import Draws, ratios
 from medunlearn.papers.memorization.compare.sensitive import identifier_table, masked
 from medunlearn.papers.memorization.compare.trends import duplication_trends
 from medunlearn.papers.memorization.report import AuditContent
-from medunlearn.papers.memorization.report.epochs import epoch_cases
+from medunlearn.papers.memorization.report.claims import epoch_cases
 
 
 def run_30(folder: Path, variant: str = "greedy") -> pd.DataFrame:
@@ -241,7 +241,7 @@ def test_a_trainings_own_table_of_epochs(audits: Path, tmp_path: Path):
         *("validation loss", "memorization, 30 tokens", "memorization, 30 tokens (held out)"),
     ]
     (case,) = epoch_cases(content)
-    assert (case.model, case.verdict) == ("memorization, 30 tokens", "holds")
+    assert (case.labels["model"], case.verdict) == ("memorization, 30 tokens", "holds")
 
 
 def test_a_value_counts_once_a_response(audits: Path, content: AuditContent):

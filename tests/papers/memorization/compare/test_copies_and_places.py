@@ -15,10 +15,10 @@ from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.papers.memorization.compare import audit_content, read_tables
 from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.papers.memorization.compare.trends import position_trends
-from medunlearn.papers.memorization.report import AuditContent, findings
+from medunlearn.papers.memorization.report import AuditContent, audit_report, findings
 from medunlearn.papers.memorization.report.figures import figure_copies
-from medunlearn.papers.memorization.report.markdown import to_markdown
 from medunlearn.papers.memorization.report.tables import copies_table
+from medunlearn.reports.markdown import to_markdown
 
 COPIES = (0, 1, 4, 16)
 EACH = 6
@@ -80,7 +80,7 @@ def test_the_ratio_by_copies_is_that_of_its_records(content: AuditContent):
     assert table is not None
     assert [cell.text for cell in table.columns[4:]] == ["0 copies", "1 copy", "4 copies", "16 copies"]
     assert [cell.text for cell in table.rows[0][4:]] == ["0.00%", "33.33%", "66.67%", "100.00%"]
-    assert "By copies in the training text" in to_markdown(content)
+    assert "By copies in the training text" in to_markdown(audit_report(content))
 
 
 def test_the_figure_by_copies_has_their_numbers(content: AuditContent):

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
+from controls import check_controls
 
-from medunlearn.papers.memorization.report import AuditContent, findings, findings_text, recommendations
-from medunlearn.papers.memorization.report.content import contrast_of
-from medunlearn.papers.memorization.report.epochs import epoch_cases, least_loss
+from medunlearn.papers.memorization.compare import audit_content
+from medunlearn.papers.memorization.report import AuditContent, findings, recommendations
+from medunlearn.papers.memorization.report.claims import epoch_cases, least_loss
+from medunlearn.papers.memorization.report.content import evidence_of
 from medunlearn.papers.memorization.report.published import contradictions, published, published_tables
-from medunlearn.reports.verdicts import FAILS, HOLDS, OPEN
+from medunlearn.reports.claims import FAILS, HOLDS, NOT_MEASURABLE, OPEN
+
+from .conftest import DECODINGS, LABELS, REPLICATES, rising, write_audit
 
 NAMES = (
     *("above baseline", "larger model", "longer prefix", "decoding", "first 100 tokens", "further on"),
@@ -37,12 +42,37 @@ def test_what_was_set_is_found(content: AuditContent):
     assert {name for name, verdict in found.items() if verdict == HOLDS} == held
     # top_k_50 was made to draw out a third of what greedy does.
     assert found["decoding"] == FAILS
-    assert found["duplication"] == found["further on"] == OPEN
+    assert found["duplication"] == found["further on"] == NOT_MEASURABLE
+
+
+def test_controls(content: AuditContent, tmp_path: Path):
+    """No claim holds of models that equal their baseline, however much the baseline repeats."""
+    everywhere = dict.fromkeys(DECODINGS, 1.0)
+    for label in LABELS:
+        write_audit(tmp_path / label, label, rising, variants=everywhere, options=0.5)
+    pd.DataFrame(
+        [(epoch, name, 0.5, 0.4, 0.6) for epoch in (1, 2, 3) for name in ("run_30", "validation_loss")],
+        columns=["epoch", "measure", "value", "low", "high"],
+    ).to_parquet(tmp_path / "epochs.parquet")
+    relations = {
+        "baselines": {label: ["base"] for label in LABELS[1:]},
+        "larger": [["large", "med"]],
+        "persistence": [["med", "tuned"]],
+        "epochs": {"training of med": {"early": 1, "med": 4}},
+        "epoch_table": tmp_path / "epochs.parquet",
+    }
+    idle = audit_content([tmp_path / label for label in LABELS], relations, replicates=REPLICATES)
+    memorized = {"above baseline", "longer prefix", "first 100 tokens", "persistence", "option regeneration"}
+    check_controls(
+        nothing=findings(idle), everything=findings(content), success=memorized | {"larger model", "more epochs"}
+    )
+    cases = {one.name: one.cases for one in findings(idle)}
+    assert all(cases[name] for name in memorized | {"decoding"})
 
 
 def test_a_decoding_is_held_against_its_margin(content: AuditContent):
     decoding = next(one for one in findings(content) if one.name == "decoding")
-    by = {(case.where.rpartition(", ")[2], case.verdict) for case in decoding.cases}
+    by = {(case.labels["where"].rpartition(", ")[2], case.verdict) for case in decoding.cases}
     assert ("top_k_50", FAILS) in by
     assert ("temperature_0.7", HOLDS) in by
     assert not {("top_k_50", HOLDS), ("temperature_0.7", FAILS)} & by
@@ -50,7 +80,7 @@ def test_a_decoding_is_held_against_its_margin(content: AuditContent):
 
 @pytest.mark.parametrize(
     ("low", "high", "subjects", "verdict"),
-    [(0.1, 0.3, 40, HOLDS), (-0.3, -0.1, 40, FAILS), (-0.1, 0.3, 40, OPEN), (0.1, 0.3, 4, OPEN)],
+    [(0.1, 0.3, 40, HOLDS), (-0.3, -0.1, 40, FAILS), (-0.1, 0.3, 40, OPEN), (0.1, 0.3, 4, NOT_MEASURABLE)],
 )
 def test_an_interval_decides_and_four_subjects_do_not(
     content: AuditContent, low: float, high: float, subjects: int, verdict: str
@@ -62,13 +92,13 @@ def test_an_interval_decides_and_four_subjects_do_not(
 def test_a_difference_without_an_interval_settles_nothing(content: AuditContent):
     changed = with_differences(content, difference=0.2, low=None, high=None, n_subjects=1)
     found = next(one for one in findings(changed) if one.name == "above baseline")
-    assert found.verdict == OPEN
-    assert "1 subjects alone" in str(found.cases[0].evidence[0])
+    assert found.verdict == NOT_MEASURABLE
+    assert found.cases[0].evidence[0].above is None
 
 
 def test_a_threshold_is_taken_off_the_interval_too():
     row = {"value": 0.8, "low": 0.45, "high": 0.9, "n_subjects": 30, "reason": None}
-    found = contrast_of(row, "value", minus=0.5)
+    found = evidence_of("share", row, "value", minus=0.5)
     assert (found.value, found.low, found.high) == pytest.approx((0.3, -0.05, 0.4))
     assert found.above is None
 
@@ -119,14 +149,8 @@ def test_no_recommendation_without_an_observation(content: AuditContent):
         content, **nothing, option_differences=content.option_differences.iloc[:0], epochs=content.epochs.iloc[:0]
     )
     assert recommendations(bare, findings(bare)) == ()
-    assert set(verdicts(bare).values()) == {OPEN}
+    assert set(verdicts(bare).values()) == {NOT_MEASURABLE}
     assert all(one.summary.startswith("No case: ") for one in findings(bare))
-
-
-def test_text_for_a_terminal(content: AuditContent):
-    text = findings_text(content)
-    assert text.startswith("HOLDS: A model trained on a corpus repeats more of it than its baseline does.")
-    assert "med − base, notes, prefix 200: holds; memorizes more; run_30, difference +0." in text
 
 
 def rows(table: str) -> list:

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 from medunlearn.cli.main import app
 from medunlearn.papers.memorization.compare import audit_content, write_audit_report
-from medunlearn.papers.memorization.report import AuditContent, findings, write_audit_content
+from medunlearn.papers.memorization.report import AuditContent, audit_report, findings
 from medunlearn.papers.memorization.report.figures import figure_1, figure_2, figure_3, figure_5, figure_7
-from medunlearn.reports.page import plotly_source
+from medunlearn.reports.write import write_report
 
 PLACES = (Path("/usr/bin/chromium"), Path("/usr/bin/chromium-browser"), Path("/usr/bin/google-chrome"))
 CHROMIUM = next((path for path in PLACES if path.exists()), None)
@@ -25,13 +25,13 @@ SECRETS = ("Tarnwick", "2031-04-05", "two miles to the well", "all rights reserv
 
 @pytest.fixture(scope="module")
 def report(content: AuditContent, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_audit_content(content, tmp_path_factory.mktemp("report") / "new")
+    return write_report(audit_report(content), tmp_path_factory.mktemp("report") / "new")
 
 
 @pytest.fixture(scope="module")
 def own_part(report: Path) -> str:
-    """The page without plotly's source, which holds words of every kind."""
-    return report.read_text(encoding="utf-8").replace(plotly_source(), "")
+    """The page; plotly is packed in it."""
+    return report.read_text(encoding="utf-8")
 
 
 def texts(report: Path, own_part: str) -> str:
@@ -48,7 +48,7 @@ def test_no_text_of_a_record_and_no_identifier(report: Path, own_part: str):
 def test_with_show_text_spans_are_there_and_escaped(content: AuditContent, audits: Path, tmp_path: Path):
     folders = [audits / name for name in ("med",)]
     page = write_audit_report(folders, tmp_path / "r", {"clinical": ["notes"]}, show_text=True, replicates=10)
-    own = page.read_text(encoding="utf-8").replace(plotly_source(), "")
+    own = page.read_text(encoding="utf-8")
     assert "Tarnwick came with &lt;pain&gt;" in own
     assert "<pain>" not in own
     markdown = (tmp_path / "r" / "report.md").read_text(encoding="utf-8")

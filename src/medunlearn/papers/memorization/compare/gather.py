@@ -16,10 +16,9 @@ from medunlearn.config.audit_report import AuditRelations
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import ConfigError, InputError, unknown_name
 from medunlearn.papers.memorization.compare import options, places, ratios, sensitive, trends
-from medunlearn.papers.memorization.compare.meanings import MEANINGS
 from medunlearn.papers.memorization.compare.ratios import Draws, table_of
 from medunlearn.papers.memorization.compare.remarks import caveats, missing
-from medunlearn.papers.memorization.report.content import EXACT, AuditContent, Audited, Shown
+from medunlearn.papers.memorization.report.content import EXACT, AuditContent, AuditedModel, SpanExample
 from medunlearn.reports.words import flat
 
 KINDS = ("model", "by", "corpus", "group", "kind", "title", "n")
@@ -68,7 +67,6 @@ def gather_audits(
         options=table_of([options.option_table(audit, draws) for audit in audits], options.OPTIONS),
         option_differences=_option_differences(by_label, relations, draws),
         epochs=epochs,
-        measures=MEANINGS,
         clinical=relations.clinical,
         datasets=relations.datasets,
         caveats=tuple(caveats(audits, relations, numbers)),
@@ -102,9 +100,9 @@ def _check(relations: AuditRelations, audits: Mapping[str, AuditTables]) -> None
         raise ConfigError(problems)
 
 
-def _audited(audit: AuditTables, relations: AuditRelations) -> Audited:
+def _audited(audit: AuditTables, relations: AuditRelations) -> AuditedModel:
     facts = flat({name: value for name, value in audit.info.items() if name != "results"})
-    return Audited(audit.label, audit.unit, tuple(relations.baselines.get(audit.label, ())), facts)
+    return AuditedModel(audit.label, audit.unit, tuple(relations.baselines.get(audit.label, ())), facts)
 
 
 def _differences(
@@ -217,7 +215,7 @@ def _own_measures(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(measure=names)
 
 
-def _examples(audit: AuditTables) -> Iterator[Shown]:
+def _examples(audit: AuditTables) -> Iterator[SpanExample]:
     """A few spans of every kind, the same ones every time."""
     spans = number_spans(audit).merge(audit.probes[["probe_id", "corpus", "prefix_tokens"]], on="probe_id")
     spans["kind"] = None
@@ -232,4 +230,4 @@ def _examples(audit: AuditTables) -> Iterator[Shown]:
         taken[kind] = taken.get(kind, 0) + 1
         if taken[kind] <= _EXAMPLES_A_KIND:
             place_of = (audit.label, str(row["corpus"]), int(row["prefix_tokens"]), int(row["length"]))
-            yield Shown(*place_of, kind, str(row["text"]))
+            yield SpanExample(*place_of, kind, str(row["text"]))

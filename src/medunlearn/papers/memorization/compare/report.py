@@ -12,7 +12,8 @@ from medunlearn.config import check, read_yaml
 from medunlearn.config.audit_report import AuditRelations
 from medunlearn.papers.memorization.compare.gather import gather_audits
 from medunlearn.papers.memorization.compare.ratios import Draws
-from medunlearn.papers.memorization.report import AuditContent, write_audit_content
+from medunlearn.papers.memorization.report import AuditContent, audit_report
+from medunlearn.reports.write import write_report
 from medunlearn.statistics.bootstrap import REPLICATES
 
 TITLE = "Memorization audit"
@@ -61,7 +62,7 @@ def write_audit_report(
         ConfigError: relations that are wrong or name what is not there; all at once.
     """
     how: dict[str, Any] = {"title": title, "show_text": show_text, "replicates": replicates, "seed": seed}
-    return write_audit_content(audit_content(audits, relations, **how), Path(out))
+    return write_report(audit_report(audit_content(audits, relations, **how)), Path(out))
 
 
 def read_relations(relations: Path | Mapping[str, Any] | None) -> AuditRelations:

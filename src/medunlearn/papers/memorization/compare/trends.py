@@ -11,7 +11,7 @@ import pandas as pd
 from medunlearn.audit.position import LIMIT, SEGMENT, matched_by_segment
 from medunlearn.audit.tables import KEY, AuditTables
 from medunlearn.papers.memorization.compare.ratios import GREEDY, Draws
-from medunlearn.papers.memorization.report.findings import MATCHED
+from medunlearn.papers.memorization.report.content import MATCHED
 from medunlearn.statistics.trend import Trend, paired_trend, trend_between
 
 TRENDS = (

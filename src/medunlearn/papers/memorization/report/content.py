@@ -1,4 +1,4 @@
-"""What an audit report is made of. The caller gathers it from audits' folders; nothing here reads a file."""
+"""The tables that a report of audits shows. The caller reads them from the audits' folders; nothing here does."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.papers.amnesia.report.content import Contrast
+from medunlearn.reports.claims import Evidence
 from medunlearn.reports.readings import Reading, number, reading_of, rows_of
-from medunlearn.reports.verdicts import FEWEST_SUBJECTS
 
 GREEDY = "greedy"
 PRIMARY = "run_30"
 EXACT = ("run_30", "run_50")
+MATCHED = "matched tokens, runs of 30"
+"""The measure of a trend over positions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditedModel:
     """One audited model.
 
     Attributes:
         label: its name in the report; unique.
-        unit: what is counted: ``tokens`` of its tokenizer, or ``words``.
-        baselines: labels of the models that it is held against.
-        facts: what ``run.json`` says of it, as words.
+        unit: of lengths: ``tokens`` of its tokenizer, or ``words``.
+        baselines: labels of the models that it is compared with.
+        facts: the settings and results of its ``run.json`` as words.
     """
 
     label: str
@@ -36,8 +37,8 @@ class Audited:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A memorized span for who may see it; used only where ``show_text``."""
+class SpanExample:
+    """A memorized span with its text; shown only where ``show_text``."""
 
     model: str
     corpus: str
@@ -49,38 +50,32 @@ class Shown:
 
 @dataclass(frozen=True)
 class AuditContent:
-    """Everything that an audit report shows; every table may be empty.
+    """Tables and facts of a report of audits; every table may be empty.
 
     Attributes:
-        title: of the page.
-        models: the audited models, in the order that they were given.
         ratios: model, corpus, prefix_tokens, decoding, measure, value, low, high, n_scored, n_unscored, n_subjects,
             reason. Measures of runs are shares of probes, 0-1, higher = more memorized.
         differences: relation (``baseline``, ``size``, ``persistence``, ``decoding``), model, against, corpus,
             prefix_tokens, decoding, measure, difference, low, high, p, n_pairs, n_subjects.
         trends: factor, model, corpus, prefix_tokens, measure, levels, step, slope, low, high, p, n, n_left_out,
             n_subjects, reason.
-        duplication: model, corpus, prefix_tokens, copies, measure, value, low, high, n_scored, n_unscored,
-            n_subjects; greedy, where it is known how often a record stood in the training text.
+        duplication: greedy ratios with copies: times that a record stood in the training text.
         positions: model, corpus, prefix_tokens, at_least, segment, first, last, measure, value, low, high, n,
             n_subjects, reason.
         persistence: before, after, by, at_least, corpus, prefix_tokens, measure, value, low, high, n, n_probes,
             n_subjects, reason.
-        kinds: model, by, corpus, group, kind, title, n, share; kind is null for spans without one.
+        kinds: model, by, corpus, group, kind, title, n; kind is null for spans without one.
         agreement: model, first, second, of, measure, value, low, high, words, n, n_subjects, reason.
         identifiers: model, table, group, kind, n, n_records, n_subjects, per_record, low, high, example (masked).
         options, option_differences: by model, prompt and match.
         epochs: epoch, measure, value, low, high.
-        measures: a measure's name -> title, and meaning with range and direction.
-        clinical, datasets: corpora that were declared so.
-        caveats: sentences for the top of the page.
-        missing: what was not measured, and how it can be.
-        examples: used only where ``show_text``.
+        clinical, datasets: corpora declared to be patients' records, and questions with answers.
+        missing: (part of the report, how to get it).
         replicates: of the bootstrap.
     """
 
     title: str
-    models: tuple[Audited, ...]
+    models: tuple[AuditedModel, ...]
     ratios: pd.DataFrame
     differences: pd.DataFrame
     trends: pd.DataFrame
@@ -93,12 +88,11 @@ class AuditContent:
     options: pd.DataFrame
     option_differences: pd.DataFrame
     epochs: pd.DataFrame
-    measures: Mapping[str, tuple[str, str]]
     clinical: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     missing: tuple[tuple[str, str], ...] = ()
-    examples: tuple[Shown, ...] = ()
+    examples: tuple[SpanExample, ...] = ()
     show_text: bool = False
     replicates: int = 1000
 
@@ -106,11 +100,12 @@ class AuditContent:
     def _rows(self) -> dict[str, list[Mapping[str, Any]]]:
         return {}
 
-    def rows(self, table: str) -> list[Mapping[str, Any]]:
-        """The rows of one of the tables as mappings, made once: figures, tables and findings all read them."""
-        if table not in self._rows:
-            self._rows[table] = list(rows_of(getattr(self, table)))
-        return self._rows[table]
+    def rows(self, name: str, /, **labels: object) -> list[Mapping[str, Any]]:
+        """Rows of one of the tables, those with the given labels."""
+        if name not in self._rows:
+            self._rows[name] = list(rows_of(getattr(self, name)))
+        rows = self._rows[name]
+        return [row for row in rows if all(row[label] == value for label, value in labels.items())]
 
     @cached_property
     def corpora(self) -> list[str]:
@@ -123,58 +118,44 @@ class AuditContent:
         return sorted({int(length) for length in self.ratios["prefix_tokens"]})
 
     @cached_property
-    def _readings(self) -> dict[tuple[str, str, int, str, str], Reading]:
-        return {
-            (row["model"], row["corpus"], int(row["prefix_tokens"]), row["decoding"], row["measure"]): reading_of(
-                row
-            )
-            for row in self.rows("ratios")
-        }
+    def _readings(self) -> dict[tuple[Any, ...], Reading]:
+        names = ("model", "corpus", "prefix_tokens", "measure", "decoding")
+        return {tuple(row[name] for name in names): reading_of(row) for row in self.rows("ratios")}
 
     def reading(self, model: str, corpus: str, prefix: int, measure: str, decoding: str = GREEDY) -> Reading | None:
         """One number; None where there is no such row."""
-        return self._readings.get((model, corpus, prefix, decoding, measure))
+        return self._readings.get((model, corpus, prefix, measure, decoding))
 
-    def models_of(self, corpus: str) -> list[Audited]:
-        """The models that were asked about a corpus."""
-        known = {row["model"] for row in self.rows("ratios") if row["corpus"] == corpus}
+    def models_of(self, corpus: str) -> list[AuditedModel]:
+        """Models that were audited on a corpus."""
+        known = {row["model"] for row in self.rows("ratios", corpus=corpus)}
         return [model for model in self.models if model.label in known]
 
     @cached_property
-    def _gaps(self) -> dict[tuple[str, str, str, str, int, str, str], Mapping[str, Any]]:
-        names = ("relation", "model", "against", "corpus", "prefix_tokens", "decoding", "measure")
+    def baselines(self) -> frozenset[str]:
+        """Labels of models that others are compared with."""
+        return frozenset(other for model in self.models for other in model.baselines)
+
+    @cached_property
+    def _gaps(self) -> dict[tuple[Any, ...], Mapping[str, Any]]:
+        names = ("relation", "model", "against", "corpus", "prefix_tokens", "measure", "decoding")
         return {tuple(row[name] for name in names): row for row in self.rows("differences")}
 
-    def gap(
-        self,
-        relation: str,
-        model: str,
-        against: str,
-        corpus: str,
-        prefix: int,
-        measure: str,
-        decoding: str = GREEDY,
-    ) -> Contrast | None:
-        """A paired difference; None where there is no such row."""
-        row = self._gaps.get((relation, model, against, corpus, prefix, decoding, measure))
-        return None if row is None else contrast_of(row, "difference")
+    def gap(self, relation: str, model: str, against: str, *place: str | int) -> Evidence | None:
+        """A paired difference at corpus, prefix length, measure and decoding; None where there is no such row."""
+        decoding = () if len(place) > 3 else (GREEDY,)
+        row = self._gaps.get((relation, model, against, *place, *decoding))
+        return None if row is None else evidence_of("difference", row, "difference")
 
-    def shown_examples(self) -> tuple[Shown, ...]:
+    def shown_examples(self) -> tuple[SpanExample, ...]:
         """The spans that may be shown: none unless ``show_text``."""
         return self.examples if self.show_text else ()
 
 
-def contrast_of(row: Mapping[str, Any], value: str, minus: float = 0.0) -> Contrast:
-    """A row's number with its interval, to decide by; without one where fewer than five subjects are behind it.
-
-    Args:
-        value: the number's column.
-        minus: a threshold that is taken off.
-    """
-    subjects = next((int(row[name]) for name in ("n_subjects", "n_questions") if name in row), 0)
-    found, low, high = (number(row[name]) for name in (value, "low", "high"))
-    moved = [None if one is None else one - minus for one in (found, low, high)]
-    if subjects < FEWEST_SUBJECTS and found is not None:
-        return Contrast(moved[0], None, None, subjects, f"{subjects} subjects alone")
+def evidence_of(name: str, row: Mapping[str, Any], column: str, minus: float = 0.0) -> Evidence:
+    """A row's number, minus a threshold, with its interval."""
+    value, low, high = (number(row[key]) for key in (column, "low", "high"))
+    value, low, high = (None if edge is None else edge - minus for edge in (value, low, high))
+    subjects = next((int(row[key]) for key in ("n_subjects", "n_questions") if key in row), None)
     reason = row.get("reason")
-    return Contrast(moved[0], moved[1], moved[2], subjects, reason if isinstance(reason, str) else "")
+    return Evidence(name, value, low, high, subjects, reason if isinstance(reason, str) else "")

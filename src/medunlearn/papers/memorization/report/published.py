@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from medunlearn.reports.tables import Cell, Table
+from medunlearn.reports.blocks import Cell, Table
 
 _EXACT = ("Run of 30", "Run of 50")
 _SOFT = ("ROUGE-L", "BLEU", "BERTScore", "BARTScore")
@@ -26,8 +26,8 @@ _NAMES = {
 def published() -> Mapping[str, Any]:
     """Everything that is kept of the paper: tables 2, 3, 5, 7, 8, 9, 10, and where it contradicts itself."""
     text = files("medunlearn.papers.memorization.report").joinpath("published.yaml").read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.safe_load(text)
-    return found
+    numbers: dict[str, Any] = yaml.safe_load(text)
+    return numbers
 
 
 def setting() -> str:
@@ -41,7 +41,7 @@ def contradictions() -> list[tuple[str, str]]:
 
 
 def published_tables() -> list[tuple[str, Table]]:
-    """A heading and the printed numbers of each table."""
+    """Heading and printed numbers of each table."""
     return [
         ("Table 2, prefix of 50 tokens, greedy", _scores("table_2", ("Corpus", "Model", *_EXACT, *_SOFT), 2)),
         (

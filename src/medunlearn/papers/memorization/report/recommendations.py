@@ -1,4 +1,4 @@
-"""Recommendations, each attached to what was found: none without an observation of one's own behind it.
+"""Recommendations, each with the observation that calls for it; none without one.
 
 Source of the advice: Memorization in Large Language Models in Medicine, Figure 8 and Section 5.
 """
@@ -13,10 +13,9 @@ from typing import Any
 
 import yaml
 
-from medunlearn.papers.memorization.report.cases import Finding
-from medunlearn.papers.memorization.report.content import EXACT, AuditContent
+from medunlearn.papers.memorization.report.content import PRIMARY, AuditContent
+from medunlearn.reports.claims import HOLDS, Finding
 from medunlearn.reports.readings import number
-from medunlearn.reports.verdicts import HOLDS
 from medunlearn.reports.words import count
 
 
@@ -26,7 +25,7 @@ class Recommendation:
 
     Attributes:
         group: harmful, uninformative, beneficial or general.
-        observed: what was found, in numbers.
+        observed: the observation in numbers.
     """
 
     name: str
@@ -35,16 +34,16 @@ class Recommendation:
     advice: str
 
 
-def recommendations(content: AuditContent, found: Sequence[Finding]) -> tuple[Recommendation, ...]:
-    """What is to be recommended of these audits, harm first."""
-    by_name = {one.name: one for one in found}
-    chosen = []
+def recommendations(content: AuditContent, findings: Sequence[Finding]) -> tuple[Recommendation, ...]:
+    """Advice that the audits call for, harm first."""
+    by_name = {one.name: one for one in findings}
+    advised = []
     for entry in _entries():
         observed = _OBSERVED[entry["when"]](content, by_name)
         if observed:
             advice = " ".join(str(entry["advice"]).split())
-            chosen.append(Recommendation(str(entry["name"]), str(entry["group"]), observed, advice))
-    return tuple(chosen)
+            advised.append(Recommendation(str(entry["name"]), str(entry["group"]), observed, advice))
+    return tuple(advised)
 
 
 @cache
@@ -58,57 +57,53 @@ def _entries() -> tuple[Mapping[str, Any], ...]:
 Observe = Callable[[AuditContent, Mapping[str, Finding]], str]
 
 
-def _patients(content: AuditContent, found: Mapping[str, Finding]) -> str:
+def _patients(content: AuditContent, findings: Mapping[str, Finding]) -> str:
     leaked = sum(int(row["n"]) for row in content.rows("identifiers"))
     spans = _spans(content, "kind", "patient_information")
     parts = [f"{leaked:,} times an identifier or a sensitive detail" if leaked else "", spans]
     return "; ".join(part for part in parts if part)
 
 
-def _artifacts(content: AuditContent, found: Mapping[str, Finding]) -> str:
-    rises = found["option regeneration"]
+def _artifacts(content: AuditContent, findings: Mapping[str, Finding]) -> str:
+    rises = findings["option regeneration"]
     options = f"removed answer options: {_short(rises)}" if rises.counts[HOLDS] else ""
     return "; ".join(part for part in (_spans(content, "kind", "dataset_artifact"), options) if part)
 
 
-def _memorized(content: AuditContent, found: Mapping[str, Finding]) -> str:
-    values = [
-        (number(row["value"]) or 0.0, row)
-        for row in content.rows("ratios")
-        if row["measure"] == EXACT[0] and number(row["value"])
-    ]
-    if not values:
+def _memorized(content: AuditContent, findings: Mapping[str, Finding]) -> str:
+    rows = [row for row in content.rows("ratios", measure=PRIMARY) if number(row["value"])]
+    if not rows:
         return ""
-    value, row = max(values, key=lambda one: one[0])
+    row = max(rows, key=lambda one: float(one["value"]))
     return (
-        f"up to {100 * value:.1f}% of probes with a run of 30 ({row['model']} on {row['corpus']}, prefix "
+        f"up to {100 * row['value']:.1f}% of probes with a run of 30 ({row['model']} on {row['corpus']}, prefix "
         f"{row['prefix_tokens']}, {row['decoding']})"
     )
 
 
 def _spans(content: AuditContent, column: str, name: str) -> str:
-    """How many spans each way put into a kind or group; empty where none."""
+    """How many spans each way of sorting put into a kind or group; empty where none."""
     parts = []
     for way in dict.fromkeys(str(row["by"]) for row in content.rows("kinds")):
-        rows = [row for row in content.rows("kinds") if row["by"] == way]
+        rows = content.rows("kinds", by=way)
         here = sum(int(row["n"]) for row in rows if row[column] == name)
         if here:
             parts.append(f"{here:,} of {count(sum(int(row['n']) for row in rows), 'memorized span')} by {way}")
     return ", ".join(parts)
 
 
-def _short(found: Finding) -> str:
-    """The finding's claim and in how many cases it holds."""
-    return f"{found.claim.rstrip('.')}: in {found.counts[HOLDS]} of {count(len(found.cases), 'case')}"
+def _short(finding: Finding) -> str:
+    """Claim, and in how many cases it holds."""
+    return f"{finding.claim.rstrip('.')}: in {finding.counts[HOLDS]} of {count(len(finding.cases), 'case')}"
 
 
 def _of_spans(column: str, name: str) -> Observe:
-    return lambda content, found: _spans(content, column, name)
+    return lambda content, findings: _spans(content, column, name)
 
 
 def _of_finding(name: str) -> Observe:
-    def observe(content: AuditContent, found: Mapping[str, Finding]) -> str:
-        return _short(found[name]) if found[name].counts[HOLDS] else ""
+    def observe(content: AuditContent, findings: Mapping[str, Finding]) -> str:
+        return _short(findings[name]) if findings[name].counts[HOLDS] else ""
 
     return observe
 
