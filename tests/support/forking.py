@@ -6,20 +6,17 @@ What a process does between its start and the command itself is not tried this w
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import os
 import selectors
 import signal
 import socket
-import subprocess
 import sys
-import threading
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any
 from unittest import mock
 
 PATIENCE = 90.0
@@ -140,49 +137,16 @@ def torchrun(words: Sequence[str]) -> None:
     assert [process.returncode for process in both] == [0, 0], ended
 
 
-class _Worker(Forked):
-    """A worker of a sweep, forked: what a sweep does with the one that it starts."""
-
-    _alone = threading.Lock()
-
-    def __init__(self, log: Path) -> None:
-        from medunlearn.pipeline.sweep.workers import serve
-
-        log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Another one that is forked meanwhile would keep this one's pipes open.
-        with self._alone, log.open("ab") as errors:
-            read, write = os.pipe()
-
-            def work() -> None:
-                os.setsid()
-                os.dup2(read, 0)
-                os.dup2(errors.fileno(), 2)
-                serve()
-
-            super().__init__(work)
-            os.close(read)
-        out, err = self._streams
-        os.close(err)
-        self._streams = []
-        self.stdin, self.stdout = os.fdopen(write, "wb"), os.fdopen(out, "rb")
-
-    def wait(self, timeout: float | None = None) -> int:
-        try:
-            return super().wait(PATIENCE if timeout is None else timeout)
-        except AssertionError as late:
-            raise subprocess.TimeoutExpired("worker", PATIENCE) from late
-
-
 @contextmanager
 def forked_workers() -> Iterator[None]:
     """Sweeps fork their workers, on one thread each, instead of starting Python."""
-
-    def started(worker: Any, log: Path) -> _Worker:
-        return _Worker(log)
-
-    place = "medunlearn.pipeline.sweep.workers._Worker._started"
-    with mock.patch(place, started), mock.patch.dict(os.environ, {"OMP_NUM_THREADS": "1"}):
-        yield
+    _load()
+    context = multiprocessing.get_context("fork")
+    with warnings.catch_warnings(), mock.patch("medunlearn.pipeline.sweep.pool.CONTEXT", context):
+        # From Python 3.12 on, for a process with several threads; the others are idle here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        with mock.patch.dict(os.environ, {"OMP_NUM_THREADS": "1"}):
+            yield
 
 
 def _load() -> None:

@@ -44,7 +44,7 @@ def in_processes(function: Callable[[Part], Result], parts: Sequence[Part]) -> l
         return [function(part) for part in parts]
     try:
         with _pool(len(parts) - 1) as pool:
-            with _main_module_hidden():
+            with main_module_hidden():
                 pending = [pool.submit(function, part) for part in parts[1:]]
             return [function(parts[0]), *(future.result() for future in pending)]
     except BrokenProcessPool as error:
@@ -75,7 +75,7 @@ def _leave_ctrl_c_to_the_caller() -> None:
 
 
 @contextmanager
-def _main_module_hidden() -> Iterator[None]:
+def main_module_hidden() -> Iterator[None]:
     """Spawned workers would run the caller's script again, which is rarely written for it."""
     with mock.patch.dict(vars(sys.modules["__main__"]), {"__file__": None, "__spec__": None}):
         yield

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from medunlearn.pipeline.sweep.board import Board
-from medunlearn.pipeline.sweep.cells import Cell
+from medunlearn.pipeline.sweep.cells import Board, SweepCell
 
 
-def cell(name: str, *needs: str, after: tuple[str, ...] = (), alone: str = "") -> Cell:
-    return Cell(name, "unlearn", 0, needs=needs, after=after, alone=alone)
+def cell(name: str, *needs: str, after: tuple[str, ...] = (), alone: str = "") -> SweepCell:
+    return SweepCell(name, "unlearn", 0, needs=needs, after=after, alone=alone)
 
 
 def names(board: Board) -> list[str]:
-    return [found.name for found in board.ready()]
+    return [cell.name for cell in board.ready()]
 
 
 def test_nothing_starts_before_what_it_needs() -> None:

@@ -17,7 +17,7 @@ from forking import Forked, command, forked_workers
 from medunlearn.errors import InputError
 from medunlearn.pipeline.experiment import plan as experiment
 from medunlearn.pipeline.experiment import run_experiment
-from medunlearn.pipeline.sweep.cells import Made
+from medunlearn.pipeline.sweep.cells import CellOutput
 from medunlearn.pipeline.sweep.plan import plan
 from medunlearn.pipeline.sweep.result import Swept
 from medunlearn.pipeline.sweep.run import lend, run_sweep, slug
@@ -124,7 +124,7 @@ def test_given_again_it_does_what_is_missing(twice: Twice) -> None:
 
 
 def test_given_a_third_time_it_does_nothing(twice: Twice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("medunlearn.pipeline.sweep.workers.Pool.start", lambda *args: pytest.fail("it ran"))
+    monkeypatch.setattr("medunlearn.pipeline.sweep.pool.Pool.start", lambda *args: pytest.fail("it ran"))
     before = written(twice.values["out"], ("",))
     third = run_sweep(plan(twice.values), jobs=2, quiet=True)
     assert written(twice.values["out"], ("",)) == before
@@ -176,7 +176,7 @@ def test_costs_come_from_cells_that_are_done(twice: Twice) -> None:
     nothing = costs(sweep, benchmark, {})
     # 20 patients with 8 questions, 6 of them of the train fold: what a quarter less is follows.
     assert nothing["retrained random_25"] == pytest.approx(0.75 * nothing["target"])
-    half = costs(sweep, benchmark, {"graddiff random_10": Made(seconds=nothing["graddiff random_10"] / 2)})
+    half = costs(sweep, benchmark, {"graddiff random_10": CellOutput(seconds=nothing["graddiff random_10"] / 2)})
     assert half["graddiff random_25"] == pytest.approx(nothing["graddiff random_25"] / 2)
     assert half["target"] == pytest.approx(nothing["target"] / 2)
 

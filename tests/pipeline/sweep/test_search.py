@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from medunlearn.errors import MedunlearnError
-from medunlearn.pipeline.sweep.search import Tried, at_edge, choose, search_table, tried
+from medunlearn.pipeline.sweep.search import Trial, at_edge, best_rate, search_table, trial_of
 
 COLUMNS = ("side", "fold", "kind", "metric", "value", "parts")
 
@@ -24,7 +24,7 @@ def summary(utility: float | None, forgetting: float | None) -> pd.DataFrame:
 
 
 def test_numbers_are_those_of_the_train_fold_and_all_kinds() -> None:
-    row = tried("npo", 1e-3, summary(0.6, 0.3))
+    row = trial_of("npo", 1e-3, summary(0.6, 0.3))
     assert (row.utility, row.forgetting) == (0.6, 0.3)
     # 2 / (1/0.6 + 1/0.3) = 2 / 5
     assert row.score == pytest.approx(0.4)
@@ -39,15 +39,15 @@ def test_a_whole_composite_has_its_own_name() -> None:
         ],
         columns=[*COLUMNS],
     )
-    row = tried("npo", 1e-3, table)
+    row = trial_of("npo", 1e-3, table)
     assert (row.utility_name, row.forgetting_name, row.score) == ("MU", "AFE", 0.5)
 
 
 def test_an_unscored_part_is_no_zero() -> None:
-    row = tried("npo", 1e-3, summary(None, 0.3))
+    row = trial_of("npo", 1e-3, summary(None, 0.3))
     assert row.score is None
     assert row.reason == "no part of MU was scored on the retain set"
-    assert choose([row, Tried("npo", 1e-2, 0.0, 0.0, 0.0)]) == 1e-2
+    assert best_rate([row, Trial("npo", 1e-2, 0.0, 0.0, 0.0)]) == 1e-2
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ def test_an_unscored_part_is_no_zero() -> None:
 def test_the_largest_score_and_of_equal_ones_the_smaller_rate(
     scores: dict[float, float | None], best: float
 ) -> None:
-    assert choose([Tried("npo", rate, score=score) for rate, score in scores.items()]) == best
+    assert best_rate([Trial("npo", rate, score=score) for rate, score in scores.items()]) == best
 
 
 def test_no_score_at_all() -> None:
-    rows = [Tried("npo", 1e-3, reason="it diverged"), Tried("npo", 1e-2, reason="its process ended")]
+    rows = [Trial("npo", 1e-3, reason="it diverged"), Trial("npo", 1e-2, reason="its process ended")]
     with pytest.raises(MedunlearnError, match=r"\(0\.001: it diverged; 0\.01: its process ended\)"):
-        choose(rows)
+        best_rate(rows)
 
 
 def test_the_table() -> None:
-    table = search_table([Tried("npo", 1e-3, reason="it diverged"), tried("npo", 1e-2, summary(0.6, 0.3))])
+    table = search_table([Trial("npo", 1e-3, reason="it diverged"), trial_of("npo", 1e-2, summary(0.6, 0.3))])
     assert [*table.columns][:6] == ["method", "lr", "utility", "forgetting", "score", "chosen"]
     assert table["score"].isna().tolist() == [True, False]
     assert search_table([]).empty
@@ -88,4 +88,4 @@ def test_the_table() -> None:
     ],
 )
 def test_a_rate_at_the_edge_is_said_to_be_there(rates: tuple[float, ...], chosen: float, said: str) -> None:
-    assert at_edge([Tried("npo", lr) for lr in rates], chosen) == said
+    assert at_edge([Trial("npo", lr) for lr in rates], chosen) == said

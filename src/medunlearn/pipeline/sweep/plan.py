@@ -23,7 +23,7 @@ from medunlearn.pipeline.epochs.epoch_settings import attack_section, check_watc
 from medunlearn.pipeline.evaluate import metric_names
 from medunlearn.pipeline.experiment import benchmark_folder, collect
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
-from medunlearn.pipeline.sweep.cells import Cell, make_cells
+from medunlearn.pipeline.sweep.cells import SweepCell, make_cells
 from medunlearn.pipeline.sweep.search import FOLD, FORGETTING, UTILITY
 from medunlearn.pipeline.unlearn import unlearning_method
 from medunlearn.training.processes import ALONE, several
@@ -53,7 +53,7 @@ class Sweep:
     settings: SweepSettings
     methods: tuple[str, ...]
     search: SearchSettings | None
-    cells: tuple[Cell, ...]
+    cells: tuple[SweepCell, ...]
     notes: tuple[str, ...]
     opened: Benchmark | None
 
@@ -66,14 +66,14 @@ class Sweep:
         target = train_settings({"seed": seed, **self.settings.train})
         return target if without is None else target.model_copy(update={"without": without})
 
-    def unlearning(self, cell: Cell, lr: float | None = None) -> UnlearnSettings:
+    def unlearning(self, cell: SweepCell, lr: float | None = None) -> UnlearnSettings:
         """Of a ``search`` or ``unlearn`` cell; ``lr`` replaces the method's own rate."""
         section = {key: value for key, value in self.settings.unlearn.items() if key not in ("methods", "search")}
         rate = {} if lr is None else {"lr": lr}
         values = {"seed": cell.seed, **section, "method": cell.method, "split": cell.split, **rate}
         return unlearn_settings(values, tiny=TINIES.get(str(self.settings.train.get("model"))))
 
-    def evaluating(self, cell: Cell) -> EvaluateSettings:
+    def evaluating(self, cell: SweepCell) -> EvaluateSettings:
         """Of an ``evaluate`` cell, or of a ``search`` cell: on the train fold, in the first of the contexts.
 
         Every seed's models are asked the same questions: the subset and the bootstrap have the first seed.
@@ -85,7 +85,7 @@ class Sweep:
             context = next(iter(self.settings.contexts), None)
         return check(EvaluateSettings, values if context is None else {**values, "context": context})
 
-    def attacking(self, cell: Cell) -> AttackSettings:
+    def attacking(self, cell: SweepCell) -> AttackSettings:
         """Of an ``attack`` cell; every seed's models are attacked alike."""
         found = attack_section(self.settings.attack, {"seed": self.seeds[0], "split": cell.split})
         if found is None:

@@ -1,22 +1,91 @@
-"""A finished sweep, and its report."""
+"""A sweep's record on disk (``sweep.json``), its results and their report."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.storage import write_json
+from medunlearn.pipeline.sweep.cells import Board, CellOutput, SweepCell
 from medunlearn.pipeline.sweep.plan import Sweep
+from medunlearn.pipeline.sweep.search import RULE, Trial
 from medunlearn.registry import load
 from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.machine import code, hardware, packages
 
+FILE = "sweep.json"
 GATHER_REPORT = "medunlearn.papers.amnesia.swept.reporting:gather_report"
 WRITE_REPORT = "medunlearn.papers.amnesia.swept.reporting:write_report"
 """The report of the benchmark's paper; loaded at the end of a sweep."""
+
+
+class SweepRecord:
+    """Writes ``sweep.json`` in the sweep's folder: the state of every cell, again whenever one ends.
+
+    Args:
+        jobs: worker processes.
+    """
+
+    def __init__(self, sweep: Sweep, jobs: int) -> None:
+        self._sweep = sweep
+        self._facts: dict[str, Any] = {
+            "name": sweep.settings.name,
+            "status": "running",
+            "settings": sweep.settings.model_dump(mode="json"),
+            "notes": list(sweep.notes),
+            "jobs": jobs,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "code": code(),
+            "packages": packages(),
+            "hardware": hardware(),
+        }
+
+    def write(
+        self, board: Board, outputs: Mapping[str, CellOutput], rows: Sequence[Trial], status: str = "running"
+    ) -> None:
+        """The state of all cells, and every rate that was tried."""
+        self._facts["status"] = status
+        self._facts["cells"] = cell_rows(board, outputs)
+        if self._sweep.search:
+            self._facts["search"] = {
+                "rule": RULE,
+                "split": self._sweep.search.split,
+                "chosen": {row.method: row.lr for row in rows if row.chosen},
+                "tried": [asdict(row) for row in rows],
+            }
+        write_json(self._sweep.settings.out / FILE, self._facts)
+
+
+def cell_rows(board: Board, outputs: Mapping[str, CellOutput]) -> list[dict[str, Any]]:
+    """Every cell for JSON and for tables."""
+    return [
+        cell_facts(cell, board.state[name], outputs.get(name, CellOutput()), board.reason.get(name))
+        for name, cell in board.cells.items()
+    ]
+
+
+def cell_facts(cell: SweepCell, status: str, output: CellOutput, reason: str | None) -> dict[str, Any]:
+    """One cell for JSON."""
+    return {
+        "name": cell.name,
+        "kind": cell.kind,
+        "status": status,
+        "method": cell.method,
+        "split": cell.split,
+        "seed": cell.seed,
+        "context": cell.context,
+        "lr": output.lr if cell.lr is None else cell.lr,
+        "folder": None if output.folder is None else str(output.folder),
+        "evaluation": None if output.evaluation is None else str(output.evaluation),
+        "seconds": output.seconds,
+        "reason": reason,
+    }
 
 
 @dataclass(frozen=True)
@@ -24,13 +93,13 @@ class Swept:
     """A finished sweep.
 
     Attributes:
-        folder: of all cells; ``sweep.json`` in it says what became of each.
+        folder: of all cells; ``sweep.json`` in it lists their states.
         cells: one row a cell: name, kind, status, method, split, seed, context, lr, folder, evaluation, seconds,
             reason.
         search: one row a method and rate: method, lr, utility, forgetting, score, chosen, ...; empty without one.
-        evaluated: name of an ``evaluate`` cell -> the model that it asked, and what came of it.
+        evaluated: name of an ``evaluate`` cell -> its model and scores.
         report: its path; None where no model was evaluated.
-        content: what the report shows; None likewise.
+        content: of the report; None likewise.
     """
 
     folder: Path
@@ -53,18 +122,17 @@ class Swept:
 
     def table(self) -> pd.DataFrame:
         """model, method, split, seed, context, then a summary's columns: side, fold, kind, metric, value, ..."""
-        about = self.cells.set_index("name")
+        cells = self.cells.set_index("name")
         tables = []
-        for name, one in self.evaluated.items():
-            cell: dict[str, Any] = {column: about.loc[name, column] for column in ("method", "split", "seed")}
-            first: dict[str, Any] = {"model": one.run.label, **cell, "context": one.context}
-            summary = one.summary
-            tables.append(summary.assign(**first)[[*first, *summary.columns]])
+        for name, model in self.evaluated.items():
+            labels: dict[str, Any] = {column: cells.loc[name, column] for column in ("method", "split", "seed")}
+            labels = {"model": model.run.label, **labels, "context": model.context}
+            tables.append(model.summary.assign(**labels)[[*labels, *model.summary.columns]])
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def with_report(swept: Swept, sweep: Sweep, benchmark: Benchmark) -> Swept:
-    """The same with the report of what there is, which says what is missing; none where no model was evaluated."""
+    """The same with the report of its evaluated models, which lists what is missing; none without any."""
     if not swept.evaluated:
         return swept
     settings = sweep.evaluating(next(cell for cell in sweep.cells if cell.kind == "evaluate"))

@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -23,15 +23,13 @@ from medunlearn.errors import InputError, MedunlearnError, StorageError
 from medunlearn.metrics.workers import usable_cores
 from medunlearn.models.load import pick_device
 from medunlearn.pipeline.experiment import benchmark_folder
-from medunlearn.pipeline.sweep.board import Board
-from medunlearn.pipeline.sweep.cells import Cell, Made
+from medunlearn.pipeline.sweep.cells import Board, CellOutput, SweepCell
+from medunlearn.pipeline.sweep.jobs import job_of, perform
 from medunlearn.pipeline.sweep.plan import Sweep
-from medunlearn.pipeline.sweep.record import SweepRecord, cell_facts
-from medunlearn.pipeline.sweep.result import Swept, with_report
-from medunlearn.pipeline.sweep.search import Tried, at_edge, choose, search_table
-from medunlearn.pipeline.sweep.survey import costs, survey, tries
-from medunlearn.pipeline.sweep.work import job_of, perform
-from medunlearn.pipeline.sweep.workers import Call, Ended, Place, Pool
+from medunlearn.pipeline.sweep.pool import Call, CallResult, Pool, Slot
+from medunlearn.pipeline.sweep.result import SweepRecord, Swept, cell_rows, with_report
+from medunlearn.pipeline.sweep.search import Trial, at_edge, best_rate, search_table
+from medunlearn.pipeline.sweep.survey import costs, survey, trials
 from medunlearn.progress import Advance, progress
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
@@ -65,137 +63,118 @@ def run_sweep(
 
 def _run(sweep: Sweep, jobs: int | None, device: str, quiet: bool, say: Say) -> Swept:
     benchmark = sweep.benchmark()
-    state = _State.of(sweep, benchmark)
+    outputs = survey(sweep, benchmark)
     # Choosing takes no process.
-    left = [cell for cell in sweep.cells if cell.name not in state.made and cell.kind != "choose"]
-    places = lend(jobs, device, max(1, len(left)))
+    pending = [cell for cell in sweep.cells if cell.name not in outputs and cell.kind != "choose"]
+    slots = lend(jobs, device, max(1, len(pending)))
     say(f"benchmark: {benchmark.name}, {len(benchmark.records)} records, {len(benchmark.questions)} questions")
-    say(f"{len(sweep.cells)} cells, {len(state.made)} of them done; {len(places)} at a time")
+    say(f"{len(sweep.cells)} cells, {len(outputs)} of them done; {len(slots)} at a time")
     for note in sweep.notes:
         say(note)
-    record = SweepRecord(sweep, len(places))
+    work = _SweepWork(sweep, benchmark, outputs, SweepRecord(sweep, len(slots)), say)
     try:
-        ahead = len(sweep.cells) - len(state.made)
-        with _terminable(), progress("cells", ahead, quiet=quiet) as advance, Pool(places) as pool:
-            _run_cells(state, pool, record, advance, say)
+        total = len(sweep.cells) - len(outputs)
+        with _terminable(), progress("cells", total, quiet=quiet) as advance, Pool(slots) as pool:
+            work.run(pool, advance)
     except BaseException as error:
-        state.interrupt()
+        work.interrupt()
         with suppress(StorageError):
-            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            record.write(state.board, state.made, state.rows, status)
+            work.write("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
         raise
-    swept = state.result()
-    record.write(state.board, state.made, state.rows, "failed" if swept.failed else "complete")
+    swept = work.result()
+    work.write("failed" if swept.failed else "complete")
     say("report: tables, figures and findings")
     return with_report(swept, sweep, benchmark)
 
 
-@dataclass
-class _State:
-    """A sweep on its way: what was made, the rates tried, and the board."""
+class _SweepWork:
+    """A running sweep: outputs so far, the rates tried, and the board."""
 
-    sweep: Sweep
-    board: Board
-    made: dict[str, Made]
-    rows: list[Tried] = field(default_factory=list)
-
-    @staticmethod
-    def of(sweep: Sweep, benchmark: Benchmark) -> _State:
-        made = survey(sweep, benchmark)
-        state = _State(sweep, Board(sweep.cells, costs(sweep, benchmark, made)), made)
+    def __init__(
+        self, sweep: Sweep, benchmark: Benchmark, outputs: dict[str, CellOutput], record: SweepRecord, say: Say
+    ) -> None:
+        self.sweep, self.outputs, self.record, self.say = sweep, outputs, record, say
+        self.board = Board(sweep.cells, costs(sweep, benchmark, outputs))
+        self.trials: list[Trial] = []
         for cell in sweep.cells:
-            if cell.name in made:
-                state.board.settle(cell.name, "done")
+            if cell.name in outputs:
+                self.board.settle(cell.name, "done")
                 if cell.kind == "choose":
-                    state.note_choice(cell)
-        return state
+                    self._add_trials(cell)
 
-    def note_choice(self, cell: Cell) -> None:
-        """Add a method's rates to the search's table."""
-        lr = self.made[cell.name].lr if cell.name in self.made else None
-        rows = tries(self.sweep, cell, self.made, self.board.reason)
-        self.rows += [replace(row, chosen=row.lr == lr) for row in rows]
+    def run(self, pool: Pool, advance: Advance) -> None:
+        """Until every cell has ended or cannot run."""
+        folder = benchmark_folder(self.sweep.settings)
+        if "folder" in self.sweep.settings.benchmark:
+            folder = Path(self.sweep.settings.benchmark["folder"])
+        logs = self.sweep.settings.out / LOGS
+        self.write()
+        while self.board.open:
+            for cell in self.board.ready():
+                if cell.kind == "choose":
+                    self.board.start(cell.name)
+                    self._settle(self._choice(cell), advance)
+                elif pool.free:
+                    self.board.start(cell.name)
+                    job = job_of(cell, self.sweep, folder, self.outputs)
+                    pool.start(Call(cell.name, perform, job, logs / f"{slug(cell.name)}.log"))
+            if self.board.running():
+                self._settle(pool.wait(), advance)
+
+    def write(self, status: str = "running") -> None:
+        self.record.write(self.board, self.outputs, self.trials, status)
 
     def interrupt(self) -> None:
-        for name, state in self.board.state.items():
-            if state == "running":
-                self.board.state[name] = "interrupted"
+        for name in self.board.running():
+            self.board.state[name] = "interrupted"
 
     def result(self) -> Swept:
-        """What there is of the sweep."""
+        """Results of the cells that are done."""
         evaluated = {}
         for cell in self.sweep.cells:
-            found = self.made.get(cell.name)
-            if cell.kind == "evaluate" and found and found.folder and found.evaluation:
-                evaluated[cell.name] = Evaluated(Run.open(found.folder), Run.open(found.evaluation))
-        rows = [
-            cell_facts(
-                cell,
-                self.board.state[cell.name],
-                self.made.get(cell.name, Made()),
-                self.board.reason.get(cell.name),
-            )
-            for cell in self.sweep.cells
-        ]
-        return Swept(self.sweep.settings.out, pd.DataFrame(rows), search_table(self.rows), evaluated)
+            output = self.outputs.get(cell.name)
+            if cell.kind == "evaluate" and output and output.folder and output.evaluation:
+                evaluated[cell.name] = Evaluated(Run.open(output.folder), Run.open(output.evaluation))
+        cells = pd.DataFrame(cell_rows(self.board, self.outputs))
+        return Swept(self.sweep.settings.out, cells, search_table(self.trials), evaluated)
+
+    def _choice(self, cell: SweepCell) -> CallResult:
+        """A method's rate; its failure, where no rate has a score, is one of a cell like any other."""
+        try:
+            rate = best_rate(trials(self.sweep, cell, self.outputs, self.board.reason))
+        except MedunlearnError as error:
+            return CallResult(cell.name, None, str(error), 0.0)
+        return CallResult(cell.name, CellOutput(lr=rate, seconds=0.0), "", 0.0)
+
+    def _add_trials(self, cell: SweepCell) -> None:
+        lr = self.outputs[cell.name].lr if cell.name in self.outputs else None
+        rows = trials(self.sweep, cell, self.outputs, self.board.reason)
+        self.trials += [replace(row, chosen=row.lr == lr) for row in rows]
+
+    def _settle(self, result: CallResult, advance: Advance) -> None:
+        """Note the end of a cell, and say it."""
+        name, cell, lost = result.name, self.board.cells[result.name], list[str]()
+        if result.failure:
+            lost = self.board.settle(name, "failed", result.failure)
+            self.say(f"{name}: failed after {result.seconds:.1f} s: {result.failure}")
+            if lost:
+                self.say(f"{len(lost)} cells that need {name} will not run")
+        else:
+            self.outputs[name] = result.value
+            self.board.settle(name, "done")
+        if cell.kind == "choose":
+            self._add_trials(cell)
+            if not result.failure:
+                edge = at_edge([row for row in self.trials if row.method == cell.method], result.value.lr)
+                self.say(f"{name}: {result.value.lr:g}" + (f" ({edge})" if edge else ""))
+        elif not result.failure:
+            self.say(f"{name}: {result.seconds:.1f} s")
+        advance(1 + len(lost))
+        self.write()
 
 
-def _run_cells(state: _State, pool: Pool, record: SweepRecord, advance: Advance, say: Say) -> None:
-    """Until every cell has ended or cannot run."""
-    folder = benchmark_folder(state.sweep.settings)
-    if "folder" in state.sweep.settings.benchmark:
-        folder = Path(state.sweep.settings.benchmark["folder"])
-    board, logs = state.board, state.sweep.settings.out / LOGS
-    record.write(board, state.made, state.rows)
-    while board.open:
-        for cell in board.ready():
-            if cell.kind == "choose":
-                board.start(cell.name)
-                _settle(state, _choice(state, cell), record, advance, say)
-            elif pool.free:
-                board.start(cell.name)
-                job = job_of(cell, state.sweep, folder, state.made)
-                pool.start(Call(cell.name, perform, job, logs / f"{slug(cell.name)}.log"))
-        if any(status == "running" for status in board.state.values()):
-            _settle(state, pool.wait(), record, advance, say)
-
-
-def _choice(state: _State, cell: Cell) -> Ended:
-    """A method's rate; its failure, where no rate has a score, is one of a cell like any other."""
-    rows = tries(state.sweep, cell, state.made, state.board.reason)
-    try:
-        return Ended(cell.name, Made(lr=choose(rows), seconds=0.0), "", 0.0)
-    except MedunlearnError as error:
-        return Ended(cell.name, None, str(error), 0.0)
-
-
-def _settle(state: _State, ended: Ended, record: SweepRecord, advance: Advance, say: Say) -> None:
-    """Note how a cell ended, and say it."""
-    name, board = ended.name, state.board
-    lost = []
-    if ended.failure:
-        lost = board.settle(name, "failed", ended.failure)
-        say(f"{name}: failed after {ended.seconds:.1f} s: {ended.failure}")
-        if lost:
-            say(f"{len(lost)} cells that need {name} will not run")
-    else:
-        state.made[name] = ended.value
-        board.settle(name, "done")
-        lr = ended.value.lr
-        if lr is None:
-            say(f"{name}: {ended.seconds:.1f} s")
-    cell = board.cells[name]
-    if cell.kind == "choose":
-        state.note_choice(cell)
-        if not ended.failure:
-            edge = at_edge([row for row in state.rows if row.method == cell.method], ended.value.lr)
-            say(f"{name}: {ended.value.lr:g}" + (f" ({edge})" if edge else ""))
-    advance(1 + len(lost))
-    record.write(board, state.made, state.rows)
-
-
-def lend(jobs: int | None, device: str, most: int) -> list[Place]:
-    """A place for each worker: GPUs in turn, processor cores shared out evenly.
+def lend(jobs: int | None, device: str, most: int) -> list[Slot]:
+    """A slot for each worker: GPUs in turn, processor cores shared out evenly.
 
     Args:
         jobs: None for one a GPU, on a CPU one a core.
@@ -212,13 +191,13 @@ def lend(jobs: int | None, device: str, most: int) -> list[Place]:
     threads = max(1, usable_cores() // wanted)
     if limit := os.environ.get("OMP_NUM_THREADS", ""):
         threads = min(threads, int(limit)) if limit.isdecimal() and int(limit) > 0 else threads
-    return [Place(devices[place % len(devices)], threads) for place in range(wanted)]
+    return [Slot(devices[index % len(devices)], threads) for index in range(wanted)]
 
 
 def _devices(device: str) -> list[str]:
     count = torch.cuda.device_count()
     if device in ("auto", "cuda") and count:
-        return [f"cuda:{place}" for place in range(count)]
+        return [f"cuda:{index}" for index in range(count)]
     return [str(pick_device(device))]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import pandas as pd
 
@@ -21,7 +20,7 @@ RULE = (
 
 
 @dataclass(frozen=True)
-class Tried:
+class Trial:
     """One method at one rate.
 
     Attributes:
@@ -43,15 +42,15 @@ class Tried:
     reason: str = ""
 
 
-def tried(method: str, lr: float, summary: pd.DataFrame) -> Tried:
-    """A rate's numbers from the summary of its model's evaluation."""
+def trial_of(method: str, lr: float, summary: pd.DataFrame) -> Trial:
+    """Utility and forgetting of a rate, from the summary of its model's evaluation."""
     utility, utility_name = composite_of(summary, UTILITY)
     forgetting, forgetting_name = composite_of(summary, FORGETTING)
-    found = Tried(method, lr, utility, forgetting, utility_name=utility_name, forgetting_name=forgetting_name)
+    trial = Trial(method, lr, utility, forgetting, utility_name=utility_name, forgetting_name=forgetting_name)
     if utility is None or forgetting is None:
         missing = UTILITY if utility is None else FORGETTING
-        return replace(found, reason=f"no part of {missing.name} was scored on the {missing.side} set")
-    return replace(found, score=harmonic_mean([utility, forgetting]))
+        return replace(trial, reason=f"no part of {missing.name} was scored on the {missing.side} set")
+    return replace(trial, score=harmonic_mean([utility, forgetting]))
 
 
 def composite_of(summary: pd.DataFrame, composite: Composite) -> tuple[float | None, str]:
@@ -64,7 +63,7 @@ def composite_of(summary: pd.DataFrame, composite: Composite) -> tuple[float | N
     return None, composite.name
 
 
-def choose(rows: Sequence[Tried]) -> float:
+def best_rate(rows: Sequence[Trial]) -> float:
     """The best rate of one method's.
 
     Raises:
@@ -77,24 +76,16 @@ def choose(rows: Sequence[Tried]) -> float:
     return min(scored, key=lambda row: (-(row.score or 0.0), row.lr)).lr
 
 
-def at_edge(rows: Sequence[Tried], lr: float) -> str:
-    """What to say of a rate that no tried one lies beyond; "" of any other, and of an only one."""
+def at_edge(rows: Sequence[Trial], lr: float) -> str:
+    """Warning for a rate at the edge of the search; "" inside it, and of a single rate."""
     rates = {row.lr for row in rows}
     if len(rates) > 1 and lr in (min(rates), max(rates)):
-        return (
-            "the largest rate tried: try larger ones"
-            if lr == max(rates)
-            else "the smallest rate tried: try smaller ones"
-        )
+        side, other = ("largest", "larger") if lr == max(rates) else ("smallest", "smaller")
+        return f"the {side} rate tried: try {other} ones"
     return ""
 
 
-def search_table(rows: Sequence[Tried]) -> pd.DataFrame:
+def search_table(rows: Sequence[Trial]) -> pd.DataFrame:
     """One row a method and rate: method, lr, utility, forgetting, score, chosen, and the names and reasons."""
-    table = pd.DataFrame([asdict(row) for row in rows], columns=[*Tried.__dataclass_fields__])
+    table = pd.DataFrame([asdict(row) for row in rows], columns=[*Trial.__dataclass_fields__])
     return table.astype(dict.fromkeys(("utility", "forgetting", "score"), "Float64"))
-
-
-def search_facts(rows: Sequence[Tried]) -> list[dict[str, Any]]:
-    """The same for JSON."""
-    return [asdict(row) for row in rows]

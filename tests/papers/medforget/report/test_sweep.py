@@ -16,11 +16,11 @@ from medunlearn.cli.main import app
 from medunlearn.config import read_yaml
 from medunlearn.data.storage import write_json
 from medunlearn.errors import ConfigError
-from medunlearn.pipeline.sweep.cells import Made, make_cells
+from medunlearn.pipeline.sweep.cells import CellOutput, make_cells
+from medunlearn.pipeline.sweep.jobs import job_of, perform
 from medunlearn.pipeline.sweep.plan import Sweep, plan
-from medunlearn.pipeline.sweep.record import cell_facts
-from medunlearn.pipeline.sweep.work import job_of, look, perform
-from medunlearn.pipeline.sweep.workers import Place
+from medunlearn.pipeline.sweep.pool import Slot
+from medunlearn.pipeline.sweep.result import cell_facts
 
 ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "medforget_report.md"
@@ -71,16 +71,16 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         assert part in told
 
 
-def performed(sweep: Sweep) -> dict[str, Made]:
+def performed(sweep: Sweep) -> dict[str, CellOutput]:
     """Every cell in this process, one after the other."""
     benchmark = sweep.benchmark()
     assert benchmark.folder is not None
-    made: dict[str, Made] = {}
+    made: dict[str, CellOutput] = {}
     for cell in sweep.cells:
         job = job_of(cell, sweep, benchmark.folder, made)
-        made[cell.name] = perform(job, Place("cpu", 1))
+        made[cell.name] = perform(job, Slot("cpu", 1))
     for cell in sweep.cells[-2:]:
-        again = look(job_of(cell, sweep, benchmark.folder, made), benchmark)
+        again = job_of(cell, sweep, benchmark.folder, made).output(benchmark)
         assert again is not None
         assert (again.folder, again.evaluation) == (made[cell.name].folder, made[cell.name].evaluation)
     return made

@@ -12,28 +12,31 @@ from typing import Any
 
 import pytest
 
-from medunlearn.pipeline.sweep.workers import Call, Ended, Place, Pool
+from medunlearn.pipeline.sweep.pool import Call, CallResult, Pool, Slot
 
 FUNCTIONS = """
 import os, signal, sys, time
 from pathlib import Path
 from medunlearn.errors import NonFiniteLossError
 
-def double(value, place):
+def double(value, slot):
     print("said by the function")
-    return 2 * value, place.threads, os.environ["OMP_NUM_THREADS"], os.getpid()
+    return 2 * value, slot.threads, os.environ["OMP_NUM_THREADS"], os.getpid()
 
-def diverge(value, place):
+def diverge(value, slot):
     raise NonFiniteLossError("the loss became nan")
 
-def break_down(value, place):
+def break_down(value, slot):
     secret = "a patient's name"
     return [][value]
 
-def die(value, place):
+def folder(value, slot):
+    return os.getcwd()
+
+def die(value, slot):
     os.kill(os.getpid(), signal.SIGKILL)
 
-def meet(folder, place):
+def meet(folder, slot):
     # Ends well only if another one runs at the same time.
     (folder / str(os.getpid())).touch()
     limit = time.monotonic() + 30
@@ -41,7 +44,7 @@ def meet(folder, place):
         time.sleep(0.01)
     return len(list(folder.iterdir()))
 
-def linger(path, place):
+def linger(path, slot):
     path.touch()
     try:
         time.sleep(60)
@@ -63,13 +66,13 @@ def call(function: Any, argument: Any, tmp_path: Path, name: str = "cell") -> Ca
     return Call(name, function, argument, tmp_path / "logs" / f"{name}.log")
 
 
-def one(pool: Pool, *given: Any) -> Ended:
+def one(pool: Pool, *given: Any) -> CallResult:
     pool.start(call(*given))
     return pool.wait()
 
 
 def test_one_process_answers_many_calls(functions: Any, tmp_path: Path) -> None:
-    with Pool([Place("cpu", 1)]) as pool:
+    with Pool([Slot("cpu", 1)]) as pool:
         first, second = (one(pool, functions.double, value, tmp_path) for value in (2, 3))
     assert (first.failure, first.value[:3]) == ("", (4, 1, "1"))
     assert second.value[0] == 6
@@ -81,7 +84,7 @@ def test_one_process_answers_many_calls(functions: Any, tmp_path: Path) -> None:
 
 
 def test_failures_have_reasons_and_the_worker_goes_on(functions: Any, tmp_path: Path) -> None:
-    with Pool([Place()]) as pool:
+    with Pool([Slot()]) as pool:
         diverged = one(pool, functions.diverge, None, tmp_path)
         broken = one(pool, functions.break_down, 7, tmp_path, "broken")
         fine = one(pool, functions.double, 1, tmp_path)
@@ -95,17 +98,45 @@ def test_failures_have_reasons_and_the_worker_goes_on(functions: Any, tmp_path: 
 
 
 def test_a_killed_worker_is_replaced(functions: Any, tmp_path: Path) -> None:
-    with Pool([Place()]) as pool:
+    with Pool([Slot()]) as pool:
         died = one(pool, functions.die, None, tmp_path)
         after = one(pool, functions.double, 1, tmp_path)
     assert died.failure == "its process ended (by signal 9; out of memory?)"
     assert after.value[0] == 2
 
 
+def test_a_worker_that_died_idle_is_replaced(functions: Any, tmp_path: Path) -> None:
+    with Pool([Slot()]) as pool:
+        pid = one(pool, functions.double, 1, tmp_path).value[3]
+        os.kill(pid, signal.SIGKILL)
+        time.sleep(0.5)
+        again = one(pool, functions.double, 2, tmp_path)
+    assert (again.failure, again.value[0]) == ("", 4)
+    assert again.value[3] != pid
+
+
+def test_a_script_without_a_guard_is_not_run_again_and_its_folder_is_the_workers(
+    functions: Any, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    (tmp_path / "elsewhere").mkdir()
+    script.write_text(
+        f"import os\nfrom pathlib import Path\nimport {functions.__name__} as functions\n"
+        "from medunlearn.pipeline.sweep.pool import Call, Slot, Pool\n"
+        "print('began', flush=True)\nos.chdir('elsewhere')\n"
+        "with Pool([Slot()]) as pool:\n"
+        "    pool.start(Call('x', functions.folder, None, Path('logs/x.log')))\n"
+        "    print(pool.wait().value)\n"
+    )
+    ran = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["began", str(tmp_path / "elsewhere")]
+    assert (tmp_path / "elsewhere" / "logs" / "x.log").exists()
+
+
 def test_workers_run_at_the_same_time(functions: Any, tmp_path: Path) -> None:
     meeting = tmp_path / "meeting"
     meeting.mkdir()
-    with Pool([Place(), Place()]) as pool:
+    with Pool([Slot(), Slot()]) as pool:
         assert pool.free == 2
         for name in ("a", "b"):
             pool.start(call(functions.meet, meeting, tmp_path, name))
@@ -117,7 +148,7 @@ def test_an_interrupt_reaches_the_workers(functions: Any, tmp_path: Path) -> Non
     started = tmp_path / "started"
 
     def interrupted() -> None:
-        with Pool([Place(), Place()]) as pool:
+        with Pool([Slot(), Slot()]) as pool:
             pool.start(call(functions.linger, started, tmp_path))
             wait_for(started)
             raise KeyboardInterrupt
@@ -133,12 +164,13 @@ def test_workers_do_not_outlive_a_killed_parent(functions: Any, tmp_path: Path) 
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         f"from pathlib import Path\nimport {functions.__name__} as functions\n"
-        "from medunlearn.pipeline.sweep.workers import Call, Place, Pool\n"
-        f"pool = Pool([Place()])\n"
+        "from medunlearn.pipeline.sweep.pool import Call, Slot, Pool\n"
+        f"pool = Pool([Slot()])\n"
         f"pool.start(Call('x', functions.linger, Path({str(started)!r}), Path({str(tmp_path / 'x.log')!r})))\n"
         "pool.wait()\n"
     )
-    parent = subprocess.Popen([sys.executable, "-c", code])
+    # Its resource tracker tells of semaphores that nobody was left to free.
+    parent = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     wait_for(started)
     parent.send_signal(signal.SIGKILL)
     parent.wait()

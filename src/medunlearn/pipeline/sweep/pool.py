@@ -1,0 +1,238 @@
+"""Process pool of a sweep: one executor a worker, so that a death is its own cell's and is replaced."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+from unittest import mock
+
+from medunlearn.errors import MedunlearnError
+from medunlearn.metrics.workers import main_module_hidden
+
+# Seconds that an interrupted worker may take to end its step and write a checkpoint.
+PATIENCE = 60.0
+# Not forked: the caller may have torch's threads in it.
+CONTEXT: BaseContext = multiprocessing.get_context("spawn")
+_at_work = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A worker's device and number of processor cores."""
+
+    device: str = "cpu"
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class Call:
+    """``function(argument, slot)``; both can be pickled, and the function stands in a module.
+
+    Attributes:
+        log: file that the call's output is added to.
+    """
+
+    name: str
+    function: Callable[[Any, Slot], Any]
+    argument: Any
+    log: Path
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """The end of a call.
+
+    Attributes:
+        value: None where it failed.
+        failure: the reason; "" where it did not fail.
+        seconds: from the call to its end, the start of a new process included.
+    """
+
+    name: str
+    value: Any
+    failure: str
+    seconds: float
+
+
+class Pool:
+    """Workers, one a slot; a context that leaves no process behind.
+
+    Left by Ctrl-C, it lets each worker end its step and write a checkpoint; a second Ctrl-C ends them at once.
+    """
+
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        self._idle = [_Worker(slot) for slot in slots]
+        self._workers = tuple(self._idle)
+        self._running: dict[Future[tuple[Any, str]], tuple[_Worker, str, float]] = {}
+
+    @property
+    def free(self) -> int:
+        """Number of idle workers."""
+        return len(self._idle)
+
+    def start(self, call: Call) -> None:
+        """Give a call to an idle worker."""
+        worker, started = self._idle.pop(), time.perf_counter()
+        self._running[worker.submit(call)] = worker, call.name, started
+
+    def wait(self) -> CallResult:
+        """The next call that ends."""
+        # With a time limit, so that Ctrl-C is heard everywhere.
+        while not (done := wait(self._running, timeout=1.0, return_when=FIRST_COMPLETED).done):
+            continue
+        future = done.pop()
+        worker, name, started = self._running.pop(future)
+        value, failure = worker.result(future)
+        self._idle.append(worker)
+        return CallResult(name, value, failure, time.perf_counter() - started)
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if isinstance(error, KeyboardInterrupt):
+                for worker, _, _ in self._running.values():
+                    worker.interrupt()
+                wait(self._running, timeout=PATIENCE)
+        finally:
+            for worker in self._workers:
+                worker.kill()
+
+
+class _Worker:
+    """An executor of one process, made for the first call and again after the process died."""
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+        self._executor: ProcessPoolExecutor | None = None
+        self._process: BaseProcess | None = None
+
+    def submit(self, call: Call) -> Future[tuple[Any, str]]:
+        call.log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self._executor is not None:
+            try:
+                return self._executor.submit(_answer, call, self._slot)
+            except BrokenProcessPool:  # its process died idle
+                self.kill()
+        self._executor = ProcessPoolExecutor(1, CONTEXT, initializer=_begin, initargs=(os.getcwd(), call.log))
+        earlier = set(multiprocessing.active_children())
+        threads = {"OMP_NUM_THREADS": str(self._slot.threads)}
+        with main_module_hidden(), mock.patch.dict(os.environ, threads), _interrupts_blocked():
+            future = self._executor.submit(_answer, call, self._slot)
+        self._process = next(iter(set(multiprocessing.active_children()) - earlier), None)
+        return future
+
+    def result(self, future: Future[tuple[Any, str]]) -> tuple[Any, str]:
+        """The call's value, and the reason of its failure or ""."""
+        error = future.exception()
+        if error is None:
+            return future.result()
+        if not isinstance(error, BrokenProcessPool):
+            return None, _reason(error)
+        process = self._process
+        self.kill()
+        code = process.exitcode if process is not None else None
+        if code is None:
+            return None, "its process ended (out of memory?)"
+        how = f"by signal {-code}; out of memory?" if code < 0 else f"with code {code}; the log says more"
+        return None, f"its process ended ({how})"
+
+    def interrupt(self) -> None:
+        if self._process is not None and self._process.pid is not None:
+            with suppress(OSError):
+                os.kill(self._process.pid, signal.SIGINT)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+        if self._executor is not None:
+            self._executor.shutdown(wait=True, cancel_futures=True)
+        self._executor = self._process = None
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """A process started inside hears no Ctrl-C before :func:`_begin`."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _begin(folder: str, log: Path) -> None:
+    """Start of a worker: a session of its own keeps the terminal's Ctrl-C from it, its parent sends it on."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Spawned processes begin in the folder where their parent began.
+    os.chdir(folder)
+    with log.open("a", encoding="utf-8") as file:
+        _redirect(file)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed stops as by Ctrl-C, or the next sweep would meet it in its folders."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGINT)
+        _at_work.acquire(timeout=PATIENCE)
+        os._exit(1)
+
+
+def _answer(call: Call, slot: Slot) -> tuple[Any, str]:
+    with _at_work, call.log.open("a", encoding="utf-8") as log:
+        _redirect(log)
+        _note(log, f"{call.name}: starts on {slot.device} with {slot.threads} threads")
+        try:
+            value = call.function(call.argument, slot)
+        except KeyboardInterrupt:
+            _note(log, "interrupted; it goes on from its last checkpoint")
+            raise
+        except Exception as error:
+            failure = _reason(error)
+            _note(log, f"failed: {failure}")
+            if not isinstance(error, MedunlearnError):
+                # The lines of code without the values in them, which may be a patient's.
+                log.writelines(traceback.format_tb(error.__traceback__))
+            return None, failure
+        _note(log, "done")
+        return value, ""
+
+
+def _redirect(log: IO[str]) -> None:
+    os.dup2(log.fileno(), 1)
+    os.dup2(log.fileno(), 2)
+
+
+def _note(log: IO[str], line: str) -> None:
+    log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {line}\n")
+    log.flush()
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error).strip()
+    if isinstance(error, MedunlearnError):
+        return text
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
