@@ -496,7 +496,7 @@ def run(
 
     Args:
         experiment: YAML file of the experiment
-        overrides: settings that replace the file's; nested ones as ``train={"lr": 1e-3}`` or by dotted key
+        overrides: settings that replace the file's; nested ones as ``**{"train.lr": 1e-3}``
     """
     from medunlearn.pipeline.estimate.forecast import before_experiment
     from medunlearn.pipeline.experiment import plan, run_experiment
@@ -575,9 +575,7 @@ def _flat(values: Mapping[str, Any], *owners: str) -> dict[str, Any]:
 def _overridden(values: Path | str | dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     from medunlearn.config import merge, read_yaml
 
-    whole = values if isinstance(values, dict) else read_yaml(Path(values))
-    sections = [key for key, value in overrides.items() if isinstance(value, Mapping)]
-    return merge(whole, _flat(overrides, *sections))
+    return merge(values if isinstance(values, dict) else read_yaml(Path(values)), overrides)
 
 
 def _csv_file(out: Path | str | None) -> Path | None:

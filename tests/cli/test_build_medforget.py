@@ -99,7 +99,7 @@ def test_mimic_cxr_made_of_invented_files_builds_what_was_invented(
     medunlearn: Medunlearn, invented: Path, mimic: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "b"
-    medunlearn("build", "medforget", "--mimic-cxr", mimic, *SIZE, "--out", out)
+    medunlearn("build", "medforget", "--mimic-cxr", mimic, *SIZE, "--patients", 2, "--out", out)
     assert questions(out).equals(questions(invented))
     own, read = Benchmark.load(invented), Benchmark.load(out)
     assert [(r.record_id, r.text, r.groups) for r in read.records] == [
@@ -121,7 +121,19 @@ def test_mimic_cxr_made_of_invented_files_builds_what_was_invented(
 
 def test_images_are_copied_where_that_is_asked(medunlearn: Medunlearn, mimic: Path, tmp_path: Path) -> None:
     out = tmp_path / "b"
-    medunlearn("build", "medforget", "--mimic-cxr", mimic, *SIZE, "--copy-images", "--views=same", "--out", out)
+    medunlearn(
+        "build",
+        "medforget",
+        "--mimic-cxr",
+        mimic,
+        *SIZE,
+        "--patients",
+        2,
+        "--copy-images",
+        "--views=same",
+        "--out",
+        out,
+    )
     assert {str(record.image).split("/")[0] for record in Benchmark.load(out).records} == {"images"}
     assert len(list((out / "images").iterdir())) == 8
 
@@ -180,7 +192,7 @@ def general_files(folder: Path) -> None:
 
 def test_the_page_runs(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    small = ["--institutions", "1", "--patients", "2", "--studies", "2", "--image-size=32"]
+    small = ["--institutions", "1", "--studies", "2", "--image-size=32"]
     openi_files(tmp_path / "openi", 9)
     own_files(tmp_path)
     general_files(tmp_path / "pmc-vqa")
@@ -190,8 +202,9 @@ def test_the_page_runs(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pyte
     lines = [line for block in blocks for line in block.splitlines() if line.strip()]
     assert len(lines) == 7
     for line in lines:
-        words = shlex.split(line)[1:]
+        words = shlex.split(line.replace("--synthetic 64", "--synthetic 2"))[1:]
         more = [] if "--institutions" in line or words[0] != "build" else small
+        more = more if "--synthetic" in line or not more else [*more, "--patients=2"]
         medunlearn(*words, *(more if "--image-size=64" not in line else ["--studies=1"]))
     bench = Benchmark.load(tmp_path / "openi-bench")
     assert bench.notes["patients"].startswith("composed")

@@ -115,7 +115,7 @@ def test_a_plug_in(
         "        return {'up': -self.weight * forget.nll()}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    words = (f"--unlearn.methods=[{name}:Outside]", f"unlearn.{name}:Outside.weight=0.5", "--retrain=false")
+    words = (f"--unlearn.methods=[{name}:Outside]", f"--unlearn.{name}:Outside.weight=0.5", "--retrain=false")
     said = medunlearn("run", experiment, *SMALL, *words)
     (config,) = (config for config in settings_of(tmp_path / "out").values() if "method" in config)
     assert config["method"] == f"{name}:Outside"
@@ -126,12 +126,12 @@ def test_a_plug_in(
 ELSEWHERE = {
     "amnesia-llama3-8b.yaml": "test_amnesia_page.py",
     "lume.yaml": "test_epochs_page.py",
-    "lume-new.yaml": "experiments/test_docs_of_benchmarks.py",
+    "lume-new.yaml": "pipeline/test_docs_of_benchmarks.py",
     "sweep-small.yaml": "cli/test_sweep.py",
-    "sweep-amnesia-400.yaml": "experiments/sweep/test_plan.py",
-    "medforget-tiny.yaml": "medforget_report/test_sweep.py",
-    "medforget-tiny-vision.yaml": "medforget_report/test_sweep.py",
-    "medforget-lingshu.yaml": "medforget_report/test_sweep.py",
+    "sweep-amnesia-400.yaml": "pipeline/sweep/test_plan.py",
+    "medforget-tiny.yaml": "papers/medforget/report/test_sweep.py",
+    "medforget-tiny-vision.yaml": "papers/medforget/report/test_sweep.py",
+    "medforget-lingshu.yaml": "papers/medforget/report/test_sweep.py",
 }
 HERE = {
     "hospital.yaml": ("--benchmark.synthetic=20",),
@@ -198,7 +198,7 @@ def test_demo(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.Monkey
         (("--benchmark={builder: amnesia, synthetic: x}",), ["synthetic='x'"]),
         (("--benchmark={}",), ["benchmark.builder is missing: amnesia, diagnosis, lume"]),
         (("--benchmark.folder=nowhere",), ["There is no benchmark folder nowhere"]),
-        (("nmae=x",), ["no setting 'nmae'", "Did you mean 'name'?"]),
+        (("--nmae=x",), ["no flag --nmae", "Did you mean --name?"]),
         (("--train=tiny",), ["train='tiny': input should be a valid dictionary"]),
     ],
 )

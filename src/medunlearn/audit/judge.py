@@ -150,7 +150,7 @@ def audit_judge(
         RemoteRefusedError: the guard refuses.
     """
     if model is None:
-        raise ConfigError(["--llm-model is missing: the model to ask at --llm"])
+        raise ConfigError(["--llm.model is missing: the model to ask at --llm"])
     settings = check(ServerSettings, {**(overrides or {}), "base_url": url, "model": model})
     decision = decide(settings.base_url, data_use=data_use, records=records, permitted=permitted)
     return AuditJudge(settings, decision.enforce(), folder / RESPONSES, again, allow_missing)

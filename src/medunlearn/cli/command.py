@@ -264,11 +264,9 @@ class _Reader:
 
     def _set(self, flag: Flag, text: str) -> None:
         value = text if flag.kind == "text" and text != "null" else as_value(text)
-        if flag.many and flag.key in self.values:
-            earlier = self.values[flag.key]
-            value = [*(earlier if isinstance(earlier, list) else [earlier]), value]
-        elif flag.many and flag.key in self.command.options.model_fields:
-            value = [value]
+        # A setting that is a list takes commas, and the last one counts; only other options are repeated.
+        if flag.many and flag.key not in self.command.setting_flags:
+            value = [*self.values.get(flag.key, []), value]
         self.values[flag.key] = value
 
     def _argument(self, word: str) -> None:

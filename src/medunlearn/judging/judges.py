@@ -100,8 +100,8 @@ def judges_of(llm: Llm, model: str | None = None, overrides: Mapping[str, Any] |
     """
     if isinstance(llm, str) and llm.startswith(("http://", "https://")):
         if model is None:
-            raise ConfigError(["--llm-model is missing: the model to ask at --llm"])
+            raise ConfigError(["--llm.model is missing: the model to ask at --llm"])
         return panel_of([{"base_url": llm, "model": model}], overrides)
     if model is not None:
-        raise ConfigError(["--llm-model goes with an address (--llm http://...); a YAML file names its models"])
+        raise ConfigError(["--llm.model goes with an address (--llm http://...); a YAML file names its models"])
     return read_judges(Path(llm), overrides) if isinstance(llm, str | Path) else panel_of(llm, overrides)
