@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from medunlearn.audit.summary import differences, paper_differences, paper_summary, summarize
+from medunlearn.audit.summary import differences, means, paper_differences, paper_summary
 from medunlearn.audit.tables import (
     CELL,
     PROBES,
-    SCORES,
     SPANS,
     STARTS,
     VERB,
@@ -23,6 +22,7 @@ from medunlearn.audit.tables import (
 )
 from medunlearn.errors import InputError
 from medunlearn.results.runs import Run
+from medunlearn.results.scores import read_scores
 
 if TYPE_CHECKING:
     from medunlearn.audit.stages import StageResults
@@ -84,11 +84,7 @@ class Audit:
 
     @cached_property
     def _scores(self) -> pd.DataFrame:
-        return pd.read_parquet(self.run.folder / SCORES)
-
-    @property
-    def _tables(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        return self._scores, self._probes
+        return read_scores(self.run.folder)
 
     @property
     def _draws(self) -> dict[str, int]:
@@ -99,7 +95,7 @@ class Audit:
         return self._probes.copy(deep=False)
 
     def scores(self) -> pd.DataFrame:
-        """One row per probe, variant, sample and measure: a value, or the reason why there is none."""
+        """The score table; an item is a probe. Labels: corpus, prefix_tokens, decoding, copies, sample."""
         return self._scores.copy(deep=False)
 
     def spans(self) -> pd.DataFrame:
@@ -118,14 +114,13 @@ class Audit:
         return pd.DataFrame(rows, columns=columns)
 
     def summary(self) -> pd.DataFrame:
-        """Means of this model with intervals over subjects (:func:`~.summary.summarize`)."""
-        scores, probes = self._tables
-        return summarize(scores, probes, **self._draws).assign(unit=self.noun)
+        """Means of this model with intervals over subjects (:func:`~.summary.means`)."""
+        return means(self._scores, **self._draws).assign(unit=self.noun)
 
     def table(self) -> pd.DataFrame:
-        """One row per model, corpus, prefix length, variant and measure.
+        """One row per model, corpus, prefix length, decoding and measure.
 
-        ``value, low, high, n_scored, n_unscored, n_subjects`` as in :func:`~.summary.summarize`. With baselines,
+        ``value, low, high, n_scored, n_unscored, n_subjects`` as in :func:`~.summary.means`. With baselines,
         the audited model has a row per baseline, with ``baseline`` and ``difference, difference_low,
         difference_high, p, n_pairs``: model minus baseline, paired on the probes of both.
         """
@@ -139,21 +134,21 @@ class Audit:
 
     def differences(self, baseline: Audit) -> pd.DataFrame:
         """This model minus a baseline, paired on probes, with intervals over subjects."""
-        return differences(self._tables, baseline._tables, **self._draws).assign(baseline=baseline.label)
+        return differences(self._scores, baseline._scores, **self._draws).assign(baseline=baseline.label)
 
     def paper_table(self) -> pd.DataFrame:
         """The paper's own statistics (:mod:`medunlearn.statistics.two_sample`, which says where they mislead).
 
-        One row per model, corpus, prefix length, variant and measure: mean of 100 draws' means with their
+        One row per model, corpus, prefix length, decoding and measure: mean of 100 draws' means with their
         percentile interval; for the audited model also the p-value against each baseline.
         """
         seed = self.settings["seed"]
         tests = [
-            paper_differences(self._tables, baseline._tables, seed=seed).assign(baseline=baseline.label)
+            paper_differences(self._scores, baseline._scores, seed=seed).assign(baseline=baseline.label)
             for baseline in self.baselines
         ]
         own, *others = (
-            paper_summary(*audit._tables, seed=seed).assign(model=audit.label) for audit in (self, *self.baselines)
+            paper_summary(audit._scores, seed=seed).assign(model=audit.label) for audit in (self, *self.baselines)
         )
         return self._beside(own, tests, others)
 

@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from medunlearn.audit.measures import FIRST, Continuation, score_continuations
 from medunlearn.audit.probes import Probe
-from medunlearn.audit.tables import KEY, SCORES, SCORES_SCHEMA, SPANS, SPANS_SCHEMA, STARTS, STARTS_SCHEMA, Key
+from medunlearn.audit.tables import CELL, KEY, SPANS, SPANS_SCHEMA, STARTS, STARTS_SCHEMA, Key
 from medunlearn.audit.units import Encoded, Unit, continuations
 from medunlearn.audit.verbatim import shared_runs
 from medunlearn.data.responses import Response
 from medunlearn.data.storage import write_together
+from medunlearn.results.scores import FILE, score_table
 
 NO_RESPONSE = "there is no response"
 _LETTERS, _MARGIN = 12 * FIRST, 16
@@ -35,7 +37,7 @@ def score_all(
     *,
     starts: Mapping[Key, str] | None = None,
 ) -> None:
-    """Write ``scores.parquet``, ``spans.parquet`` and ``starts.parquet``.
+    """Write ``scores.parquet`` (:mod:`medunlearn.results.scores`), ``spans.parquet`` and ``starts.parquet``.
 
     Args:
         keys: all expected responses, in the tables' order.
@@ -47,13 +49,9 @@ def score_all(
     pairs = [
         _continuation(by_id[key[0]], responses.get(key), starts.get(key, ""), reasons.get(key)) for key in keys
     ]
-    tables = {
-        SCORES: _scores(keys, measures, pairs),
-        SPANS: _spans(keys, by_id, pairs),
-        STARTS: _starts(keys, by_id, starts),
-    }
-    write = partial(pq.write_table, compression="zstd")
-    write_together({folder / name: partial(write, table) for name, table in tables.items()})
+    tables = {SPANS: _spans(keys, by_id, pairs), STARTS: _starts(keys, by_id, starts)}
+    files = {folder / name: partial(pq.write_table, table, compression="zstd") for name, table in tables.items()}
+    write_together({folder / FILE: _scores(keys, by_id, measures, pairs).to_parquet, **files})
 
 
 def first_tokens(by_id: Mapping[str, Probe], responses: Mapping[Key, Response], unit: Unit) -> dict[Key, str]:
@@ -89,13 +87,25 @@ def _key_columns(keys: Sequence[Key]) -> dict[str, list[Any]]:
     return {name: [key[place] for key in keys] for place, name in enumerate(KEY)}
 
 
-def _scores(keys: Sequence[Key], measures: Sequence[str], pairs: Sequence[Continuation]) -> pa.Table:
-    by_measure = score_continuations(measures, pairs)
-    scores = [score for column in by_measure.values() for score in column]
-    columns = _key_columns([key for _ in by_measure for key in keys])
-    columns["measure"] = [name for name in by_measure for _ in keys]
-    columns["value"], columns["reason"] = [score.value for score in scores], [score.reason for score in scores]
-    return pa.table(columns, schema=SCORES_SCHEMA)
+def _scores(
+    keys: Sequence[Key], by_id: Mapping[str, Probe], measures: Sequence[str], pairs: Sequence[Continuation]
+) -> pd.DataFrame:
+    """The score table; labels: corpus, prefix_tokens, decoding, copies, sample."""
+    rows = [
+        (probe_id, p.subject, p.corpus, p.prefix_tokens, decoding, p.copies, sample)
+        for probe_id, decoding, sample in keys
+        for p in (by_id[probe_id],)
+    ]
+    labels = pd.DataFrame(rows, columns=["item", "subject", *CELL, "copies", "sample"]).astype({"copies": "Int64"})
+    tables = [
+        labels.assign(
+            measure=name,
+            value=pd.array([score.value for score in scores], dtype="Float64"),
+            reason=pd.array([score.reason for score in scores], dtype="string"),
+        )
+        for name, scores in score_continuations(measures, pairs).items()
+    ]
+    return score_table(pd.concat(tables, ignore_index=True))
 
 
 def _spans(keys: Sequence[Key], by_id: Mapping[str, Probe], pairs: Sequence[Continuation]) -> pa.Table:

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from medunlearn.audit.audit import Audit
 from medunlearn.audit.respondents import AuditedModel, LocalModel, ServedModel
-from medunlearn.audit.tables import KEY, PROBES, SCORES, SCORES_SCHEMA, read_tables
+from medunlearn.audit.tables import KEY, PROBES, SCORE_KEY, read_tables
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts
 from medunlearn.config.audit_report import KindSettings
@@ -24,8 +22,9 @@ from medunlearn.config.base import Settings
 from medunlearn.config.identifiers import IdentifierSettings
 from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.data.records import Record
-from medunlearn.data.storage import read_json, write_atomically, write_json
+from medunlearn.data.storage import read_json, write_json
 from medunlearn.errors import ConfigError
+from medunlearn.results.scores import replace_scores
 from medunlearn.sources.corpus import Corpus
 
 if TYPE_CHECKING:
@@ -150,13 +149,14 @@ def add_semantic(folder: Path, parts: AuditParts, *, device: str = "auto", quiet
     if not wanted:
         return
     audit = Audit.open(folder)
-    scores, starts = audit.scores(), audit.starts().rename(columns={"suffix": "reference"})
-    pairs = scores[KEY].drop_duplicates(ignore_index=True).merge(starts, on=KEY, how="left")
+    labels = audit.scores().drop(columns=["measure", "value", "reason"]).drop_duplicates(ignore_index=True)
+    labels = labels.assign(**{key: labels[name] for name, key in SCORE_KEY.items()})
+    starts = audit.starts().rename(columns={"suffix": "reference"})
     models = {"encoder": wanted.get("bert_score"), "bart": wanted.get("bart_score")}
+    pairs = labels[KEY].merge(starts, on=KEY, how="left")
     added = semantic_scores(pairs, **models, device=device, quiet=quiet)
-    rows = [scores[~scores["measure"].isin(wanted)], added[added["measure"].isin(wanted)]]
-    table = pa.Table.from_pandas(pd.concat(rows, ignore_index=True), schema=SCORES_SCHEMA, preserve_index=False)
-    write_atomically(folder / SCORES, lambda scratch: pq.write_table(table, scratch, compression="zstd"))
+    rows = added[added["measure"].isin(wanted)].merge(labels, on=KEY).drop(columns=["probe_id", "variant"])
+    replace_scores(folder, rows, measure=list(wanted))
     write_json(path, {**known, **{name: model_identity(model) for name, model in wanted.items()}})
 
 

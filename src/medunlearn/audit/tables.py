@@ -15,9 +15,10 @@ import pyarrow as pa
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import read_json
 from medunlearn.errors import InputError
+from medunlearn.results.scores import COLUMNS
 
 VERB = "audit"
-PROBES, SCORES, SPANS, STARTS = "probes.parquet", "scores.parquet", "spans.parquet", "starts.parquet"
+PROBES, SPANS, STARTS = "probes.parquet", "spans.parquet", "starts.parquet"
 RESPONSES, BASELINES, BASELINES_FILE = "responses", "baselines", "baselines.json"
 
 KEY = ["probe_id", "variant", "sample"]
@@ -26,13 +27,13 @@ KEY = ["probe_id", "variant", "sample"]
 Key = tuple[str, str, int]
 """Probe, variant, sample."""
 
-CELL = ["corpus", "prefix_tokens", "variant"]
-"""Columns that name a group of probes whose scores are averaged."""
+CELL = ["corpus", "prefix_tokens", "decoding"]
+"""Labels of the score table that name a group of probes whose scores are averaged."""
+
+SCORE_KEY = {"item": "probe_id", "decoding": "variant", "sample": "sample"}
+"""Columns of the score table and the :data:`KEY` columns that they name."""
 
 _KEY_FIELDS = [("probe_id", pa.string()), ("variant", pa.string()), ("sample", pa.int32())]
-SCORES_SCHEMA = pa.schema(
-    [*_KEY_FIELDS, ("measure", pa.string()), ("value", pa.float64()), ("reason", pa.string())]
-)
 SPANS_SCHEMA = pa.schema(
     [
         *_KEY_FIELDS,
@@ -45,7 +46,7 @@ STARTS_SCHEMA = pa.schema([*_KEY_FIELDS, ("response", pa.string()), ("suffix", p
 _FINDING_COLUMNS = ("record_id", *KEY, "kind", "place", "end", "match", "value", "in_record", "in_prefix")
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "probes": ("probe_id", "record_id", "subject", "corpus", "prefix_tokens"),
-    "scores": (*KEY, "measure", "value", "reason"),
+    "scores": (*COLUMNS, *CELL, "sample"),
     "spans": (*KEY, "length", "in_response", "in_suffix", "text"),
     "findings": _FINDING_COLUMNS,
     "sensitive": _FINDING_COLUMNS,
@@ -98,7 +99,7 @@ class AuditTables:
     @cached_property
     def wide(self) -> pd.DataFrame:
         """One row per probe and decoding: a column per measure (mean over samples), and the probe's own columns."""
-        values = self.scores.assign(value=pd.to_numeric(self.scores["value"]))
+        values = self.scores.rename(columns=SCORE_KEY)
         means = values.groupby(["probe_id", "variant", "measure"], sort=False)["value"].mean()
         table = means.unstack("measure").reset_index().rename_axis(columns=None)
         known = "copies" in self.probes.columns and bool(self.probes["copies"].notna().any())
@@ -151,8 +152,9 @@ def read_tables(folder: Path) -> AuditTables:
     tables = {name: _read(folder, name) for name in _COLUMNS}
     if missing := [f"{name}.parquet" for name in _NEEDED if tables[name] is None]:
         raise InputError(f"{folder} lacks {', '.join(missing)}. Copy the whole folder, or audit again.")
+    tables["scores"] = tables["scores"].astype({"value": "float64"})  # type: ignore[union-attr]
     audit = AuditTables(folder, str(info["label"]), info, **tables)  # type: ignore[arg-type]
-    unknown = set(audit.scores["probe_id"]) - set(audit.probes["probe_id"])
+    unknown = set(audit.scores["item"]) - set(audit.probes["probe_id"])
     if unknown:
         raise InputError(f"{folder}: scores.parquet has {len(unknown)} probes that probes.parquet lacks.")
     return audit

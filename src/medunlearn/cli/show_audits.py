@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from medunlearn.audit.audit import Audit
 
 EXAMPLES = 3
-CELL = ["corpus", "prefix_tokens", "variant", "measure"]
+CELL = ["corpus", "prefix_tokens", "decoding", "measure"]
 
 
 def audit(result: Audit, output: Output, *, paper_bootstrap: bool = False, show_text: bool = False) -> None:
@@ -25,8 +25,8 @@ def audit(result: Audit, output: Output, *, paper_bootstrap: bool = False, show_
     if output.data(lambda: _audit_json(result, paper_bootstrap)):
         return
     table = result.table()
-    for (corpus, variant), part in table.groupby(["corpus", "variant"], sort=False):
-        _corpus(result, f"{corpus}, {variant}", part, output)
+    for (corpus, decoding), part in table.groupby(["corpus", "decoding"], sort=False):
+        _corpus(result, f"{corpus}, {decoding}", part, output)
     scores = result.scores()
     for (measure, reason), part in scores[scores["value"].isna()].groupby(["measure", "reason"], sort=False):
         output.line(f"Unscored, {len(part)} x {measure}: {reason}.")
@@ -101,7 +101,7 @@ def _paper(result: Audit, output: Output) -> None:
     rows = []
     for row in table[table["n_scored"] > 0].to_dict("records"):
         p = "" if absent(row.get("p_rank_sum")) else f"{row['p_rank_sum']:.2g} ({row['baseline']})"
-        cell = (row["corpus"], row["measure"], row["prefix_tokens"] or "mixed", row["variant"])
+        cell = (row["corpus"], row["measure"], row["prefix_tokens"] or "mixed", row["decoding"])
         rows.append((row["model"], *cell, with_interval(row), p))
     columns = ("model", "corpus", "measure", "prefix", "decoding", "mean of 100 x 100", "p (rank sum)")
     output.table("The paper's bootstrap and test", columns, rows)

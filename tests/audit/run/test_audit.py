@@ -33,7 +33,7 @@ def mean(table: pd.DataFrame, **cell: Any) -> float:
 def test_what_was_learned_is_found_and_what_was_not_is_not(found: Audit) -> None:
     table = found.table()
     for length in (10, 20):
-        of = {"model": "model", "prefix_tokens": length, "variant": "greedy"}
+        of = {"model": "model", "prefix_tokens": length, "decoding": "greedy"}
         assert mean(table, corpus="seen", measure="run_30", **of) >= 0.75
         assert mean(table, corpus="unseen", measure="run_30", **of) == 0.0
         for measure in ("partial_match_50", "extraction_strength", "rouge_l", "bleu", "longest_run"):
@@ -77,7 +77,7 @@ def test_spans_stand_where_they_say(found: Audit) -> None:
         assert row["text"] in probe["suffix"]
         assert row["text"] in said["response"]
     runs = found.scores().query("measure == 'run_30' and value == 1")
-    assert set(spans["probe_id"]) == set(runs["probe_id"])
+    assert set(spans["probe_id"]) == set(runs["item"])
 
 
 def test_probes_and_responses_are_the_contracts_tables(found: Audit, world: Any) -> None:
@@ -118,7 +118,7 @@ def test_stored_responses_give_the_same_numbers(found: Audit, world: Any, tmp_pa
     names = ["record_id", "subject", "corpus", "prefix_tokens", "prefix", "suffix", "response", "variant"]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows[names].to_dict("records")))
     again = audit(responses=file, out=tmp_path / "again", tokenizer=str(world.model), quiet=True, **world.settings)
-    keys = ["probe_id", "measure"]
+    keys = ["item", "measure"]
     ours, theirs = (one.scores().set_index(keys)["value"].sort_index() for one in (found, again))
     measures = ["run_30", "run_50", "longest_run", "partial_match_50", "rouge_l", "bleu"]
     for measure in measures:

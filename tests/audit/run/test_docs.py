@@ -12,8 +12,9 @@ from click.testing import CliRunner
 from fake_server import FakeServer
 
 from medunlearn.audit.measures import default_measures
-from medunlearn.audit.tables import BASELINES_FILE, PROBES, SCORES, SPANS, STARTS
+from medunlearn.audit.tables import BASELINES_FILE, PROBES, SPANS, STARTS
 from medunlearn.cli.main import app
+from medunlearn.results.scores import FILE
 
 PAGE = (Path(__file__).parents[3] / "docs" / "audit.md").read_text(encoding="utf-8")
 TRAIN = "medunlearn train bench/ --model tiny --tiny-width 32 --tiny-layers 2 --train-on records --quiet"
@@ -70,5 +71,5 @@ def test_the_python_runs(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_tables_are_complete() -> None:
-    for name in (*default_measures(), PROBES, SCORES, SPANS, STARTS, BASELINES_FILE):
+    for name in (*default_measures(), PROBES, FILE, SPANS, STARTS, BASELINES_FILE):
         assert f"`{name}`" in PAGE

@@ -77,7 +77,7 @@ def test_semantic_measures_are_rows_of_the_scores(
         found = audit(responses=said, out=tmp_path / "a", encoder="org/encoder", **SMALL)
     assert asked == ["org/encoder"]
     scores = found.scores()
-    bert = scores[scores["measure"] == "bert_score"].set_index("probe_id")["value"].to_dict()
+    bert = scores[scores["measure"] == "bert_score"].set_index("item")["value"].to_dict()
     assert sorted(bert.values()) == [0.0, 1.0]
     table = found.table().set_index("measure")
     assert table.loc["bert_score", "value"] == 0.5

@@ -16,6 +16,7 @@ from medunlearn.config.audit_report import KindSettings
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.papers.memorization.compare import audit_content, read_spans, read_tables, sort_spans, span_sheet
 from medunlearn.papers.memorization.report import AuditContent
+from medunlearn.results.scores import write_scores
 from medunlearn.seeds import generator
 
 PREFIXES = (50, 100, 200)
@@ -84,9 +85,10 @@ def write_audit(
                 responses.append(Response(probe, variant, 0, said, tuple(range(300)), finished=False))
     folder.mkdir(parents=True)
     names = ["probe_id", "record_id", "subject", "corpus", "prefix_tokens", "prefix", "suffix", "suffix_tokens"]
-    pd.DataFrame(probes, columns=names).to_parquet(folder / "probes.parquet")
+    probe_table = pd.DataFrame(probes, columns=names)
+    probe_table.to_parquet(folder / "probes.parquet")
+    write_audit_scores(folder, scores, probe_table)
     key = ["probe_id", "variant", "sample"]
-    pd.DataFrame(scores, columns=[*key, "measure", "value", "reason"]).to_parquet(folder / "scores.parquet")
     names = [*key, "length", "in_response", "in_suffix", "text"]
     pd.DataFrame(spans, columns=names).to_parquet(folder / "spans.parquet")
     ResponseStore(folder / "responses", {"made": "by hand"}).add(responses)
@@ -98,6 +100,13 @@ def write_audit(
     unit = {"unit": {"name": "tokens of a tokenizer", "noun": "tokens"}}
     (folder / "run.json").write_text(json.dumps({**info, "results": {**unit, **results}, "lineage": []}))
     return folder
+
+
+def write_audit_scores(folder: Path, rows: list[tuple[Any, ...]], probes: pd.DataFrame) -> None:
+    """Probe, decoding, sample, measure, value, reason as a score table."""
+    names = ["item", "decoding", "sample", "measure", "value", "reason"]
+    labels = probes[["probe_id", "subject", "corpus", "prefix_tokens"]].rename(columns={"probe_id": "item"})
+    write_scores(folder, pd.DataFrame(rows, columns=names).merge(labels, on="item"))
 
 
 def scored(probe: str, variant: str, told: bool) -> list[tuple[Any, ...]]:

@@ -21,8 +21,9 @@ from medunlearn.papers.memorization.report.claims import epoch_cases
 
 def run_30(folder: Path, variant: str = "greedy") -> pd.DataFrame:
     """Probe, corpus, prefix and whether a run of 30 was found."""
-    scores = pd.read_parquet(folder / "scores.parquet").query("measure == 'run_30' and variant == @variant")
-    return scores.merge(pd.read_parquet(folder / "probes.parquet"), on="probe_id")
+    scores = pd.read_parquet(folder / "scores.parquet").query("measure == 'run_30' and decoding == @variant")
+    probes = pd.read_parquet(folder / "probes.parquet")[["probe_id", "record_id"]]
+    return scores.astype({"value": float}).merge(probes, left_on="item", right_on="probe_id")
 
 
 def test_ratios(content: AuditContent, audits: Path):

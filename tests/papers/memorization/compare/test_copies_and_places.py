@@ -19,6 +19,7 @@ from medunlearn.papers.memorization.report import AuditContent, audit_report, fi
 from medunlearn.papers.memorization.report.figures import figure_copies
 from medunlearn.papers.memorization.report.tables import copies_table
 from medunlearn.reports.markdown import to_markdown
+from medunlearn.results.scores import write_scores
 
 COPIES = (0, 1, 4, 16)
 EACH = 6
@@ -43,14 +44,16 @@ def write(folder: Path, suffix: int = 300, copies: Mapping[str, int | None] | No
         probe = f"{record}@10"
         told = min(length, suffix)
         probes.append((probe, record, record, "texts", 10, "p", "s", known, list(range(suffix))))
-        scores += [(probe, "greedy", 0, f"run_{n}", float(told >= n), None) for n in (30, 50)]
+        labels = (probe, record, "texts", 10, "greedy", 0)
+        scores += [(*labels, f"run_{n}", float(told >= n), None) for n in (30, 50)]
         if told:
             spans.append((probe, "greedy", 0, told, 0, 0, "words"))
         responses.append(Response(probe, "greedy", 0, "said", tuple(range(300)), finished=False))
     folder.mkdir()
     names = ["probe_id", "record_id", "subject", "corpus", "prefix_tokens", "prefix", "suffix", "copies"]
     pd.DataFrame(probes, columns=[*names, "suffix_tokens"]).to_parquet(folder / "probes.parquet")
-    pd.DataFrame(scores, columns=[*key, "measure", "value", "reason"]).to_parquet(folder / "scores.parquet")
+    labels = ["item", "subject", "corpus", "prefix_tokens", "decoding", "sample"]
+    write_scores(folder, pd.DataFrame(scores, columns=[*labels, "measure", "value", "reason"]))
     columns = [*key, "length", "in_response", "in_suffix", "text"]
     pd.DataFrame(spans, columns=columns).to_parquet(folder / "spans.parquet")
     ResponseStore(folder / "responses", {"made": "by hand"}).add(responses)

@@ -52,9 +52,9 @@ def persistence_table(
         {
             str(probe): value
             for probe, value in audit.scores[
-                (audit.scores["variant"] == GREEDY) & (audit.scores["measure"] == f"run_{at_least}")
+                (audit.scores["decoding"] == GREEDY) & (audit.scores["measure"] == f"run_{at_least}")
             ]
-            .groupby("probe_id")["value"]
+            .groupby("item")["value"]
             .max()
             .items()
         }

@@ -134,7 +134,7 @@ def _numbers(found: Difference) -> dict[str, Any]:
 
 
 def _why(audit: AuditTables, probes: set[str], measure: str) -> str:
-    rows = audit.scores[(audit.scores["measure"] == measure) & audit.scores["probe_id"].isin(probes)]
+    rows = audit.scores[(audit.scores["measure"] == measure) & audit.scores["item"].isin(probes)]
     reasons = rows["reason"].dropna().value_counts()
     return str(reasons.index[0]) if len(reasons) else "no score"
 

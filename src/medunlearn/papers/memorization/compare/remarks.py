@@ -62,5 +62,5 @@ def missing(audits: Sequence[AuditTables], relations: AuditRelations) -> Iterato
         yield "Table 5", "audit answer options (medunlearn audit --options)"
     if relations.epoch_table is None:
         yield "Figure 7", "name a table of epochs (epoch_table:)"
-    if all(set(audit.scores["variant"]) <= {GREEDY} for audit in audits):
+    if all(set(audit.scores["decoding"]) <= {GREEDY} for audit in audits):
         yield "Figure 2", "audit further decodings (decodings=greedy,temperature=0.7,top_k=10)"
