@@ -159,6 +159,21 @@ def evaluation(result: Any, output: Output, *, benchmark: str, semeval: bool = F
         output.table(name, tuple(rows[0]), [tuple(row.values()) for row in rows])
 
 
+def scored_again(result: Any, output: Output) -> None:
+    if output.data(lambda: {"table": result.summary.to_dict("records")}):
+        return
+    table = result.summary[result.summary["kind"] == "all"].assign(model=result.run.label)
+    by_model(
+        output,
+        table,
+        lambda side, fold: f"{side}, {fold} fold",
+        ["side", "fold"],
+        ["metric"],
+        [result.run.label],
+        counts=scored,
+    )
+
+
 def _paper_measures(evaluation: Any, folder: str, semeval: bool) -> dict[str, list[dict[str, Any]]]:
     """Measures that a benchmark's paper makes of several scores at once."""
     from medunlearn import api

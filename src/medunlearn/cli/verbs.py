@@ -168,6 +168,14 @@ VERBS: Mapping[tuple[str, ...], Verb] = {
         ("split", "against", "folds", "metrics", "limit"),
         notes="Responses and scores are kept in the run's folder; asking again costs nothing.",
     ),
+    ("score",): Verb(
+        "Score the stored responses of an evaluated run again; no model is asked.",
+        "medunlearn.pipeline.score:score",
+        f"{SHOW}:scored_again",
+        "medunlearn score runs/npo --measures rouge_l,token_f1",
+        first=("measures", "split", "benchmark"),
+        notes="Rows of these measures are replaced in the evaluation's scores.parquet; other measures stay.",
+    ),
     ("attack",): Verb(
         "Attack a model: tell members of its training set, or bring back what it was made to forget.",
         f"{API}:attack",

@@ -54,9 +54,10 @@ def score(
     Rows of these measures are replaced, other measures stay. Summary and groups follow.
 
     Args:
-        run: a run folder. split: which of its evaluations; needed only where there are several.
-        measures: names from `medunlearn list measures`; none for those of the evaluation.
-        benchmark: the benchmark or its folder; None for the folder that the evaluation recorded.
+        run: a run folder
+        split: the evaluation's split; needed only where there are several
+        measures: names from `medunlearn list measures`; none for those of the evaluation
+        benchmark: the benchmark or its folder; None for the folder that the evaluation recorded
 
     Raises:
         InputError: the run was not evaluated, the benchmark is missing or another one, responses are missing.
