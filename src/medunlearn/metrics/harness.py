@@ -27,7 +27,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines if line]
     except (OSError, ValueError) as error:
         raise InputError(
-            f"{path} cannot be read: {error}. Write the tasks again: medunlearn export-tasks."
+            f"{path} cannot be read: {error}. Write the tasks again: medunlearn export tasks."
         ) from error
 
 

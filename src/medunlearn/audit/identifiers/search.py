@@ -172,7 +172,7 @@ class IdentifierSearch:
             InputError: the folder holds none, or its source is gone.
         """
         if not (folder / FILE).exists():
-            raise InputError(f"{folder} holds no findings (no {FILE}). `medunlearn identifiers find` makes them.")
+            raise InputError(f"{folder} holds no findings. `medunlearn audit identifiers find` makes them.")
         info = read_json(folder / FILE)
         records = Path(info["records"]) if info["records"] else None
         settings = check(IdentifierSettings, info["settings"])

@@ -53,7 +53,7 @@ class KindSummary:
         """
         audit = read_tables(folder)
         if audit.kinds is None:
-            raise InputError(f"Nobody has sorted the spans of {folder}. `medunlearn kinds find {folder}` does.")
+            raise InputError(f"{folder} has no sorted spans. Run `medunlearn audit kinds find {folder}`.")
         return KindSummary(audit, judge_of(folder))
 
     @cached_property

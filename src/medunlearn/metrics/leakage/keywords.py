@@ -107,7 +107,7 @@ def inputs(benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[s
     origin = table.origin_of(settings.keywords)
     if origin is not None and origin.benchmark != benchmark.fingerprint:
         raise InputError(
-            f"{settings.keywords} holds the keywords of another benchmark. `medunlearn keywords BENCHMARK --out "
+            f"{settings.keywords} is of another benchmark. `medunlearn build keywords BENCHMARK --out "
             "FILE` writes those of this one."
         )
     return {"keywords": sha256_of(settings.keywords)}

@@ -12,7 +12,7 @@ MODEL = "en_core_sci_lg"
 
 INSTALL = (
     "It needs numpy below 2, so it has an environment of its own: docs/leakage.md says how to make one, and how to "
-    "use the keywords that `medunlearn keywords BENCHMARK --extractor scispacy --out FILE` writes there."
+    "use the keywords that `medunlearn build keywords BENCHMARK --extractor scispacy --out FILE` writes there."
 )
 
 

@@ -112,12 +112,12 @@ def _read(path: Path) -> Any:
         return pq.ParquetFile(path).read()
     except FileNotFoundError:
         raise InputError(
-            f"There is no file {path}. `medunlearn keywords BENCHMARK --out {path}` writes it."
+            f"There is no file {path}. `medunlearn build keywords BENCHMARK --out {path}` writes it."
         ) from None
     except (OSError, pa.ArrowException) as error:
         raise InputError(
-            f"{path} cannot be read as Parquet ({str(error).splitlines()[0]}). `medunlearn keywords` writes such "
-            "files."
+            f"{path} cannot be read as Parquet ({str(error).splitlines()[0]}). `medunlearn build keywords` writes "
+            "such files."
         ) from error
 
 
