@@ -21,12 +21,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from medunlearn.methods import make_method
-from medunlearn.models.feeding import described
+from medunlearn.models.layouts import describe_layouts
 from medunlearn.models.reference import Reference
-from medunlearn.training.keeping import Keeping
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
+from medunlearn.training.precompute import CachePlan
 from medunlearn.training.trainable import choose_trainable
 
 # Width, inner width, layers, heads, key and value heads, vocabulary: of Llama 3.2 1B and 3B, and Llama 3 8B.
@@ -97,8 +97,8 @@ def measure(name: str, model: Any, chosen: argparse.Namespace, most: float) -> N
     if device == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    keeping = Keeping(model, 0, objective, plan, chosen.batch, 1 << 36)
-    reference = Reference(model, keeping.run(None, "bf16"), complete=keeping.complete)
+    cache_plan = CachePlan(model, 0, objective, plan, chosen.batch, 1 << 36)
+    reference = Reference(model, cache_plan.fill(None, "bf16"), complete=cache_plan.complete)
     with FlopCounterMode(display=False) as counter:
         train_loop(model, 0, objective, plan, settings, reference=reference)
     _wait(device)
@@ -127,7 +127,10 @@ def main() -> None:
     most = ceiling(chosen.device)
     model = random_model(chosen.shape, chosen.device)
     count = sum(tensor.numel() for tensor in model.parameters())
-    print(f"{count / 1e9:.2f}B parameters in bf16; large products: {most / 1e12:.1f} TFLOPs/s; {described(model)}")
+    print(
+        f"{count / 1e9:.2f}B parameters in bf16; large products: {most / 1e12:.1f} TFLOPs/s; "
+        f"{describe_layouts(model)}"
+    )
     for name in chosen.methods:
         measure(name, model, chosen, most)
 

@@ -28,10 +28,10 @@ from medunlearn.models.sequences import TokenSequence
 from medunlearn.pipeline.estimate.rehearsal import Rehearsal
 from medunlearn.results.machine import PeakMemory
 from medunlearn.seeds import generator
-from medunlearn.training.keeping import Keeping
 from medunlearn.training.loop import train_loop
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
+from medunlearn.training.precompute import CachePlan
 from medunlearn.training.settings import LoopSettings
 from medunlearn.training.trainable import choose_trainable
 
@@ -77,8 +77,8 @@ def measured(chosen: argparse.Namespace, trainable: str, method: str, precision:
     model = choose_trainable(AutoModelForCausalLM.from_config(config(chosen)), trainable)
     settings = LoopSettings(1e-4, micro_batch_size=chosen.micro, precision=precision)  # type: ignore[arg-type]
     objective = Unlearning(make_method(method, {}))
-    keeping = Keeping(model, 0, objective, steps, chosen.micro, 0)
-    train_loop(model, 0, objective, steps, settings, reference=Reference(model, complete=keeping.complete))
+    cache_plan = CachePlan(model, 0, objective, steps, chosen.micro, 0)
+    train_loop(model, 0, objective, steps, settings, reference=Reference(model, complete=cache_plan.complete))
     answer.put(peak.bytes() - before)
 
 

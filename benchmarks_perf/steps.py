@@ -30,10 +30,10 @@ from medunlearn.methods import make_method
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import generator
-from medunlearn.training.keeping import Keeping
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
+from medunlearn.training.precompute import CachePlan
 from medunlearn.training.trainable import choose_trainable, trained
 
 METHODS = ("graddiff", "simnpo", "kl_min", "npo", "rmu")
@@ -150,8 +150,8 @@ def engine_run(model: Any, method: Any, plan: Plan, budget: int = 1 << 32) -> tu
     settings = LoopSettings(RATE, "constant", 0.0, clip=0.0, micro_batch_size=plan.batch_size, precision="fp32")
     objective = Unlearning(method)
     with tempfile.TemporaryDirectory() as folder:
-        keeping = Keeping(model, 0, objective, plan, plan.batch_size, budget)
-        reference = Reference(model, keeping.run(Path(folder), "fp32"), complete=keeping.complete)
+        cache_plan = CachePlan(model, 0, objective, plan, plan.batch_size, budget)
+        reference = Reference(model, cache_plan.fill(Path(folder), "fp32"), complete=cache_plan.complete)
         history = train_loop(model, 0, objective, plan, settings, reference=reference)
     return [row["loss"] for row in history], reference
 

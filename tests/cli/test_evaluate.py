@@ -161,13 +161,13 @@ def test_a_model_that_takes_none_of_the_cheap_ways_is_said(
     medunlearn: Medunlearn, runs: Path, bench: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from medunlearn.generation import sharing
-    from medunlearn.models import feeding
-    from medunlearn.models.decoder import Ways
+    from medunlearn.models import layouts
+    from medunlearn.models.decoder import LayoutSupport
 
     said = evaluate(medunlearn, runs, bench, *QUICK, "--context=note", "--limit=1")
     assert "slower than it could be" not in said.text
-    monkeypatch.setattr(feeding, "_found", lambda model: Ways("padded", head=True))
-    monkeypatch.setattr(sharing, "_tried", lambda model, way: False)
+    monkeypatch.setattr(layouts, "_probe", lambda model: LayoutSupport("padded", head=True))
+    monkeypatch.setattr(sharing, "_agrees", lambda model, way: False)
     words = ("--against", runs / "target", *QUICK, "--context=note", "--limit=1")
     shutil.rmtree(runs / "graddiff" / "responses")
     shutil.rmtree(runs / "graddiff" / "evaluations")

@@ -243,14 +243,14 @@ def test_what_rounding_took_of_an_adapter_is_said(
 def test_a_model_that_takes_no_packing_is_said(
     medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from medunlearn.models import feeding
-    from medunlearn.models.decoder import Ways
+    from medunlearn.models import layouts
+    from medunlearn.models.decoder import LayoutSupport
 
     words = ("unlearn", target, bench, "--split", "random_10", "--method", "npo", *SHORT)
     packed = medunlearn(*words, "--out", tmp_path / "packed")
     assert "slower than it could be" not in packed.text
     assert info(tmp_path / "packed")["results"]["batches"].startswith("packed: shared text once")
-    monkeypatch.setattr(feeding, "_found", lambda model: Ways("padded", head=True))
+    monkeypatch.setattr(layouts, "_probe", lambda model: LayoutSupport("padded", head=True))
     padded = medunlearn(*words, "--out", tmp_path / "padded")
     assert "slower than it could be; batches were padded" in padded.text
     results = [info(tmp_path / name)["results"] for name in ("packed", "padded")]

@@ -13,6 +13,7 @@ from transformers import DynamicCache
 from medunlearn.generation import sharing
 from medunlearn.generation.decode import Decoded, decode_greedily
 from medunlearn.generation.sharing import Prompt, arrange, begin, shares, way_of
+from medunlearn.models.layouts import LayoutProbe
 from medunlearn.seeds import generator
 
 MOST = 8
@@ -135,7 +136,7 @@ def test_the_next_way_where_one_does_not_work(
     def refuse(cache: Any, rows: torch.Tensor) -> None:
         raise AttributeError("no such thing")
 
-    sharing._WAYS.clear()
+    LayoutProbe.of(language_model.model).prefix_sharing = None
     with monkeypatch.context() as patch:
         patch.setattr(sharing.SharedCache, "attend", wrong)
         if way == "whole":
@@ -145,7 +146,7 @@ def test_the_next_way_where_one_does_not_work(
     assert bool(arrange(language_model.model, prompts, shared)[1]) == (way == "repeated")
     assert decode(language_model, prompts, shared) == usual
     assert language_model.model.config._attn_implementation == attention
-    sharing._WAYS.clear()
+    LayoutProbe.of(language_model.model).prefix_sharing = None
 
 
 def test_the_heads_are_held_once_for_all_their_prompts(language_model: Any) -> None:

@@ -19,7 +19,7 @@ from medunlearn.training.objectives import Unlearning, rating, weighing
 from medunlearn.training.optimizers import make_optimizer
 from medunlearn.training.processes import ALONE
 from medunlearn.training.settings import LoopSettings
-from medunlearn.training.weighing import Apart, inner_products, put, weighted
+from medunlearn.training.term_gradients import TermGradients, inner_products, put, weighted
 
 
 def of(value: float) -> dict[str, float]:
@@ -29,7 +29,7 @@ def of(value: float) -> dict[str, float]:
 def test_the_direction_by_hand() -> None:
     """L_F = (3 x + 4 y) / 5 * 10 and L_R = 2 y: the unit vectors are (0.6, 0.8) and (0, 1)."""
     point = nn.Parameter(torch.tensor([1.0, 1.0]))
-    apart = Apart([point])
+    apart = TermGradients([point])
     forget, retain = 10 * (3 * point[0] + 4 * point[1]) / 5, 2 * point[1]
     apart.backward({"forget": -forget, "retain": retain})
     gradients = {name: {"point": apart.take(name)[0]} for name in ("forget", "retain")}
@@ -51,7 +51,7 @@ def test_the_direction_by_hand() -> None:
 
 def test_terms_that_share_a_graph_are_told_apart() -> None:
     point = nn.Parameter(torch.tensor([2.0]))
-    apart, shared = Apart([point]), point.square().sum()
+    apart, shared = TermGradients([point]), point.square().sum()
     for _ in range(2):  # two micro-batches
         shared = point.square().sum()
         apart.backward({"a": 3 * shared, "b": -shared})

@@ -17,10 +17,10 @@ from transformers import AttentionInterface
 
 from medunlearn.generation.decode import decode_greedily
 from medunlearn.generation.sharing import shares
-from medunlearn.models import branches, feeding
+from medunlearn.models import branches
 from medunlearn.models.batches import collate
-from medunlearn.models.decoder import Ways
-from medunlearn.models.feeding import decoder_of, described, make_batch, window
+from medunlearn.models.decoder import LayoutSupport
+from medunlearn.models.layouts import attention_window, batch_counts, decoder_of, describe_layouts, make_batch
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
@@ -30,7 +30,7 @@ from medunlearn.training.trainable import choose_trainable, trained
 CPU = torch.device("cpu")
 WORDS, WINDOW, MOST = 48, 8, 10
 BOUND = relative_bound(torch.float32)
-BEST = Ways(attention="branches", head=True, layers=True, mlp=True)
+BEST = LayoutSupport(attention="branches", head=True, layers=True, mlp=True)
 # Gemma 2 caps the products of its attention, which only transformers' plain attention does.
 WAYS = {"Gemma2": replace(BEST, attention="masks", longest=WINDOW)}
 COMMON: dict[str, Any] = {
@@ -186,7 +186,7 @@ def test_decoding_from_a_shared_cache_is_decoding_alone(
     ours = dict(pair for batch in batches for pair in batch)
     handle.remove()
     assert [list(ours[place].tokens) for place in range(len(made))] == theirs
-    assert rows[0] == (3 if head + 3 + most <= window(model) else len(made))
+    assert rows[0] == (3 if head + 3 + most <= attention_window(model) else len(made))
 
 
 def test_a_layer_can_be_chosen_and_its_reference_kept(learning: LanguageModel, sequences: Any) -> None:
@@ -227,7 +227,7 @@ def test_packed_is_separate(learning: LanguageModel, shared: int, longest: int) 
     """Within a sliding window; past it with the end of a branch; past it with shared text."""
     model, source = learning.model, learning.source
     sequences = family(3, 3, shared, longest)
-    assert decoder_of(model).ways == WAYS.get(source, BEST)
+    assert decoder_of(model).support == WAYS.get(source, BEST)
     packed, padded = make_batch(model, sequences, 2, CPU), collate(sequences, 2, CPU)
     if source in WAYS and longest > WINDOW:
         assert packed.position_ids is None
@@ -260,12 +260,12 @@ def test_batches_padded_for_their_length_are_counted(name: str, monkeypatch: pyt
             return branches.attend(*inputs, **more)
 
         monkeypatch.setitem(AttentionInterface._global_mapping, branches.NAME, mute)
-    assert decoder_of(model).ways.longest == WINDOW
-    assert described(model).startswith("packed")
-    assert "padded" not in described(model)
+    assert decoder_of(model).support.longest == WINDOW
+    assert describe_layouts(model).startswith("packed")
+    assert "padded" not in describe_layouts(model)
     short, long = family(3, 3, 4, WINDOW), family(2, 3, 6, 2 * WINDOW)
     assert max(len(sequence.ids) for sequence in long) > WINDOW
     batches = [make_batch(model, sequences, 2, CPU) for sequences in (short, long, short)]
     assert [batch.position_ids is None for batch in batches] == [False, True, False]
-    assert "; padded 1 of 3 batches: longer than the window of 8 tokens" in described(model)
-    assert "padded" not in described(model, feeding.made(model))
+    assert "; padded 1 of 3 batches: longer than the window of 8 tokens" in describe_layouts(model)
+    assert "padded" not in describe_layouts(model, batch_counts(model))

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from medunlearn.errors import InputError
 from medunlearn.models.batches import collate
 from medunlearn.models.decoder import Trunk, decoder_layers
-from medunlearn.models.feeding import decoder_of
 from medunlearn.models.head import Head
+from medunlearn.models.layouts import decoder_of
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.training.trainable import choose_trainable
 

@@ -12,8 +12,8 @@ from rounding import assert_same
 from medunlearn.methods import LOSSES, make_method
 from medunlearn.models.batches import collate
 from medunlearn.models.branches import Group
-from medunlearn.models.decoder import Ways
-from medunlearn.models.feeding import decoder_of, described, make_batch
+from medunlearn.models.decoder import LayoutSupport
+from medunlearn.models.layouts import decoder_of, describe_layouts, make_batch
 from medunlearn.models.packing import pack, pack_for_branches
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
@@ -79,7 +79,7 @@ def test_one_row_without_padding_for_branches() -> None:
 
 def test_a_changed_branch_changes_no_other_in_a_layout(tiny: Callable[[], Any]) -> None:
     decoder = decoder_of(tiny().model)
-    assert decoder.ways.attention == "branches"
+    assert decoder.support.attention == "branches"
     before, after = (
         decoder.logits(pack_for_branches([branch("a", 40, 41), branch("b", *own)], 2, CPU))[:1]
         for own in ((50, 51), (77, 78))
@@ -103,8 +103,8 @@ def test_attention_that_takes_nothing_of_ours_is_noticed(tiny: Callable[[], Any]
         return whole(*args, attention_mask=attention_mask if attention_mask.dim() == 2 else None, **kwargs)
 
     monkeypatch.setattr(model.model, "forward", deaf)
-    assert decoder_of(model).ways == Ways("padded", head=True, layers=True, mlp=True)
-    assert described(model).startswith("padded: the model takes no layout")
+    assert decoder_of(model).support == LayoutSupport("padded", head=True, layers=True, mlp=True)
+    assert describe_layouts(model).startswith("padded: the model takes no layout")
     batch = make_batch(model, [branch("a", 40, 41), branch("b", 50, 51)], 2, CPU)
     assert torch.equal(batch.input_ids, collate([branch("a", 40, 41), branch("b", 50, 51)], 2, CPU).input_ids)
 
@@ -115,8 +115,8 @@ def test_a_model_that_does_more_behind_its_head_and_layers_is_left_to_itself(tin
     for layer in model.model.layers:
         layer.mlp.register_forward_hook(lambda module, inputs, output: output.cumsum(1))
     # An MLP that looks at other positions stands in the way of packing too.
-    assert decoder_of(model).ways == Ways("padded", head=False, layers=True, mlp=False)
-    assert described(model).endswith("; whole head, mlp")
+    assert decoder_of(model).support == LayoutSupport("padded", head=False, layers=True, mlp=False)
+    assert describe_layouts(model).endswith("; whole head, mlp")
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from medunlearn.models.batches import collate
-from medunlearn.models.feeding import decoder_of
+from medunlearn.models.layouts import decoder_of
 from medunlearn.models.reference import Reference
 from medunlearn.training.trainable import choose_trainable
 from medunlearn.training.views import ModelView, Totals

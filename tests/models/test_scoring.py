@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from medunlearn.models.batches import collate
-from medunlearn.models.feeding import decoder_of
+from medunlearn.models.layouts import decoder_of
 from medunlearn.models.scoring import AnswerScore, score_answers, score_moments
 from medunlearn.models.sequences import TokenSequence
 
@@ -123,13 +123,13 @@ def test_moments_are_the_plain_ones_in_order(
 def test_moments_of_a_model_whose_head_is_not_all(
     tiny: Callable[[], Any], make_sequences: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from medunlearn.models import feeding, scoring
-    from medunlearn.models.decoder import Decoder, Ways
+    from medunlearn.models import layouts, scoring
+    from medunlearn.models.decoder import Decoder, LayoutSupport
 
     sequences = make_sequences(4)
     expected = score_moments(tiny(), sequences)
-    monkeypatch.setattr(feeding, "decoder_of", lambda model: Decoder(model, Ways()))
-    monkeypatch.setattr(scoring, "decoder_of", lambda model: Decoder(model, Ways()))
+    monkeypatch.setattr(layouts, "decoder_of", lambda model: Decoder(model, LayoutSupport()))
+    monkeypatch.setattr(scoring, "decoder_of", lambda model: Decoder(model, LayoutSupport()))
     for ours, other in zip(score_moments(tiny(), sequences), expected, strict=True):
         assert ours.log_probs == pytest.approx(other.log_probs, rel=1e-4)
         assert ours.variances == pytest.approx(other.variances, rel=1e-3)

@@ -13,8 +13,8 @@ from transformers import Gemma2Config, Gemma2ForCausalLM, LlamaConfig, LlamaForC
 
 from medunlearn.config import UnlearnSettings, check
 from medunlearn.methods import make_method
-from medunlearn.models.decoder import Ways
-from medunlearn.models.feeding import decoder_of, make_batch
+from medunlearn.models.decoder import LayoutSupport
+from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.pipeline.estimate import rehearsal as module
@@ -28,10 +28,10 @@ from medunlearn.pipeline.estimate.rehearsal import (
     moments,
     nbytes,
 )
-from medunlearn.training.keeping import Keeping
 from medunlearn.training.loop import train_loop
 from medunlearn.training.objectives import NextToken, Unlearning
 from medunlearn.training.plan import Plan
+from medunlearn.training.precompute import CachePlan
 from medunlearn.training.settings import LoopSettings
 from medunlearn.training.trainable import choose_trainable
 from medunlearn.training.views import ModelView, Totals
@@ -86,17 +86,17 @@ def test_flops_of_a_whole_run(
     trainable = "layers:0" if (name, trainable) == ("rmu", "lora:2") else trainable
     model, chosen = choose_trainable(tiny().model, trainable), objective(name)
     # Trying a model's ways is no part of a run's work.
-    assert decoder_of(model).ways == Ways("branches", head=True, layers=True, mlp=True)
+    assert decoder_of(model).support == LayoutSupport("branches", head=True, layers=True, mlp=True)
     settings = LoopSettings(1e-3, micro_batch_size=MICRO, precision="fp32", clip=1.0)
     with FlopCounterMode(display=False, custom_mapping=ATTENTION) as counter:
-        keeping = Keeping(model, 0, chosen, steps, MICRO, budget)
-        reference = Reference(model, keeping.run(None, "fp32"), complete=keeping.complete)
+        cache_plan = CachePlan(model, 0, chosen, steps, MICRO, budget)
+        reference = Reference(model, cache_plan.fill(None, "fp32"), complete=cache_plan.complete)
         history = train_loop(model, 0, chosen, steps, settings, reference=reference)
     work = rehearsal(trainable).training(steps, SETTINGS, objective(name), budget=budget)
     # Scaled by tokens from the batch nearest to the average.
     assert work.flops == pytest.approx(counter.get_total_flops(), rel=0.02)
-    assert (work.steps, work.kept) == (len(history), keeping.bytes)
-    assert (keeping.bytes > 0) == bool(keeping.wanted)
+    assert (work.steps, work.kept) == (len(history), cache_plan.bytes)
+    assert (cache_plan.bytes > 0) == bool(cache_plan.sides)
 
 
 def test_bytes_of_what_is_trained(rehearsal: Callable[[str], Rehearsal]) -> None:
@@ -203,8 +203,10 @@ def test_recomputing_costs_work_and_spares_memory(
     decoder_of(model)
     loop = LoopSettings(1e-3, micro_batch_size=MICRO, precision="fp32", gradient_checkpointing=True)
     with FlopCounterMode(display=False, custom_mapping=ATTENTION) as counter:
-        keeping = Keeping(model, 0, objective(name), plan(), MICRO, 0)
-        train_loop(model, 0, objective(name), plan(), loop, reference=Reference(model, complete=keeping.complete))
+        cache_plan = CachePlan(model, 0, objective(name), plan(), MICRO, 0)
+        train_loop(
+            model, 0, objective(name), plan(), loop, reference=Reference(model, complete=cache_plan.complete)
+        )
     again = SETTINGS.model_copy(update={"gradient_checkpointing": True})
     plain, spared = (rehearsal("all").training(plan(), s, objective(name), budget=0) for s in (SETTINGS, again))
     assert spared.flops == pytest.approx(counter.get_total_flops(), rel=0.02)
@@ -299,7 +301,7 @@ def test_a_pass_is_counted_as_on_the_real_model(
 
     rehearsed = Rehearsal(lambda: choose_trainable(make(), trainable))
     model = choose_trainable(make(), trainable)
-    assert decoder_of(model).ways == decoder_of(rehearsed.model).ways
+    assert decoder_of(model).support == decoder_of(rehearsed.model).support
     with FlopCounterMode(display=False, custom_mapping=ATTENTION) as counter:
         train(model)
     assert rehearsed.measure(lambda: train(rehearsed.model)).flops == counter.get_total_flops()

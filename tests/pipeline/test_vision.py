@@ -15,11 +15,11 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError, ModelError
 from medunlearn.methods import make_method
 from medunlearn.models.batches import collate
-from medunlearn.models.feeding import decoder_of, make_batch
+from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.load import load_model
+from medunlearn.models.outputs import ForwardOutputs
 from medunlearn.models.reference import Reference
 from medunlearn.models.scoring import score_answers
-from medunlearn.models.seen import Seen
 from medunlearn.models.sequences import record_sequences
 from medunlearn.pipeline.estimate.forecast import blueprint
 from medunlearn.pipeline.evaluate import evaluate_one
@@ -141,7 +141,10 @@ def test_another_image_is_another_answer(xrays: Benchmark, seen_target: Run) -> 
     ]
     assert both[0].ids[both[0].shared :] == both[1].ids[both[1].shared :]
     pad, model = language_model.tokenizer.pad_token_id, language_model.model
-    logs = [Seen(decoder_of(model), make_batch(model, [one], pad, torch.device("cpu"))).log_probs for one in both]
+    logs = [
+        ForwardOutputs(decoder_of(model), make_batch(model, [one], pad, torch.device("cpu"))).log_probs
+        for one in both
+    ]
     assert not torch.allclose(*logs)
 
 

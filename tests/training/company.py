@@ -23,10 +23,10 @@ from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.models.tiny import build_tiny
 from medunlearn.seeds import generator
-from medunlearn.training.keeping import Keeping
 from medunlearn.training.loop import train_loop
 from medunlearn.training.objectives import NextToken, Unlearning
 from medunlearn.training.plan import Plan
+from medunlearn.training.precompute import CachePlan
 from medunlearn.training.processes import ALONE, Processes, join
 from medunlearn.training.settings import LoopSettings
 from medunlearn.training.sharding import ShardedReference, make_whole, shard
@@ -125,8 +125,8 @@ def train(
     options = LoopSettings(**{"lr": 1e-3, "precision": "fp32", "micro_batch_size": 2, **settings})
     kept, complete = None, False
     if keep:
-        keeping = Keeping(model, 2, chosen, plan, options.micro_batch_size, 1 << 30)
-        kept, complete = keeping.run(keep, options.precision, processes=processes), keeping.complete
+        cache_plan = CachePlan(model, 2, chosen, plan, options.micro_batch_size, 1 << 30)
+        kept, complete = cache_plan.fill(keep, options.precision, processes=processes), cache_plan.complete
     if sharded:
         shard(model, processes, settings.get("precision", "fp32"))
     kinds = {name: type(tensor).__name__ for name, tensor in model.named_parameters()}

@@ -14,7 +14,7 @@ from torch import Tensor
 from medunlearn.config import TrainSettings, check
 from medunlearn.methods import LOSSES, make_method
 from medunlearn.models.batches import collate
-from medunlearn.models.feeding import decoder_of, make_batch
+from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.models.scoring import score_answers
 from medunlearn.pipeline.material import loop_settings

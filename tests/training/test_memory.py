@@ -12,14 +12,13 @@ from torch import Tensor
 
 from medunlearn.errors import ConfigError
 from medunlearn.methods import LOSSES, make_method
-from medunlearn.models.feeding import make_batch
+from medunlearn.models.layouts import make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.training.loop import train_loop
-from medunlearn.training.memory import recomputing
 from medunlearn.training.objectives import NextToken, Unlearning
 from medunlearn.training.plan import Plan
 from medunlearn.training.settings import LoopSettings
-from medunlearn.training.trainable import choose_trainable, trained
+from medunlearn.training.trainable import choose_trainable, gradient_checkpointing, trained
 
 # RMU reaches the layers up to its own alone.
 CASES = [
@@ -84,7 +83,10 @@ def test_less_is_held_for_the_backward_pass(tiny: Callable[[], Any]) -> None:
     ids = torch.arange(256).reshape(2, 128)
     for asked in (False, True):
         held.append(0)
-        with recomputing(model, asked), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        with (
+            gradient_checkpointing(model, asked),
+            torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+        ):
             model.model(input_ids=ids, use_cache=False)
     assert held[1] < held[0] / 5
     assert not any(layer.gradient_checkpointing for layer in model.model.layers)
@@ -94,7 +96,7 @@ def test_no_gradient_goes_below_the_first_trained_layer(tiny: Callable[[], Any])
     model = choose_trainable(tiny().model.train(), "layers:2")
     seen: list[bool] = []
     model.model.layers[1].mlp.register_forward_hook(lambda _, inputs, output: seen.append(output.requires_grad))
-    with recomputing(model, True):
+    with gradient_checkpointing(model, True):
         model.model(input_ids=torch.arange(32)[None], use_cache=False).last_hidden_state.sum().backward()
     assert seen == [False]
     assert all(tensor.grad is not None for tensor in trained(model).values())
@@ -103,5 +105,8 @@ def test_no_gradient_goes_below_the_first_trained_layer(tiny: Callable[[], Any])
 def test_a_model_without_such_layers_is_refused(tiny: Callable[[], Any]) -> None:
     model = tiny().model
     model.model.layers[1] = torch.nn.Identity()
-    with pytest.raises(ConfigError, match="LlamaForCausalLM cannot be run again"), recomputing(model, True):
+    with (
+        pytest.raises(ConfigError, match="LlamaForCausalLM cannot be run again"),
+        gradient_checkpointing(model, True),
+    ):
         pass

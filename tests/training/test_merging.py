@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from medunlearn.errors import FrozenParametersError
-from medunlearn.training.merging import merge
-from medunlearn.training.trainable import choose_trainable
+from medunlearn.training.trainable import choose_trainable, merge
 
 Tiny = Callable[[], Any]
 

@@ -16,15 +16,14 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import DynamicCache
 
 from medunlearn.generation.cache import roomy_cache
 from medunlearn.generation.shared_cache import SharedCache
-from medunlearn.models.feeding import window
+from medunlearn.models.layouts import LayoutProbe, attention_window
 from medunlearn.models.vision.positions import axes_of, last_axes
 
 Way = Literal["once", "repeated", "whole"]
@@ -148,7 +147,7 @@ def begin(model: Any, prompts: Sequence[Prompt], *, pad: int, most: int) -> Pass
     branch, head = max(len(p.ids) - p.head for p in prompts), max(map(len, heads))
     tokens = sum(map(len, heads)) + sum(len(p.ids) - p.head for p in prompts)
     spares = tokens < sum(len(p.ids) for p in prompts)
-    if not spares or head + branch + most > window(model):
+    if not spares or head + branch + most > attention_window(model):
         return _whole(model, [prompt.ids for prompt in prompts], pad, most)
     return _branched(model, prompts, list(heads), pad, branch + most, way_of(model))
 
@@ -193,18 +192,18 @@ def pad_left(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> t
     return ids.to(device), mask.to(device)
 
 
-_WAYS: WeakKeyDictionary[nn.Module, Way] = WeakKeyDictionary()
-
-
 def way_of(model: Any) -> Way:
     """The cheapest way to begin prompts with a common head that gives this model's logits.
 
     Tried once a model, on a few tokens.
     """
-    if model not in _WAYS:
-        ways: tuple[Way, ...] = ("once", "repeated")
-        _WAYS[model] = next((way for way in ways if _tried(model, way)), "whole")
-    return _WAYS[model]
+    probe = LayoutProbe.of(model)
+    if probe.prefix_sharing is not None:
+        return probe.prefix_sharing
+    ways: tuple[Way, ...] = ("once", "repeated")
+    way: Way = next((way for way in ways if _agrees(model, way)), "whole")
+    probe.prefix_sharing = way
+    return way
 
 
 def shares(model: Any) -> bool:
@@ -213,7 +212,7 @@ def shares(model: Any) -> bool:
 
 
 @torch.inference_mode()
-def _tried(model: Any, way: Way) -> bool:
+def _agrees(model: Any, way: Way) -> bool:
     vocabulary = model.config.get_text_config().vocab_size
     heads = [[(5 * step + 2) % vocabulary for step in range(3)], [4 % vocabulary]]
     own = [[1], [6, 1, 3], [7, 2]]

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from medunlearn.models.batches import Batch
 from medunlearn.models.batching import Batching
-from medunlearn.models.feeding import decoder_of, make_batch
+from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import TokenSequence, families_by_length
 from medunlearn.models.vision.pictures import FIRST, PLACES

@@ -23,7 +23,7 @@ from medunlearn.models.precision import at_least_fp32
 
 
 @dataclass(frozen=True)
-class Ways:
+class LayoutSupport:
     """What a model was found to take; every one saves work and changes no number.
 
     Attributes:
@@ -45,8 +45,8 @@ class Ways:
 class Decoder:
     """A causal language model, seen as layers between an embedding and a head."""
 
-    def __init__(self, model: Any, ways: Ways) -> None:
-        self.model, self.ways = model, ways
+    def __init__(self, model: Any, support: LayoutSupport) -> None:
+        self.model, self.support = model, support
         self.base = model.get_base_model() if hasattr(model, "get_base_model") else model
         self.layers = decoder_layers(self.base)
 
@@ -55,7 +55,7 @@ class Decoder:
 
     def first_trained(self) -> int:
         """How many layers at the front give the same in every pass: nothing in them or before them is trained."""
-        if not self.ways.layers or (self.model.training and _drops(self.base)):
+        if not self.support.layers or (self.model.training and _drops(self.base)):
             return 0
         inside = {id(tensor) for layer in self.layers for tensor in layer.parameters()}
         behind = {id(tensor) for module in self._behind() for tensor in module.parameters()}
@@ -89,14 +89,14 @@ class Decoder:
             return at_least_fp32(_picked(self._states(batch, trunk, layer), batch))
 
     def final(self, batch: Batch, trunk: Trunk | None = None) -> Tensor:
-        """What the head is given at the scored positions, [N, W]. Needs ``ways.head``."""
+        """What the head is given at the scored positions, [N, W]. Needs ``support.head``."""
         with self._ending_at(batch, len(self.layers) - 1), self._stood_in(trunk, len(self.layers) - 1):
             output = self._run(self.base.get_decoder(), batch)
         return _picked(output.last_hidden_state, batch)
 
     def logits(self, batch: Batch, trunk: Trunk | None = None) -> Tensor:
         """Logits at the scored positions, [N, V], in fp32: mind the memory."""
-        if self.ways.head:
+        if self.support.head:
             return self.head().logits(self.final(batch, trunk))
 
         def pick(head: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -141,7 +141,7 @@ class Decoder:
     @contextmanager
     def _stood_in(self, trunk: Trunk | None, last: int) -> Iterator[None]:
         """Inside, the layers below the trunk's end and above ``last`` are not run."""
-        if not self.ways.layers:
+        if not self.support.layers:
             yield
             return
         kept = list(self.layers)
@@ -168,7 +168,7 @@ class Decoder:
             if batch.layout is not None:
                 until.enter_context(batch.layout.ending_at(layer))
             mlp = getattr(layer, "mlp", None)
-            if self.ways.mlp and mlp is not None:
+            if self.support.mlp and mlp is not None:
                 pick, spread = _at_scored_positions(batch)
                 until.callback(mlp.register_forward_pre_hook(pick).remove)
                 until.callback(mlp.register_forward_hook(spread).remove)

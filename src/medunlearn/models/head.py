@@ -40,7 +40,7 @@ class Head:
 
     @staticmethod
     def of(model: Any) -> Head:
-        """The head of a causal language model; see :mod:`medunlearn.models.feeding` for whether it is all of it."""
+        """The head of a causal language model; see :mod:`medunlearn.models.layouts` for whether it is all of it."""
         module = model.get_output_embeddings()
         weight, bias = module.weight, getattr(module, "bias", None)
         if hasattr(weight, "full_tensor"):  # sharded over processes

@@ -2,7 +2,7 @@
 
 What is not trained is the same in both, so at most the trained tensors are kept, and swapped in for the pass. With
 LoRA not even these: the reference is the model with its adapter switched off. And where what a method asks of it
-was kept for every sequence before the first step (:mod:`medunlearn.training.keeping`), no pass is run at all.
+was kept for every sequence before the first step (:mod:`medunlearn.training.precompute`), no pass is run at all.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from medunlearn.models.activation_cache import ActivationCache
 from medunlearn.models.decoder import Decoder
 from medunlearn.models.head import Head
-from medunlearn.models.kept import Kept
 
 
 class Reference:
-    """What the model said before training changed it.
+    """The model before training, as a swap of its trained tensors.
 
-    Make it before the first step. Memory: one copy of the trained tensors; nothing for LoRA, or where everything
-    that will be asked is kept, but the head if it is trained.
+    Make it before the first step. Memory: one copy of the trained tensors; nothing for LoRA; only a trained head
+    where every output that will be read is cached.
 
     Attributes:
         kind: ``adapter off``, ``swapped tensors`` or ``kept numbers``; runs record it.
-        kept: numbers and states of sequences; they come from here where they are.
+        cache: precomputed outputs of sequences.
     """
 
-    def __init__(self, model: Any, kept: Kept | None = None, *, complete: bool = False) -> None:
+    def __init__(self, model: Any, cache: ActivationCache | None = None, *, complete: bool = False) -> None:
         """
         Args:
-            kept: what was kept of the model as it is now.
-            complete: all that will be asked is in ``kept``, so that nothing is copied.
+            cache: outputs of the model as it is now.
+            complete: ``cache`` has every output that will be read, so that nothing is copied.
         """
-        self.model, self.kept = model, kept or Kept()
+        self.model, self.cache = model, cache or ActivationCache()
         self._adapter = hasattr(model, "disable_adapter")
         self.kind = "kept numbers" if complete else "adapter off" if self._adapter else "swapped tensors"
         trained = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
@@ -48,15 +48,15 @@ class Reference:
         self._saved = {name: tensor.detach().clone() for name, tensor in trained.items()}
 
     def held_bytes(self) -> int:
-        """Memory that the reference costs, without what is kept of sequences (:attr:`kept`, in mapped files)."""
+        """Memory that the reference costs, without :attr:`cache`, which is in mapped files."""
         return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors())
 
     def tensors(self) -> list[Tensor]:
-        """Those that were copied."""
+        """The copied tensors."""
         return list(self._saved.values())
 
     def head(self, decoder: Decoder) -> Head:
-        """The head as it was."""
+        """The head before training."""
         head, names = decoder.head(), {id(tensor): name for name, tensor in self.model.named_parameters()}
 
         def before(tensor: Tensor) -> Tensor:

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import torch
 
 from medunlearn.models.batching import Batching
-from medunlearn.models.feeding import decoder_of, make_batch
+from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.seen import Seen
+from medunlearn.models.outputs import ForwardOutputs
 from medunlearn.models.sequences import TokenSequence, families_by_length
 
 Score = TypeVar("Score")
@@ -117,7 +117,7 @@ def _in_batches(
 def _score(sequences: Sequence[TokenSequence], language_model: LanguageModel) -> list[AnswerScore]:
     model, pad = language_model.model, language_model.tokenizer.pad_token_id
     batch = make_batch(model, sequences, pad, language_model.device)
-    rated, choices = Seen(decoder_of(model), batch).rated()
+    rated, choices = ForwardOutputs(decoder_of(model), batch).rated()
     columns = rated.tolist(), (choices == batch.targets).tolist(), choices.tolist()
     scores, start = [], 0
     for sequence in sequences:
@@ -132,6 +132,6 @@ def _score(sequences: Sequence[TokenSequence], language_model: LanguageModel) ->
 def _moments(sequences: Sequence[TokenSequence], language_model: LanguageModel) -> list[TokenMoments]:
     model, pad = language_model.model, language_model.tokenizer.pad_token_id
     batch = make_batch(model, sequences, pad, language_model.device)
-    found = torch.stack(Seen(decoder_of(model), batch).moments()).cpu().numpy()
+    found = torch.stack(ForwardOutputs(decoder_of(model), batch).moments()).cpu().numpy()
     ends = np.cumsum([sequence.scored for sequence in sequences])
     return [TokenMoments(*part) for part in np.split(found, ends[:-1], axis=1)]

@@ -12,7 +12,7 @@ from medunlearn.errors import InputError
 from medunlearn.methods.editing import EditedModel, EditMethod
 from medunlearn.models.activations import SequenceReader, Side
 from medunlearn.models.decoder import decoder_layers
-from medunlearn.models.feeding import described
+from medunlearn.models.layouts import describe_layouts
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.mlps import chosen_layers
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens
@@ -53,7 +53,7 @@ def edit(
         "steps": 0,
         "tokens": sum(len(sequence.ids) for side in samples.values() for sequence in side.sequences),
         "samples": {name: len(side.sequences) for name, side in samples.items()},
-        "batches": described(live.model),
+        "batches": describe_layouts(live.model),
         "parameters": sum(tensor.numel() for tensor in live.model.parameters()),
         "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
         "edit": report,

@@ -12,7 +12,7 @@ import pandas as pd
 
 from medunlearn.config import Settings
 from medunlearn.data.storage import write_atomically
-from medunlearn.models.feeding import described
+from medunlearn.models.layouts import describe_layouts
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.precision import settled
 from medunlearn.models.sequences import Rendering
@@ -20,10 +20,9 @@ from medunlearn.models.vision.seeing import images_described
 from medunlearn.progress import remark
 from medunlearn.results.runs import HISTORY, Recording
 from medunlearn.training.loop import History
-from medunlearn.training.merging import merge
 from medunlearn.training.processes import Processes
 from medunlearn.training.settings import LoopSettings
-from medunlearn.training.trainable import trained
+from medunlearn.training.trainable import merge, trained
 
 
 def open_recording(
@@ -76,7 +75,7 @@ def summary(
         "final_loss": last.get("loss"),
         "precision": settled(loop.precision, language_model.device),
         "micro_batch_size": min((row.get("micro_batch_size", size) for row in history), default=size),
-        "batches": described(language_model.model),
+        "batches": describe_layouts(language_model.model),
         **images_described(language_model.model),
         "parameters": sum(tensor.numel() for tensor in tensors),
         "trained_parameters": sum(tensor.numel() for tensor in trained(language_model.model).values()),
@@ -96,7 +95,7 @@ def finish(
     Returns:
         How the model was saved, for ``run.json``: form, bytes, of a delta ``changed_tensors``, and where an adapter
         was merged ``merge_rounding``, the share of what it learned that rounding changed
-        (:func:`medunlearn.training.merging.merge`).
+        (:func:`medunlearn.training.trainable.merge`).
 
     Raises:
         FrozenParametersError: rounding took away all that an adapter learned.

@@ -17,7 +17,7 @@ from medunlearn.generation.options import rate_options
 from medunlearn.generation.respond import open_store, respond
 from medunlearn.generation.sharing import Way, way_of
 from medunlearn.metrics import get_metric
-from medunlearn.models.feeding import described, made, window
+from medunlearn.models.layouts import attention_window, batch_counts, describe_layouts
 from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
 from medunlearn.models.sequences import Rendering
 from medunlearn.progress import progress
@@ -79,7 +79,7 @@ def ask(
     if all((question.question_id, rendering.context, 0) in known for question in questions):
         return store.folder, {q.question_id: known[q.question_id, rendering.context, 0] for q in questions}, {}
     language_model = live or load_model(run.model, device=device, weights=settings.weights, images=benchmark.folder)
-    before = made(language_model.model)
+    before = batch_counts(language_model.model)
     with progress(f"{run.label}: responses", len(questions), quiet=quiet) as advance:
         responses = respond(
             language_model,
@@ -91,13 +91,13 @@ def ask(
             batch_size=settings.batch_size,
             advance=advance,
         )
-    batches = described(language_model.model, before)
+    batches = describe_layouts(language_model.model, before)
     return store.folder, responses, {"batches": batches, "generation": generation_described(language_model.model)}
 
 
 def generation_described(model: Any) -> str:
     """How a model's answers are decoded, for a run's record."""
-    way, size = way_of(model), window(model)
+    way, size = way_of(model), attention_window(model)
     limited = way != "whole" and size < math.inf
     return GENERATION[way] + (f"; whole prompts past the window of {size} tokens" if limited else "")
 
@@ -134,7 +134,7 @@ def rate(
     if len(known) == len(choices):
         return known, {}
     language_model = live or load_model(run.model, device=device, weights=settings.weights, images=benchmark.folder)
-    before = made(language_model.model)
+    before = batch_counts(language_model.model)
     with progress(f"{run.label}: alternative answers", len(choices), quiet=quiet) as advance:
         found = rate_options(
             language_model,
@@ -145,7 +145,7 @@ def rate(
             batch_size=settings.batch_size,
             advance=advance,
         )
-    return found, {"option_batches": described(language_model.model, before)}
+    return found, {"option_batches": describe_layouts(language_model.model, before)}
 
 
 def store_of(

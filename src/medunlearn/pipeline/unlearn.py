@@ -11,8 +11,8 @@ from medunlearn.errors import ConfigError
 from medunlearn.methods import make_method
 from medunlearn.methods.editing import EditMethod
 from medunlearn.methods.protocol import LossMethod, default_trainable
+from medunlearn.models.activation_cache import ActivationCache
 from medunlearn.models.folders import fingerprint
-from medunlearn.models.kept import Kept
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering, TokenSequence
@@ -22,10 +22,10 @@ from medunlearn.pipeline.material import chosen, loop_settings, rendering_of, se
 from medunlearn.pipeline.outcome import finish, open_recording, report_steps, summary
 from medunlearn.progress import progress
 from medunlearn.results.runs import Recording, Run
-from medunlearn.training.keeping import Keeping
 from medunlearn.training.loop import train_loop
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
+from medunlearn.training.precompute import CachePlan
 from medunlearn.training.processes import Processes, join
 from medunlearn.training.sharding import ShardedReference, check_sharding, make_whole, shard
 from medunlearn.training.trainable import choose_trainable
@@ -96,12 +96,12 @@ def _forget(
     with recording.stage("keep"):
         budget = int(settings.keep_gb * 1e9)
         size, tokens = loop.micro_batch_size, loop.micro_batch_tokens
-        keeping = processes.together(lambda: Keeping(model, pad, objective, plan, size, budget, tokens=tokens))
-        keeping.asked.check_reaches(model)
+        cache_plan = processes.together(lambda: CachePlan(model, pad, objective, plan, size, budget, tokens=tokens))
+        cache_plan.needs.check_reaches(model)
         folder, label = out / "checkpoints" / "kept", f"{recording.label}: what repeats, once"
-        with progress(label, keeping.sequences, quiet=silent) as advance:
-            kept = keeping.run(folder, loop.precision, processes=processes, advance=advance)
-        reference = _reference(model, settings, processes, kept, keeping.complete)
+        with progress(label, cache_plan.sequences, quiet=silent) as advance:
+            kept = cache_plan.fill(folder, loop.precision, processes=processes, advance=advance)
+        reference = _reference(model, settings, processes, kept, cache_plan.complete)
     epochs = None
     if settings.evaluate_every:
         from medunlearn.pipeline.epochs.epoch_evaluation import epoch_evaluation
@@ -136,7 +136,7 @@ def _forget(
         "trainable": trainable,
         "reference": reference.kind,
         "reference_bytes": reference.held_bytes(),
-        "kept_bytes": keeping.bytes,
+        "kept_bytes": cache_plan.bytes,
     }
     if epochs:
         epochs.finish("unlearn")
@@ -148,7 +148,7 @@ def _forget(
 
 
 def _reference(
-    model: Any, settings: UnlearnSettings, processes: Processes, kept: Kept, complete: bool
+    model: Any, settings: UnlearnSettings, processes: Processes, kept: ActivationCache, complete: bool
 ) -> Reference:
     if settings.sharding == "none":
         return Reference(model, kept, complete=complete)

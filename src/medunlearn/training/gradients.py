@@ -12,20 +12,20 @@ from torch import Tensor
 
 from medunlearn.errors import NonFiniteLossError
 from medunlearn.methods.protocol import Terms
-from medunlearn.models.feeding import make_batch
+from medunlearn.models.layouts import make_batch
 from medunlearn.models.precision import at_least_fp32, autocast
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import stable_seed
-from medunlearn.training.fitting import MicroBatch
+from medunlearn.training.micro_batch import MicroBatch
 from medunlearn.training.objectives import Objective, Unlearning, weighing
 from medunlearn.training.plan import Plan, largest, micro_batches, share
 from medunlearn.training.processes import Processes
 from medunlearn.training.settings import LoopSettings
 from medunlearn.training.sharding import hand_over_gradients, is_sharded
+from medunlearn.training.term_gradients import TermGradients, inner_products, put, weighted
 from medunlearn.training.trainable import trained
 from medunlearn.training.views import ModelView, Totals
-from medunlearn.training.weighing import Apart, inner_products, put, weighted
 
 Micro = dict[str, list[TokenSequence]]
 
@@ -83,7 +83,7 @@ class Gradients:
 def gradients(training: Training, sequences: Mapping[str, Sequence[TokenSequence]], number: int) -> Gradients:
     """Gradients of a step, left in the parameters, and its terms; both summed over all processes."""
     tensors, method = list(trained(training.model).values()), weighing(training.objective)
-    apart = Apart(tensors)
+    apart = TermGradients(tensors)
 
     def backward(terms: Terms, weight: float) -> None:
         named = terms if method else {"": torch.stack(list(terms.values())).sum()}

@@ -15,17 +15,16 @@ from medunlearn.errors import InputError, NonFiniteLossError, OutOfMemoryError, 
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.training.checkpoint import Resumed, load_checkpoint, save_checkpoint
-from medunlearn.training.fitting import MicroBatch, naming_step
 from medunlearn.training.gradients import Gradients, Training, clip, gradients, probed
 from medunlearn.training.interrupt import Interruption
-from medunlearn.training.memory import recomputing
+from medunlearn.training.micro_batch import MicroBatch, naming_step
 from medunlearn.training.objectives import Objective, rating
 from medunlearn.training.optimizers import make_optimizer
 from medunlearn.training.plan import Plan
 from medunlearn.training.processes import ALONE, Processes
 from medunlearn.training.settings import LoopSettings, learning_rate
 from medunlearn.training.sharding import is_sharded, own_parts
-from medunlearn.training.trainable import check_moved, checksums, trained
+from medunlearn.training.trainable import check_moved, checksums, gradient_checkpointing, trained
 
 History = list[dict[str, Any]]
 OnEpoch = Callable[[int, Callable[[], None]], bool]
@@ -86,7 +85,7 @@ def train_loop(
     before = checksums(parts)
     run.resume()
     model.train()
-    with Interruption() as interruption, recomputing(model, settings.gradient_checkpointing):
+    with Interruption() as interruption, gradient_checkpointing(model, settings.gradient_checkpointing):
         try:
             run.train(interruption)
         finally:

@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor
 
 from medunlearn.errors import ConfigError
 from medunlearn.models.decoder import decoder_layers
-from medunlearn.models.feeding import decoder_of
+from medunlearn.models.layouts import decoder_of
 from medunlearn.models.precision import Precision, settled
 from medunlearn.models.reference import Reference
 from medunlearn.training.processes import Processes

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from medunlearn.models import head
+from medunlearn.models.activation_cache import cache_key
 from medunlearn.models.batches import Batch
 from medunlearn.models.decoder import Decoder, Trunk
-from medunlearn.models.feeding import decoder_of
 from medunlearn.models.head import Head
-from medunlearn.models.kept import name_of
+from medunlearn.models.layouts import decoder_of
+from medunlearn.models.outputs import ForwardOutputs
 from medunlearn.models.reference import Reference
-from medunlearn.models.seen import Seen
 from medunlearn.models.sequences import TokenSequence
 
 TRUNK, LOG_PROBS, FINAL, HIDDEN = "trunk", "log_probs", "final", "hidden:{}"
@@ -37,7 +37,7 @@ class Totals:
         return Totals(sum(sequence.scored for sequence in sequences), len(sequences))
 
 
-class ModelView(Seen):
+class ModelView(ForwardOutputs):
     """One micro-batch as the model sees it now; satisfies :class:`medunlearn.methods.protocol.View`."""
 
     def __init__(self, model: Any, batch: Batch, totals: Totals, reference: Reference | None) -> None:
@@ -65,7 +65,7 @@ class ModelView(Seen):
 
     def divergence_from_reference(self) -> Tensor:
         before = self.reference
-        if self.decoder.ways.head:
+        if self.decoder.support.head:
             return head.divergence(self.head, self.final, before.head, before.final)
         expected, now = before.log_distribution(), self.log_distribution()
         return (expected.exp() * (expected - now)).sum(dim=1)
@@ -97,7 +97,7 @@ class ReferenceView(ModelView):
     """Outputs of the reference model for the same micro-batch: no gradient, cached tensors reused."""
 
     def __init__(self, reference: Reference, now: ModelView) -> None:
-        Seen.__init__(self, now.decoder, now.batch)
+        ForwardOutputs.__init__(self, now.decoder, now.batch)
         self._now = now
         self.totals, self._reference, self._before = now.totals, reference, reference
 
@@ -115,11 +115,11 @@ class ReferenceView(ModelView):
 
     @cached_property
     def final(self) -> Tensor:
-        return self._kept_or(FINAL, lambda: self.decoder.final(self.batch, self.trunk))
+        return self._cached_or(FINAL, lambda: self.decoder.final(self.batch, self.trunk))
 
     @cached_property
     def logits(self) -> Tensor:
-        if self.decoder.ways.head:
+        if self.decoder.support.head:
             return self.head.logits(self.final)
         trunk = self.trunk
         with self._before.active():
@@ -127,18 +127,18 @@ class ReferenceView(ModelView):
 
     @cached_property
     def log_probs(self) -> Tensor:
-        return self._kept_or(LOG_PROBS, lambda: Seen(self.decoder, self.batch, self.trunk).log_probs)
+        return self._cached_or(LOG_PROBS, lambda: ForwardOutputs(self.decoder, self.batch, self.trunk).log_probs)
 
     def hidden(self, layer: int) -> Tensor:
         if layer not in self._hidden:
             compute = lambda: self.decoder.hidden(self.batch, layer, self.trunk)  # noqa: E731
-            self._hidden[layer] = self._kept_or(HIDDEN.format(layer), compute)
+            self._hidden[layer] = self._cached_or(HIDDEN.format(layer), compute)
         return self._hidden[layer]
 
-    def _kept_or(self, what: str, compute: Callable[[], Tensor]) -> Tensor:
-        names = [name_of(what, key) for key in self.batch.keys]
-        if all(name in self._before.kept for name in names):
-            return torch.cat([self._before.kept[name] for name in names]).to(self.batch.input_ids.device)
+    def _cached_or(self, what: str, compute: Callable[[], Tensor]) -> Tensor:
+        names = [cache_key(what, key) for key in self.batch.keys]
+        if all(name in self._before.cache for name in names):
+            return torch.cat([self._before.cache[name] for name in names]).to(self.batch.input_ids.device)
         _ = self.trunk  # before the model is switched: it is the model's as much as the reference's
         with self._before.active():
             return compute()
@@ -146,10 +146,10 @@ class ReferenceView(ModelView):
 
 def trunk_of(decoder: Decoder, batch: Batch, count: int, reference: Reference | None) -> Trunk:
     """Output of the first ``count`` layers, from the cache or computed."""
-    names = [name_of(TRUNK, span.name) for span in batch.spans]
-    if reference is None or not all(name in reference.kept for name in names):
+    names = [cache_key(TRUNK, span.name) for span in batch.spans]
+    if reference is None or not all(name in reference.cache for name in names):
         return Trunk(count, decoder.trunk(batch, count))
-    parts = [reference.kept[name] for name in names]
+    parts = [reference.cache[name] for name in names]
     states = parts[0].new_zeros(*batch.input_ids.shape, parts[0].shape[1])
     for span, part in zip(batch.spans, parts, strict=True):
         states[span.row, span.start : span.stop] = part

@@ -11,10 +11,10 @@ import torch
 
 from medunlearn.generation.decode import decode_greedily
 from medunlearn.generation.sharing import shares
-from medunlearn.models.feeding import decoder_of, make_batch
+from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.outputs import ForwardOutputs
 from medunlearn.models.scoring import score_answers
-from medunlearn.models.seen import Seen
 from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence
 from medunlearn.models.vision.pictures import FIRST, PLACES
 from medunlearn.models.vision.seeing import sight_of
@@ -62,7 +62,7 @@ def losses_alone(model: LanguageModel, sequences: list[TokenSequence]) -> list[t
 def test_scores_are_those_of_transformers(seeing: LanguageModel, sequences_of: Shown, template: Any) -> None:
     sequences = sequences_of(seeing, template)
     assert sequences[0].ids[: sequences[0].shared] == sequences[1].ids[: sequences[1].shared]
-    assert decoder_of(seeing.model).ways.attention == "branches"
+    assert decoder_of(seeing.model).support.attention == "branches"
     found = score_answers(seeing, sequences)
     with torch.no_grad():
         expected = losses_alone(seeing, sequences)
@@ -78,7 +78,7 @@ def test_gradients_are_those_of_transformers(seeing: LanguageModel, sequences_of
     sight = sight_of(model)
     assert sight is not None
     before = sight.encoded
-    Seen(decoder_of(model), batch).log_probs.sum().backward()
+    ForwardOutputs(decoder_of(model), batch).log_probs.sum().backward()
     assert sight.encoded - before == 2, "an image is encoded once, though two questions are about it"
     found = {name: tensor.grad.clone() for name, tensor in trained(model).items()}
     model.zero_grad()

@@ -12,10 +12,10 @@ import torch
 
 from medunlearn.data.records import Record
 from medunlearn.models.batching import Batching
-from medunlearn.models.feeding import decoder_of, make_batch
+from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.load import LanguageModel
+from medunlearn.models.outputs import ForwardOutputs
 from medunlearn.models.scoring import TokenMoments, score_answers, score_moments
-from medunlearn.models.seen import Seen
 from medunlearn.models.sequences import TokenSequence, record_sequences
 
 Advance = Callable[[int], None]
@@ -107,7 +107,7 @@ def _gradient_norm(language_model: LanguageModel, document: Sequence[TokenSequen
     tokens = sum(piece.scored for piece in document)
     for piece in document:
         batch = make_batch(model, [piece], pad, language_model.device)
-        loss = -Seen(decoder_of(model), batch).log_probs.sum() / tokens
+        loss = -ForwardOutputs(decoder_of(model), batch).log_probs.sum() / tokens
         loss.backward()  # type: ignore[no-untyped-call]
     gradients = [tensor.grad for tensor in model.parameters() if tensor.grad is not None]
     squares = [torch.linalg.vector_norm(gradient, dtype=torch.float32).double().square() for gradient in gradients]

@@ -25,19 +25,19 @@ from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sd
 
 from medunlearn.config import LoopFields
 from medunlearn.methods.editing import EditMethod
+from medunlearn.models.activation_cache import ActivationCache
 from medunlearn.models.decoder import decoder_layers
-from medunlearn.models.feeding import assume, decoder_of, make_batch
-from medunlearn.models.kept import Kept
+from medunlearn.models.layouts import assume_layouts, decoder_of, make_batch
 from medunlearn.models.mlps import chosen_layers, mlps
+from medunlearn.models.outputs import ForwardOutputs
 from medunlearn.models.precision import Precision, autocast, settled
 from medunlearn.models.reference import Reference
-from medunlearn.models.seen import Seen
 from medunlearn.models.sequences import TokenSequence, families, families_by_length, tokens_once
-from medunlearn.training.keeping import Keeping
-from medunlearn.training.memory import recomputing
 from medunlearn.training.objectives import Objective, Unlearning, rating, weighing
 from medunlearn.training.optimizers import QUANTIZED
 from medunlearn.training.plan import Plan, micro_batches
+from medunlearn.training.precompute import CachePlan
+from medunlearn.training.trainable import gradient_checkpointing
 from medunlearn.training.views import ModelView, Totals
 
 T = TypeVar("T")
@@ -210,7 +210,7 @@ class Rehearsal:
                         new = _random if small else partial(_fake, fake)
                         created.setdefault(id(tensor), (tensor, new(tensor)))
                         kind[name] = created[id(tensor)][1]
-        assume(self.model)
+        assume_layouts(self.model)
 
     def measure(
         self, work: Callable[[], None], *, precision: Precision = "fp32", beside: Iterable[Tensor] = ()
@@ -273,10 +273,10 @@ class Rehearsal:
         if settings.sharding != "none":
             halved = settled(self.precision, CPU) == "bf16"
             memory = per_rank_memory(memory, self.model, processes, halved=halved)
-        kept = training.keeping.bytes if training.keeping else 0
+        kept = training.cache_plan.bytes if training.cache_plan else 0
         if not counted:
             return Work(memory=memory, kept=kept)
-        with recomputing(self.model, settings.gradient_checkpointing):
+        with gradient_checkpointing(self.model, settings.gradient_checkpointing):
             flops = self.scaled(micros, _tokens, training.step)
         method = rating(objective)
         if method is not None:
@@ -319,7 +319,7 @@ class Rehearsal:
 
     @torch.no_grad()
     def _score(self, sequences: Sequence[TokenSequence]) -> None:
-        _ = Seen(decoder_of(self.model), make_batch(self.model, sequences, PAD, CPU)).log_probs
+        _ = ForwardOutputs(decoder_of(self.model), make_batch(self.model, sequences, PAD, CPU)).log_probs
 
     def _decoding(self, cached: float) -> float:
         """FLOPs of one decoded token: two a weight, and attention to the cached tokens."""
@@ -368,7 +368,7 @@ class _Training:
     settings: LoopFields
     objective: Objective
     budget: int | None
-    keeping: Keeping | None = None
+    cache_plan: CachePlan | None = None
     reference: Reference | None = None
     deciding: int = 0
     terms: int = 1
@@ -378,15 +378,15 @@ class _Training:
         self.objective, model = copy.deepcopy(self.objective), self.rehearsal.model
         if self.budget is None:
             return
-        found: list[Keeping] = []
+        found: list[CachePlan] = []
         size, tokens, budget = self.settings.micro_batch_size, self.settings.micro_batch_tokens, self.budget
         model.eval()
         self.deciding = self.rehearsal.measure(
-            lambda: found.append(Keeping(model, PAD, self.objective, self.plan, size, budget, tokens=tokens))
+            lambda: found.append(CachePlan(model, PAD, self.objective, self.plan, size, budget, tokens=tokens))
         ).flops
-        self.keeping = found[0]
+        self.cache_plan = found[0]
         with self.rehearsal.mode:
-            self.reference = Reference(model, complete=self.keeping.complete)
+            self.reference = Reference(model, complete=self.cache_plan.complete)
 
     def memory(self, micro: Micro, *, several: bool) -> Memory:
         """Memory of a micro-batch; ``several``: earlier ones of its step have left their gradients."""
@@ -395,7 +395,7 @@ class _Training:
         model.zero_grad(set_to_none=True)
         kept = self.kept(micro)
         tensors = reference.tensors() if reference else ()
-        with recomputing(model, self.settings.gradient_checkpointing):
+        with gradient_checkpointing(model, self.settings.gradient_checkpointing):
             counts = self.rehearsal.measure(
                 lambda: self._step(micro, kept), precision=self.rehearsal.precision, beside=tensors
             )
@@ -412,35 +412,35 @@ class _Training:
 
     def once(self) -> float:
         """FLOPs of deciding what is kept, and of computing it."""
-        keeping, flops = self.keeping, float(self.deciding)
-        if keeping is None:
+        cache_plan, flops = self.cache_plan, float(self.deciding)
+        if cache_plan is None:
             return flops
         self.rehearsal.model.eval()
-        for side, wanted in keeping.wanted.items():
+        for side, side_cache in cache_plan.sides.items():
 
             @torch.no_grad()
-            def keep(piece: Sequence[TokenSequence], what: frozenset[str] = wanted.what) -> None:
-                keeping.keep(Kept(), piece, what)
+            def keep(piece: Sequence[TokenSequence], what: frozenset[str] = side_cache.names) -> None:
+                cache_plan.store(ActivationCache(), piece, what)
 
             work = partial(partial, keep)
-            flops += self.rehearsal.scaled(keeping.pieces(side), tokens_once, work)
+            flops += self.rehearsal.scaled(cache_plan.pieces(side), tokens_once, work)
         return flops
 
-    def kept(self, micro: Micro) -> Kept:
+    def kept(self, micro: Micro) -> ActivationCache:
         """The kept states of these sequences, computed by the passes that keep them."""
-        kept, keeping = Kept(), self.keeping
-        if keeping is None:
+        kept, cache_plan = ActivationCache(), self.cache_plan
+        if cache_plan is None:
             return kept
         self.rehearsal.model.eval()
         with self.rehearsal.mode, torch.no_grad():
-            for side, wanted in keeping.wanted.items():
-                keeping.keep(kept, micro[side], wanted.what)
+            for side, side_cache in cache_plan.sides.items():
+                cache_plan.store(kept, micro[side], side_cache.names)
         return kept
 
     def step(self, micro: Micro) -> Callable[[], None]:
         return partial(self._step, micro, self.kept(micro))
 
-    def _step(self, micro: Micro, kept: Kept) -> None:
+    def _step(self, micro: Micro, kept: ActivationCache) -> None:
         """Loss and gradients of a micro-batch."""
         self.rehearsal.model.train()
         terms: Mapping[str, Tensor] = self.objective.terms(self._views(micro, kept))
@@ -459,10 +459,10 @@ class _Training:
 
         return look
 
-    def _views(self, micro: Micro, kept: Kept) -> dict[str, ModelView]:
+    def _views(self, micro: Micro, kept: ActivationCache) -> dict[str, ModelView]:
         model, totals = self.rehearsal.model, Totals(1, 1)
         if self.reference:
-            self.reference.kept = kept
+            self.reference.cache = kept
         return {
             side: ModelView(model, make_batch(model, sequences, PAD, CPU), totals, self.reference)
             for side, sequences in micro.items()

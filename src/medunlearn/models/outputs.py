@@ -15,7 +15,7 @@ from medunlearn.models.decoder import Decoder, Trunk
 from medunlearn.models.head import Head
 
 
-class Seen:
+class ForwardOutputs:
     """Outputs of the model, with its weights as they are now, for one batch; each is computed on first use."""
 
     def __init__(self, decoder: Decoder, batch: Batch, trunk: Trunk | None = None) -> None:
@@ -39,26 +39,26 @@ class Seen:
     @cached_property
     def logits(self) -> Tensor:
         """[N, V] in fp32: mind the memory."""
-        if self.decoder.ways.head:
+        if self.decoder.support.head:
             return self.head.logits(self.final)
         return self.decoder.logits(self.batch, self.trunk)
 
     @cached_property
     def log_probs(self) -> Tensor:
         """Log-probability of each scored token, [N]."""
-        if self.decoder.ways.head:
+        if self.decoder.support.head:
             return head.token_log_probs(self.head, self.final, self.batch.targets)
         picked = self.logits.gather(1, self.batch.targets[:, None]).squeeze(1)
         return picked - self.logits.logsumexp(dim=1)
 
     def rated(self) -> tuple[Tensor, Tensor]:
         """Log-probability of each scored token, [N], and the most likely token in its place, [N]; no gradient."""
-        if self.decoder.ways.head:
+        if self.decoder.support.head:
             return head.rated(self.head, self.final, self.batch.targets)
         return self.log_probs, self.logits.argmax(dim=1)
 
     def moments(self) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability of each scored token, with its mean and variance under the model, [N]; no gradient."""
-        if self.decoder.ways.head:
+        if self.decoder.support.head:
             return head.moments(self.head, self.final, self.batch.targets)
         return head.moments_of(self.logits.clone(), self.batch.targets)

@@ -2,10 +2,10 @@
 
 They are computed before the first step, while the model still is its own reference.
 
-Of a side that a run goes through more than once it keeps what the method asks of the reference (log-probabilities,
-states in front of the head or behind a layer) and the output of the frozen layers at the front. Where no layer is
-frozen, what is asked of the reference is kept for all that will be drawn: then no tensor of the model need be
-copied. What would take more than the budget is computed in the steps, as if there were no keeping.
+Cached for each side that a run passes through more than once: the reference outputs that the method reads
+(log-probabilities, inputs of the head, outputs of a layer) and the output of the frozen layers at the front. Where
+no layer is frozen, the reference outputs of all sequences are cached, so that no tensor of the model is copied.
+Tensors over the budget are computed in the steps.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from medunlearn.models.activation_cache import ActivationCache, cache_key
 from medunlearn.models.batching import Batching
 from medunlearn.models.decoder import Trunk
-from medunlearn.models.feeding import decoder_of, make_batch
-from medunlearn.models.kept import Kept, name_of
+from medunlearn.models.layouts import decoder_of, make_batch
+from medunlearn.models.outputs import ForwardOutputs
 from medunlearn.models.precision import Precision, autocast
-from medunlearn.models.seen import Seen
 from medunlearn.models.sequences import TokenSequence
-from medunlearn.training.asking import UNKEPT, watch
+from medunlearn.training.needs import UNCACHEABLE, trace_needs
 from medunlearn.training.objectives import Objective
 from medunlearn.training.plan import Plan, micro_batches
 from medunlearn.training.processes import ALONE, Processes
@@ -35,27 +35,27 @@ from medunlearn.training.views import FINAL, HIDDEN, LOG_PROBS, TRUNK
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CachedSide:
     """Cached tensors of one side.
 
     Attributes:
-        sequences: those that the run will draw.
-        what: names of :mod:`medunlearn.training.views`.
-        bytes: what it takes, on disk or in memory.
+        sequences: the sequences that the run draws.
+        names: those of :mod:`medunlearn.training.views`.
+        bytes: their size, on disk or in memory.
     """
 
     sequences: Sequence[TokenSequence]
-    what: frozenset[str]
+    names: frozenset[str]
     bytes: int
 
 
-class Keeping:
-    """Choice of the tensors that a run caches, made from its plan; :meth:`run` computes them.
+class CachePlan:
+    """Tensors that a run caches, chosen from its training plan; :meth:`fill` computes them.
 
     Attributes:
-        asked: what the objective asks of the model and of the reference.
-        wanted: side -> what is kept of it.
-        complete: everything that the method asks of the reference is kept.
+        needs: model and reference outputs that the objective reads.
+        sides: side -> its cached tensors.
+        complete: every reference output that the method reads is cached.
     """
 
     def __init__(
@@ -71,16 +71,16 @@ class Keeping:
     ) -> None:
         """
         Args:
-            budget: bytes that may be kept.
+            budget: bytes that the cache may take.
             tokens: the most tokens of a pass, as in a step's micro-batches.
         """
         self.model, self.pad, self.size, self.tokens = model, pad, micro_batch_size, tokens
         self.decoder = decoder_of(model)
         self.frozen = self.decoder.first_trained()
-        self.asked = watch(model, pad, objective, plan)
+        self.needs = trace_needs(model, pad, objective, plan)
         adapter = hasattr(model, "disable_adapter")
         candidates: list[tuple[str, str, int]] = []
-        for side, names in self.asked.reference.items():
+        for side, names in self.needs.reference.items():
             sequences, draws = plan.drawn(side)
             again = draws > len(sequences)
             if again or not (self.frozen or adapter):
@@ -88,39 +88,39 @@ class Keeping:
             if again and self.frozen:
                 candidates.append((side, TRUNK, self._bytes(TRUNK, sequences)))
         # The smallest first: they cost least, and save a whole pass of the reference each.
-        chosen: dict[str, dict[str, int]] = {}
+        sizes: dict[str, dict[str, int]] = {}
         for side, name, size in sorted(candidates, key=lambda candidate: candidate[2]):
-            if name != UNKEPT and size <= budget:
-                chosen.setdefault(side, {})[name] = size
+            if name != UNCACHEABLE and size <= budget:
+                sizes.setdefault(side, {})[name] = size
                 budget -= size
-        self.wanted = {
-            side: Wanted(plan.drawn(side)[0], frozenset(sizes), sum(sizes.values()))
-            for side, sizes in chosen.items()
+        self.sides = {
+            side: CachedSide(plan.drawn(side)[0], frozenset(names), sum(names.values()))
+            for side, names in sizes.items()
         }
-        self.complete = all(names <= chosen.get(side, {}).keys() for side, names in self.asked.reference.items())
+        self.complete = all(names <= sizes.get(side, {}).keys() for side, names in self.needs.reference.items())
 
     @property
     def sequences(self) -> int:
-        """Number of sequences that :meth:`run` goes through."""
-        return sum(len(wanted.sequences) for wanted in self.wanted.values())
+        """Number of sequences that :meth:`fill` goes through."""
+        return sum(len(side_cache.sequences) for side_cache in self.sides.values())
 
     def pieces(self, side: str) -> list[list[TokenSequence]]:
         """Sequences of the passes over one side."""
-        sequences = self.wanted[side].sequences
+        sequences = self.sides[side].sequences
         return [piece[side] for piece in micro_batches({side: sequences}, self.size, tokens=self.tokens)]
 
     @property
     def bytes(self) -> int:
-        return sum(wanted.bytes for wanted in self.wanted.values())
+        return sum(side_cache.bytes for side_cache in self.sides.values())
 
-    def run(
+    def fill(
         self,
         folder: Path | None,
         precision: Precision,
         *,
         processes: Processes = ALONE,
         advance: Callable[[int], None] = lambda done: None,
-    ) -> Kept:
+    ) -> ActivationCache:
         """Compute the tensors that are not in the folder yet.
 
         Args:
@@ -134,48 +134,54 @@ class Keeping:
             StorageError: the disk refused.
         """
         sharing = ALONE if folder is None else processes
-        kept = Kept(folder, processes.rank)
-        processes.each(lambda: self._run(kept, precision, sharing, advance))
-        return kept if sharing.world == 1 else processes.together(lambda: Kept(folder))
+        cache = ActivationCache(folder, processes.rank)
+        processes.each(lambda: self._fill(cache, precision, sharing, advance))
+        return cache if sharing.world == 1 else processes.together(lambda: ActivationCache(folder))
 
-    def _run(self, kept: Kept, precision: Precision, processes: Processes, advance: Callable[[int], None]) -> None:
+    def _fill(
+        self, cache: ActivationCache, precision: Precision, processes: Processes, advance: Callable[[int], None]
+    ) -> None:
         training, batching = self.model.training, Batching(self.size)
         self.model.eval()
         try:
-            for side, wanted in self.wanted.items():
+            for side, side_cache in self.sides.items():
                 for place, chosen in enumerate(self.pieces(side)):
                     if place % processes.world == processes.rank:
-                        work = partial(self._passed, kept, wanted.what, precision)
+                        work = partial(self._store, cache, side_cache.names, precision)
                         deque(batching.over(chosen, work), maxlen=0)
                     advance(len(chosen))
         finally:
             self.model.train(training)
-        kept.write()
+        cache.write()
 
     @torch.no_grad()
-    def _passed(
-        self, kept: Kept, what: frozenset[str], precision: Precision, sequences: Sequence[TokenSequence]
+    def _store(
+        self,
+        cache: ActivationCache,
+        names: frozenset[str],
+        precision: Precision,
+        sequences: Sequence[TokenSequence],
     ) -> None:
         with autocast(next(self.model.parameters()).device, precision):
-            self.keep(kept, sequences, what)
+            self.store(cache, sequences, names)
 
-    def keep(self, kept: Kept, sequences: Sequence[TokenSequence], what: frozenset[str]) -> None:
-        """One pass over sequences of one micro-batch, as far as it is not in ``kept`` yet; without gradient."""
-        names = [name_of(name, sequence.key) for name in what for sequence in sequences]
-        if all(name in kept for name in names):
+    def store(self, cache: ActivationCache, sequences: Sequence[TokenSequence], names: frozenset[str]) -> None:
+        """Cache the named tensors of one micro-batch in one pass without gradient; none if all are cached."""
+        keys = [cache_key(name, sequence.key) for name in names for sequence in sequences]
+        if all(key in cache for key in keys):
             return
         device = next(self.model.parameters()).device
         batch = make_batch(self.model, sequences, self.pad, device)
         trunk = Trunk(self.frozen, self.decoder.trunk(batch, self.frozen)) if self.frozen else None
-        seen, counts = Seen(self.decoder, batch, trunk), [sequence.scored for sequence in sequences]
-        for name in sorted(what):
+        outputs, counts = ForwardOutputs(self.decoder, batch, trunk), [sequence.scored for sequence in sequences]
+        for name in sorted(names):
             if name == TRUNK:
                 assert trunk is not None
                 for span in batch.spans:
-                    kept.add(name_of(TRUNK, span.name), trunk.states[span.row, span.start : span.stop])
+                    cache.add(cache_key(TRUNK, span.name), trunk.states[span.row, span.start : span.stop])
                 continue
-            for sequence, part in zip(sequences, torch.split(_states(seen, name), counts), strict=True):
-                kept.add(name_of(name, sequence.key), part)
+            for sequence, part in zip(sequences, torch.split(_states(outputs, name), counts), strict=True):
+                cache.add(cache_key(name, sequence.key), part)
 
     def _bytes(self, name: str, sequences: Sequence[TokenSequence]) -> int:
         if name == LOG_PROBS:
@@ -189,9 +195,9 @@ class Keeping:
         return state * (own + sum(map(len, shared)))
 
 
-def _states(seen: Seen, name: str) -> Tensor:
+def _states(outputs: ForwardOutputs, name: str) -> Tensor:
     if name == LOG_PROBS:
-        return seen.log_probs
+        return outputs.log_probs
     if name == FINAL:
-        return seen.final
-    return seen.decoder.hidden(seen.batch, int(name.removeprefix(HIDDEN[:-2])), seen.trunk)
+        return outputs.final
+    return outputs.decoder.hidden(outputs.batch, int(name.removeprefix(HIDDEN[:-2])), outputs.trunk)

@@ -1,4 +1,4 @@
-"""What an objective asks of the model and of its reference, found by letting it see one sequence a side."""
+"""Model and reference outputs that an objective reads, traced on one sequence a side."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from medunlearn.errors import ConfigError
-from medunlearn.models.feeding import decoder_of, make_batch
+from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.training.objectives import Objective
 from medunlearn.training.plan import Plan
 from medunlearn.training.trainable import trained
 from medunlearn.training.views import FINAL, HIDDEN, LOG_PROBS, ModelView, Totals
 
-UNKEPT = "unkept"
-"""What is asked of the reference and cannot be kept."""
+UNCACHEABLE = "unkept"
+"""A reference output that cannot be cached."""
 
 _OUTPUT: Mapping[str, str] = {
     "token_log_probs": LOG_PROBS,
@@ -29,8 +29,8 @@ _OUTPUT: Mapping[str, str] = {
 
 
 @dataclass
-class Asked:
-    """What was asked for, by the names of :mod:`medunlearn.training.views`.
+class Needs:
+    """Names of the outputs that an objective reads, as in :mod:`medunlearn.training.views`.
 
     Attributes:
         model: of the model as it is trained.
@@ -64,50 +64,50 @@ class Asked:
 
 
 @torch.no_grad()
-def watch(model: Any, pad: int, objective: Objective, plan: Plan) -> Asked:
-    """What an objective asks for in the first step of a plan."""
-    device, asked = next(model.parameters()).device, Asked()
+def trace_needs(model: Any, pad: int, objective: Objective, plan: Plan) -> Needs:
+    """Outputs that an objective reads in the first step of a plan."""
+    device, needs = next(model.parameters()).device, Needs()
     views = {}
     for side, sequences in plan.step(0).items():
         batch = make_batch(model, sequences[:1], pad, device)
-        views[side] = _Watched(ModelView(model, batch, Totals.of(sequences[:1]), None), side, asked)
+        views[side] = _TracedView(ModelView(model, batch, Totals.of(sequences[:1]), None), side, needs)
     # A copy: a method may count its calls.
     copy.deepcopy(objective).terms(views)  # type: ignore[arg-type]
-    return asked
+    return needs
 
 
-class _Watched:
-    """A view that notes what it and its reference are asked for.
+class _TracedView:
+    """A view that records the outputs read from it and its reference.
 
     Before the first step the model is its own reference, so that what it says is right as well.
     """
 
-    def __init__(self, view: ModelView, side: str, asked: Asked, of_reference: bool = False) -> None:
-        self._view, self._side, self._asked, self._of_reference = view, side, asked, of_reference
+    def __init__(self, view: ModelView, side: str, needs: Needs, of_reference: bool = False) -> None:
+        self._view, self._side, self._needs, self._of_reference = view, side, needs, of_reference
 
     @property
-    def reference(self) -> _Watched:
-        return _Watched(self._view, self._side, self._asked, of_reference=True)
+    def reference(self) -> _TracedView:
+        return _TracedView(self._view, self._side, self._needs, of_reference=True)
 
     def divergence_from_reference(self) -> Tensor:
-        self._note(FINAL)
-        self.reference._note(FINAL)
+        self._record(FINAL)
+        self.reference._record(FINAL)
         return torch.zeros(len(self._view.batch.targets), device=self._view.batch.targets.device)
 
     def hidden(self, layer: int) -> Tensor:
-        self._note(HIDDEN.format(layer))
+        self._record(HIDDEN.format(layer))
         return self._view.hidden(layer)
 
     def __getattr__(self, name: str) -> Any:
         if name in _OUTPUT:
-            self._note(_OUTPUT[name])
+            self._record(_OUTPUT[name])
         return getattr(self._view, name)
 
-    def _note(self, what: str) -> None:
-        noted = self._asked.reference.setdefault(self._side, set())
+    def _record(self, what: str) -> None:
+        names = self._needs.reference.setdefault(self._side, set())
         if not self._of_reference:
-            self._asked.model.add(what)
-        elif what == FINAL and not self._view.decoder.ways.head:
-            noted.add(UNKEPT)
+            self._needs.model.add(what)
+        elif what == FINAL and not self._view.decoder.support.head:
+            names.add(UNCACHEABLE)
         else:
-            noted.add(what)
+            names.add(what)

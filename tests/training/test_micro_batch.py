@@ -15,10 +15,10 @@ from torch import Tensor
 from medunlearn.errors import OutOfMemoryError
 from medunlearn.methods import make_method
 from medunlearn.models.reference import Reference
-from medunlearn.training.keeping import Keeping
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken, Objective, Unlearning
 from medunlearn.training.plan import Plan
+from medunlearn.training.precompute import CachePlan
 from medunlearn.training.trainable import choose_trainable, trained
 
 Make = Callable[..., Any]
@@ -185,21 +185,21 @@ def test_what_is_kept_is_computed_in_smaller_batches(
     exact_tiny: Make, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, objective = choose_trainable(exact_tiny().model, "layers:1"), Unlearning(make_method("npo", {}))
-    usual = Keeping(model, 2, objective, plan, 5, 1 << 30)
-    wanted = usual.run(None, "fp32")
-    keeping, keep, tried = Keeping(model, 2, objective, plan, 5, 1 << 30), Keeping.keep, list[int]()
+    usual = CachePlan(model, 2, objective, plan, 5, 1 << 30)
+    wanted = usual.fill(None, "fp32")
+    cache_plan, keep, tried = CachePlan(model, 2, objective, plan, 5, 1 << 30), CachePlan.store, list[int]()
 
-    def little(self: Keeping, kept: Any, sequences: Any, what: Any) -> None:
+    def little(self: CachePlan, kept: Any, sequences: Any, what: Any) -> None:
         tried.append(len(sequences))
         if len(sequences) > 2:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         keep(self, kept, sequences, what)
 
-    monkeypatch.setattr(Keeping, "keep", little)
+    monkeypatch.setattr(CachePlan, "store", little)
     done: list[int] = []
-    found = keeping.run(None, "fp32", advance=done.append)
+    found = cache_plan.fill(None, "fp32", advance=done.append)
     assert max(tried) > 2
-    assert sum(done) == keeping.sequences
+    assert sum(done) == cache_plan.sequences
     names = list(wanted._waiting)
     assert names
     assert_same({name: found[name] for name in names}, {name: wanted[name] for name in names})

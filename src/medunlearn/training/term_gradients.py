@@ -16,7 +16,7 @@ Gradient = Mapping[str, Tensor]
 """Parameter name -> gradient of what this process holds of it; without those that nothing reaches."""
 
 
-class Apart:
+class TermGradients:
     """The gradients of several terms of the same parameters, accumulated over micro-batches.
 
     Each term's own stand in the parameters while it runs backward, so that one term alone costs no more memory than

@@ -13,13 +13,13 @@ from rounding import assert_same, assert_same_movement, movement_bound
 from torch import Tensor
 
 from medunlearn.methods import LOSSES, make_method
-from medunlearn.models.feeding import make_batch
+from medunlearn.models.layouts import make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence, tokens_once
-from medunlearn.training.keeping import Keeping
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
+from medunlearn.training.precompute import CachePlan
 from medunlearn.training.trainable import choose_trainable, trained
 from medunlearn.training.views import ModelView, Totals
 
@@ -41,14 +41,19 @@ def objective_of(name: str) -> Unlearning:
 
 def run(
     model: Any, name: str, plan: Plan, budget: int, folder: Path | None = None, **more: Any
-) -> tuple[dict[str, Tensor], list[Any], Reference, Keeping]:
-    keeping = Keeping(model, 2, objective_of(name), plan, SETTINGS.micro_batch_size, budget)
-    kept = keeping.run(folder and folder / "kept", "fp32")
-    reference = Reference(model, kept, complete=keeping.complete)
+) -> tuple[dict[str, Tensor], list[Any], Reference, CachePlan]:
+    cache_plan = CachePlan(model, 2, objective_of(name), plan, SETTINGS.micro_batch_size, budget)
+    kept = cache_plan.fill(folder and folder / "kept", "fp32")
+    reference = Reference(model, kept, complete=cache_plan.complete)
     history = train_loop(
         model, 2, objective_of(name), plan, SETTINGS, reference=reference, checkpoints=folder, **more
     )
-    return {key: tensor.detach().clone() for key, tensor in model.named_parameters()}, history, reference, keeping
+    return (
+        {key: tensor.detach().clone() for key, tensor in model.named_parameters()},
+        history,
+        reference,
+        cache_plan,
+    )
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -59,11 +64,13 @@ def test_a_run_that_keeps_is_one_that_does_not(
     if name == "rmu" and trainable in ("all", "lora:4"):
         pytest.skip("layers that RMU does not run would not move, which is an error")
     before = torch.get_rng_state()
-    ours, history, _, keeping = run(choose_trainable(exact_tiny().model, trainable), name, plan, PLENTY, tmp_path)
+    ours, history, _, cache_plan = run(
+        choose_trainable(exact_tiny().model, trainable), name, plan, PLENTY, tmp_path
+    )
     theirs, wanted, _, nothing = run(choose_trainable(exact_tiny().model, trainable), name, plan, 0)
     assert torch.equal(torch.get_rng_state(), before)
-    assert not nothing.wanted
-    assert bool(keeping.wanted) == (trainable == "layers:1" or name in ("kl_min", "npo", "rmu"))
+    assert not nothing.sides
+    assert bool(cache_plan.sides) == (trainable == "layers:1" or name in ("kl_min", "npo", "rmu"))
     for row, other in zip(history, wanted, strict=True):
         assert row["loss"] == pytest.approx(other["loss"], rel=movement_bound(), abs=movement_bound())
     start = choose_trainable(exact_tiny().model, trainable).named_parameters()
@@ -85,19 +92,19 @@ def test_what_is_kept(
     tiny: Make, plan: Plan, name: str, trainable: str, forget: set[str], retain: set[str]
 ) -> None:
     model = choose_trainable(tiny().model, trainable)
-    keeping = Keeping(model, 2, objective_of(name), plan, 2, PLENTY)
-    found = {side: set(wanted.what) for side, wanted in keeping.wanted.items()}
+    cache_plan = CachePlan(model, 2, objective_of(name), plan, 2, PLENTY)
+    found = {side: set(side_cache.names) for side, side_cache in cache_plan.sides.items()}
     assert found == {side: what for side, what in (("forget", forget), ("retain", retain)) if what}
-    assert keeping.complete
+    assert cache_plan.complete
     # The estimate is what it takes, to the byte.
-    assert keeping.run(None, "fp32").bytes == keeping.bytes
+    assert cache_plan.fill(None, "fp32").bytes == cache_plan.bytes
 
 
 def test_passes_keep_to_their_tokens(tiny: Make, plan: Plan) -> None:
     model = choose_trainable(tiny().model, "layers:1")
     longest = max(len(sequence.ids) for sequence in plan.sides["retain"])
-    keeping = Keeping(model, 2, objective_of("rmu"), plan, 100, PLENTY, tokens=2 * longest)
-    pieces = keeping.pieces("retain")
+    cache_plan = CachePlan(model, 2, objective_of("rmu"), plan, 100, PLENTY, tokens=2 * longest)
+    pieces = cache_plan.pieces("retain")
     assert 1 < len(pieces) < len(plan.sides["retain"])
     assert all(tokens_once(piece) <= 2 * longest for piece in pieces)
     assert sorted(s.key for piece in pieces for s in piece) == sorted(s.key for s in plan.sides["retain"])
@@ -106,14 +113,14 @@ def test_passes_keep_to_their_tokens(tiny: Make, plan: Plan) -> None:
 def test_once_through_the_retain_set_only_what_saves_a_copy(tiny: Make, make_sequences: Make) -> None:
     plan = Plan({"forget": make_sequences(4, "f"), "retain": make_sequences(30, "r")}, 2, 3, 0)
     whole, one = (choose_trainable(tiny().model, trainable) for trainable in ("all", "layers:1"))
-    keeping = Keeping(whole, 2, objective_of("kl_min"), plan, 2, PLENTY)
-    assert keeping.complete
-    assert keeping.sequences == len(keeping.wanted["retain"].sequences) == 12
+    cache_plan = CachePlan(whole, 2, objective_of("kl_min"), plan, 2, PLENTY)
+    assert cache_plan.complete
+    assert cache_plan.sequences == len(cache_plan.sides["retain"].sequences) == 12
     drawn = {s.key for number in range(plan.steps) for s in plan.step(number)["retain"]}
-    assert {s.key for s in keeping.wanted["retain"].sequences} == drawn
-    keeping = Keeping(one, 2, objective_of("kl_min"), plan, 2, PLENTY)
-    assert not keeping.complete
-    assert {side: set(wanted.what) for side, wanted in keeping.wanted.items()} == {"forget": {"trunk"}}
+    assert {s.key for s in cache_plan.sides["retain"].sequences} == drawn
+    cache_plan = CachePlan(one, 2, objective_of("kl_min"), plan, 2, PLENTY)
+    assert not cache_plan.complete
+    assert {side: set(side_cache.names) for side, side_cache in cache_plan.sides.items()} == {"forget": {"trunk"}}
 
 
 def test_then_the_reference_is_never_run_and_holds_nothing(tiny: Make, plan: Plan, monkeypatch: Any) -> None:
@@ -128,11 +135,11 @@ def test_then_the_reference_is_never_run_and_holds_nothing(tiny: Make, plan: Pla
 
 def test_a_budget_is_kept_to_and_the_cheapest_comes_first(tiny: Make, plan: Plan) -> None:
     model = choose_trainable(tiny().model, "layers:1")
-    whole = Keeping(model, 2, objective_of("rmu"), plan, 2, PLENTY)
-    less = Keeping(model, 2, objective_of("rmu"), plan, 2, whole.bytes - 1)
+    whole = CachePlan(model, 2, objective_of("rmu"), plan, 2, PLENTY)
+    less = CachePlan(model, 2, objective_of("rmu"), plan, 2, whole.bytes - 1)
     assert less.bytes < whole.bytes
     assert less.complete
-    assert "hidden:1" in less.wanted["retain"].what
+    assert "hidden:1" in less.sides["retain"].names
 
 
 @pytest.mark.parametrize(("name", "trainable"), [("npo", "all"), ("kl_min", "layers:1"), ("rmu", "layers:1")])
@@ -162,8 +169,8 @@ def test_a_method_that_changes_its_mind_is_told(tiny: Make, plan: Plan) -> None:
             return {"forget": forget.nll() - forget.reference.nll()}
 
     model, method = tiny().model, Unlearning(Fickle())
-    keeping = Keeping(model, 2, method, plan, 2, PLENTY)
-    reference = Reference(model, keeping.run(None, "fp32"), complete=keeping.complete)
+    cache_plan = CachePlan(model, 2, method, plan, 2, PLENTY)
+    reference = Reference(model, cache_plan.fill(None, "fp32"), complete=cache_plan.complete)
     with pytest.raises(RuntimeError, match="keep_gb=0"):
         train_loop(model, 2, method, plan, SETTINGS, reference=reference)
 
@@ -177,8 +184,8 @@ def test_what_was_kept_is_what_a_deep_copy_says(
     if name == "rmu" and trainable != "layers:1":
         trainable = "layers:0-1"
     model, objective = choose_trainable(exact_tiny().model, trainable), objective_of(name)
-    keeping = Keeping(model, 2, objective, plan, 2, PLENTY)
-    reference = Reference(model, keeping.run(tmp_path, "fp32"), complete=keeping.complete)
+    cache_plan = CachePlan(model, 2, objective, plan, 2, PLENTY)
+    reference = Reference(model, cache_plan.fill(tmp_path, "fp32"), complete=cache_plan.complete)
     assert reference.kind == "kept numbers"
     before, source = copy.deepcopy(model).requires_grad_(False), torch.Generator().manual_seed(0)
     with torch.no_grad():

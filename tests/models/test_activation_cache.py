@@ -8,26 +8,26 @@ import pytest
 import torch
 
 from medunlearn.errors import StorageError
-from medunlearn.models import kept as kept_module
-from medunlearn.models.kept import Kept, name_of
+from medunlearn.models import activation_cache as cache_module
+from medunlearn.models.activation_cache import ActivationCache, cache_key
 
 
 @pytest.mark.parametrize("shard", [1, 100, 1 << 20])
 def test_what_goes_in_comes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shard: int) -> None:
-    monkeypatch.setattr(kept_module, "SHARD", shard)
-    tensors = {name_of("trunk", str(n)): torch.randn(n + 1, 3).to(torch.bfloat16) for n in range(9)}
-    kept = Kept(tmp_path)
+    monkeypatch.setattr(cache_module, "SHARD", shard)
+    tensors = {cache_key("trunk", str(n)): torch.randn(n + 1, 3).to(torch.bfloat16) for n in range(9)}
+    kept = ActivationCache(tmp_path)
     for name, tensor in tensors.items():
         kept.add(name, tensor)
     kept.write()
-    for found in (kept, Kept(tmp_path)):
+    for found in (kept, ActivationCache(tmp_path)):
         assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
         assert "trunk|9" not in found
     assert len(list(tmp_path.iterdir())) == {1: 9, 1 << 20: 1}.get(shard, len(list(tmp_path.iterdir())))
 
 
 def test_the_first_of_a_name_stays_and_a_view_is_copied() -> None:
-    kept, whole = Kept(), torch.arange(6.0).reshape(2, 3)
+    kept, whole = ActivationCache(), torch.arange(6.0).reshape(2, 3)
     kept.add("a", whole[0])
     whole.zero_()
     kept.add("a", whole[1])
@@ -37,15 +37,15 @@ def test_the_first_of_a_name_stays_and_a_view_is_copied() -> None:
 
 def test_several_write_into_one_folder(tmp_path: Path) -> None:
     for writer in (0, 1):
-        kept = Kept(tmp_path, writer)
+        kept = ActivationCache(tmp_path, writer)
         kept.add(str(writer), torch.tensor([writer]))
         kept.write()
-    assert [Kept(tmp_path)[str(writer)].item() for writer in (0, 1)] == [0, 1]
+    assert [ActivationCache(tmp_path)[str(writer)].item() for writer in (0, 1)] == [0, 1]
 
 
 def test_a_disk_that_refuses(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    kept = Kept(tmp_path / "file" / "folder")
+    kept = ActivationCache(tmp_path / "file" / "folder")
     kept.add("a", torch.zeros(1))
     with pytest.raises(StorageError):
         kept.write()

@@ -10,7 +10,7 @@ import torch
 
 from medunlearn.errors import ConfigError
 from medunlearn.methods import make_method
-from medunlearn.training.asking import watch
+from medunlearn.training.needs import trace_needs
 from medunlearn.training.objectives import NextToken, Unlearning
 from medunlearn.training.plan import Plan
 from medunlearn.training.trainable import choose_trainable
@@ -36,9 +36,9 @@ def plan(make_sequences: Make) -> Plan:
 )
 def test_every_method(tiny: Make, plan: Plan, name: str, model: set[str], forget: Any, retain: Any) -> None:
     objective = Unlearning(make_method(name, {"layer": 1} if name == "rmu" else {}))
-    asked = watch(tiny().model, 2, objective, plan)
-    assert asked.model == model
-    assert asked.reference == {
+    needs = trace_needs(tiny().model, 2, objective, plan)
+    assert needs.model == model
+    assert needs.reference == {
         side: what for side, what in (("forget", forget), ("retain", retain)) if what is not None
     }
 
@@ -52,7 +52,7 @@ def test_the_look_leaves_nothing_behind(tiny: Make, plan: Plan) -> None:
             return {"forget": forget.nll()}
 
     model, method, before = tiny().model.train(), Counts(), torch.get_rng_state()
-    watch(model, 2, Unlearning(method), plan)
+    trace_needs(model, 2, Unlearning(method), plan)
     assert method.calls == 0
     assert model.training
     assert all(tensor.grad is None for tensor in model.parameters())
@@ -62,14 +62,14 @@ def test_the_look_leaves_nothing_behind(tiny: Make, plan: Plan) -> None:
 @pytest.mark.parametrize("trainable", ["all", "layers:1-2", "lora:2", "pattern:lm_head|layers.2"])
 def test_what_a_truncated_pass_cannot_move_is_said_first(tiny: Make, plan: Plan, trainable: str) -> None:
     model = choose_trainable(tiny().model, trainable)
-    asked = watch(model, 2, Unlearning(make_method("rmu", {"layer": 1})), plan)
+    needs = trace_needs(model, 2, Unlearning(make_method("rmu", {"layer": 1})), plan)
     with pytest.raises(ConfigError, match=r"output of layer 1 and nothing above it.*layers:0-1"):
-        asked.check_reaches(model)
+        needs.check_reaches(model)
 
 
 @pytest.mark.parametrize("trainable", ["layers:0-1", "layers:0", r"pattern:layers\.1\.mlp"])
 def test_what_it_can_move_is_fine(tiny: Make, plan: Plan, trainable: str) -> None:
     model = choose_trainable(tiny().model, trainable)
-    watch(model, 2, Unlearning(make_method("rmu", {"layer": 1})), plan).check_reaches(model)
+    trace_needs(model, 2, Unlearning(make_method("rmu", {"layer": 1})), plan).check_reaches(model)
     whole = tiny().model
-    watch(whole, 2, NextToken(), plan).check_reaches(whole)
+    trace_needs(whole, 2, NextToken(), plan).check_reaches(whole)

@@ -15,7 +15,7 @@ SHARD = 64 << 20
 """Bytes in one file, about."""
 
 
-class Kept:
+class ActivationCache:
     """Cache of named tensors; :func:`name_of` makes a name of a kind of tensor and a sequence or shared text."""
 
     def __init__(self, folder: Path | None = None, writer: int = 0) -> None:
@@ -79,5 +79,5 @@ class Kept:
         self._where |= dict.fromkeys(file.keys(), file)  # type: ignore[no-untyped-call]
 
 
-def name_of(what: str, of: str) -> str:
+def cache_key(what: str, of: str) -> str:
     return f"{what}|{of}"
