@@ -247,8 +247,9 @@ def kinds(result: Any, output: Output) -> None:
 
 
 def diagnosis(result: Any, output: Output) -> None:
+    from medunlearn.papers.memorization.diagnosis import report
     from medunlearn.papers.memorization.diagnosis.diagnose import content_of
-    from medunlearn.papers.memorization.diagnosis.report import prose, tables
+    from medunlearn.reports.claims import cases_table
 
     if output.data(
         lambda: {
@@ -261,18 +262,19 @@ def diagnosis(result: Any, output: Output) -> None:
     ):
         return
     content = content_of(result)
+    rise = report.rise_finding(content)
     for title, table in (
-        (f"top-k accuracy, {content.part} part", tables.accuracy_cells(content)),
-        ("differences, paired on patients", tables.difference_cells(content)),
-        ("does memorization rise while the validation loss falls?", tables.rise_cells(content)),
+        (f"top-k accuracy, {content.part} part", report.accuracy_table(content)),
+        ("differences, paired on patients", report.difference_table(content)),
+        ("does memorization rise while the validation loss falls?", cases_table(rise) if rise else None),
     ):
         if table is not None:
             output.table(title, [str(cell) for cell in table.columns], [list(map(str, row)) for row in table.rows])
-    if (epochs := tables.epoch_cells(content)) is not None:
+    if (epochs := report.epoch_table(content)) is not None:
         # Without intervals, which stand in the report, an epoch takes a narrow column.
         rows = [[str(row[0]), *(cell.text for cell in row[1:])] for row in epochs.rows]
         output.table("epoch by epoch", [cell.text for cell in epochs.columns], rows)
-    for line in (prose.stop(content), prose.specialties(content), f"Report: {result.report}"):
+    for line in (report.stopping(content), report.small_specialties(content), f"Report: {result.report}"):
         if line:
             output.line(line)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from controls import check_controls
 
 import medunlearn as mu
 from medunlearn.cli.main import app
@@ -18,7 +20,12 @@ from medunlearn.data.responses import Response
 from medunlearn.errors import InputError
 from medunlearn.papers.memorization.diagnosis.accuracy import accuracy_table, difference_table
 from medunlearn.papers.memorization.diagnosis.asking import predictions, questions_of
+from medunlearn.papers.memorization.diagnosis.diagnose import content_of
+from medunlearn.papers.memorization.diagnosis.report import rise_finding
+from medunlearn.papers.memorization.diagnosis.rise import Rise
+from medunlearn.reports.claims import VERDICTS, Finding
 from medunlearn.results.runs import Run
+from medunlearn.statistics import Difference
 
 DRAWS = {"replicates": 200, "seed": 0}
 
@@ -128,13 +135,26 @@ def test_what_it_cannot_do(bench: Benchmark, watched: Run) -> None:
 
 def test_the_command(bench: Benchmark, watched: Run, tmp_path: Path) -> None:
     folder = bench.save(tmp_path / "bench")
-    words = ["diagnose", str(watched.folder), str(folder), "--least-patients=2", "--replicates=50"]
+    words = ["audit", "diagnosis", str(watched.folder), str(folder), "--least-patients=2", "--replicates=50"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert "does memorization rise while the validation loss falls?" in result.output
     said: dict[str, Any] = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert {row["k"] for row in said["accuracy"]} == {1, 2, 3}
-    assert said["rise"][0]["verdict"] in ("holds", "does not hold", "not decided")
-    wrong = CliRunner().invoke(app, [*words, "--gold=best", "kk=1"])
+    assert said["rise"][0]["verdict"] in VERDICTS
+    wrong = CliRunner().invoke(app, [*words, "--gold=best", "--kk=1"])
     assert wrong.exit_code == 2
     assert "2 settings are wrong" in wrong.output
+
+
+def test_controls_of_the_rise(watched: Run, bench: Benchmark) -> None:
+    content = content_of(mu.diagnose(watched, bench, quiet=True, least_patients=2, replicates=50))
+
+    def claims(loss: tuple[float, float], trained: tuple[float, float]) -> list[Finding]:
+        gaps = (Difference(sum(edges) / 2, *edges, None, 9, 9) for edges in (loss, trained))
+        finding = rise_finding(replace(content, rise=(Rise(30, 0, 3, *gaps, None).facts(),)))
+        assert finding is not None
+        return [finding]
+
+    untrained, memorized = claims((0.0, 0.0), (0.0, 0.0)), claims((-2.0, -1.0), (0.1, 0.3))
+    check_controls(nothing=untrained, everything=memorized, success={"rise"})

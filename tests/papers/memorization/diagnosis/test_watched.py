@@ -237,11 +237,11 @@ def gap(low: float | None, high: float | None) -> Difference:
     ("loss", "trained", "verdict"),
     [
         ((-2.0, -1.0), (0.1, 0.3), "holds"),
-        ((-2.0, -1.0), (-0.1, 0.3), "not decided"),
-        ((-2.0, 1.0), (0.1, 0.3), "not decided"),
+        ((-2.0, -1.0), (-0.1, 0.3), "open"),
+        ((-2.0, 1.0), (0.1, 0.3), "open"),
         ((-2.0, -1.0), (0.0, 0.0), "does not hold"),
         ((1.0, 2.0), (0.1, 0.3), "does not hold"),
-        ((None, None), (0.1, 0.3), "not decided"),
+        ((None, None), (0.1, 0.3), "not measurable"),
     ],
 )
 def test_the_verdict_on_the_rise(loss: Any, trained: Any, verdict: str) -> None:

@@ -16,11 +16,11 @@ from medunlearn.data.storage import write_atomically
 from medunlearn.errors import InputError
 from medunlearn.papers.memorization.diagnosis.accuracy import accuracy_table, difference_table, groups
 from medunlearn.papers.memorization.diagnosis.asking import ask, predictions, questions_of
-from medunlearn.papers.memorization.diagnosis.report.content import DiagnosisContent
-from medunlearn.papers.memorization.diagnosis.report.write import write_diagnosis_report
+from medunlearn.papers.memorization.diagnosis.report import DiagnosisContent, diagnosis_report
 from medunlearn.papers.memorization.diagnosis.rise import rises
 from medunlearn.pipeline.epochs.selection import TABLE, Standing, stop_epoch
 from medunlearn.pipeline.material import rendering_of
+from medunlearn.reports.write import write_report
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.runs import Recording, Run
 
@@ -139,7 +139,7 @@ def diagnose(
             "rise": rise,
         }
         with recording.stage("report"):
-            write_diagnosis_report(content_of(Diagnosed(run, Run(folder, recording.info))), folder)
+            write_report(diagnosis_report(content_of(Diagnosed(run, Run(folder, recording.info)))), folder)
     return Diagnosed(run, Run.open(folder))
 
 

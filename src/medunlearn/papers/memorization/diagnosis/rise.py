@@ -6,7 +6,7 @@ Source: Memorization in Large Language Models in Medicine, Section 4.3 and Figur
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,10 +14,9 @@ import pandas as pd
 from medunlearn.audit.verbatim import RUN_LENGTHS
 from medunlearn.papers.memorization.diagnosis.memorization import PROBES
 from medunlearn.papers.memorization.diagnosis.validation import LOSSES
+from medunlearn.reports.claims import FAILS, FEWEST_SUBJECTS, HOLDS, NOT_MEASURABLE, OPEN, Verdict
 from medunlearn.results.runs import Run
 from medunlearn.statistics import Difference, paired_difference, resample_pairs
-
-Verdict = Literal["holds", "does not hold", "not decided"]
 
 
 @dataclass(frozen=True)
@@ -48,12 +47,14 @@ class Rise:
         """
         loss, trained = self.loss, self.trained
         if loss.low is None or loss.high is None or trained.low is None or trained.high is None:
-            return "not decided"
+            return NOT_MEASURABLE
+        if min(loss.n_clusters, trained.n_clusters) < FEWEST_SUBJECTS:
+            return NOT_MEASURABLE
         if loss.high < 0 < trained.low:
-            return "holds"
+            return HOLDS
         if loss.low > 0 or trained.high <= 0:
-            return "does not hold"
-        return "not decided"
+            return FAILS
+        return OPEN
 
     def facts(self) -> dict[str, Any]:
         return {**asdict(self), "verdict": self.verdict}
