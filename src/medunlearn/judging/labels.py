@@ -1,4 +1,4 @@
-"""ParsedVerdict what people labelled, from the CSV that the sheet gave them or one of their own."""
+"""People's labels, read from CSV sheets."""
 
 from __future__ import annotations
 
@@ -63,19 +63,23 @@ def _read_file(path: Path, task: JudgingTask, known: Mapping[str, str], people: 
         raise SourceError(f"{path}: " + "; ".join(problems[:_SHOWN]) + more + ".")
 
 
-def rows_of(path: Path) -> list[tuple[int, dict[str, str]]]:
-    """Line numbers and rows; spreadsheets in many countries write semicolons."""
+def rows_of(path: Path, needed: Sequence[str] = NEEDED) -> list[tuple[int, dict[str, str]]]:
+    """Line numbers and rows of a filled-in CSV sheet, separated by commas or by a spreadsheet's semicolons.
+
+    Raises:
+        SourceError: no such file, no CSV in UTF-8, or a needed column is missing.
+    """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             head = file.readline()
             file.seek(0)
             reader = csv.DictReader(file, delimiter=";" if head.count(";") > head.count(",") else ",", restval="")
             names = [(name or "").strip() for name in reader.fieldnames or []]
-            missing = [name for name in NEEDED if name not in names]
+            missing = [name for name in needed if name not in names]
             if missing:
                 raise SourceError(
                     f"{path} lacks the column {', '.join(missing)}; it has {', '.join(names) or 'none'}. "
-                    "Labels need case_id and label."
+                    f"Labels need {' and '.join(needed)}."
                 )
             reader.fieldnames = names
             return [(reader.line_num, row) for row in reader]

@@ -46,20 +46,20 @@ def read_articles(
 
     Source: LUME, Section 2.1 (Task 3): biographies of 100 to 200 words.
     """
-    kept: dict[str, Article] = {}
+    articles: dict[str, Article] = {}
     excluded: list[tuple[str, str]] = []
     for place, row in read_rows(path):
-        found = row if isinstance(row, str) else _article(row, title, text, least, most)
-        if isinstance(found, str):
-            excluded.append((place, found))
-        elif found.title in kept:
+        article = row if isinstance(row, str) else _article(row, title, text, least, most)
+        if isinstance(article, str):
+            excluded.append((place, article))
+        elif article.title in articles:
             excluded.append((place, "has the title of an article before it"))
         else:
-            kept[found.title] = found
-    if not kept:
+            articles[article.title] = article
+    if not articles:
         shown = "".join(f"\n  - {place}: {reason}" for place, reason in excluded[:5])
         raise SourceError(f"{path} holds no article that can be cut to {least} to {most} words.{shown}")
-    return Articles(tuple(kept.values()), tuple(excluded))
+    return Articles(tuple(articles.values()), tuple(excluded))
 
 
 def _article(row: Mapping[str, Any], title: str, text: str, least: int, most: int) -> Article | str:
@@ -76,8 +76,8 @@ def _article(row: Mapping[str, Any], title: str, text: str, least: int, most: in
     if _LONE_SURROGATE.search(name + body) or "\0" in name + body:
         return "holds half a character or a zero byte; what wrote the file broke it"
     name, body = " ".join(name.split()), body.strip()
-    whole = body if body.startswith(name) else f"{name}\n\n{body}"
-    kept = cut_to(whole, least, most)
-    if kept is None:
+    full_text = body if body.startswith(name) else f"{name}\n\n{body}"
+    excerpt = cut_to(full_text, least, most)
+    if excerpt is None:
         return f"has fewer than {least} words up to the end of a sentence before word {most}"
-    return Article(name, kept)
+    return Article(name, excerpt)

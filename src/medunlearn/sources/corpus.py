@@ -93,14 +93,14 @@ def read_corpora(words: Sequence[str], columns: Columns | None = None) -> list[C
         InputError: two corpora of one name, or a path that is nothing of this kind.
         SourceError: a file that cannot be read.
     """
-    found = [corpus for word in words for corpus in _read(*_named(word), columns or Columns())]
-    names = [corpus.name for corpus in found]
+    corpora = [corpus for word in words for corpus in _read(*_named(word), columns or Columns())]
+    names = [corpus.name for corpus in corpora]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"Two corpora are called {name!r}. Name them: NAME=PATH.")
     taken: set[str] = set()
     apart = []
-    for corpus in found:
+    for corpus in corpora:
         if not corpus.documents:
             raise SourceError(f"The corpus {corpus.name!r} holds no text.")
         if any(document.record_id in taken for document in corpus.documents):
@@ -163,7 +163,7 @@ def _texts(name: str, folder: Path, files: Sequence[Path]) -> Corpus:
 
 
 def _benchmark(name: str, benchmark: Benchmark) -> list[Corpus]:
-    found = []
+    corpora = []
     for fold in FOLDS:
         documents = tuple(
             Document(one.record_id, one.text, benchmark.subject(one.record_id), one.identifiers)
@@ -174,8 +174,8 @@ def _benchmark(name: str, benchmark: Benchmark) -> list[Corpus]:
             own = name if fold == "train" else f"{name}_{fold}"
             hashed, invented = f"{benchmark.fingerprint}/{fold}", bool(benchmark.notes.get("invented"))
             use = benchmark.data_use
-            found.append(Corpus(own, documents, "benchmark", hashed, data_use=use, invented=invented))
-    return found
+            corpora.append(Corpus(own, documents, "benchmark", hashed, data_use=use, invented=invented))
+    return corpora
 
 
 def _table(name: str, files: Sequence[Path], given: Columns) -> Corpus:
@@ -202,30 +202,30 @@ def _columns(file: Path, rows: Sequence[Mapping[str, Any]], given: Columns) -> C
     known = list(rows[0])
     if given.text is None and rows[0].keys() >= PMC_FIELDS:
         return replace(given, text=PMC.text, id=given.id or PMC.id, subject=given.subject or PMC.subject)
-    chosen = given.text or _plain(rows)
-    if chosen is None:
+    column = given.text or _plain(rows)
+    if column is None:
         raise ConfigError(
             [f"which column of {file} holds the text? Say --text-column with one of: {', '.join(known)}."]
         )
-    if chosen not in known:
-        raise ConfigError([f"--text-column: {unknown_name('column', chosen, known)}"])
-    return replace(given, text=chosen)
+    if column not in known:
+        raise ConfigError([f"--text-column: {unknown_name('column', column, known)}"])
+    return replace(given, text=column)
 
 
 def _plain(rows: Sequence[Mapping[str, Any]]) -> str | None:
     """The one column of a usual name, else the only one that holds text."""
     usual = [name for name in rows[0] if name.lower() in TEXT_COLUMNS]
     texts = [name for name in rows[0] if any(isinstance(row.get(name), str) for row in rows)]
-    found = usual or texts
-    return found[0] if len(found) == 1 else None
+    names = usual or texts
+    return names[0] if len(names) == 1 else None
 
 
 def _openi(name: str, files: Sequence[Path]) -> Corpus:
     """Reports of the Indiana University collection, their sections one under the other; a study is a patient's."""
     documents, empty = [], 0
     for place, row in _good(files):
-        said = [(section, str(row.get(section) or "").strip()) for section in OPENI_SECTIONS]
-        text = "\n".join(f"{section.capitalize()}: {words}" for section, words in said if words)
+        sections = [(section, str(row.get(section) or "").strip()) for section in OPENI_SECTIONS]
+        text = "\n".join(f"{section.capitalize()}: {words}" for section, words in sections if words)
         uid = str(row["uid"]).strip()
         if not uid:
             raise SourceError(f"{place}: a report without uid. Take the file as it was published.")

@@ -36,12 +36,12 @@ def files_of(where: Path | str) -> tuple[Path, ...]:
     text = where if isinstance(where, str) else where.as_posix()
     if not text.startswith(PREFIX):
         return files_in(Path(where))
-    found = _FORM.fullmatch(text)
-    if found is None:
+    match = _FORM.fullmatch(text)
+    if match is None:
         raise InputError(
             f"{text} is not understood: a dataset on a hub is hub:org/name, hub:org/name/FILE or ...@REVISION."
         )
-    repository, file, revision = found.groups()
+    repository, file, revision = match.groups()
     if file is None:
         names = (PMC_V2,) if repository in PMC_REPOSITORIES else _chosen(repository, _listed(repository, revision))
     else:
@@ -52,8 +52,8 @@ def files_of(where: Path | str) -> tuple[Path, ...]:
 def _chosen(repository: str, files: Sequence[str]) -> tuple[str, ...]:
     """The one table of a repository, in one file or in shards."""
     tables = sorted(name for name in files if Path(name).suffix.lower() in READERS and not name.startswith("."))
-    whole = {shard[1] + shard[2] if (shard := _SHARD.fullmatch(name)) else name for name in tables}
-    if len(whole) == 1:
+    datasets = {shard[1] + shard[2] if (shard := _SHARD.fullmatch(name)) else name for name in tables}
+    if len(datasets) == 1:
         return tuple(tables)
     if not tables:
         raise SourceError(f"{PREFIX}{repository} holds no file of {', '.join(READERS)}.")

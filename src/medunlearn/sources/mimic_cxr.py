@@ -61,10 +61,8 @@ class MimicCxr:
 
     def studies(self, patient: str) -> list[RadiologyStudy]:
         folder = self._reports / patient[:3] / patient
-        found = [
-            self._study(patient, path) for path in sorted(folder.glob("s*.txt")) if _STUDY.fullmatch(path.stem)
-        ]
-        ordered = [study for study in found if study is not None]
+        rows = [self._study(patient, path) for path in sorted(folder.glob("s*.txt")) if _STUDY.fullmatch(path.stem)]
+        ordered = [study for study in rows if study is not None]
         return sorted(ordered, key=lambda study: (self._times.get(study.study, ""), study.study))
 
     def _study(self, patient: str, path: Path) -> RadiologyStudy | None:
@@ -87,8 +85,8 @@ class MimicCxr:
         folder = self._images / patient[:3] / patient / study
         if not folder.is_dir():
             return None
-        found = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in _IMAGES]
-        return min(found, key=lambda path: (_VIEWS.get(self._views.get(path.stem, ""), 2), path.name), default=None)
+        paths = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in _IMAGES]
+        return min(paths, key=lambda path: (_VIEWS.get(self._views.get(path.stem, ""), 2), path.name), default=None)
 
     @cached_property
     def _views(self) -> Mapping[str, str]:
@@ -103,15 +101,15 @@ class MimicCxr:
 
     @cached_property
     def _labels(self) -> Mapping[str, Mapping[str, str]]:
-        found: dict[str, dict[str, str]] = defaultdict(dict)
+        labels: dict[str, dict[str, str]] = defaultdict(dict)
         for row in self._rows("chexpert", "study_id"):
             for label, value in row.items():
                 plain = value.removesuffix(".0")
                 if plain in _SAID and label not in ("subject_id", "study_id"):
-                    found[f"s{row['study_id']}"][label] = _SAID[plain]
+                    labels[f"s{row['study_id']}"][label] = _SAID[plain]
         for row in self._rows("split", "study_id"):
-            found[f"s{row['study_id']}"]["split"] = row.get("split", "")
-        return found
+            labels[f"s{row['study_id']}"]["split"] = row.get("split", "")
+        return labels
 
     def _rows(self, table: str, key: str) -> Iterator[dict[str, str]]:
         """Rows of one of the data set's tables; none where it is not there."""

@@ -127,13 +127,13 @@ def _choose(given: Columns, row: Mapping[str, Any]) -> tuple[Columns, bool]:
     ]
     known = row.keys() >= PMC_FIELDS and named.get("text", PMC.text) == PMC.text
     usual = {field.name: getattr(PMC, field.name) if known else field.name for field in fields(Columns)}
-    found = {what: column for what, column in usual.items() if column is not None and column in row}
-    chosen = {**found, **{what: column for what, column in named.items() if column in row}}
-    if "text" not in chosen and "text" not in named:
+    usual_columns = {what: column for what, column in usual.items() if column is not None and column in row}
+    columns = {**usual_columns, **{what: column for what, column in named.items() if column in row}}
+    if "text" not in columns and "text" not in named:
         problems.append(f"--text: {unknown_name('column', 'text', row)} Name the column that holds the note.")
     if problems:
         raise ConfigError(problems)
-    return Columns(**chosen), known
+    return Columns(**columns), known
 
 
 class _Reader:
@@ -209,12 +209,12 @@ def _copies(row: Mapping[str, Any], column: str) -> int | None:
     if value is None or value == "" or value != value:
         return None
     try:
-        found = float(value)
+        number = float(value)
     except (TypeError, ValueError):
-        found = -1.0
-    if isinstance(value, bool) or not found.is_integer() or found < 0:
+        number = -1.0
+    if isinstance(value, bool) or not number.is_integer() or number < 0:
         raise _BadRowError(f"has no whole number of copies in {column!r}")
-    return int(found)
+    return int(number)
 
 
 def _identifiers(row: Mapping[str, Any], column: str) -> tuple[Identifier, ...]:
@@ -239,9 +239,9 @@ def _listed(value: str, column: str) -> Any:
 
 def _identifier(one: Any, column: str) -> Identifier:
     plain = isinstance(one, str | int) and not isinstance(one, bool)
-    found = {"type": "identifier", "value": str(one)} if plain else one
-    if not isinstance(found, Mapping) or not all(isinstance(found.get(key), str) for key in ("type", "value")):
+    entry = {"type": "identifier", "value": str(one)} if plain else one
+    if not isinstance(entry, Mapping) or not all(isinstance(entry.get(key), str) for key in ("type", "value")):
         raise _BadRowError(f"has an identifier that is neither a text nor a type with a value in {column!r}")
-    if not found["value"].strip():
+    if not entry["value"].strip():
         raise _BadRowError(f"has an empty identifier in {column!r}")
-    return Identifier(found["type"], found["value"])
+    return Identifier(entry["type"], entry["value"])

@@ -62,7 +62,7 @@ class OpenI:
         return [self._studies[patient]]
 
     def _read(self, files: Mapping[str, str]) -> dict[str, RadiologyStudy]:
-        found: dict[str, RadiologyStudy] = {}
+        by_uid: dict[str, RadiologyStudy] = {}
         texts: set[tuple[str, ...]] = set()
         for place, row in read_rows(self._path):
             if isinstance(row, str):
@@ -73,16 +73,16 @@ class OpenI:
             sections = {name: _text(row[column]) for name, column in _COLUMNS.items()}
             sections = {name: text for name, text in sections.items() if text}
             key = tuple(sections.values())
-            if uid in found:
+            if uid in by_uid:
                 self.excluded.append(Exclusion("row", place, "its uid stands in an earlier row too"))
             elif key in texts:
                 self.excluded.append(Exclusion("study", uid, "its report is word for word another one's"))
             else:
                 texts.add(key)
-                found[uid] = RadiologyStudy(uid, uid, sections, self._image(files.get(uid)))
-        if not found:
+                by_uid[uid] = RadiologyStudy(uid, uid, sections, self._image(files.get(uid)))
+        if not by_uid:
             raise SourceError(f"{self._path} holds no report.")
-        return found
+        return by_uid
 
     def _image(self, name: str | None) -> Path | None:
         path = self._images / name if self._images is not None and name else None
@@ -91,20 +91,20 @@ class OpenI:
 
 def _frontal(path: Path) -> dict[str, str]:
     """uid -> file of its frontal view, or of its first one; empty without the file."""
-    found: dict[str, str] = {}
+    frontal_files: dict[str, str] = {}
     if not path.exists():
-        return found
+        return frontal_files
     frontal = set()
     for _, row in read_rows(path):
         if isinstance(row, str) or not {"uid", "filename"} <= row.keys():
             raise SourceError(f"{path} must have the columns uid, filename and projection.")
         uid = str(row["uid"]).strip()
         is_frontal = str(row.get("projection", "")).strip().lower() == "frontal"
-        if uid not in found or (is_frontal and uid not in frontal):
-            found[uid] = str(row["filename"]).strip()
+        if uid not in frontal_files or (is_frontal and uid not in frontal):
+            frontal_files[uid] = str(row["filename"]).strip()
         if is_frontal:
             frontal.add(uid)
-    return found
+    return frontal_files
 
 
 def _folder(beside: Path, files: Mapping[str, str], *, must: bool) -> Path | None:

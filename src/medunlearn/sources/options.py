@@ -59,8 +59,8 @@ class MultipleChoice:
 
     def lines(self, *, without: int | None = None) -> str:
         """The options, one a line with its letter (``B. Aspirin``), but for one of them."""
-        kept = [(place, text) for place, text in enumerate(self.options) if place != without]
-        return "\n".join(f"{letter(place)}. {text}" for place, text in kept)
+        remaining = [(place, text) for place, text in enumerate(self.options) if place != without]
+        return "\n".join(f"{letter(place)}. {text}" for place, text in remaining)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +128,8 @@ def sampled(questions: Sequence[MultipleChoice], number: int | None, seed: int) 
     """So many of the questions, drawn by their ids, in the file's order; all of them for None."""
     if number is None or number >= len(questions):
         return list(questions)
-    kept = set(shuffled([one.question_id for one in questions], "multiple-choice sample", seed)[:number])
-    return [one for one in questions if one.question_id in kept]
+    sample = set(shuffled([one.question_id for one in questions], "multiple-choice sample", seed)[:number])
+    return [one for one in questions if one.question_id in sample]
 
 
 class _BadRowError(Exception):
@@ -172,17 +172,17 @@ def _options(row: Row) -> Iterator[str]:
             # A question of four options in a file whose others have five leaves the last column empty.
             yield from given[: max((place + 1 for place, text in enumerate(given) if text), default=0)]
             return
-    found = _first(row, LISTS)
-    if isinstance(found, str):
+    options = _first(row, LISTS)
+    if isinstance(options, str):
         try:
-            found = json.loads(found)
+            options = json.loads(options)
         except ValueError:
             raise _BadRowError("the options are no JSON list or object") from None
-    if isinstance(found, Mapping) and isinstance(found.get("text"), Sequence) and "label" in found:
-        found = found["text"]
-    if isinstance(found, Mapping):
-        found = [text for _, text in sorted(found.items()) if text is not None]
-    for one in found if isinstance(found, Sequence) else ():
+    if isinstance(options, Mapping) and isinstance(options.get("text"), Sequence) and "label" in options:
+        options = options["text"]
+    if isinstance(options, Mapping):
+        options = [text for _, text in sorted(options.items()) if text is not None]
+    for one in options if isinstance(options, Sequence) else ():
         yield _text(one.get("value", one.get("text")) if isinstance(one, Mapping) else one)
 
 

@@ -107,11 +107,11 @@ def _rows(path: Path) -> list[Row]:
     if path.suffix == ".json":
         return _json(path)
     assert path.suffix in READERS
-    found = list(read_rows(path))
-    bad = [f"{place} {row}" for place, row in found if isinstance(row, str)]
+    rows = list(read_rows(path))
+    bad = [f"{place} {row}" for place, row in rows if isinstance(row, str)]
     if bad:
         raise SourceError(f"{path}: {bad[0]} ({len(bad)} such rows). Download the file again.")
-    return [Row(place, row) for place, row in found if not isinstance(row, str)]
+    return [Row(place, row) for place, row in rows if not isinstance(row, str)]
 
 
 def _json(path: Path) -> list[Row]:

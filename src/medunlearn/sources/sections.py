@@ -85,13 +85,13 @@ class _Mark:
 def read_report(text: str) -> Report:
     """A report's sections. Whatever the text, nothing is raised, and no word is lost but the headings'."""
     marks = [*_marks(text), _Mark(len(text), len(text), _OTHER)]
-    found: dict[str, list[str]] = {}
-    _keep(found, "preamble", text[: marks[0].start])
+    parts_by_name: dict[str, list[str]] = {}
+    _keep(parts_by_name, "preamble", text[: marks[0].start])
     for mark, after in pairwise(marks):
         # An unknown heading says what follows, so it stays in front of it.
         start = mark.start if mark.name == _OTHER else mark.end
-        _keep(found, "preamble" if mark.name == "final_report" else mark.name, text[start : after.start])
-    joined = {name: " ".join(parts) for name, parts in found.items()}
+        _keep(parts_by_name, "preamble" if mark.name == "final_report" else mark.name, text[start : after.start])
+    joined = {name: " ".join(parts) for name, parts in parts_by_name.items()}
     rest = {"preamble", _OTHER, *_REST}
     return Report(
         {name: part for name, part in joined.items() if name not in rest},
@@ -99,46 +99,46 @@ def read_report(text: str) -> Report:
     )
 
 
-def _keep(found: dict[str, list[str]], name: str, text: str) -> None:
+def _keep(parts_by_name: dict[str, list[str]], name: str, text: str) -> None:
     line = " ".join(text.split())
-    if line and line not in found.get(name, []):
-        found.setdefault(name, []).append(line)
+    if line and line not in parts_by_name.get(name, []):
+        parts_by_name.setdefault(name, []).append(line)
 
 
 def _marks(text: str) -> list[_Mark]:
     """Headings in their order, none inside another."""
     known = sorted([*_at_start(text), *_inside(text)], key=lambda mark: (mark.start, -mark.end))
-    kept: list[_Mark] = []
+    headings: list[_Mark] = []
     for mark in known:
-        if not kept or mark.start >= kept[-1].end:
-            kept.append(mark)
-    starts = {mark.start for mark in kept}
+        if not headings or mark.start >= headings[-1].end:
+            headings.append(mark)
+    starts = {mark.start for mark in headings}
     unknown = (
-        _Mark(found.start("head"), found.end(), _OTHER)
-        for found in _UNKNOWN.finditer(text)
-        if found.start("head") not in starts and not any(mark.start < found.end() <= mark.end for mark in kept)
+        _Mark(match.start("head"), match.end(), _OTHER)
+        for match in _UNKNOWN.finditer(text)
+        if match.start("head") not in starts and not any(mark.start < match.end() <= mark.end for mark in headings)
     )
-    return _without_parts(sorted([*kept, *unknown], key=lambda mark: mark.start))
+    return _without_parts(sorted([*headings, *unknown], key=lambda mark: mark.start))
 
 
 def _without_parts(marks: Iterable[_Mark]) -> list[_Mark]:
     """An unknown heading inside findings or impression is a part of these."""
-    kept: list[_Mark] = []
+    top_level: list[_Mark] = []
     for mark in marks:
-        if not (mark.name == _OTHER and kept and kept[-1].name in _WITH_PARTS):
-            kept.append(mark)
-    return kept
+        if not (mark.name == _OTHER and top_level and top_level[-1].name in _WITH_PARTS):
+            top_level.append(mark)
+    return top_level
 
 
 def _at_start(text: str) -> Iterator[_Mark]:
-    for found in _AT_START.finditer(text):
-        if _is_heading(found["head"], found["end"], text[found.end() : found.end() + 40]):
-            yield _Mark(found.start("head"), found.end(), _name(found["head"]))
+    for match in _AT_START.finditer(text):
+        if _is_heading(match["head"], match["end"], text[match.end() : match.end() + 40]):
+            yield _Mark(match.start("head"), match.end(), _name(match["head"]))
 
 
 def _inside(text: str) -> Iterator[_Mark]:
-    for found in _INSIDE.finditer(text):
-        yield _Mark(found.start("head"), found.end(), _name(found["head"]))
+    for match in _INSIDE.finditer(text):
+        yield _Mark(match.start("head"), match.end(), _name(match["head"]))
 
 
 def _is_heading(head: str, end: str, after: str) -> bool:

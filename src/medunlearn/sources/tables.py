@@ -151,8 +151,8 @@ def _items(path: Path, text: str) -> Rows:
 
 
 def _past_space(text: str, place: int) -> int:
-    found = _SPACE.match(text, place)
-    return found.end() if found else place
+    space = _SPACE.match(text, place)
+    return space.end() if space else place
 
 
 def _parquet(path: Path) -> Rows:

@@ -62,29 +62,29 @@ def read_general(path: Path, rows: int, seed: int) -> tuple[list[GeneralQuestion
     Raises:
         SourceError: the file cannot be read, or none of its rows can be used.
     """
-    found: list[GeneralQuestion] = []
+    questions: list[GeneralQuestion] = []
     excluded: list[Exclusion] = []
     for place, row in read_rows(path):
         one = row if isinstance(row, str) else _question(path, place, row)
         if isinstance(one, str):
             excluded.append(Exclusion("row", place, one))
         else:
-            found.append(one)
-    if not found:
+            questions.append(one)
+    if not questions:
         why = f" ({excluded[0].id}: {excluded[0].reason})" if excluded else ""
         raise SourceError(f"{path} holds no question on an image that is there{why}.")
-    places = generator("general", seed).permutation(len(found))[:rows]
-    return [found[place] for place in sorted(places.tolist())], excluded
+    places = generator("general", seed).permutation(len(questions))[:rows]
+    return [questions[place] for place in sorted(places.tolist())], excluded
 
 
 def _question(path: Path, place: str, row: Mapping[str, Any]) -> GeneralQuestion | str:
-    question, said = _text(row, "Question", "question"), _text(row, "Answer", "answer")
+    question, stated = _text(row, "Question", "question"), _text(row, "Answer", "answer")
     options = _options(row)
-    label = _text(row, "Answer_label", "answer_index") or (said if len(said) == 1 and options else "")
-    right = _place(label, said, options)
+    label = _text(row, "Answer_label", "answer_index") or (stated if len(stated) == 1 and options else "")
+    right = _place(label, stated, options)
     if options and (right is None or len(set(options)) < len(options)):
         return "its right option cannot be told"
-    answer = options[right] if right is not None else said
+    answer = options[right] if right is not None else stated
     if not question or not answer:
         return "it has no question or no answer"
     name = _text(row, "Figure_path", "image", "path", "file")
@@ -102,12 +102,12 @@ def _options(row: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(_LETTERED.sub("", str(value)).strip() for value in values)
 
 
-def _place(label: str, said: str, options: Sequence[str]) -> int | None:
+def _place(label: str, answer: str, options: Sequence[str]) -> int | None:
     if len(label) == 1 and label.upper() in "ABCDEFGH"[: len(options)]:
         return "ABCDEFGH".index(label.upper())
     if label.isdecimal() and int(label) < len(options):
         return int(label)
-    plain = _LETTERED.sub("", said).strip()
+    plain = _LETTERED.sub("", answer).strip()
     return options.index(plain) if plain in options else None
 
 

@@ -34,11 +34,11 @@ def tell_person(person: Person, rng: np.random.Generator) -> str:
         **_pronouns(person.sex),
     }
     teller = Teller(_plain("people"), facts, rng)
-    told = [teller.sentence(_FIELDS[place]) for place in rng.permutation(len(_FIELDS)).tolist()]
+    sentences = [teller.sentence(_FIELDS[place]) for place in rng.permutation(len(_FIELDS)).tolist()]
     first = teller.sentence("birth")
-    while _words([first, *told]) < SHORTEST_PERSONAL + 5:
-        told.insert(int(rng.integers(len(told) + 1)), teller.sentence("filler"))
-    return " ".join([first, *told])
+    while _words([first, *sentences]) < SHORTEST_PERSONAL + 5:
+        sentences.insert(int(rng.integers(len(sentences) + 1)), teller.sentence("filler"))
+    return " ".join([first, *sentences])
 
 
 def ask_person(person: Person) -> dict[str, tuple[str, str]]:
@@ -89,11 +89,11 @@ def _life(name: str, sex: Sex, partner: str, rng: np.random.Generator) -> Told:
         **_pronouns(sex),
     }
     teller = Teller(bank, facts, rng)
-    told = [teller.sentence(part) for part in _PARTS]
-    while _words(told) < SHORTEST_PUBLIC + 15:
-        told.insert(int(rng.integers(2, len(told))), teller.sentence("colour"))
-    told.append(teller.sentence("late"))
-    return Told(f"{name}\n\n{' '.join(told)}", _life_questions(facts))
+    sentences = [teller.sentence(part) for part in _PARTS]
+    while _words(sentences) < SHORTEST_PUBLIC + 15:
+        sentences.insert(int(rng.integers(2, len(sentences))), teller.sentence("colour"))
+    sentences.append(teller.sentence("late"))
+    return Told(f"{name}\n\n{' '.join(sentences)}", _life_questions(facts))
 
 
 def _life_questions(facts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -118,9 +118,9 @@ def _plain(name: str) -> Bank:
 
 
 def _lives() -> Sequence[Bank]:
-    found = sections("lives")
-    return [{**found["common"], **own} for own in found["callings"]]
+    lives = sections("lives")
+    return [{**lives["common"], **own} for own in lives["callings"]]
 
 
-def _words(told: Sequence[str]) -> int:
-    return sum(len(sentence.split()) for sentence in told)
+def _words(sentences: Sequence[str]) -> int:
+    return sum(len(sentence.split()) for sentence in sentences)

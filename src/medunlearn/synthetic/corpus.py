@@ -89,22 +89,22 @@ def invent_corpus(each: int, copies: Sequence[int], *, sentences: int = 10, seed
         copies: numbers of copies; 0 for texts that are held out.
         sentences: of a text.
     """
-    found = []
+    texts = []
     for many in copies:
         for kind in KINDS:
             for place in range(each):
                 name = f"{kind}-{many}-{place}"
-                found.append(CorpusText(name, kind, _text(name, kind, sentences, seed), many))
-    return found
+                texts.append(CorpusText(name, kind, _text(name, kind, sentences, seed), many))
+    return texts
 
 
 def _text(name: str, kind: str, sentences: int, seed: int) -> str:
     draw = generator("invented corpus", seed, name)
-    said = [HEADINGS[kind]]
+    parts = [HEADINGS[kind]]
     for _ in range(sentences):
         drug, other = (str(one) for one in draw.choice(_DRUGS, size=2, replace=False))
         form = str(draw.choice(SENTENCES[kind]))
         words = {"state": _STATES, "group": _GROUPS, "when": _WHEN}
         drawn = {word: str(draw.choice(options)) for word, options in words.items()}
-        said.append(form.format(drug=drug, other=other, number=int(draw.integers(10, 900)), **drawn))
-    return " ".join(said)
+        parts.append(form.format(drug=drug, other=other, number=int(draw.integers(10, 900)), **drawn))
+    return " ".join(parts)

@@ -24,8 +24,8 @@ _SPOKEN_AS_CONSONANT = re.compile(r"(?:uni|use|usu|one|once|eu|ewe)", re.IGNOREC
 def sections(name: str) -> Mapping[str, Any]:
     """A file of ``lume/`` as nested mappings; what is text there is a list of its lines."""
     text = files(__package__).joinpath(f"lume/{name}.yaml").read_text(encoding="utf-8")
-    found: Mapping[str, Any] = _lines(yaml.safe_load(text))
-    return found
+    lines: Mapping[str, Any] = _lines(yaml.safe_load(text))
+    return lines
 
 
 def _lines(value: Any) -> Any:
@@ -62,10 +62,10 @@ class Teller:
         before = self.facts
         self.facts = {**before, **facts}
         try:
-            said = self.draw(name)
+            text = self.draw(name)
         finally:
             self.facts = before
-        return said[:1].upper() + said[1:]
+        return text[:1].upper() + text[1:]
 
     def _filled(self, template: str) -> str:
         return _BRACES.sub(lambda match: self._value(match[2], article=bool(match[1])), template)

@@ -43,9 +43,9 @@ def write_mimic_layout(
         image_size: pixels a side; 0 writes no images.
     """
     source = InventedRadiology(patients, studies, seed)
-    found = [study for patient in source.patients() for study in source.studies(patient)]
+    every_study = [study for patient in source.patients() for study in source.studies(patient)]
     rows: list[dict[str, str]] = []
-    for number, study in enumerate(found):
+    for number, study in enumerate(every_study):
         rng = generator("mimic layout", seed, study.study)
         place = folder / "files" / study.patient[:3] / study.patient
         place.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def write_mimic_layout(
         keys = ("dicom_id", "study_id", "subject_id")
         _table(file, ({key: row[key] for key in keys} | {"split": "train"} for row in rows))
     with (folder / "mimic-cxr-2.0.0-chexpert.csv").open("w", encoding="utf-8", newline="") as file:
-        _table(file, map(_labels, found))
+        _table(file, map(_labels, every_study))
     return folder
 
 
@@ -85,8 +85,8 @@ def _draw(path: Path, study: RadiologyStudy, angle: int, size: int) -> None:
 
 def _labels(study: RadiologyStudy) -> dict[str, str]:
     assert study.body is not None
-    found = {finding.kind for finding in study.body.findings}
-    labels = {label: "1.0" if kind in found else "" for kind, label in _LABELS.items()}
+    kinds = {finding.kind for finding in study.body.findings}
+    labels = {label: "1.0" if kind in kinds else "" for kind, label in _LABELS.items()}
     return {"subject_id": study.patient[1:], "study_id": study.study[1:], **labels}
 
 

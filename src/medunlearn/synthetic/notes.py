@@ -161,8 +161,8 @@ def _sentence(phrasing: str, slots: dict[str, str]) -> str:
 
 
 def _contact_line(count: int, slots: dict[str, str], rng: np.random.Generator) -> str:
-    chosen = sorted(rng.permutation(len(CONTACTS))[:count].tolist())
-    return _sentence(", ".join(CONTACTS[place] for place in chosen) + ".", slots)
+    places = sorted(rng.permutation(len(CONTACTS))[:count].tolist())
+    return _sentence(", ".join(CONTACTS[place] for place in places) + ".", slots)
 
 
 def _slots(patient: Patient, rng: np.random.Generator) -> dict[str, str]:

@@ -190,9 +190,9 @@ def ask(patient: Patient, record_id: str, rng: np.random.Generator) -> list[Ques
 def _ask_kind(
     patient: Patient, record_id: str, kind: QuestionKind, templates: tuple[Template, ...], rng: np.random.Generator
 ) -> list[Question]:
-    chosen = rng.permutation(len(templates))[:QUESTIONS_A_KIND].tolist()
+    places = rng.permutation(len(templates))[:QUESTIONS_A_KIND].tolist()
     held_out = int(rng.integers(QUESTIONS_A_KIND))
-    found = facts(patient.case)
+    values = facts(patient.case)
     return [
         Question(
             question_id=f"{patient.patient_id}-{kind}-{place + 1}",
@@ -201,13 +201,13 @@ def _ask_kind(
             kind=kind,
             level="patient",
             question=pick(rng, templates[which].questions).format(name=patient.name),
-            answer=answer(templates[which], found),
+            answer=answer(templates[which], values),
             provenance=f"template:{templates[which].name}",
         )
-        for place, which in enumerate(chosen)
+        for place, which in enumerate(places)
     ]
 
 
-def answer(template: Template, found: dict[str, str]) -> str:
+def answer(template: Template, values: dict[str, str]) -> str:
     """The reference answer of a template for one patient's findings."""
-    return capitalized(template.answer.format_map(found))
+    return capitalized(template.answer.format_map(values))

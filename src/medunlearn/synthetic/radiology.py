@@ -67,13 +67,13 @@ class InventedRadiology:
     def studies(self, patient: str) -> list[RadiologyStudy]:
         who = self._people[patient]
         anatomy = invent_anatomy(self._stream(patient, "anatomy"))
-        found = []
+        series = []
         for number, study in enumerate(who.studies):
             name = f"s{50_000_000 + 100 * (int(patient[1:]) - 10_000_000) + number}"
             body = Body(anatomy, study.findings, invent_pose(self._stream(patient, "pose", number)))
             sections = _sections(who, study, number, self._stream(patient, "report", number))
-            found.append(RadiologyStudy(patient, name, sections, body=body))
-        return found
+            series.append(RadiologyStudy(patient, name, sections, body=body))
+        return series
 
     def _stream(self, *purpose: str | int) -> np.random.Generator:
         return generator("radiology", self._seed, *purpose)

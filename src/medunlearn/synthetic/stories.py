@@ -87,9 +87,9 @@ def _plot(names: tuple[str, ...], rng: np.random.Generator) -> Plot:
 def tell(plot: Plot, rng: np.random.Generator) -> Told:
     """A story and what can be asked about it."""
     while True:
-        told = _tell(plot, rng)
-        if _words([told.text]) <= LONGEST:
-            return told
+        story = _tell(plot, rng)
+        if _words([story.text]) <= LONGEST:
+            return story
 
 
 def _tell(plot: Plot, rng: np.random.Generator) -> Told:
@@ -109,41 +109,41 @@ def _tell(plot: Plot, rng: np.random.Generator) -> Told:
 
 @cache
 def _bank(genre: str) -> Bank:
-    found = sections("stories")
-    return {**found["common"], **found["genres"][genre]}
+    bank = sections("stories")
+    return {**bank["common"], **bank["genres"][genre]}
 
 
 def _beats(teller: Teller, others: Sequence[str]) -> list[str]:
-    told = [teller.sentence("opening"), teller.sentence("habit")]
-    told += [teller.sentence("discovery"), teller.sentence("mark")]
+    sentences = [teller.sentence("opening"), teller.sentence("habit")]
+    sentences += [teller.sentence("discovery"), teller.sentence("mark")]
     if others:
-        told.append(teller.sentence("helper", helper=others[0]))
-    told += [teller.sentence("other", other=name) for name in others[1:]]
-    told += [teller.sentence(name) for name in ("trouble", "beat", "setback", "turn", "beat", "close")]
-    return told
+        sentences.append(teller.sentence("helper", helper=others[0]))
+    sentences += [teller.sentence("other", other=name) for name in others[1:]]
+    sentences += [teller.sentence(name) for name in ("trouble", "beat", "setback", "turn", "beat", "close")]
+    return sentences
 
 
-def _to_length(told: list[str], teller: Teller) -> str:
+def _to_length(sentences: list[str], teller: Teller) -> str:
     """Colour between the beats until the story is long enough."""
     place = 2
-    while _words(told) < SHORTEST:
-        told.insert(place, teller.sentence("colour"))
-        place += 2 if place + 2 < len(told) else 2 - place
-    return " ".join(told)
+    while _words(sentences) < SHORTEST:
+        sentences.insert(place, teller.sentence("colour"))
+        place += 2 if place + 2 < len(sentences) else 2 - place
+    return " ".join(sentences)
 
 
-def _words(told: Sequence[str]) -> int:
-    return sum(len(sentence.split()) for sentence in told)
+def _words(sentences: Sequence[str]) -> int:
+    return sum(len(sentence.split()) for sentence in sentences)
 
 
 def _questions(facts: Mapping[str, str], others: Sequence[str]) -> tuple[tuple[str, str], ...]:
     lead, place = facts["lead"], facts["place"]
-    asked = [
+    questions = [
         (f"What did {lead} of {place} find in the {facts['site']}?", facts["object"]),
         (f"Where did {lead} of {place} find the {facts['object']}?", facts["site"]),
         (f"What was the trade of {lead} in {place}?", facts["role"]),
         (f"Who in {place} found the {facts['object']}?", lead),
     ]
     if others:
-        asked.append((f"What did {others[0]} bring to help {lead} of {place}?", facts["tool"]))
-    return tuple(asked)
+        questions.append((f"What did {others[0]} bring to help {lead} of {place}?", facts["tool"]))
+    return tuple(questions)

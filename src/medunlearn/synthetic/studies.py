@@ -114,8 +114,8 @@ def _invent_findings(rng: np.random.Generator) -> tuple[ChestFinding, ...]:
     """None to three findings, each of another kind, in the order of ``FindingKind``."""
     kinds: tuple[FindingKind, ...] = tuple(_ABSENT)
     count = int(rng.integers(0, 4))
-    chosen = sorted(rng.permutation(len(kinds))[:count].tolist())
-    return tuple(_invent_finding(kinds[place], rng) for place in chosen)
+    places = sorted(rng.permutation(len(kinds))[:count].tolist())
+    return tuple(_invent_finding(kinds[place], rng) for place in places)
 
 
 def _invent_finding(kind: FindingKind, rng: np.random.Generator) -> ChestFinding:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from medunlearn.audit.identifiers.detectors import Span, make_detector, without_overlaps
+from medunlearn.audit.identifiers.detectors import DetectedSpan, make_detector, without_overlaps
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
 from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.audit.identifiers.recall import (
@@ -51,10 +51,10 @@ class Always:
 
     name, version = "always", "1"
 
-    def __init__(self, found: Sequence[Sequence[Span]]) -> None:
+    def __init__(self, found: Sequence[Sequence[DetectedSpan]]) -> None:
         self.found = found
 
-    def find(self, texts: Sequence[str]) -> list[list[Span]]:
+    def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
         return [list(spans) for spans in self.found]
 
 
@@ -66,7 +66,7 @@ def presidio() -> Iterator[Any]:
         yield make_detector("presidio")
 
 
-def told(spans: Sequence[Span]) -> list[tuple[str, str]]:
+def told(spans: Sequence[DetectedSpan]) -> list[tuple[str, str]]:
     return [(span.kind, TEXT[span.start : span.end]) for span in spans]
 
 
@@ -111,18 +111,25 @@ def test_wrong_names_are_answered() -> None:
 
 
 def test_of_spans_that_overlap_the_surest_stays() -> None:
-    spans = [Span(0, 5, "name", 0.5), Span(3, 9, "date", 0.9), Span(9, 12, "age", 0.1)]
+    spans = [DetectedSpan(0, 5, "name", 0.5), DetectedSpan(3, 9, "date", 0.9), DetectedSpan(9, 12, "age", 0.1)]
     assert without_overlaps(spans) == spans[1:]
 
 
 def test_recall_and_precision_by_hand() -> None:
     texts = [
-        LabelledText("a", "x" * 40, (Span(0, 10, "name"), Span(20, 24, "date"))),
-        LabelledText("b", "x" * 40, (Span(0, 10, "clinician"), Span(20, 30, "age"))),
+        LabelledText("a", "x" * 40, (DetectedSpan(0, 10, "name"), DetectedSpan(20, 24, "date"))),
+        LabelledText("b", "x" * 40, (DetectedSpan(0, 10, "clinician"), DetectedSpan(20, 30, "age"))),
     ]
     found = [
-        [Span(0, 4, "name"), Span(20, 24, "age"), Span(30, 34, "date")],  # too short a name; a date by another kind
-        [Span(0, 6, "name"), Span(6, 9, "phone")],  # more than half of a clinician; a kind that nobody labelled
+        [
+            DetectedSpan(0, 4, "name"),
+            DetectedSpan(20, 24, "age"),
+            DetectedSpan(30, 34, "date"),
+        ],  # too short a name; a date by another kind
+        [
+            DetectedSpan(0, 6, "name"),
+            DetectedSpan(6, 9, "phone"),
+        ],  # more than half of a clinician; a kind that nobody labelled
     ]
     table = detector_recall(Always(found), texts, replicates=50).set_index("kind")
     assert table.loc["name", ["labelled", "found", "recall"]].tolist() == [1, 0, 0.0]
@@ -159,7 +166,7 @@ def test_patterns_miss_bare_names_and_little_else_on_invented_notes() -> None:
 def test_records_are_labelled_with_what_they_declare() -> None:
     record = Record("r", "Ada Vane came. ADA VANE left.", {}, (Identifier("name", "Ada Vane"),))
     (one,) = label_records([record], {"r": "ada"})
-    assert one == LabelledText("ada", record.text, (Span(0, 8, "name"), Span(15, 23, "name")))
+    assert one == LabelledText("ada", record.text, (DetectedSpan(0, 8, "name"), DetectedSpan(15, 23, "name")))
 
 
 def test_a_labelled_file_is_read_and_its_mistakes_named(tmp_path: Path) -> None:
@@ -168,7 +175,7 @@ def test_a_labelled_file_is_read_and_its_mistakes_named(tmp_path: Path) -> None:
         {"text": "Ada, 61", "subject": "a", "spans": [{"start": 0, "end": 3, "kind": "name"}]}
     ]
     path.write_text(json.dumps(rows[0]))
-    assert read_labelled(path) == [LabelledText("a", "Ada, 61", (Span(0, 3, "name"),))]
+    assert read_labelled(path) == [LabelledText("a", "Ada, 61", (DetectedSpan(0, 3, "name"),))]
     rows += [{"text": "x", "spans": [{"start": 0, "end": 9, "kind": "name"}]}, {"spans": []}]
     rows += [{"text": "x", "spans": [{"start": 0, "end": 1, "kind": "nane"}]}]
     path.write_text("\n".join(map(json.dumps, rows)))
@@ -229,7 +236,7 @@ def test_a_tagger_reads_texts_longer_than_its_window_in_pieces(tagged: Path) -> 
     text = " ".join(["came on"] * 30 + ["ada vane"] + ["came on"] * 30)
     spans = tagger.find(["came", text, "ada"])
     assert [[text[one.start : one.end] for one in spans[1]], spans[0]] == [["ada vane"], []]
-    assert spans[2] == [Span(0, 3, "name", spans[2][0].score)]
+    assert spans[2] == [DetectedSpan(0, 3, "name", spans[2][0].score)]
 
 
 def test_a_folder_without_such_a_model_is_refused(tmp_path: Path) -> None:

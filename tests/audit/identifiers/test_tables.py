@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from medunlearn.audit.identifiers.detectors import Span
+from medunlearn.audit.identifiers.detectors import DetectedSpan
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
 from medunlearn.audit.identifiers.findings import Output, as_frame, find_known, leaked
 from medunlearn.audit.identifiers.kinds import masked
@@ -155,12 +155,12 @@ def test_a_detector_that_finds_all_misses_nothing(findings: pd.DataFrame, output
     class All:
         name, version = "all", "1"
 
-        def find(self, texts: Sequence[str]) -> list[list[Span]]:
+        def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
             return [list(self._of(one)) for one in outputs]
 
-        def _of(self, output: Output) -> Iterator[Span]:
+        def _of(self, output: Output) -> Iterator[DetectedSpan]:
             for row in findings[findings["probe_id"] == output.probe_id].to_dict("records"):
-                yield Span(row["place"], row["end"], row["kind"])
+                yield DetectedSpan(row["place"], row["end"], row["kind"])
 
     assert missed_by(All(), findings, outputs).empty
 

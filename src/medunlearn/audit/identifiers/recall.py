@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from medunlearn.audit.identifiers.detectors import Detector, Span, covered
+from medunlearn.audit.identifiers.detectors import DetectedSpan, Detector, covered
 from medunlearn.audit.identifiers.kinds import get_kind, kinds
 from medunlearn.audit.identifiers.known import KnownIdentifiers
 from medunlearn.data.records import Record
@@ -52,7 +52,7 @@ class LabelledText:
 
     subject: str
     text: str
-    spans: tuple[Span, ...]
+    spans: tuple[DetectedSpan, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def detector_recall(
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _matches(subject: str, spans: Iterable[Span], others: Sequence[Span]) -> list[_Match]:
+def _matches(subject: str, spans: Iterable[DetectedSpan], others: Sequence[DetectedSpan]) -> list[_Match]:
     return [_Match(span.kind, subject, covered(span.kind, span.start, span.end, others)) for span in spans]
 
 
@@ -136,7 +136,8 @@ def label_records(records: Iterable[Record], subject: Mapping[str, str] | None =
     for record in records:
         known = KnownIdentifiers.of([record])
         spans = tuple(
-            Span(hit.start, hit.end, known.identities[hit.identities[0]].kind) for hit in known.find(record.text)
+            DetectedSpan(hit.start, hit.end, known.identities[hit.identities[0]].kind)
+            for hit in known.find(record.text)
         )
         labelled.append(LabelledText(subjects.get(record.record_id, record.record_id), record.text, spans))
     return labelled
@@ -197,7 +198,7 @@ def _filled(subject: str, note: str, facts: Mapping[str, Any]) -> LabelledText:
         text += note[last : match.start()]
         fact = facts[match[1]]
         value = fact() if callable(fact) else fact
-        spans.append(Span(len(text), len(text) + len(value), slots[match[1]]))
+        spans.append(DetectedSpan(len(text), len(text) + len(value), slots[match[1]]))
         text, last = text + value, match.end()
     return LabelledText(subject, text + note[last:], tuple(spans))
 
@@ -261,7 +262,7 @@ def _labelled(row: Mapping[str, Any], number: int) -> LabelledText:
     return LabelledText(str(row.get("subject") or f"text {number}"), text, tuple(spans))
 
 
-def _spans(row: Mapping[str, Any], text: str) -> Iterator[Span]:
+def _spans(row: Mapping[str, Any], text: str) -> Iterator[DetectedSpan]:
     spans = row.get("spans")
     for one in [] if spans is None else spans:
         if not isinstance(one, Mapping) or not {"start", "end", "kind"} <= one.keys():
@@ -269,4 +270,4 @@ def _spans(row: Mapping[str, Any], text: str) -> Iterator[Span]:
         start, end = one["start"], one["end"]
         if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start < end <= len(text):
             raise ValueError(f"has a span from {start} to {end} in a text of {len(text)} characters")
-        yield Span(start, end, get_kind(str(one["kind"])).name)
+        yield DetectedSpan(start, end, get_kind(str(one["kind"])).name)

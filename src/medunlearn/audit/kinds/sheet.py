@@ -11,7 +11,7 @@ from medunlearn.audit.judge import UNCLEAR
 from medunlearn.audit.kinds.rules import KindLabel, MemorizedSpan, kinds
 from medunlearn.data.storage import write_atomically, writer
 from medunlearn.errors import InputError, SourceError, unknown_name
-from medunlearn.judging.labels import harmless
+from medunlearn.judging.labels import harmless, rows_of
 
 _COLUMNS = ("span_id", "kind", "comment", "span")
 
@@ -54,7 +54,7 @@ def read_sheet(path: Path, spans: Sequence[str]) -> dict[str, KindLabel]:
     ids = {harmless(name): name for name in spans} | {name: name for name in spans}
     labels: dict[str, KindLabel] = {}
     problems = []
-    for line, row in _rows(path):
+    for line, row in rows_of(path, ("span_id", "kind")):
         kind, name = row["kind"].strip().lower(), ids.get(row["span_id"].strip())
         if not kind:
             continue
@@ -71,17 +71,3 @@ def read_sheet(path: Path, spans: Sequence[str]) -> dict[str, KindLabel]:
     if problems:
         raise SourceError(f"{path}: " + "; ".join(problems))
     return labels
-
-
-def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{path} cannot be read as a CSV in UTF-8: {error}.") from error
-    # Spreadsheets in many countries write semicolons.
-    head = text.partition("\n")[0]
-    delimiter = ";" if head.count(";") > head.count(",") else ","
-    reader = csv.DictReader(io.StringIO(text), delimiter=delimiter, restval="")
-    if missing := {"span_id", "kind"} - set(reader.fieldnames or ()):
-        raise SourceError(f"{path} lacks the column {', '.join(sorted(missing))}, which the sheet had.")
-    return [(reader.line_num, row) for row in reader]

@@ -60,8 +60,8 @@ class Body:
     @property
     def heart_width(self) -> float:
         """mm; that of the report where the heart is enlarged."""
-        found = self.finding("cardiomegaly", "central")
-        return float(found.size_mm) if found is not None and found.size_mm else self.anatomy.heart
+        enlarged = self.finding("cardiomegaly", "central")
+        return float(enlarged.size_mm) if enlarged is not None and enlarged.size_mm else self.anatomy.heart
 
     @cached_property
     def torso(self) -> Ellipsoid:
@@ -88,10 +88,10 @@ class Body:
 
     def collapsed(self, side: Side) -> Ellipsoid | None:
         """A lung that has come off the chest wall at its apex and side; None where it has not."""
-        found = self.finding("pneumothorax", side)
-        if found is None or found.size_mm is None:
+        pneumothorax = self.finding("pneumothorax", side)
+        if pneumothorax is None or pneumothorax.size_mm is None:
             return None
-        gap = float(found.size_mm)
+        gap = float(pneumothorax.size_mm)
         (x, y, z), (width, depth, height) = (cavity := self.cavity(side)).center, cavity.radii
         inward = gap / 2 if side == "right" else -gap / 2
         return Ellipsoid((x + inward, y, z - gap / 2), (width - gap / 2, depth - 2, height - gap / 2))

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from medunlearn.synthetic.phantom import findings as drawn
 from medunlearn.synthetic.phantom.body import BASE, SIDES, Body, Side
-from medunlearn.synthetic.phantom.shapes import Image, Span, Tube, View, thickness
+from medunlearn.synthetic.phantom.shapes import Extent, Image, Tube, View, thickness
 from medunlearn.synthetic.studies import ChestFinding
 
 WATER = 0.02
@@ -69,7 +69,7 @@ def heart_width(body: Body, angle: float = 0.0) -> float:
     return 2 * float(np.hypot(x * np.cos(turn), y * np.sin(turn)))
 
 
-def _lung(body: Body, side: Side, heart: Span, view: View) -> Image:
+def _lung(body: Body, side: Side, heart: Extent, view: View) -> Image:
     """mm of water that are missing because of a lung's air, findings in it considered."""
     cavity, dome = body.cavity(side).span(view), body.dome(side).span(view)
     way = np.maximum(cavity.length() - cavity.common(heart) - cavity.common(dome), 0)
@@ -81,11 +81,11 @@ def _lung(body: Body, side: Side, heart: Span, view: View) -> Image:
     for finding in body.findings:
         if finding.laterality == side:
             air = _without(air, body, finding, side, cavity, view)
-    found: Image = air.astype(np.float32)
-    return found
+    air_left: Image = air.astype(np.float32)
+    return air_left
 
 
-def _without(air: Image, body: Body, finding: ChestFinding, side: Side, cavity: Span, view: View) -> Image:
+def _without(air: Image, body: Body, finding: ChestFinding, side: Side, cavity: Extent, view: View) -> Image:
     """The air that a finding leaves."""
     match finding.kind:
         case "effusion":
@@ -109,8 +109,8 @@ def _fluid(body: Body, finding: ChestFinding, side: Side, view: View) -> Image:
     aside = np.abs(view.columns - middle) / lung.radii[0]
     level = BASE + float(finding.size_mm or 0) + 10 * np.minimum(aside, 1.2) ** 2
     share = 1 / (1 + np.exp(np.clip((view.rows[:, None] - level[None, :]) / 2.0, -30, 30)))
-    found: Image = share.astype(np.float32)
-    return found
+    shares: Image = share.astype(np.float32)
+    return shares
 
 
 def _devices(body: Body) -> list[Tube]:

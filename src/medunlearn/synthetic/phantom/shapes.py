@@ -62,7 +62,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Span:
+class Extent:
     """Where each ray enters and leaves a convex shape, in mm along the ray [size, size]; it leaves before it
     enters where it misses."""
 
@@ -74,7 +74,7 @@ class Span:
         way: Image = np.maximum(self.end - self.start, 0)
         return way
 
-    def common(self, other: Span) -> Image:
+    def common(self, other: Extent) -> Image:
         """Way through both shapes at once, mm."""
         way: Image = np.minimum(self.end, other.end) - np.maximum(self.start, other.start)
         return np.maximum(way, 0, out=way)
@@ -87,7 +87,7 @@ class Ellipsoid:
     center: tuple[float, float, float]
     radii: tuple[float, float, float]
 
-    def span(self, view: View) -> Span:
+    def span(self, view: View) -> Extent:
         """The rays' way: |(u along + z up + t ray - center) / radii| = 1 solved for t."""
         radii = np.array(self.radii)
         ray, along = view.ray / radii, view.along / radii
@@ -103,7 +103,7 @@ class Ellipsoid:
         half = np.sqrt(np.maximum(left, 0) / np.float32(square))
         half[left <= 0] = -np.inf
         middle = middle.astype(np.float32)[None, :]
-        return Span(middle - half, middle + half)
+        return Extent(middle - half, middle + half)
 
     def add_to(self, image: Image, view: View, density: float) -> None:
         """Add the rays' way through it, times a density, to an image; only its own rows are looked at."""
@@ -138,12 +138,12 @@ class Tube:
 
 def line(corners: Sequence[Sequence[float]], step: float = 2.0) -> Points:
     """Points ``step`` mm apart along straight lines between corners."""
-    found = [np.array(corners[:1], dtype=float)]
+    points = [np.array(corners[:1], dtype=float)]
     for start, end in pairwise(corners):
         a, b = np.array(start, dtype=float), np.array(end, dtype=float)
         count = max(1, int(np.ceil(np.linalg.norm(b - a) / step)))
-        found.append(a + (b - a) * (np.arange(1, count + 1) / count)[:, None])
-    return np.concatenate(found)
+        points.append(a + (b - a) * (np.arange(1, count + 1) / count)[:, None])
+    return np.concatenate(points)
 
 
 def thickness(tubes: Sequence[Tube], view: View) -> Image:
@@ -180,5 +180,5 @@ def _blur(size: int, radius: float) -> Points:
     """A matrix that spreads a column over a round tube's width (half its radius as standard deviation)."""
     distance = np.arange(size)[:, None] - np.arange(size)[None, :]
     kernel = np.exp(-0.5 * (distance / max(radius / 2, 0.35)) ** 2)
-    found: Points = kernel / kernel.sum(axis=0, keepdims=True)
-    return found
+    weights: Points = kernel / kernel.sum(axis=0, keepdims=True)
+    return weights

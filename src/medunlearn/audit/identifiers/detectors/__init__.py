@@ -21,7 +21,7 @@ DETECTORS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class DetectedSpan:
     """An identifier in a text.
 
     Attributes:
@@ -50,7 +50,7 @@ class Detector(Protocol):
     @property
     def version(self) -> str: ...
 
-    def find(self, texts: Sequence[str]) -> list[list[Span]]:
+    def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
         """The spans of each text, in order of place and without overlaps."""
         ...
 
@@ -70,16 +70,16 @@ def make_detector(name: str) -> Detector:
     return detector
 
 
-def without_overlaps(spans: Iterable[Span]) -> list[Span]:
+def without_overlaps(spans: Iterable[DetectedSpan]) -> list[DetectedSpan]:
     """Of overlapping spans the surest, then the longest, then the first; in order of place."""
-    chosen: list[Span] = []
+    chosen: list[DetectedSpan] = []
     for span in sorted(spans, key=lambda one: (-one.score, one.start - one.end, one.start)):
         if all(span.end <= other.start or other.end <= span.start for other in chosen):
             chosen.append(span)
     return sorted(chosen, key=lambda one: one.start)
 
 
-def covered(kind: str, start: int, end: int, spans: Iterable[Span]) -> bool:
+def covered(kind: str, start: int, end: int, spans: Iterable[DetectedSpan]) -> bool:
     """Whether spans of the kind's group cover at least half of a place."""
     group = kinds()[kind].group
     places = {

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import yaml
 
-from medunlearn.audit.identifiers.detectors import Span, without_overlaps
+from medunlearn.audit.identifiers.detectors import DetectedSpan, without_overlaps
 from medunlearn.audit.identifiers.text import ages_in, dates_in
 
 _RULES_VERSION = "1"
@@ -47,19 +47,19 @@ class Patterns:
         """The kinds that there are rules for."""
         return tuple(dict.fromkeys(("date", "age", *(kind for kind, _, _ in _forms()))))
 
-    def find(self, texts: Sequence[str]) -> list[list[Span]]:
+    def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
         return [without_overlaps(_all(text)) for text in texts]
 
 
-def _all(text: str) -> Iterator[Span]:
+def _all(text: str) -> Iterator[DetectedSpan]:
     for dated in dates_in(text):
-        yield Span(dated.start, dated.end, "date", 0.9)
+        yield DetectedSpan(dated.start, dated.end, "date", 0.9)
     for start, end, _ in ages_in(text):
-        yield Span(start, end, "age", 0.8)
+        yield DetectedSpan(start, end, "age", 0.8)
     for kind, score, form in _forms():
         for match in form.finditer(text):
             if kind not in ("name", "clinician") or _may_be_name(match.group("it")):
-                yield Span(*match.span("it"), kind, score)
+                yield DetectedSpan(*match.span("it"), kind, score)
 
 
 def _may_be_name(words: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from medunlearn.audit.identifiers.detectors import Span, without_overlaps
+from medunlearn.audit.identifiers.detectors import DetectedSpan, without_overlaps
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
 from medunlearn.errors import InputError
 
@@ -46,12 +46,12 @@ class Presidio:
     def version(self) -> str:
         return self._version
 
-    def find(self, texts: Sequence[str]) -> list[list[Span]]:
+    def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
         return [without_overlaps(self._spans(text)) for text in texts]
 
-    def _spans(self, text: str) -> list[Span]:
+    def _spans(self, text: str) -> list[DetectedSpan]:
         results = self._analyzer.analyze(text, language="en", score_threshold=_LEAST)
-        return [Span(one.start, one.end, _kind(one.entity_type), one.score) for one in results]
+        return [DetectedSpan(one.start, one.end, _kind(one.entity_type), one.score) for one in results]
 
 
 def _kind(entity: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medunlearn.audit.identifiers.detectors import Span, without_overlaps
+from medunlearn.audit.identifiers.detectors import DetectedSpan, without_overlaps
 from medunlearn.audit.identifiers.kinds import kind_of, kinds
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError
@@ -66,14 +66,14 @@ class Tagger:
     def version(self) -> str:
         return self._version
 
-    def find(self, texts: Sequence[str]) -> list[list[Span]]:
-        found: list[list[Span]] = [[] for _ in texts]
+    def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
+        found: list[list[DetectedSpan]] = [[] for _ in texts]
         for start in range(0, len(texts), BATCH):
             for place, spans in self._batch(texts[start : start + BATCH]):
                 found[start + place] += spans
         return [without_overlaps(_merged(spans)) for spans in found]
 
-    def _batch(self, texts: Sequence[str]) -> Iterator[tuple[int, list[Span]]]:
+    def _batch(self, texts: Sequence[str]) -> Iterator[tuple[int, list[DetectedSpan]]]:
         """Spans of each window, with the place of the text that it is of; long texts have several windows."""
         import torch
 
@@ -99,9 +99,11 @@ class Tagger:
         for place, labels, scores, offsets in rows:
             yield place, self._spans(texts[place], labels, scores, offsets)
 
-    def _spans(self, text: str, labels: list[int], scores: list[float], offsets: list[list[int]]) -> list[Span]:
+    def _spans(
+        self, text: str, labels: list[int], scores: list[float], offsets: list[list[int]]
+    ) -> list[DetectedSpan]:
         """Tokens of one kind that stand side by side are one span, unless a new one begins."""
-        spans: list[Span] = []
+        spans: list[DetectedSpan] = []
         for label, score, (start, end) in zip(labels, scores, offsets, strict=True):
             kind = self._kinds[label]
             if kind is None or start == end:
@@ -110,19 +112,19 @@ class Tagger:
             last = spans[-1] if spans else None
             near = last is not None and last.kind == kind and not text[last.end : start].strip()
             if last is not None and near and not (self._begins[label] and last.end != start):
-                spans[-1] = Span(last.start, end, kind, min(last.score, score))
+                spans[-1] = DetectedSpan(last.start, end, kind, min(last.score, score))
             else:
-                spans.append(Span(start, end, kind, score))
+                spans.append(DetectedSpan(start, end, kind, score))
         return spans
 
 
-def _merged(spans: Sequence[Span]) -> list[Span]:
+def _merged(spans: Sequence[DetectedSpan]) -> list[DetectedSpan]:
     """Spans of one kind that overlap, as windows do, are one."""
-    kept: list[Span] = []
+    kept: list[DetectedSpan] = []
     for span in sorted(spans, key=lambda one: (one.start, one.end)):
         last = kept[-1] if kept else None
         if last is not None and last.kind == span.kind and span.start < last.end:
-            kept[-1] = Span(last.start, max(last.end, span.end), last.kind, max(last.score, span.score))
+            kept[-1] = DetectedSpan(last.start, max(last.end, span.end), last.kind, max(last.score, span.score))
         else:
             kept.append(span)
     return kept

@@ -18,7 +18,7 @@ from medunlearn.audit.options.audit import CHOICES_SCHEMA, OPTIONS_SCHEMA
 from medunlearn.audit.options.questions import read_prompts
 from medunlearn.cli.main import app
 
-PAGE = (Path(__file__).parents[4] / "docs" / "options.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "options.md").read_text(encoding="utf-8")
 SMALL = {"build": ["--limit=14"], "train": ["--tiny-width=32", "--tiny-layers=2", "--precision=fp32"]}
 
 
@@ -34,8 +34,8 @@ def test_the_page_runs(
     lines = [line for block in blocks("bash") for line in block.splitlines()]
     assert len(lines) == 3
     for line in lines:
-        words = shlex.split(line.replace("--nonmembers=100", "--nonmembers=5"))
-        small = SMALL[words[1]] + ([] if "--epochs=0" in line or words[1] == "build" else ["--epochs=2"])
+        words = shlex.split(line.replace("--nonmembers 100", "--nonmembers 5"))
+        small = SMALL[words[1]] + ([] if "--epochs 0" in line or words[1] == "build" else ["--epochs=2"])
         result = CliRunner().invoke(app, [*words[1:], *small])
         assert result.exit_code == 0, f"{line}\n{result.output}"
     local, served, _ = blocks("python")

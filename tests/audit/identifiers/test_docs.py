@@ -16,7 +16,7 @@ from fake_server import FakeServer
 from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "identifiers.md").read_text(encoding="utf-8")
 
 
@@ -61,7 +61,7 @@ def test_commands_and_python_of_the_page_run(workplace: Path) -> None:
         for line in lines:
             words = shlex.split(line.replace("http://127.0.0.1:8000/v1", server.base_url))
             assert words[0] == "medunlearn"
-            if words[2] == "corrected":
+            if "corrected" in words:
                 fill(workplace / "sheet" / "review.csv")
             run(*words[1:])
         assert server.seen

@@ -11,7 +11,7 @@ from medunlearn.data.records import Record
 from medunlearn.seeds import generator
 from medunlearn.sources.corpus import read_corpora
 
-REPORTS = Path(__file__).parents[4] / "shared" / "data" / "openi" / "indiana_reports.csv"
+REPORTS = Path(__file__).parents[3] / "shared" / "data" / "openi" / "indiana_reports.csv"
 EACH = 8
 
 

@@ -16,12 +16,12 @@ from medunlearn.audit.tables import BASELINES_FILE, PROBES, SPANS, STARTS
 from medunlearn.cli.main import app
 from medunlearn.results.scores import FILE
 
-PAGE = (Path(__file__).parents[3] / "docs" / "audit.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
 TRAIN = "medunlearn train bench/ --model tiny --tiny-width 32 --tiny-layers 2 --train-on records --quiet"
 START = (
     "medunlearn build amnesia --synthetic 20 --out bench/",
-    f"{TRAIN} --out runs/target epochs=2",
-    f"{TRAIN} --out runs/before epochs=0 pretrain_epochs=0",
+    f"{TRAIN} --out runs/target --epochs 2",
+    f"{TRAIN} --out runs/before --epochs 0 --pretrain-epochs 0",
 )
 SMALL = ["--max-new-tokens=31", "--replicates=20", "--shortest-suffix=10"]
 SMALL_DEMO = ["--texts", "2", "--epochs", "2"]

@@ -11,7 +11,7 @@ from medunlearn.pipeline.benchmarks import build
 from medunlearn.pipeline.presets import train_settings
 from medunlearn.pipeline.train import train
 
-FILE = Path(__file__).parents[5] / "shared" / "data" / "medqa" / "questions.jsonl"
+FILE = Path(__file__).parents[4] / "shared" / "data" / "medqa" / "questions.jsonl"
 
 
 @pytest.mark.skipif(not FILE.exists(), reason="the real MedQA file (../shared/data/medqa) is not here")
