@@ -15,7 +15,7 @@ from medunlearn.audit.tables import KEY, AuditTables
 from medunlearn.config.audit_report import AuditRelations
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import ConfigError, InputError, unknown_name
-from medunlearn.papers.memorization.compare import options, places, ratios, sensitive, trends
+from medunlearn.papers.memorization.compare import places, ratios, sensitive, trends
 from medunlearn.papers.memorization.compare.ratios import Draws, table_of
 from medunlearn.papers.memorization.compare.remarks import caveats, missing
 from medunlearn.papers.memorization.report.content import EXACT, AuditContent, AuditedModel, SpanExample
@@ -64,7 +64,7 @@ def gather_audits(
         kinds=table_of([_kinds(audit) for audit in audits], KINDS),
         agreement=table_of([_agreement(audit, draws) for audit in audits], ("model", *AGREEMENT)),
         identifiers=table_of([sensitive.identifier_table(audit, draws) for audit in audits], sensitive.IDENTIFIERS),
-        options=table_of([options.option_table(audit, draws) for audit in audits], options.OPTIONS),
+        options=table_of([ratios.option_table(audit, draws) for audit in audits], ratios.OPTIONS),
         option_differences=_option_differences(by_label, relations, draws),
         epochs=epochs,
         clinical=relations.clinical,
@@ -142,9 +142,9 @@ def _option_differences(
     pairs = [(model, other) for model, others in relations.baselines.items() for other in others]
     pairs += [(after, before) for before, after in relations.persistence]
     parts = [
-        options.option_differences(by_label[one], by_label[other], draws) for one, other in dict.fromkeys(pairs)
+        ratios.option_differences(by_label[one], by_label[other], draws) for one, other in dict.fromkeys(pairs)
     ]
-    return table_of(parts, options.OPTION_DIFFERENCES)
+    return table_of(parts, ratios.OPTION_DIFFERENCES)
 
 
 def _kinds(audit: AuditTables) -> pd.DataFrame:
