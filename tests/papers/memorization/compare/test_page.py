@@ -126,8 +126,9 @@ def test_an_audit_alone_says_what_is_missing(audits: Path):
 def test_a_baseline_on_other_records_is_missing_with_a_reason(audits: Path, tmp_path: Path):
     folder = tmp_path / "elsewhere"
     shutil.copytree(audits / "base", folder)
-    probes = pd.read_parquet(folder / "probes.parquet")
-    probes.assign(corpus="other " + probes["corpus"]).to_parquet(folder / "probes.parquet")
+    for path in (folder / "probes.parquet", folder / "scores.parquet"):
+        table = pd.read_parquet(path)
+        table.assign(corpus="other " + table["corpus"]).to_parquet(path)
     content = audit_content([audits / "early", folder], {"baselines": {"early": ["base"]}}, replicates=5)
     assert content.differences.empty
     assert "they share no probe" in dict(content.missing)["early − base"]
