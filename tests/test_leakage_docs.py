@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from medunlearn.cli.main import app
-from medunlearn.metrics.leakage.offline import Offline
+from medunlearn.metrics.leakage.extractors import Offline
 
 PAGE = (Path(__file__).parents[1] / "docs" / "leakage.md").read_text(encoding="utf-8")
 START = (

@@ -85,7 +85,7 @@ def test_names() -> None:
 def test_ratings_of_all_cuts_are_those_of_each(tiny_base: Any, tmp_path: Any) -> None:
     """One pass over a text rates the suffixes behind all of its prefixes."""
     from medunlearn.data.responses import ResponseStore
-    from medunlearn.generation.continuing import Opening, continue_openings
+    from medunlearn.generation.continuations import Opening, continue_openings
     from medunlearn.generation.decodings import GREEDY
     from medunlearn.models.scoring import score_answers
     from medunlearn.models.sequences import TokenSequence

@@ -13,8 +13,7 @@ from torch import Tensor
 from transformers import AttentionInterface, DynamicCache
 
 from medunlearn.generation import shared_cache
-from medunlearn.generation.families import Families
-from medunlearn.generation.shared_cache import NAME, SharedCache
+from medunlearn.generation.shared_cache import NAME, Families, SharedCache
 
 CPU = torch.device("cpu")
 LAYERS, KEY_HEADS, GROUP, WIDTH = 2, 2, 3, 4

@@ -18,8 +18,8 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError, MedunlearnError, UnknownNameError
 from medunlearn.metrics.leakage import EXTRACTORS
 from medunlearn.metrics.leakage import keywords as module
+from medunlearn.metrics.leakage.extractors import Offline
 from medunlearn.metrics.leakage.keywords import keywords
-from medunlearn.metrics.leakage.offline import Offline
 from medunlearn.metrics.leakage.phrases import candidates
 from medunlearn.pipeline.benchmarks import save_new
 from medunlearn.pipeline.evaluate import evaluate_one

@@ -146,7 +146,7 @@ class LocalModel:
         if all(key in known for key in keys):
             advance(len(keys))
             return {}
-        from medunlearn.generation.continuing import Opening, continue_openings, refuse_too_long
+        from medunlearn.generation.continuations import Opening, continue_openings, refuse_too_long
 
         settings, model = job.settings, self._loaded(job.settings)
         refuse_too_long(model, max(probe.prefix_tokens for probe in job.probes), settings.max_new_tokens)

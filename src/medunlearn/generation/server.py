@@ -65,8 +65,8 @@ def continue_on_server(
         decision: the guard's, for this server and these texts.
         tokens: prompts' keys and what was said -> token ids of what was said.
         folder: where the server's answers are kept as they come, by what was asked.
-        samples, seed: as in :func:`~medunlearn.generation.continuing.continue_openings`; the server is sent a seed
-            of each prompt and sample, which not every server heeds.
+        samples, seed: as in :func:`~medunlearn.generation.continuations.continue_openings`; the server gets
+            a seed of each prompt and sample, which not every server heeds.
 
     Raises:
         RemoteRefusedError: the texts may not leave this machine.

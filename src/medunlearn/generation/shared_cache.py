@@ -4,7 +4,9 @@ A head is what several prompts begin with, a row is one prompt's own tokens behi
 head are kept once. The queries of all rows that go on from it meet them in one matrix product; their scores are
 put beside those for the row's own tokens, and one softmax over both gives what a whole prompt would. On a CPU, in
 fp32, head and own tokens are each attended to by PyTorch's kernel, and the two are joined by the sums of their
-weights, which comes to the same (:mod:`~medunlearn.generation.joining`).
+weights, which comes to the same:
+with o the output of attention to one set of keys and s the logarithm of its summed weights, both sets together give
+``o1 * p + o2 * (1 - p)``, where ``p = sigmoid(s1 - s2)``.
 
 Models are given this through transformers' table of attention functions, for as long as a pass lasts. Nothing is
 done for sliding windows: a window must hold all that a row will be.
@@ -23,8 +25,72 @@ from transformers import AttentionInterface, DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from medunlearn.generation.cache import RoomyLayer
-from medunlearn.generation.families import Families
-from medunlearn.generation.joining import attended, join, takes
+
+
+class Families:
+    """Rows by the head that they go on from, so that one matrix product serves all rows of a head.
+
+    Attributes:
+        owner: the head of each row.
+        count: F, how many heads there are.
+        most: B, the most rows that one head has.
+    """
+
+    def __init__(self, owner: Sequence[int], device: torch.device) -> None:
+        """
+        Args:
+            owner: the head of each row, from 0; each head has a row.
+        """
+        self.owner = tuple(owner)
+        members = [[row for row, head in enumerate(owner) if head == one] for one in range(max(owner) + 1)]
+        self.count, self.most = len(members), max(map(len, members))
+        # A smaller family is filled up with one of its rows; what comes of the filling is not read.
+        places = [row for rows in members for row in rows + rows[:1] * (self.most - len(rows))]
+        self._in_order = places == list(range(len(owner)))
+        slots = [head * self.most + members[head].index(row) for row, head in enumerate(owner)]
+        self._places, self._slots = torch.tensor(places, device=device), torch.tensor(slots, device=device)
+
+    def fold(self, rows: Tensor) -> Tensor:
+        """[R, heads, N, width] to [F, heads, B * N, width]: the rows of a family one behind the other."""
+        placed = rows if self._in_order else rows[self._places]
+        return placed.reshape(self.count, self.most, *placed.shape[1:]).transpose(1, 2).flatten(2, 3)
+
+    def unfold(self, families: Tensor) -> Tensor:
+        """The way back, [F, heads, B * N, width] to [R, heads, N, width]."""
+        count, heads, queries, width = families.shape
+        rows = families.reshape(count, heads, self.most, queries // self.most, width).transpose(1, 2).flatten(0, 1)
+        return rows if self._in_order else rows[self._slots]
+
+
+def takes(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
+    """Whether :func:`attended` does these: on a CPU, in fp32, with values as wide as keys."""
+    fp32 = {queries.dtype, keys.dtype, values.dtype} == {torch.float32}
+    return fp32 and queries.device.type == "cpu" and keys.shape == values.shape
+
+
+def attended(
+    queries: Tensor, keys: Tensor, values: Tensor, unseen: Tensor | None, scaling: float
+) -> tuple[Tensor, Tensor]:
+    """Outcome, [B, H, N, width], and the logarithm of the summed weights, [B, H, N, 1].
+
+    Args:
+        queries: [B, H, N, width].
+        keys: [B, H, T, width], and values likewise.
+        unseen: True where a query does not see a key, for shapes that go into [B, H, N, T]; None: it sees all.
+        scaling: factor of the scores.
+    """
+    mask = None
+    if unseen is not None:  # not -inf: queries of padding see nothing, and must not become NaN
+        mask = torch.zeros(unseen.shape).masked_fill_(unseen, torch.finfo(torch.float32).min)
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    found, sums = kernel(queries, keys, values, attn_mask=mask, scale=scaling)
+    return found, sums[..., None]
+
+
+def join(first: Tensor, first_sum: Tensor, second: Tensor, second_sum: Tensor) -> Tensor:
+    """What attention to both sets gives, from what :func:`attended` says of each."""
+    return torch.lerp(second, first, torch.sigmoid(first_sum - second_sum))
+
 
 NAME = "medunlearn_shared_cache"
 MOST_SCORES = 2**24

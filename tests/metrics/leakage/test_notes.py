@@ -10,8 +10,8 @@ import yaml
 
 from medunlearn.data.records import Question, Record
 from medunlearn.metrics import Item, Keywords, Tools, get_metric
+from medunlearn.metrics.leakage.extractors import Offline
 from medunlearn.metrics.leakage.keywords import of_records
-from medunlearn.metrics.leakage.offline import Offline
 
 NOTES = yaml.safe_load((Path(__file__).parent / "notes.yaml").read_text(encoding="utf-8"))
 

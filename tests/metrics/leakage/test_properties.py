@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medunlearn.metrics import Item, Keywords, Tools, get_metric
-from medunlearn.metrics.leakage.offline import Offline
-from medunlearn.metrics.leakage.phrases import LONGEST, SHORTEST, candidates, in_a_row, words_of
-from medunlearn.metrics.leakage.relevance import seeds_of
+from medunlearn.metrics.leakage.extractors import Offline
+from medunlearn.metrics.leakage.phrases import LONGEST, SHORTEST, candidates, in_a_row, terms, words_of
 from medunlearn.metrics.leakage.score import leakage
-from medunlearn.metrics.leakage.selection import TOP, scored, select
-from medunlearn.metrics.leakage.terms import terms
+from medunlearn.metrics.leakage.selection import TOP, scored, seeds_of, select
 
 SEEDS = [seed for disease in terms().diseases for seed in terms().seeds(disease)]
 word = st.sampled_from(

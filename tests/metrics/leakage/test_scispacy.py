@@ -12,8 +12,8 @@ import pytest
 
 from medunlearn.errors import InputError
 from medunlearn.metrics.leakage import extractor_class
+from medunlearn.metrics.leakage.extractors import MODEL, SciSpacy
 from medunlearn.metrics.leakage.phrases import candidates
-from medunlearn.metrics.leakage.scispacy import MODEL, SciSpacy
 
 
 class Span:

@@ -6,11 +6,21 @@ import pytest
 
 from medunlearn.errors import InputError, UnknownNameError
 from medunlearn.metrics.leakage import extractor_class
-from medunlearn.metrics.leakage.offline import Offline, ends_phrase, regular_forms
+from medunlearn.metrics.leakage.extractors import Offline, ends_phrase, regular_forms
 from medunlearn.metrics.leakage.phrases import candidates, cleaned, in_a_row, words_of
-from medunlearn.metrics.leakage.relevance import Seeds, jaccard, seeds_of
 from medunlearn.metrics.leakage.score import leakage
-from medunlearn.metrics.leakage.selection import Keyword, merged, scored, select, top, weight, without_redundant
+from medunlearn.metrics.leakage.selection import (
+    Keyword,
+    Seeds,
+    jaccard,
+    merged,
+    scored,
+    seeds_of,
+    select,
+    top,
+    weight,
+    without_redundant,
+)
 
 
 def offline(text: str) -> list[str]:
@@ -56,7 +66,7 @@ def test_forms_of_verbs() -> None:
 
 
 def test_no_term_of_the_paper_is_cut_by_the_word_lists() -> None:
-    from medunlearn.metrics.leakage.terms import terms
+    from medunlearn.metrics.leakage.phrases import terms
 
     for disease in terms().diseases:
         for seed in terms().seeds(disease):
@@ -122,7 +132,7 @@ def test_jaccard() -> None:
 
 def test_with_the_papers_terms_only_another_order_is_a_partial_overlap() -> None:
     """So says the docstring: no phrase of up to six words has 5/6 <= Jaccard < 1 with a term of up to three."""
-    from medunlearn.metrics.leakage.terms import terms
+    from medunlearn.metrics.leakage.phrases import terms
 
     assert max(len(seed.split()) for disease in terms().diseases for seed in terms().seeds(disease)) == 2
     cancer = seeds_of("Cancer")

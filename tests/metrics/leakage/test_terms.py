@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from medunlearn.metrics.leakage.phrases import words_of
-from medunlearn.metrics.leakage.terms import terms
+from medunlearn.metrics.leakage.phrases import terms, words_of
 from medunlearn.synthetic import DISEASES
 
 PAPER = Path(__file__).parents[4] / "shared" / "papers" / "amnesia.txt"

@@ -1,8 +1,8 @@
-"""The leakage score LS: which disease terms of a patient come up in a response.
+"""Leakage score LS: share of a patient's disease terms that a response repeats.
 
-Algorithm 1 of AMNESIA's Appendix E, a step a file: phrases of a text (``offline``, ``scispacy``), what is left of
-them (``phrases``), how near they are to a disease (``relevance``), which become keywords (``selection``), and how
-much of those a response repeats (``score``). ``table`` keeps keywords on disk.
+Algorithm 1 of AMNESIA's Appendix E: extraction of a text's phrases (``extractors``), cleaning (``phrases``),
+lexical relevance to a disease and choice of keywords (``selection``), score of a response (``score``). ``table``
+stores the keywords.
 
 An extractor of your own: a class as :class:`~medunlearn.metrics.leakage.phrases.Extractor` describes it, named
 here, or given as ``module:Class``, or declared as an entry point in the group ``medunlearn.extractors``.
@@ -15,8 +15,8 @@ from medunlearn.metrics.leakage.phrases import Extractor
 from medunlearn.registry import resolve
 
 EXTRACTORS: dict[str, str] = {
-    "offline": "medunlearn.metrics.leakage.offline:Offline",
-    "scispacy": "medunlearn.metrics.leakage.scispacy:SciSpacy",
+    "offline": "medunlearn.metrics.leakage.extractors:Offline",
+    "scispacy": "medunlearn.metrics.leakage.extractors:SciSpacy",
 }
 
 __all__ = ["EXTRACTORS", "Extractor", "extractor_class"]

@@ -24,11 +24,9 @@ from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.metrics import Keywords, get_metric
 from medunlearn.metrics.leakage import Extractor, extractor_class, table
-from medunlearn.metrics.leakage.phrases import candidates
-from medunlearn.metrics.leakage.relevance import seeds_of
-from medunlearn.metrics.leakage.selection import Keyword, scored, select, top
+from medunlearn.metrics.leakage.phrases import candidates, terms
+from medunlearn.metrics.leakage.selection import Keyword, scored, seeds_of, select, top
 from medunlearn.metrics.leakage.table import Keyworded, Origin
-from medunlearn.metrics.leakage.terms import terms
 from medunlearn.progress import progress
 
 FOLDER = "keywords"

@@ -1,8 +1,10 @@
-"""Noun phrases by word lists alone: no model, no download, the same on every machine.
+"""Phrase extractors: word lists alone, or scispaCy.
 
-A phrase is a run of words between words that cannot stand in one. Punctuation and the end of a line end a phrase,
-too, but a hyphen or an apostrophe within a word does not. It is rougher than a parser: a verb that the lists lack
-stays in its phrase.
+:class:`Offline` needs no model and no download and gives the same on every machine. A phrase is a run of words
+between words that cannot stand in one. Punctuation and the end of a line end a phrase, too, but a hyphen or an
+apostrophe within a word does not. It is rougher than a parser: a verb that the lists lack stays in its phrase.
+
+:class:`SciSpacy` is the paper's extractor. Its packages are not installed with ours: see docs/leakage.md.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
+from importlib import import_module
 from importlib.resources import files
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import yaml
 
-from medunlearn.metrics.leakage.terms import terms
+from medunlearn.errors import InputError
+from medunlearn.metrics.leakage.phrases import terms
 
 FILE = "words.yaml"
 
@@ -91,3 +95,55 @@ def regular_forms(verb: str) -> tuple[str, str, str, str]:
         return verb, f"{verb[:-1]}ies", f"{verb[:-1]}ied", f"{verb}ing"
     plural = "es" if verb.endswith(("s", "x", "z", "ch", "sh", "o")) else "s"
     return verb, f"{verb}{plural}", f"{verb}ed", f"{verb}ing"
+
+
+MODEL = "en_core_sci_lg"
+
+INSTALL = (
+    "It needs numpy below 2, so it has an environment of its own: docs/leakage.md says how to make one, and how to "
+    "use the keywords that `medunlearn build keywords BENCHMARK --extractor scispacy --out FILE` writes there."
+)
+
+
+class SciSpacy:
+    """Biomedical entities and noun chunks of scispaCy's ``en_core_sci_lg``; a place that is both counts once.
+
+    Source: AMNESIA, Appendix E.1.
+
+    Raises:
+        InputError: spaCy or the model is not installed, or a text is longer than it reads.
+    """
+
+    version: ClassVar[str] = f"1-{MODEL}"
+
+    def __init__(self, model: str = MODEL) -> None:
+        try:
+            spacy = import_module("spacy")
+        except ImportError:
+            raise InputError(
+                f"The extractor scispacy needs spaCy and scispaCy, which are not installed. {INSTALL}"
+            ) from None
+        try:
+            self._model: Any = spacy.load(model)
+        except OSError as error:
+            raise InputError(f"scispaCy's model {model!r} cannot be loaded ({error}). {INSTALL}") from error
+        lacking = [part for part in ("ner", "parser") if part not in self._model.pipe_names]
+        if lacking:
+            raise InputError(
+                f"The model {model!r} has no {' and no '.join(lacking)}; entities and noun chunks need both."
+            )
+
+    def phrases(self, texts: Sequence[str]) -> list[list[str]]:
+        """Each text's phrases in the order of the text, one for every place where one stands."""
+        longest = max(map(len, texts), default=0)
+        if longest > self._model.max_length:
+            raise InputError(
+                f"A text has {longest} characters, and spaCy's model reads {self._model.max_length} at most. Cut "
+                "the record into several, or use the extractor offline."
+            )
+        return [_spans(document) for document in self._model.pipe(texts)]
+
+
+def _spans(document: Any) -> list[str]:
+    spans = {(span.start, span.end): span.text for span in (*document.ents, *document.noun_chunks)}
+    return [text for _, text in sorted(spans.items())]
