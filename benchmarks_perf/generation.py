@@ -21,7 +21,7 @@ import torch
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 from medunlearn.generation import sharing
-from medunlearn.generation.decode import Decoded, decode_greedily
+from medunlearn.generation.decode import DecodedAnswer, decode_greedily
 from medunlearn.models.load import LanguageModel
 
 VOCABULARY, NEVER = 4096, -1
@@ -52,21 +52,21 @@ def random_llama(width: int, layers: int) -> LanguageModel:
 
 def timed(
     model: LanguageModel, prompts: list[list[int]], shared: list[int], new: int
-) -> tuple[float, list[Decoded]]:
+) -> tuple[float, list[DecodedAnswer]]:
     """Seconds and answers of one batch."""
     start = time.perf_counter()
     (batch,) = decode_greedily(model, prompts, shared=shared, max_new_tokens=new, batch_size=len(prompts))
     return time.perf_counter() - start, [decoded for _, decoded in sorted(batch, key=lambda pair: pair[0])]
 
 
-def by_generate(model: LanguageModel, prompts: list[list[int]], new: int) -> tuple[float, list[Decoded]]:
+def by_generate(model: LanguageModel, prompts: list[list[int]], new: int) -> tuple[float, list[DecodedAnswer]]:
     """Seconds and answers of one batch by ``generate``; prompts of one length need no padding."""
     start, ids = time.perf_counter(), torch.tensor(prompts)
     with torch.inference_mode():
         found = model.model.generate(
             ids, attention_mask=torch.ones_like(ids), max_new_tokens=new, do_sample=False, pad_token_id=0
         )
-    answers = [Decoded(tuple(row), finished=False) for row in found[:, ids.shape[1] :].tolist()]
+    answers = [DecodedAnswer(tuple(row), finished=False) for row in found[:, ids.shape[1] :].tolist()]
     return time.perf_counter() - start, answers
 
 
@@ -83,7 +83,7 @@ def compare(
     prompts = [text + question for question in own]
     timed(model, prompts, [note] * questions, 2)  # the first call pays for what is prepared once
     best: dict[str, float] = {}
-    said: list[list[Decoded]] = []
+    said: list[list[DecodedAnswer]] = []
     for _ in range(chosen.turns):
         for way in ways:
             shared = [note] * questions if way == SHARED else []

@@ -16,7 +16,7 @@ import time
 import torch
 
 from generation import VOCABULARY, random_llama
-from medunlearn.generation.decode import Decoded, decode_greedily, foretold
+from medunlearn.generation.decode import DecodedAnswer, decode_greedily, greedy_prefix
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import TokenSequence
@@ -32,11 +32,15 @@ def asked(notes: int) -> list[tuple[int, ...]]:
     return [(*text, *question) for text, questions in zip(texts, own, strict=True) for question in questions]
 
 
-def respond(model: LanguageModel, sequences: list[TokenSequence], *, tell: bool) -> tuple[float, list[Decoded]]:
+def respond(
+    model: LanguageModel, sequences: list[TokenSequence], *, tell: bool
+) -> tuple[float, list[DecodedAnswer]]:
     """Seconds for scores and responses, and the responses."""
     start = time.perf_counter()
     scores = score_answers(model, sequences)
-    known = [foretold(s.ids[s.scored_from :], score.choices) for s, score in zip(sequences, scores, strict=True)]
+    known = [
+        greedy_prefix(s.ids[s.scored_from :], score.choices) for s, score in zip(sequences, scores, strict=True)
+    ]
     batches = decode_greedily(
         model,
         [sequence.prompt for sequence in sequences],

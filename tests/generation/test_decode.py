@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from medunlearn.generation.decode import Decoded, decode_greedily, end_tokens
+from medunlearn.generation.decode import DecodedAnswer, decode_greedily, end_tokens
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken
 from medunlearn.training.plan import Plan
@@ -34,7 +34,7 @@ def prompts(make_sequences: Make) -> list[Sequence[int]]:
     return [s.prompt for s in make_sequences(8)] + [s.prompt for s in make_sequences(6, "other")] + [(9,)]
 
 
-def decode(language_model: Any, prompts: Sequence[Sequence[int]], **settings: Any) -> list[Decoded]:
+def decode(language_model: Any, prompts: Sequence[Sequence[int]], **settings: Any) -> list[DecodedAnswer]:
     said = dict(
         pair
         for batch in decode_greedily(language_model, prompts, **{"max_new_tokens": MOST, **settings})
@@ -72,7 +72,7 @@ def test_token_for_token(trained: Any, prompts: list[Sequence[int]], batch_size:
 def test_what_was_learned_is_said(trained: Any, make_sequences: Make) -> None:
     sequences = make_sequences(8)
     for s, said in zip(sequences, decode(trained, [s.prompt for s in sequences]), strict=True):
-        assert said == Decoded(s.ids[s.scored_from : -1], finished=True)
+        assert said == DecodedAnswer(s.ids[s.scored_from : -1], finished=True)
 
 
 @pytest.mark.parametrize("most", [1, 2, 5])

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from medunlearn.errors import ConfigError
-from medunlearn.generation.decode import Decoded, decode
+from medunlearn.generation.decode import DecodedAnswer, decode
 from medunlearn.generation.decodings import Decoding, parse_decodings
-from medunlearn.generation.sampling import Drawn, draw, likeliest
+from medunlearn.generation.sampling import TokenSampler, draw, greedy_choice
 
 PROBABILITIES = torch.tensor([0.1, 0.4, 0.2, 0.3], dtype=torch.float64)
 LOGITS = PROBABILITIES.log()[None]
@@ -46,7 +46,7 @@ def test_the_edges_of_the_uniform_numbers() -> None:
     assert draw(certain, edges, Decoding(1.0)).tolist() == [1, 1]
 
 
-def decoded(tiny_base: Any, prompts: Sequence[Sequence[int]], drawn: Any, batch_size: int) -> list[Decoded]:
+def decoded(tiny_base: Any, prompts: Sequence[Sequence[int]], drawn: Any, batch_size: int) -> list[DecodedAnswer]:
     batches = decode(tiny_base, prompts, max_new_tokens=8, batch_size=batch_size, choose=drawn)
     said = dict(pair for batch in batches for pair in batch)
     return [said[place] for place in range(len(prompts))]
@@ -56,19 +56,19 @@ def test_an_answer_does_not_depend_on_the_batch(tiny_base: Any, make_sequences: 
     prompts = [sequence.prompt for sequence in make_sequences(7)]
     purposes = [("test", place) for place in range(7)]
     decoding = Decoding(0.9, 20)
-    together = decoded(tiny_base, prompts, Drawn(decoding, purposes, 8), 64)
-    alone = decoded(tiny_base, prompts, Drawn(decoding, purposes, 8), 1)
-    turned = decoded(tiny_base, prompts[::-1], Drawn(decoding, purposes[::-1], 8), 3)[::-1]
+    together = decoded(tiny_base, prompts, TokenSampler(decoding, purposes, 8), 64)
+    alone = decoded(tiny_base, prompts, TokenSampler(decoding, purposes, 8), 1)
+    turned = decoded(tiny_base, prompts[::-1], TokenSampler(decoding, purposes[::-1], 8), 3)[::-1]
     assert together == alone == turned
-    other = decoded(tiny_base, prompts, Drawn(decoding, [("other", place) for place in range(7)], 8), 64)
+    other = decoded(tiny_base, prompts, TokenSampler(decoding, [("other", place) for place in range(7)], 8), 64)
     assert other != together
-    assert decoded(tiny_base, prompts, likeliest, 64) != together
+    assert decoded(tiny_base, prompts, greedy_choice, 64) != together
 
 
 def test_a_cold_draw_is_greedy(tiny_base: Any, make_sequences: Callable[..., list[Any]]) -> None:
     prompts = [sequence.prompt for sequence in make_sequences(4)]
-    drawn = Drawn(Decoding(1e-6), [("test", place) for place in range(4)], 8)
-    assert decoded(tiny_base, prompts, drawn, 4) == decoded(tiny_base, prompts, likeliest, 4)
+    drawn = TokenSampler(Decoding(1e-6), [("test", place) for place in range(4)], 8)
+    assert decoded(tiny_base, prompts, drawn, 4) == decoded(tiny_base, prompts, greedy_choice, 4)
 
 
 def test_names() -> None:
@@ -102,5 +102,5 @@ def test_ratings_of_all_cuts_are_those_of_each(tiny_base: Any, tmp_path: Any) ->
         said = kept[opening.key, "greedy", 0]
         assert said.answer_hits == alone.hits
         np.testing.assert_allclose(said.answer_log_probs, alone.log_probs, rtol=1e-5, atol=1e-5)
-        (plain,) = decoded(tiny_base, [opening.prefix], likeliest, 1)
+        (plain,) = decoded(tiny_base, [opening.prefix], greedy_choice, 1)
         assert said.response_tokens == plain.tokens[:6]

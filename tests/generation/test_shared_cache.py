@@ -99,7 +99,7 @@ def test_it_is_attention_to_the_whole_prompt(
     """First a pass over unequal rows, all at once or in turns, then two over one token."""
     monkeypatch.setattr(shared_cache, "MOST_SCORES", most)
     if way == "scores":
-        monkeypatch.setattr(shared_cache, "takes", lambda *states: False)
+        monkeypatch.setattr(shared_cache, "has_fused_kernel", lambda *states: False)
     asked = Asked(owner=owner)
     for mask in (padded(OWN[: len(owner)]), *[torch.ones(len(owner), 1, dtype=torch.long)] * 2):
         ours, theirs = asked.ask(model, mask, softcap=softcap)

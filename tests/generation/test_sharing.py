@@ -11,7 +11,7 @@ import torch
 from transformers import DynamicCache
 
 from medunlearn.generation import sharing
-from medunlearn.generation.decode import Decoded, decode_greedily
+from medunlearn.generation.decode import DecodedAnswer, decode_greedily
 from medunlearn.generation.sharing import Prompt, arrange, begin, shares, way_of
 from medunlearn.models.layouts import LayoutProbe
 from medunlearn.seeds import generator
@@ -36,7 +36,7 @@ def asked(notes: Sequence[int], questions: int, alone: int = 4) -> Asked:
     return [made[place][0] for place in order], [made[place][1] for place in order]
 
 
-def decode(language_model: Any, prompts: Any, shared: Any = (), **settings: Any) -> list[Decoded]:
+def decode(language_model: Any, prompts: Any, shared: Any = (), **settings: Any) -> list[DecodedAnswer]:
     batches = decode_greedily(
         language_model, prompts, shared=shared, **{"max_new_tokens": MOST, "batch_size": 64, **settings}
     )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from medunlearn.errors import MedunlearnError
 from medunlearn.generation import decode
-from medunlearn.generation.decode import Decoded, decode_greedily
+from medunlearn.generation.decode import DecodedAnswer, decode_greedily
 from medunlearn.models import scoring
 from medunlearn.models.batching import Batching, is_out_of_memory
 
@@ -165,7 +165,7 @@ def test_decoding_that_runs_out_of_memory(
     head = (9, 8, 7, 6, 5, 4)
     prompts = [(*head, *s.prompt[:4]) for s in make_sequences(9)]
 
-    def decoded() -> list[tuple[int, Decoded]]:
+    def decoded() -> list[tuple[int, DecodedAnswer]]:
         marks = [shared] * len(prompts) if shared else []
         batches = decode_greedily(language_model, prompts, shared=marks, max_new_tokens=6, batch_size=8)
         return [pair for batch in batches for pair in batch]

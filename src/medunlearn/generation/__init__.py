@@ -1,1 +1,1 @@
-"""What a model says: greedy decoding in batches, and a store that keeps responses as they come."""
+"""Generation: batched decoding with shared prefixes, continuations, option ratings, a server backend."""

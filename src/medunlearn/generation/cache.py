@@ -1,4 +1,4 @@
-"""A cache with room for what is to come.
+"""Preallocated key-value cache.
 
 transformers' growing cache copies all keys and values once more for every token of an answer. Here room for the
 answer is taken at the first pass, and a token is written into it (benchmarks_perf/generation.py times both).
@@ -15,7 +15,7 @@ from transformers.cache_utils import DynamicLayer
 
 
 def roomy_cache(model: Any, room: int) -> DynamicCache:
-    """An empty cache with room for so many tokens behind the first pass; with more it still works, more slowly.
+    """An empty cache with ``room`` tokens preallocated behind the first pass; it grows, more slowly, past that.
 
     Only plain layers are given room. Sliding windows and whatever else a family keeps stay as they are.
     """

@@ -1,4 +1,4 @@
-"""Let a local model go on from texts' beginnings, and say how it rates the true continuation."""
+"""Continuations of text prefixes by a local model, with teacher-forced scores of the true continuation."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.errors import ConfigError
-from medunlearn.generation.decode import Decoded, decode, foretold
+from medunlearn.generation.decode import DecodedAnswer, decode, greedy_prefix
 from medunlearn.generation.decodings import Decoding
-from medunlearn.generation.sampling import Drawn
+from medunlearn.generation.sampling import TokenSampler
 from medunlearn.models.batching import Batching
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import AnswerScore, score_answers
@@ -64,11 +64,11 @@ def continue_openings(
     batch_size: int = 32,
     advance: Callable[[int], None] = lambda done: None,
 ) -> None:
-    """Put a response to every opening in the store, but for those that are there already.
+    """Store a response to every opening that has none yet.
 
     Greedy responses come with teacher-forced log-probabilities and hits of the suffix's tokens (no EOS among them).
     One pass over a text rates the suffixes of all its openings, since what stands before a token is the same in
-    all, and it foretells their responses up to where the model leaves the text.
+    all, and it predicts their responses up to where the model leaves the text.
 
     Args:
         samples: responses to an opening where the decoding draws; each draws with a seed of its own, which is also
@@ -90,12 +90,12 @@ def continue_openings(
         chosen = wanted[start : start + size]
         if decoding.draws:
             purposes = [("audit decoding", seed, decoding.name, opening.key, sample) for opening, sample in chosen]
-            drawn = Drawn(decoding, purposes, max_new_tokens)
+            drawn = TokenSampler(decoding, purposes, max_new_tokens)
             batches = _decoded(language_model, chosen, (), max_new_tokens, for_responses, drawn, advance)
             rated: Mapping[str, AnswerScore] = {}
         else:
             rated = _rated(language_model, [opening for opening, _ in chosen], for_ratings)
-            begun = [foretold(opening.suffix, rated[opening.key].choices) for opening, _ in chosen]
+            begun = [greedy_prefix(opening.suffix, rated[opening.key].choices) for opening, _ in chosen]
             batches = _decoded(language_model, chosen, begun, max_new_tokens, for_responses, None, advance)
         for batch in batches:
             store.add(_response(language_model, *chosen[place], decoding, said, rated) for place, said in batch)
@@ -107,9 +107,9 @@ def _decoded(
     begun: Sequence[Sequence[int]],
     most: int,
     batching: Batching,
-    drawn: Drawn | None,
+    drawn: TokenSampler | None,
     advance: Callable[[int], None],
-) -> Iterator[list[tuple[int, Decoded]]]:
+) -> Iterator[list[tuple[int, DecodedAnswer]]]:
     begin = tuple(begin_tokens(language_model.tokenizer))
     shortest = min(len(opening.prefix) for opening, _ in chosen)
     return decode(
@@ -128,7 +128,7 @@ def _decoded(
 def _rated(
     language_model: LanguageModel, openings: Sequence[Opening], batching: Batching
 ) -> dict[str, AnswerScore]:
-    """How the model rates each opening's suffix, after the true tokens before each."""
+    """Teacher-forced scores of each opening's suffix."""
     begin = tuple(begin_tokens(language_model.tokenizer))
     by_record: dict[str, list[Opening]] = {}
     for opening in openings:
@@ -155,7 +155,7 @@ def _response(
     opening: Opening,
     sample: int,
     decoding: Decoding,
-    said: Decoded,
+    said: DecodedAnswer,
     rated: Mapping[str, AnswerScore],
 ) -> Response:
     score = rated.get(opening.key)

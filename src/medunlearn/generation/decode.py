@@ -1,4 +1,4 @@
-"""Decoding in batches, each prompt answered as if it were alone: greedily, or with draws of its own."""
+"""Batched decoding, greedy or sampled; each answer is independent of its batch."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import torch
 
-from medunlearn.generation.sampling import Choose, likeliest
+from medunlearn.generation.sampling import Choose, greedy_choice
 from medunlearn.generation.sharing import Prompt, arrange, begin
 from medunlearn.models.batching import Batching
 from medunlearn.models.load import LanguageModel
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
-    """What a model said.
+class DecodedAnswer:
+    """A decoded answer.
 
     Attributes:
         tokens: generated token ids, without the one that ended the answer.
@@ -34,9 +34,9 @@ def decode(
     begun: Sequence[Sequence[int]] = (),
     max_new_tokens: int,
     batch_size: int | Batching = 64,
-    choose: Choose = likeliest,
+    choose: Choose = greedy_choice,
     advance: Callable[[int], None] = lambda done: None,
-) -> Iterator[list[tuple[int, Decoded]]]:
+) -> Iterator[list[tuple[int, DecodedAnswer]]]:
     """Answers, a batch at a time, with the place of each prompt in ``prompts``.
 
     Prompts of like length share a batch. They are padded on the left, and padding is masked and takes no
@@ -48,11 +48,11 @@ def decode(
         prompts: token ids of each prompt.
         shared: how many tokens at the front of each prompt may be those of other prompts too (a record's note);
             empty where none are.
-        begun: the first tokens of each prompt's answer where they are known already (:func:`foretold`), the one
-            that ends it among them where it is reached; empty where none are. An answer goes on from there.
+        begun: the first tokens of each prompt's answer where they are known already (:func:`greedy_prefix`), with
+            the token that ends it where it is reached; empty where none are. An answer goes on from there.
         max_new_tokens: longest answer in tokens, those begun with included.
         batch_size: the most prompts at a time; or a batching that goes by what earlier calls have met.
-        choose: chooses the next token, greedily or by a draw (:class:`~medunlearn.generation.sampling.Drawn`).
+        choose: next-token choice, greedy or a draw (:class:`~medunlearn.generation.sampling.TokenSampler`).
         advance: called with the number of prompts done since the last call.
 
     Raises:
@@ -74,7 +74,7 @@ def decode(
 @torch.inference_mode()
 def _decode(
     language_model: LanguageModel, prompts: list[Prompt], most: int, choose: Choose
-) -> list[tuple[int, Decoded]]:
+) -> list[tuple[int, DecodedAnswer]]:
     """Decode one batch. Rows that have ended leave the batch, so late steps cost what they are worth."""
     model, ends = language_model.model, end_tokens(language_model)
     answers = [list(prompt.ids[len(prompt.ids) - prompt.begun :]) for prompt in prompts]
@@ -104,7 +104,7 @@ decode_greedily = decode
 """Without ``choose``, :func:`decode` is greedy."""
 
 
-def foretold(answer: Sequence[int], choices: Sequence[int]) -> tuple[int, ...]:
+def greedy_prefix(answer: Sequence[int], choices: Sequence[int]) -> tuple[int, ...]:
     """The first tokens that greedy decoding says, known from one pass over a reference answer.
 
     While a model's first choices are the reference's tokens, each next choice is what decoding would say too. So
@@ -127,9 +127,9 @@ def _cut(tokens: Sequence[int], most: int, ends: frozenset[int]) -> tuple[int, .
     return tuple(tokens[: min(stop, most)])
 
 
-def _answer(tokens: Sequence[int], ends: frozenset[int]) -> Decoded:
+def _answer(tokens: Sequence[int], ends: frozenset[int]) -> DecodedAnswer:
     finished = bool(tokens) and tokens[-1] in ends
-    return Decoded(tuple(tokens[:-1] if finished else tokens), finished)
+    return DecodedAnswer(tuple(tokens[:-1] if finished else tokens), finished)
 
 
 def end_tokens(language_model: LanguageModel) -> frozenset[int]:

@@ -1,4 +1,4 @@
-"""How the next token is chosen, by name: greedily, or drawn at a temperature, among the k likeliest; no torch."""
+"""Decoding settings by name: greedy, or sampled at a temperature, among the k likeliest; no torch."""
 
 from __future__ import annotations
 

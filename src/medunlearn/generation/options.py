@@ -1,4 +1,4 @@
-"""Rate a question's options: how likely a model finds each of them as its answer."""
+"""Teacher-forced likelihood of each of a question's options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ask a model a benchmark's questions and keep what it says."""
+"""Responses of a local model to a benchmark's questions, stored as they come."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import sha256_of_json
-from medunlearn.generation.decode import decode_greedily, foretold
+from medunlearn.generation.decode import decode_greedily, greedy_prefix
 from medunlearn.models.batching import Batching
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
@@ -85,7 +85,8 @@ def respond(
             [sequence.prompt for sequence in chosen],
             shared=[sequence.shared for sequence in chosen],
             begun=[
-                foretold(s.ids[s.scored_from :], score.choices) for s, score in zip(chosen, scores, strict=True)
+                greedy_prefix(s.ids[s.scored_from :], score.choices)
+                for s, score in zip(chosen, scores, strict=True)
             ],
             max_new_tokens=max_new_tokens,
             batch_size=decoding,

@@ -1,4 +1,4 @@
-"""Draw the next token with numbers that belong to a prompt and a step, whatever else is in the batch."""
+"""Next-token sampling with random numbers per prompt and step, independent of the batch."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Choose = Callable[[Tensor, Sequence[int], Sequence[int]], Tensor]
 """Logits [R, V], the prompt of each row (its place), and how many tokens each has already -> tokens [R]."""
 
 
-def likeliest(logits: Tensor, places: Sequence[int], steps: Sequence[int]) -> Tensor:
+def greedy_choice(logits: Tensor, places: Sequence[int], steps: Sequence[int]) -> Tensor:
     """Greedy decoding: the first of the likeliest tokens."""
     return logits.argmax(dim=1)
 
 
-class Drawn:
-    """Draws tokens; a :data:`Choose`.
+class TokenSampler:
+    """Token sampler; a :data:`Choose`.
 
     Each prompt has a row of uniform numbers of its own, one a step. A token is where the number falls in the
     cumulated probabilities, computed in fp64. So a draw depends on the prompt's logits alone, not on the batch, the

@@ -1,4 +1,4 @@
-"""Let a model behind an OpenAI-compatible completions endpoint go on from texts: text in, text out. No torch."""
+"""Continuations by a model behind an OpenAI-compatible completions endpoint. No torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from medunlearn.generation.decodings import Decoding
 from medunlearn.llm import Budget, Client, Decision, Outcome, Request, ServerSettings, Store
 from medunlearn.seeds import stable_seed
 
-KEPT_AT_ONCE = 32
+STORE_EVERY = 32
 TOP_K = "top_k"
 """The field for top-k: no part of OpenAI's protocol, but of the servers that run open models."""
 
@@ -124,7 +124,7 @@ def _batches(outcomes: Iterator[Outcome]) -> Iterator[list[Outcome]]:
     batch: list[Outcome] = []
     for outcome in outcomes:
         batch.append(outcome)
-        if len(batch) == KEPT_AT_ONCE:
+        if len(batch) == STORE_EVERY:
             yield batch
             batch = []
     if batch:

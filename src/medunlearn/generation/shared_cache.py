@@ -1,4 +1,4 @@
-"""A cache that holds what prompts share once, however many prompts go on from it.
+"""Key-value cache with shared prefixes, each held once for all prompts that begin with it.
 
 A head is what several prompts begin with, a row is one prompt's own tokens behind its head. Keys and values of a
 head are kept once. The queries of all rows that go on from it meet them in one matrix product; their scores are
@@ -62,13 +62,13 @@ class Families:
         return rows if self._in_order else rows[self._slots]
 
 
-def takes(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
-    """Whether :func:`attended` does these: on a CPU, in fp32, with values as wide as keys."""
+def has_fused_kernel(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
+    """Whether :func:`attention_and_sums` does these: on a CPU, in fp32, with values as wide as keys."""
     fp32 = {queries.dtype, keys.dtype, values.dtype} == {torch.float32}
     return fp32 and queries.device.type == "cpu" and keys.shape == values.shape
 
 
-def attended(
+def attention_and_sums(
     queries: Tensor, keys: Tensor, values: Tensor, unseen: Tensor | None, scaling: float
 ) -> tuple[Tensor, Tensor]:
     """Outcome, [B, H, N, width], and the logarithm of the summed weights, [B, H, N, 1].
@@ -87,8 +87,8 @@ def attended(
     return found, sums[..., None]
 
 
-def join(first: Tensor, first_sum: Tensor, second: Tensor, second_sum: Tensor) -> Tensor:
-    """What attention to both sets gives, from what :func:`attended` says of each."""
+def join_attention(first: Tensor, first_sum: Tensor, second: Tensor, second_sum: Tensor) -> Tensor:
+    """What attention to both sets gives, from what :func:`attention_and_sums` says of each."""
     return torch.lerp(second, first, torch.sigmoid(first_sum - second_sum))
 
 
@@ -181,7 +181,7 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
             scaling: factor of the scores.
             softcap: scores stay between minus and plus this; None leaves them as they are.
         """
-        if softcap is None and takes(queries, *own):
+        if softcap is None and has_fused_kernel(queries, *own):
             return self._joined(layer, queries, own, scaling)
         scaled = _precise(queries) * scaling
         many = queries.shape[0] * queries.shape[1] * self.get_seq_length(layer)
@@ -199,10 +199,10 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
         steps = queries.shape[2]
         grouped = queries.reshape(rows, heads, -1, queries.shape[3])
         padding = None if self._head_padding is None else self._head_padding[:, None, None]
-        of_head, heads_sum = attended(self.families.fold(grouped), *self.heads[layer], padding, scaling)
+        of_head, heads_sum = attention_and_sums(self.families.fold(grouped), *self.heads[layer], padding, scaling)
         unseen = None if self._unseen is None else self._unseen[:, None].repeat(1, 1, grouped.shape[2] // steps, 1)
-        of_own, own_sum = attended(grouped, *own, unseen, scaling)
-        found = join(self.families.unfold(of_head), self.families.unfold(heads_sum), of_own, own_sum)
+        of_own, own_sum = attention_and_sums(grouped, *own, unseen, scaling)
+        found = join_attention(self.families.unfold(of_head), self.families.unfold(heads_sum), of_own, own_sum)
         return found.reshape(rows, queries.shape[1], steps, -1)
 
     def _turn(

@@ -1,4 +1,4 @@
-"""Text that prompts share is run once: its keys and values are computed once, and all prompts go on from them.
+"""Shared prompt prefixes: their keys and values are computed once for all prompts that begin with them.
 
 All questions on one record begin with the same tokens in ``note`` context. A batch of such prompts is begun in two
 passes: one over the distinct heads (the shared tokens), and one over the branches (what is each prompt's own)
@@ -207,7 +207,7 @@ def way_of(model: Any) -> Way:
 
 
 def shares(model: Any) -> bool:
-    """Whether prompts of this model can go on from one cache of what they share."""
+    """Whether the model supports a shared prefix cache."""
     return way_of(model) != "whole"
 
 

@@ -23,7 +23,7 @@ from medunlearn.data.records import Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import sha256_of_json, write_atomically
-from medunlearn.generation.decode import decode_greedily, foretold
+from medunlearn.generation.decode import decode_greedily, greedy_prefix
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import TokenSequence, record_sequences
@@ -156,7 +156,8 @@ class Memorization:
             live,
             [sequence.prompt for sequence in sequences],
             begun=[
-                foretold(s.ids[s.scored_from :], score.choices) for s, score in zip(sequences, scores, strict=True)
+                greedy_prefix(s.ids[s.scored_from :], score.choices)
+                for s, score in zip(sequences, scores, strict=True)
             ],
             max_new_tokens=self.settings.new_tokens,
             batch_size=size,

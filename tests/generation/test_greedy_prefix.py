@@ -11,7 +11,7 @@ import pytest
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.generation import respond as module
-from medunlearn.generation.decode import Decoded, decode_greedily, foretold
+from medunlearn.generation.decode import DecodedAnswer, decode_greedily, greedy_prefix
 from medunlearn.generation.respond import respond
 from medunlearn.models.sequences import Rendering, question_sequence
 from medunlearn.training.loop import LoopSettings, train_loop
@@ -39,7 +39,7 @@ RECORDS = {"r": Record("r", "Ana Silva was given aspirin.", {"patient": "p"})}
     ],
 )
 def test_up_to_the_first_choice_that_differs(answer: list[int], choices: list[int], said: tuple[int, ...]) -> None:
-    assert foretold(answer, choices) == said
+    assert greedy_prefix(answer, choices) == said
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def passes(trained: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return rows
 
 
-def decode(model: Any, prompts: Sequence[Sequence[int]], **settings: Any) -> list[Decoded]:
+def decode(model: Any, prompts: Sequence[Sequence[int]], **settings: Any) -> list[DecodedAnswer]:
     said = dict(
         pair
         for batch in decode_greedily(model, prompts, **{"max_new_tokens": MOST, "batch_size": 3, **settings})
@@ -95,9 +95,9 @@ def test_an_answer_goes_on_from_what_is_known(trained: Any, passes: list[int], s
 def test_nothing_stands_behind_the_end_or_beyond_the_limit(trained: Any, passes: list[int]) -> None:
     begun = [[7, END, 8], [7] * (MOST + 3), [END]]
     assert decode(trained, [[5, 6]] * 3, begun=begun) == [
-        Decoded((7,), finished=True),
-        Decoded((7,) * MOST, finished=False),
-        Decoded((), finished=True),
+        DecodedAnswer((7,), finished=True),
+        DecodedAnswer((7,) * MOST, finished=False),
+        DecodedAnswer((), finished=True),
     ]
     assert passes == []
 
@@ -125,7 +125,7 @@ def test_responses_are_those_of_plain_decoding(
         return respond(trained, QUESTIONS, RECORDS, _Kept(), RENDERING, max_new_tokens=MOST, batch_size=3)
 
     told, spared = ask(), sum(passes)
-    plain, needed = ask(foretold=lambda answer, choices: ()), sum(passes)
+    plain, needed = ask(greedy_prefix=lambda answer, choices: ()), sum(passes)
     assert told == plain
     known = [plain[q.question_id] for q in QUESTIONS[:KNOWN]]
     assert all(all(response.answer_hits or ()) and response.finished for response in known)
