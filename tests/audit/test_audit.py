@@ -99,7 +99,7 @@ def test_probes_and_responses_are_the_contracts_tables(found: Audit, world: Any)
 
 
 def test_greedy_responses_are_those_of_plain_decoding(found: Audit, world: Any) -> None:
-    """What is greedy_prefix from one pass over a text changes no token."""
+    """The greedy prefix from one pass over a text changes no token."""
     from medunlearn.generation.decode import decode_greedily
     from medunlearn.models.load import load_model
 
