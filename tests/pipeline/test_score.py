@@ -1,0 +1,54 @@
+"""Stored responses are scored again without a model, and without torch."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import medunlearn as mu
+from medunlearn.config import EvaluateSettings, check
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import InputError, UnknownNameError
+from medunlearn.pipeline.evaluate import evaluate_one
+from medunlearn.results.runs import Run
+
+
+@pytest.fixture
+def scored(hospital: Benchmark, target: Run, tmp_path: Path) -> tuple[Run, Path]:
+    """A run evaluated with ROUGE-L and token entropy, and its benchmark's folder."""
+    folder = hospital.save(tmp_path / "bench")
+    shutil.copytree(target.folder, tmp_path / "run", ignore=shutil.ignore_patterns("evaluations"))
+    values = {"split": "random_10", "replicates": 20, "max_new_tokens": 4, "metrics": ("rouge_l", "te")}
+    run = Run.open(tmp_path / "run")
+    evaluate_one(run, Benchmark.load(folder), check(EvaluateSettings, values), quiet=True)
+    return run, folder
+
+
+def test_measures_are_added_and_replaced(scored: tuple[Run, Path]) -> None:
+    run, folder = scored
+    before = mu.scores(run.folder)
+    first = set(mu.score(run.folder).summary["metric"])
+    pd.testing.assert_frame_equal(mu.scores(run.folder), before)
+    added = mu.score(str(run.folder), measures="token_f1,answer_probability").table
+    assert set(added["measure"]) == {"rouge_l", "te", "token_f1", "answer_probability"}
+    assert added.loc[added["measure"] == "token_f1", "value"].notna().all()
+    assert first < set(mu.score(run, benchmark=folder).summary["metric"])
+    with pytest.raises(UnknownNameError, match="rouge_l"):
+        mu.score(run, measures="rouge")
+    shutil.rmtree(folder)
+    with pytest.raises(InputError, match="not where it was"):
+        mu.score(run)
+
+
+def test_nothing_heavy_is_loaded(scored: tuple[Run, Path]) -> None:
+    code = (
+        f"import sys, medunlearn as mu\nmu.score({str(scored[0].folder)!r}, measures='exact_match,em')\n"
+        "print(sorted({'torch', 'transformers', 'peft', 'scipy', 'plotly'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
