@@ -31,7 +31,7 @@ def test_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert result.exit_code == 0, f"{line}\n{result.output}"
     assert "## Membership inference" in (tmp_path / "report" / "report.md").read_text()
     kept = {path.name for path in (tmp_path / "runs" / "npo" / "attacks").glob("*/*.parquet")}
-    assert kept == set(re.findall(r"`(membership_\w+\.parquet)`", text))
+    assert kept == set(re.findall(r"`(membership_\w+\.parquet|scores\.parquet)`", text))
 
 
 def test_the_page_names_every_attack_with_its_source() -> None:

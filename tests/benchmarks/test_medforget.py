@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from medunlearn.attacks.reconstruction.contexts import node_names
 from medunlearn.config import MedforgetSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Record
 from medunlearn.data.splits import share
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.papers.medforget.build import Illustrated, assemble, build, names, open_source
+from medunlearn.papers.medforget.build import Illustrated, assemble, build, open_source
 from medunlearn.papers.medforget.checks import BLANK, normalised, stands_in, wrong_cloze, wrong_options
 from medunlearn.papers.medforget.items import sentences
 from medunlearn.papers.medforget.partitions import LEVELS, partition_rows, partitions
@@ -135,7 +136,7 @@ def test_items_are_as_code_says_they_must_be(paper: Benchmark) -> None:
 
 
 def test_names_are_those_of_the_nodes(small: Benchmark) -> None:
-    found = names(small)
+    found = node_names(small)
     assert Counter(level for level, _ in found) == {"institution": 2, "patient": 8, "study": 32}
     assert len(set(found.values())) == 42
     assert found["study", "study_chest_xray_001"] == "study_chest_xray_001"

@@ -26,10 +26,10 @@ from medunlearn.data.records import SIDES
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.models.folders import model_identity
 from medunlearn.models.load import LanguageModel
-from medunlearn.pipeline.outcome import open_recording
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.training.processes import Processes
+from medunlearn.training.recording import open_recording
 
 
 def attack(

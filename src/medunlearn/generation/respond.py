@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import sha256_of_json
@@ -120,3 +122,12 @@ def _rounds(sequences: Sequence[TokenSequence], size: int) -> Iterator[list[int]
             chosen = []
     if chosen:
         yield chosen
+
+
+def longest_answer(tokenizer: Any, benchmark: Benchmark) -> int:
+    """1.25 x the longest reference answer in model tokens: the default of max_new_tokens.
+
+    Of the whole benchmark, so that a response never depends on which questions are asked beside it.
+    """
+    longest = max(len(ids) for ids in tokenizer([f" {q.answer}" for q in benchmark.questions])["input_ids"])
+    return longest + longest // 4 + 1

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from medunlearn.config import Settings
 from medunlearn.data.storage import write_atomically
 from medunlearn.models.layouts import describe_layouts
 from medunlearn.models.load import LanguageModel
@@ -18,26 +17,10 @@ from medunlearn.models.precision import settled
 from medunlearn.models.sequences import Rendering
 from medunlearn.models.vision.seeing import images_described
 from medunlearn.progress import remark
-from medunlearn.results.runs import HISTORY, Recording
+from medunlearn.results.runs import HISTORY
 from medunlearn.training.loop import History
-from medunlearn.training.processes import Processes
 from medunlearn.training.settings import LoopSettings
 from medunlearn.training.trainable import merge, trained
-
-
-def open_recording(
-    processes: Processes, out: Path, verb: str, label: str, settings: Settings, inputs: Mapping[str, Any]
-) -> Recording:
-    """The run's record, the same in every process; the main one writes it.
-
-    Raises:
-        InputError: the folder holds another run.
-    """
-    recording = processes.together(lambda: Recording(out, verb, label, settings, inputs, writes=processes.main))
-    recording.done = processes.on_main(lambda: recording.done)
-    recording.info["hardware"]["processes"] = processes.world
-    return recording
-
 
 OnStep = Callable[[dict[str, Any]], None]
 

@@ -14,6 +14,7 @@ from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_o
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.options import rate_options
+from medunlearn.generation.respond import longest_answer as longest_answer
 from medunlearn.generation.respond import open_store, respond
 from medunlearn.generation.sharing import Way, way_of
 from medunlearn.metrics import get_metric
@@ -166,12 +167,3 @@ def store_of(
         max_new_tokens=limit,
         share=share,
     )
-
-
-def longest_answer(tokenizer: Any, benchmark: Benchmark) -> int:
-    """The longest reference answer of the whole benchmark in the model's tokens, and a quarter.
-
-    Of the whole benchmark, so that a response never depends on which questions are asked beside it.
-    """
-    longest = max(len(ids) for ids in tokenizer([f" {q.answer}" for q in benchmark.questions])["input_ids"])
-    return longest + longest // 4 + 1

@@ -23,7 +23,7 @@ from medunlearn.pipeline.material import (
     sequences,
     training_data,
 )
-from medunlearn.pipeline.outcome import finish, open_recording, report_steps, summary
+from medunlearn.pipeline.outcome import finish, report_steps, summary
 from medunlearn.progress import progress
 from medunlearn.registry import load
 from medunlearn.results.runs import Recording, Run
@@ -31,6 +31,7 @@ from medunlearn.training.loop import History, OnEpoch, train_loop
 from medunlearn.training.objectives import NextToken
 from medunlearn.training.plan import Plan
 from medunlearn.training.processes import Processes, join
+from medunlearn.training.recording import open_recording
 from medunlearn.training.settings import LoopSettings
 from medunlearn.training.sharding import check_sharding, make_whole, shard
 from medunlearn.training.trainable import choose_trainable

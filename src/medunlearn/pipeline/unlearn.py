@@ -19,7 +19,7 @@ from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.pipeline.epochs.epoch_settings import check_epochs
 from medunlearn.pipeline.estimate.capacity import explain_out_of_memory
 from medunlearn.pipeline.material import chosen, loop_settings, rendering_of, sequences, training_data
-from medunlearn.pipeline.outcome import finish, open_recording, report_steps, summary
+from medunlearn.pipeline.outcome import finish, report_steps, summary
 from medunlearn.progress import progress
 from medunlearn.results.runs import Recording, Run
 from medunlearn.training.loop import train_loop
@@ -27,6 +27,7 @@ from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
 from medunlearn.training.precompute import CachePlan
 from medunlearn.training.processes import Processes, join
+from medunlearn.training.recording import open_recording
 from medunlearn.training.sharding import ShardedReference, check_sharding, make_whole, shard
 from medunlearn.training.trainable import choose_trainable
 

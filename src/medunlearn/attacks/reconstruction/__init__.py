@@ -1,21 +1,19 @@
-"""Reconstruction: whether naming whose a text is brings it back.
+"""Reconstruction: whether naming the nodes that a text belongs to brings it back.
 
-What an attack leaves on disk, in its folder (``runs/x/attacks/<split>-<key>/``), for whoever draws it:
+Files of an attack, in its folder (``runs/x/attacks/<split>-<key>/``):
 
-``reconstruction_scores.parquet``, a row a question, context level and metric:
+``scores.parquet``, the score table (:mod:`medunlearn.results.scores`), an item a question, with the labels
+``side``, ``fold``, ``kind``, ``level``, ``node``, ``attack`` (``cumulative``) and
 
-- ``question_id`` (str), ``subject`` (str: whose question it is; statistics resample these), ``side`` (``forget`` or
-  ``retain``), ``fold``, ``kind`` (``generation``, ``cloze``, ``classification``, or what the benchmark asks);
-- ``context`` (str): the coarsest level whose name stands in front of the question: ``none`` for nothing, then
-  ``study``, ``patient``, ``institution`` (the benchmark's own levels, from fine to coarse);
-- ``identifiers`` (str): all levels that are named, coarse to fine: ``""``, ``study``, ``patient + study``,
-  ``institution + patient + study``;
-- ``metric`` (str), ``value`` (Float64; null = unscored), ``reason`` (why it is unscored, else None).
+- ``given``: the coarsest level whose name stands in front of the question: ``none`` for nothing, then ``study``,
+  ``patient``, ``institution`` (the benchmark's own levels, from fine to coarse);
+- ``identifiers``: all levels that are named, coarse to fine: ``""``, ``study``, ``patient + study``,
+  ``institution + patient + study``.
 
 ``reconstruction_summary.parquet``, a row a side, fold, kind, context level and metric:
 
 - ``split``, ``forgotten_level`` (the level that the split names nodes of: what Figure 6 has on its x-axis),
-  ``side``, ``fold``, ``kind``, ``context``, ``identifiers``, ``metric``;
+  ``side``, ``fold``, ``kind``, ``context`` (``given`` above), ``identifiers``, ``metric``;
 - ``value``, ``low``, ``high`` (Float64; the mean with its 95% interval, by subject), ``n_scored``, ``n_unscored``,
   ``n_subjects``;
 - ``change``, ``change_low``, ``change_high``, ``change_p`` (Float64): the same minus that at ``none``, paired on

@@ -12,7 +12,6 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question, Record
 from medunlearn.data.splits import Split
 from medunlearn.errors import InputError
-from medunlearn.papers.medforget.build import names
 
 NONE = "none"
 
@@ -54,7 +53,7 @@ class Names:
         A benchmark without such questions has the nodes' own names, of the levels above the finest one, and of the
         finest where its nodes are the subjects (a patient under a disease), not parts of them (a section).
         """
-        called = names(benchmark)
+        called = node_names(benchmark)
         told = {level for level, _ in called}
         if told:
             return Names(tuple(level for level in benchmark.levels if level in told), called)
@@ -122,3 +121,12 @@ def attacked_questions(benchmark: Benchmark, split: Split, sides: Sequence[str])
             f"Split {split.name!r} has no question of the train fold about a record with {', '.join(found.levels)}."
         )
     return Asked(found, tuple(asked), len(questions) - len(asked))
+
+
+def node_names(benchmark: Benchmark) -> dict[tuple[str, str], str]:
+    """(level, node) -> the name of an institution, patient or study, from the identity questions."""
+    return {
+        (question.level, benchmark.record[question.record_id].groups[question.level]): question.answer
+        for question in benchmark.questions
+        if question.kind == "identity" and question.fold == "train"
+    }

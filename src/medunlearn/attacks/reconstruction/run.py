@@ -18,13 +18,12 @@ from medunlearn.data.records import Question
 from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
 from medunlearn.data.storage import write_atomically
 from medunlearn.generation.options import rate_options
-from medunlearn.generation.respond import open_store, respond
+from medunlearn.generation.respond import longest_answer, open_store, respond
 from medunlearn.metrics import get_metric
 from medunlearn.metrics.items import question_items
 from medunlearn.metrics.scoring import score
 from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
 from medunlearn.models.sequences import Rendering
-from medunlearn.pipeline.questioning import longest_answer
 from medunlearn.progress import progress
 from medunlearn.results.runs import Recording, Run
 from medunlearn.results.scores import question_labels, replace_scores

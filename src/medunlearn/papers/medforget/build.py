@@ -129,18 +129,6 @@ def assemble(
     )
 
 
-def names(benchmark: Benchmark) -> dict[tuple[str, str], str]:
-    """What institutions, patients and studies are called: (level, node) -> name, from the identity questions.
-
-    What an attack puts in front of a question about a section: the names of the nodes in its record's groups.
-    """
-    return {
-        (question.level, benchmark.record[question.record_id].groups[question.level]): question.answer
-        for question in benchmark.questions
-        if question.kind == "identity" and question.fold == "train"
-    }
-
-
 def _of_study(
     patient: ChosenPatient,
     study: ChosenStudy,

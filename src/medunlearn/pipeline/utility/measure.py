@@ -10,7 +10,6 @@ from pathlib import Path
 from medunlearn.config import UtilitySettings
 from medunlearn.data.storage import write_atomically
 from medunlearn.models.load import LanguageModel, load_model
-from medunlearn.pipeline.outcome import open_recording
 from medunlearn.pipeline.utility.found import FOLDER, ITEMS, SUMMARY, Utilities, Utility
 from medunlearn.pipeline.utility.harness import fingerprint, run_tasks, task_manager
 from medunlearn.pipeline.utility.numbers import item_table, summary_table
@@ -18,6 +17,7 @@ from medunlearn.progress import progress
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.training.processes import Processes
+from medunlearn.training.recording import open_recording
 
 
 def utility(

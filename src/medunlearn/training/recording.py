@@ -1,0 +1,25 @@
+"""The record of a run that several processes share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from medunlearn.config import Settings
+from medunlearn.results.runs import Recording
+from medunlearn.training.processes import Processes
+
+
+def open_recording(
+    processes: Processes, out: Path, verb: str, label: str, settings: Settings, inputs: Mapping[str, Any]
+) -> Recording:
+    """The run's record, the same in every process; rank 0 writes it.
+
+    Raises:
+        InputError: the folder holds another run.
+    """
+    recording = processes.together(lambda: Recording(out, verb, label, settings, inputs, writes=processes.main))
+    recording.done = processes.on_main(lambda: recording.done)
+    recording.info.hardware["processes"] = processes.world
+    return recording
