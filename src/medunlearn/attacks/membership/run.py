@@ -103,7 +103,7 @@ def attack_membership(
     with recording.stage("score"):
         together.on_main(lambda: _score(folder, who, _passages(who, tokens, totals, norms), attacks, settings))
     members = sum(one.member for one in who)
-    recording.info["results"] |= {"members": members, "nonmembers": len(who) - members}
+    recording.info.results |= {"members": members, "nonmembers": len(who) - members}
 
 
 def _score(

@@ -14,8 +14,8 @@ def gather_reconstruction(models: Sequence[Evaluated], replicates: int, seed: in
     """What naming brought back, of models that were asked on the evaluations' split; empty where none was."""
     found = []
     for model in models:
-        one = Reconstructed.find(model.run, model.record.info["config"]["split"])
-        if one is not None and one.record.info["inputs"]["benchmark"] == model.record.info["inputs"]["benchmark"]:
+        one = Reconstructed.find(model.run, model.record.info.split)
+        if one is not None and one.record.info.benchmark == model.record.info.benchmark:
             found.append(Reconstructed(model.run, one.record))
     asked = Reconstructions(tuple(found), replicates, seed)
     return Reconstruction(reported(asked.table()), reported(asked.comparisons))

@@ -32,7 +32,7 @@ def attacked_run(record: Run) -> Reconstructed:
     Raises:
         InputError: it is another sort of attack.
     """
-    if "reconstruction" not in record.info["results"]:
+    if "reconstruction" not in record.info.results:
         raise InputError(f"{record.folder} holds no reconstruction attack, and no responses to judge.")
     return Reconstructed(Run.open(record.folder.parents[1]), record)
 
@@ -44,7 +44,7 @@ def reconstruction_material(record: Run, benchmark: Benchmark, settings: JudgeSe
         InputError: no reconstruction attack, another benchmark, no such kind of question.
     """
     found = attacked_run(record)
-    if record.info["inputs"]["benchmark"] != benchmark.fingerprint:
+    if record.info.benchmark != benchmark.fingerprint:
         raise InputError(f"{record.folder} attacked on another benchmark than the one named.")
     cases = [
         JudgingCase(
@@ -77,7 +77,7 @@ def judge_reconstruction(
         MedunlearnError: some judgements are missing; no score was added.
     """
     what, found = reconstruction_material(record, benchmark, settings), attacked_run(record)
-    depends = {"attack": record.info["key"]}
+    depends = {"attack": record.info.key}
     name = Recording.key_of("judge", settings, depends | {one.name: one.identity for one in judges})[:8]
     out = record.folder / "judgements" / name
     judged = judge(what, judges, out, store_folder=store_of(found.run), inputs=depends, **how)
@@ -106,7 +106,7 @@ def _add(found: Reconstructed, benchmark: Benchmark, panel: pd.DataFrame, settin
         for context, some in items.items()
     ]
     scores = pd.concat([found.scores[~found.scores["measure"].isin(METRICS)], *new], ignore_index=True)
-    config = found.record.info["config"]
+    config = found.record.info.config
     split = benchmark.split(config["split"])
     summary = summarize_contexts(scores, split, replicates=config["replicates"], seed=config["seed"])
     folder = found.record.folder
@@ -130,7 +130,7 @@ def _said(
     found: Reconstructed, benchmark: Benchmark, kinds: Sequence[str]
 ) -> list[tuple[Question, Any, str, str, str]]:
     """Question, side, context level, the question as it was put, the response; of the kinds that are judged."""
-    facts = found.record.info["results"]["reconstruction"]
+    facts = found.record.info.results["reconstruction"]
     store = found.run.folder / facts["responses"]
     responses = ResponseStore(store, ResponseStore.settings_of(store)).read()
     labels = _labels(found)

@@ -131,7 +131,7 @@ def attack_reconstruction(
         summary = summarize_contexts(scores, split, replicates=settings.replicates, seed=settings.seed)
         replace_scores(recording.folder, scores, attack=[ATTACK])
         write_atomically(recording.folder / SUMMARY, summary.to_parquet)
-    recording.info["results"]["reconstruction"] = {
+    recording.info.results["reconstruction"] = {
         "context": subject.rendering.context,
         "levels": list(asked.names.levels),
         "questions": len(asked.questions),
