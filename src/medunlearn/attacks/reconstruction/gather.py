@@ -14,7 +14,7 @@ def gather_reconstruction(models: Sequence[Evaluated], replicates: int, seed: in
     """What naming brought back, of models that were asked on the evaluations' split; empty where none was."""
     found = []
     for model in models:
-        one = Reconstructed.find(model.run, model.record.info.split)
+        one = Reconstructed.find(model.run, str(model.record.info.split))
         if one is not None and one.record.info.benchmark == model.record.info.benchmark:
             found.append(Reconstructed(model.run, one.record))
     asked = Reconstructions(tuple(found), replicates, seed)
