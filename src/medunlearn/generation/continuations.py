@@ -172,7 +172,7 @@ def _response(
 
 
 def continued_text(language_model: LanguageModel, prefix: Sequence[int], tokens: Sequence[int]) -> str:
-    """What tokens add to the text of a prefix: some tokenizers swallow the space in front of a text of its own."""
+    """Text that tokens add to a prefix: some tokenizers swallow the space in front of a text of its own."""
     tokenizer = language_model.tokenizer
     before = np.asarray(prefix[-8:]).tolist()
     front: str = tokenizer.decode(before, skip_special_tokens=True, clean_up_tokenization_spaces=False)

@@ -88,7 +88,7 @@ def attention_and_sums(
 
 
 def join_attention(first: Tensor, first_sum: Tensor, second: Tensor, second_sum: Tensor) -> Tensor:
-    """What attention to both sets gives, from what :func:`attention_and_sums` says of each."""
+    """Attention to both sets of keys, from :func:`attention_and_sums` of each."""
     return torch.lerp(second, first, torch.sigmoid(first_sum - second_sum))
 
 
@@ -173,7 +173,7 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
     def attend(
         self, layer: int, queries: Tensor, own: tuple[Tensor, Tensor], scaling: float, softcap: float | None = None
     ) -> Tensor:
-        """What the rows' queries find, [R, Q, T, width of values].
+        """Attention output of the rows' queries, [R, Q, T, width of values].
 
         Args:
             queries: [R, Q, T, width]; Q is K or a multiple of it.

@@ -53,7 +53,7 @@ class Prompt:
 
 @dataclass(slots=True)
 class Pass:
-    """What a model is given next; R rows.
+    """Inputs of the next forward pass; R rows.
 
     Attributes:
         ids: [R, T], the tokens that are not in the cache yet.

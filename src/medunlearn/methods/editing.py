@@ -1,4 +1,4 @@
-"""What a method that edits weights is given and what it does.
+"""Interface of methods that edit weights without training.
 
 An edit method changes weights without training: it reads what the model computes for the samples to forget and to
 retain, and writes to its matrices. It is an object with hyperparameters and one function:

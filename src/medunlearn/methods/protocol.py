@@ -1,4 +1,4 @@
-"""What a method sees and what it returns.
+"""Interfaces of loss methods: views in, loss terms out.
 
 A method says *what* to optimise; the engine decides *how to compute it cheaply*. A loss method is an object
 with hyperparameters and one function from two views to named loss terms:
@@ -135,6 +135,6 @@ class RatingMethod(LossMethod, Protocol):
 
 
 def default_trainable(method: Any) -> str:
-    """Which parameters a method trains unless the user says otherwise (see ``training.trainable``)."""
+    """Default trainable parameters of a method (see ``training.trainable``)."""
     chosen = getattr(method, "trainable", "all")
     return str(chosen() if callable(chosen) else chosen)

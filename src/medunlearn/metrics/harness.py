@@ -1,4 +1,4 @@
-"""Our metrics as lm-evaluation-harness calls them: what the ``utils.py`` of an exported task is made of.
+"""Adapters of our measures for lm-evaluation-harness, used by an exported task's ``utils.py``.
 
 Light on purpose: neither torch nor the harness is imported. Tasks are written by
 :mod:`medunlearn.pipeline.utility.tasks`.

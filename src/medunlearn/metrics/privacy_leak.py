@@ -6,7 +6,7 @@ from medunlearn.errors import InputError
 
 
 def privacy_leak(auc_unlearned: float, auc_retrained: float) -> float:
-    """How far an attack on the unlearned model is from the same attack on the retrained one, relative to it.
+    """Relative difference of an attack's AUC on the unlearned model from that on the retrained one.
 
     Args:
         auc_unlearned, auc_retrained: AUC, 0-1, of Min-K% telling the forget set (members, which rank higher) from

@@ -1,4 +1,4 @@
-"""What chosen modules read or give at the tokens of samples, a pass at a time: nothing of it is stored.
+"""Inputs or outputs of chosen modules at the tokens of samples, one pass at a time and never stored.
 
 A module's values are handed to a function while the pass runs, so that no more than one module's values of one
 batch stand in memory. Text that samples share is run once; its tokens count for each of them.
@@ -76,7 +76,7 @@ class Tokens:
 
     @cached_property
     def weights(self) -> Tensor:
-        """How often each token counts: once for each of its samples, [P]."""
+        """Weight of each token: the number of its samples, [P]."""
         return self._shares.sum(dim=0)[self._span]
 
     def of(self, values: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ class Tokens:
 
     @cached_property
     def _shares(self) -> Tensor:
-        """How much a token of each stretch counts in each sample, [S, K]."""
+        """Weight of a token of each stretch in each sample, [S, K]."""
         rows = [[one.samples.get(sample, 0.0) for one in self.stretches] for sample in self.samples]
         return torch.tensor(rows, device=self.device)
 
@@ -192,7 +192,7 @@ class SequenceReader:
 
 
 def _stretches(batch: Batch, places: Sequence[int], chosen: Sequence[TokenSequence]) -> Iterator[Stretch]:
-    """Whose the batch's tokens are. A shared text that stands several times counts as its mean."""
+    """Samples of the batch's tokens. A shared text that stands several times counts as its mean."""
     owners: dict[str, list[int]] = {}
     for place, sequence in zip(places, chosen, strict=True):
         for name in (sequence.key, *([sequence.shared_name] if sequence.shared else [])):
@@ -242,7 +242,7 @@ class Look:
     def see(
         self, sites: Sequence[Site], reduce: Callable[[Tensor, Tokens], Result], *, images: bool = True
     ) -> dict[str, Result]:
-        """What is made of each site's values in one pass over the samples.
+        """Reduce each site's values in one pass over the samples.
 
         Args:
             reduce: from values at the tokens, [P, W] in fp32, to what is to be kept of them; called while the pass
@@ -261,7 +261,7 @@ class Look:
     def see_images(
         self, sites: Sequence[Site], reduce: Callable[[Tensor, Tokens], Result]
     ) -> Iterator[tuple[dict[str, Result], tuple[int, ...]]]:
-        """What is made of each site's values while an image is encoded, for each image of the samples.
+        """Reduce each site's values while an image is encoded, for each image of the samples.
 
         Args:
             sites: in what joins the vision tower to the language model.
@@ -286,7 +286,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Side:
-    """What is to be forgotten, or to be retained: samples that can be read, and whose they are.
+    """Samples of the forget or the retain set, with their hierarchy nodes.
 
     Attributes:
         groups: of each sample, level -> node.
@@ -304,7 +304,7 @@ class Side:
         return self.reader.images
 
     def each(self, work: Callable[[Look], Result]) -> Iterator[Result]:
-        """What ``work`` makes of each batch; every sample is in one of them.
+        """Results of ``work`` on each batch; every sample is in one batch.
 
         ``work`` must leave no trace but its result: where memory runs out in it, it is called again with fewer.
 

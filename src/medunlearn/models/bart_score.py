@@ -1,4 +1,4 @@
-"""BARTScore: how likely a sequence-to-sequence model finds one text, given the other.
+"""BARTScore: log-likelihood of one text given the other under a sequence-to-sequence model.
 
 Source: Yuan et al. 2021, "BARTScore: Evaluating Generated Text as Text Generation" (arXiv 2106.11520), equation 2
 with equal weights.

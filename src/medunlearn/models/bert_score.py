@@ -1,4 +1,4 @@
-"""BERTScore: each token finds the most alike token of the other text.
+"""BERTScore: greedy matching of token embeddings.
 
 Source: Zhang et al. 2020, "BERTScore: Evaluating Text Generation with BERT" (arXiv 1904.09675), Section 3. Baseline
 rescaling (Section 3, last paragraph) is left out: it moves every number by the same rule and changes no order.
@@ -41,7 +41,7 @@ BEST_LAYERS: Mapping[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class BertScore:
-    """How well two texts' tokens find each other; each in -1 to 1 (in practice 0.3-1), higher = more alike.
+    """BERTScore precision, recall and F1; each in -1 to 1 (in practice 0.3-1), higher = more alike.
 
     Attributes:
         precision: mean over the response's tokens of the greatest cosine with a token of the reference.

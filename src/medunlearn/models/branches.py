@@ -45,7 +45,7 @@ class Group:
 
 
 class Layout:
-    """How one row of tokens divides into groups, and what their attention needs, prepared once a batch.
+    """Groups of one row of tokens and their attention inputs, prepared once a batch.
 
     Attributes:
         windows: the sliding window in tokens that each attention was called with, first to last; None without.

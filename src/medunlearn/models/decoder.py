@@ -1,4 +1,4 @@
-"""Passes of a batch through the decoder: where they start, where they end, and what is picked out.
+"""Partial forward passes through the decoder, read at the scored positions.
 
 A pass may start behind frozen layers, whose output (the *trunk*) is the same for the model and its reference; it
 may end at the layer that a method reads; and its last layer's MLP sees the scored positions alone. In the notation
@@ -24,7 +24,7 @@ from medunlearn.models.precision import at_least_fp32
 
 @dataclass(frozen=True)
 class LayoutSupport:
-    """What a model was found to take; every one saves work and changes no number.
+    """Layouts and shortcuts that a model supports; each saves work and changes no number.
 
     Attributes:
         attention: ``branches``: families in one row, by :mod:`medunlearn.models.branches`; ``masks``: packed rows
@@ -54,7 +54,7 @@ class Decoder:
         return Head.of(self.base)
 
     def first_trained(self) -> int:
-        """How many layers at the front give the same in every pass: nothing in them or before them is trained."""
+        """Number of frozen prefix layers: nothing in them or before them is trained."""
         if not self.support.layers or (self.model.training and _drops(self.base)):
             return 0
         inside = {id(tensor) for layer in self.layers for tensor in layer.parameters()}
@@ -89,7 +89,7 @@ class Decoder:
             return at_least_fp32(_picked(self._states(batch, trunk, layer), batch))
 
     def final(self, batch: Batch, trunk: Trunk | None = None) -> Tensor:
-        """What the head is given at the scored positions, [N, W]. Needs ``support.head``."""
+        """Inputs of the head at the scored positions, [N, W]. Needs ``support.head``."""
         with self._ending_at(batch, len(self.layers) - 1), self._stood_in(trunk, len(self.layers) - 1):
             output = self._run(self.base.get_decoder(), batch)
         return _picked(output.last_hidden_state, batch)
@@ -112,7 +112,7 @@ class Decoder:
         return at_least_fp32(logits[0])
 
     def _behind(self) -> list[nn.Module]:
-        """What stands behind the layers: the head, and the norms of the decoder."""
+        """Modules behind the layers: the head and the final norms of the decoder."""
         decoder = self.base.get_decoder()
         norms = [module for name, module in decoder.named_children() if "norm" in name and "embed" not in name]
         return [self.base.get_output_embeddings(), *norms]

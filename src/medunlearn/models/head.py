@@ -26,7 +26,7 @@ PIECE = 1 << 22
 
 @dataclass(frozen=True)
 class Head:
-    """What turns a hidden state into logits: ``cap * tanh((hidden @ weight.T + bias) / cap)``; no cap, no tanh.
+    """Map from hidden states to logits: ``cap * tanh((hidden @ weight.T + bias) / cap)``; no cap, no tanh.
 
     Attributes:
         weight: [V, W].
@@ -108,7 +108,7 @@ def rated(head: Head, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def moments(head: Head, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of each position: the target's log-probability, and mean and variance of the log-probability, [N] each.
+    """Target log-probability, and mean and variance of the log-probability at each position, [N] each.
 
     Mean and variance are those under the model's own distribution: of ``log p(z)`` where z is drawn from p.
     """

@@ -152,7 +152,7 @@ def load_model(
 
 
 def _pictures(family: Family, root: str | Path, model: Any, tokenizer: Any, images: Path | None) -> Pictures:
-    """How a model takes images; its embedding looks at them from here on."""
+    """Image input of a model; its embedding reads images from here on."""
     try:
         # Without torchvision, which not every installation of torch has beside it.
         processor = AutoImageProcessor.from_pretrained(root, backend="pil")

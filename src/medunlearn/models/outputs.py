@@ -33,7 +33,7 @@ class ForwardOutputs:
 
     @cached_property
     def final(self) -> Tensor:
-        """What the head is given, [N, W]."""
+        """Inputs of the head, [N, W]."""
         return self.decoder.final(self.batch, self.trunk)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""How a question becomes text: every template, and both context modes, in one place.
+"""Prompt templates and context modes.
 
 A prompt is kept in two parts: what all questions on a record share (in ``note`` context the record's text)
 and what is the question's own. They are tokenized apart, so that the shared part is the same tokens for

@@ -1,4 +1,4 @@
-"""Teacher-forced scores: how likely each scored token was, whether it was the first choice, and what to expect."""
+"""Teacher-forced scores: log-probability and arg-max of each scored token, mean and variance under the model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class AnswerScore:
-    """How a model rates a reference answer.
+    """Teacher-forced score of a reference answer.
 
     Attributes:
         log_probs: natural-log probability of each scored token, EOS last.
@@ -37,7 +37,7 @@ class AnswerScore:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenMoments:
-    """What a model thinks of each scored token of a sequence, n of them.
+    """Log-probability of a sequence's n scored tokens, with mean and variance under the model.
 
     Attributes:
         log_probs: natural-log probability of each, [n].

@@ -51,13 +51,13 @@ class TokenSequence:
 
     @property
     def scored(self) -> int:
-        """How many tokens are scored."""
+        """Number of scored tokens."""
         return len(self.ids) - self.scored_from
 
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """How questions are shown to a model.
+    """Rendering of questions as token sequences.
 
     Attributes:
         max_length: the longest sequence in tokens; None for no bound. Records are cut into chunks of this
@@ -130,7 +130,7 @@ def question_sequence(
 
 
 def image_tokens(record: Record, rendering: Rendering, pictures: Pictures | None) -> tuple[int, ...]:
-    """What stands for the record's image; nothing where it has none, or where images are to be ignored.
+    """Picture tokens of the record's image; nothing where it has none, or where images are to be ignored.
 
     Raises:
         InputError: the record has an image, and the model takes text alone.
@@ -146,7 +146,7 @@ def image_tokens(record: Record, rendering: Rendering, pictures: Pictures | None
 
 
 def _letters_within(room: int, most: int, tokens: Callable[[int], list[int]]) -> int:
-    """How many letters of a note, ``most`` at most, there is room for."""
+    """Letters of a note that fit, at most ``most``."""
     return max(0, bisect_left(range(most + 1), True, key=lambda letters: len(tokens(letters)) > room) - 1)
 
 

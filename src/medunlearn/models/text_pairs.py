@@ -22,7 +22,7 @@ CHUNK = 256
 
 
 def distinct_pairs(first: Sequence[str], second: Sequence[str]) -> Counter[Pair]:
-    """How often each pair is there, in the order of their first places.
+    """Count of each distinct pair, in order of first occurrence.
 
     Raises:
         InputError: one list is longer than the other.

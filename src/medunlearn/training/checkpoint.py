@@ -1,4 +1,4 @@
-"""The state of a run that was cut off: trained tensors, optimizer, step, history; safetensors and JSON alone."""
+"""Checkpoints: trained tensors, optimizer, step and history as safetensors and JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATE = "state.json"
 
 @dataclass(frozen=True)
 class Resumed:
-    """Where a run goes on.
+    """Resumed state of a run.
 
     Attributes:
         step: steps that are done.

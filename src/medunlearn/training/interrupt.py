@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM between two steps instead of in the middle of one."""
+"""Deferral of Ctrl-C and SIGTERM to the end of a training step."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class _Run:
 
 
 def _due_to_move(before: Mapping[str, int], steps: int) -> dict[str, int]:
-    """What so many steps move: the first moves no A of a LoRA adapter, whose gradient is 0 as long as its B is."""
+    """Parameters that ``steps`` steps must move: the first step leaves A of a LoRA adapter, as B is still 0."""
     return {name: bits for name, bits in before.items() if steps > 1 or ".lora_A." not in name}
 
 

@@ -28,7 +28,7 @@ class MicroBatch:
     size: int
 
     def fitted(self, processes: Processes, number: int, most: int, work: Callable[[], T]) -> list[T]:
-        """What every process made of its share of a step, by rank; the same in all processes.
+        """Results of every process's share of a step, by rank; the same in all processes.
 
         Args:
             number: of the step.

@@ -32,7 +32,7 @@ class Unlearning:
         return self.method.loss(views["forget"], views["retain"])
 
     def probe(self, views: Mapping[str, ModelView]) -> Terms:
-        """What a method that finds its own rate looks at."""
+        """Terms that a method reads to choose its learning rate."""
         assert isinstance(self.method, RatingMethod)
         return self.method.probe(views["forget"], views["retain"])
 

@@ -62,7 +62,7 @@ class Plan:
         return self.steps_an_epoch * self.epochs
 
     def epoch(self, step: int) -> float:
-        """How many epochs are done once ``step`` steps are."""
+        """Epochs done after ``step`` steps."""
         return step / self.steps_an_epoch
 
     def drawn(self, side: str) -> tuple[list[TokenSequence], int]:
@@ -184,7 +184,7 @@ def _by_tokens(
 
 
 def _parted(pieces: list[list[TokenSequence]], wanted: int) -> list[list[TokenSequence]]:
-    """As many pieces as wanted: those of the most sequences are halved."""
+    """Split into the wanted number of pieces by halving those of the most sequences."""
     pieces = list(pieces)
     while len(pieces) < wanted:
         most = max(range(len(pieces)), key=lambda place: len(pieces[place]))

@@ -33,7 +33,7 @@ _MOMENT = 0.1
 
 @dataclass(frozen=True)
 class _Failure:
-    """How one process fared in a piece of work that did not end well."""
+    """Failure of one process in a piece of shared work."""
 
     message: str
     exit_code: int

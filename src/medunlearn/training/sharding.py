@@ -63,7 +63,7 @@ def is_sharded(tensor: Tensor) -> bool:
 
 
 def own_parts(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What this process holds of each parameter: of a sharded one its share, without those of no element.
+    """This process's part of each parameter: the shard of a sharded one, without empty shards.
 
     A share is a view: what is written into it is in the parameter.
     """

@@ -92,7 +92,7 @@ def needed(metrics: Iterable[str]) -> bool:
 
 
 def inputs(benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[str]) -> dict[str, str]:
-    """What an evaluation's result depends on by its keywords; nothing where no metric reads them.
+    """Key of the keywords that an evaluation depends on; empty where no metric reads them.
 
     Raises:
         InputError: the file that the settings name cannot be read or is another benchmark's.
@@ -114,7 +114,7 @@ def inputs(benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[s
 def for_evaluation(
     benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[str], run: Path, *, quiet: bool = False
 ) -> dict[str, Keywords]:
-    """What :class:`~medunlearn.metrics.Item` takes of each question; empty where no metric reads keywords.
+    """Keywords of each question for :class:`~medunlearn.metrics.Item`; empty where no metric reads them.
 
     Args:
         run: the folder of the run, for a benchmark beside whose tables nothing can be written.

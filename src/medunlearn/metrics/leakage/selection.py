@@ -28,7 +28,7 @@ class Seeds:
         self._of: dict[str, float] = {}
 
     def relevance(self, phrase: str) -> float:
-        """Of a phrase in words with single spaces: 0-1, higher = nearer to the disease.
+        """Relevance of a phrase in words with single spaces: 0-1, higher = nearer to the disease.
 
         1 if it is a seed; 0.9 if a seed stands in it as whole contiguous words; else 0.6 times the largest Jaccard
         similarity of its set of words with a seed's. Reaching :data:`THRESHOLD` takes a similarity of 5/6 then,

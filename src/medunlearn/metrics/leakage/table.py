@@ -27,7 +27,7 @@ Keyworded = dict[str, tuple[Keyword, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a table of keywords was made of; one made of the same need not be made again.
+    """Provenance of a keyword table: benchmark, extractor and version.
 
     Attributes:
         benchmark: its fingerprint.
@@ -60,7 +60,7 @@ def rows_of(keywords: Mapping[str, Sequence[Keyword]]) -> list[dict[str, Any]]:
 
 
 def origin_of(path: Path) -> Origin | None:
-    """What a file says that it was made of; None where another program wrote it.
+    """Provenance in a file's metadata; None where another program wrote it.
 
     Raises:
         InputError: there is no such file, or it is no Parquet.

@@ -1,4 +1,4 @@
-"""What a family of vision-language models has to tell: how an image is prepared, written in a prompt, encoded."""
+"""Interface of a vision-language family: preprocessing, prompt marker and encoding of an image."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _HELD = 2 << 30
 
 
 class Sight:
-    """What a model sees of images.
+    """Image features of a model.
 
     Attributes:
         pictures: the images.
@@ -123,7 +123,7 @@ def sight_of(model: Any) -> Sight | None:
 
 
 def images_described(model: Any) -> dict[str, str]:
-    """How a model's images were encoded, for a run's record; nothing for a model of text alone."""
+    """Image encoding of a model, for a run's record; empty for a text-only model."""
     sight = sight_of(model)
     if sight is None:
         return {}
