@@ -143,60 +143,26 @@ MOST_LABELS = 30  # different values of a column that tells rows apart, and grou
 COLUMNS = ("scenario", "source", "labels", "value", "low", "high", "p", "counts")
 VALUES = ("value", "difference")
 BOUNDS = ("low", "high", "p")
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Whole numbers that tell rows apart; every other whole number is a count or a value.
-WHOLE_LABELS = {"epoch", "k", "prefix_tokens", "seed", "first", "last", "at_least", "segment", "sample", "level"}
-ITEMS = {"question_id", "record_id", "probe_id", "case_id", "item", "item_id", "subject", "step", "threshold"}
-# Of a machine or a moment, the paper's own numbers, or settings: not what a run measured.
-LEFT_OUT = {
-    "seconds",
-    "bytes",
-    "tokens",
-    "micro_batch_size",
-    "published",
-    "facts",
-    "format",
-    "fingerprint",
-    "results",
-}
-LEFT_OUT |= {"replicates", "examples", "images", "settings", "config", "inputs", "place", "end", "word", "token"}
-LEFT_OUT |= {"token_end", "in_response", "in_suffix", "span", "started", "stages", "created", "text", "source"}
-LEFT_OUT |= {
-    "answer_tokens",
-    "prompt_tokens",
-    "money",
-    "details",
-    "reason",
-    "example",
-    "key",
-    "code",
-    "folder",
-    "data",
-}
-PROSE = {
-    "title",
-    "says",
-    "claim",
-    "rule",
-    "advice",
-    "observed",
-    "meaning",
-    "explanation",
-    "how",
-    "words",
-    "reasoning",
-}
-TABLES_OF_INPUTS = {"records", "questions", "splits", "cases", "probes", "starts", "responses", "model", "llm"}
-CONTAINERS = {
-    "evaluations",
-    "attacks",
-    "epochs",
-    "baselines",
-    "judgements",
-    "report",
-    "reports",
-    "options",
-    "audit",
-}
+WHOLE_LABELS = words("epoch k prefix_tokens seed first last at_least segment sample level")
+ITEMS = words("question_id record_id probe_id case_id item item_id subject")
+PLACES = words("step threshold")  # of items, where they are numbers
+# Of a machine or a moment, the paper's own numbers, settings, places in texts: not what a run measured.
+LEFT_OUT = words(
+    """seconds bytes tokens micro_batch_size started created stages code folder money answer_tokens prompt_tokens
+    published facts format fingerprint results replicates settings config inputs data source key prompt_version
+    examples images example text response detail details reason place end word token token_end in_response in_suffix
+    span owner_record"""
+)
+PROSE = words("title says claim rule advice observed meaning explanation how words reasoning")
+TABLES_OF_INPUTS = words("records questions splits cases probes starts responses model llm")
+CONTAINERS = words("evaluations attacks epochs baselines judgements report reports options audit")
 Labels = frozenset[str]
 
 
@@ -213,11 +179,7 @@ def is_number(value: Any) -> bool:
 
 
 def is_count(name: str, value: Any) -> bool:
-    return (
-        name == "n"
-        or name.startswith(("n_", "replicates_"))
-        or (name in ("spans", "mentions") and is_number(value))
-    )
+    return is_number(value) and (name in ("n", "spans", "mentions") or name.startswith(("n_", "replicates_")))
 
 
 def rows_of(name: str, fields: dict[str, Any], around: Labels) -> Iterator[tuple[Labels, dict[str, Any]]]:
@@ -231,18 +193,19 @@ def rows_of(name: str, fields: dict[str, Any], around: Labels) -> Iterator[tuple
         if isinstance(value, str) or key in WHOLE_LABELS:
             value = int(value) if isinstance(value, float) and value.is_integer() else value
             labels |= {label} if (label := plain(value)) else set()
-        elif is_count(key, value) and is_number(value):
+        elif is_count(key, value):
             counts += [f"{key}={value:g}"] if value else []
         elif is_number(value):
             numbers[key] = float(value)
     if "verdict" in fields:
         yield frozenset(labels | {"verdict"}), {"value": 1.0}
     bounds = {key: numbers.pop(key) for key in BOUNDS if key in numbers}
+    bounded = {key: {name: numbers.pop(f"{key}_{name}", None) for name in BOUNDS} for key in list(numbers)}
     owner = next((key for key in VALUES if key in numbers), next(reversed(numbers), None))
     if owner is None and counts and not any(key in fields for key in VALUES):
         yield frozenset(labels), {"counts": " ".join(counts)}
     for key, value in numbers.items():
-        of = {**bounds, "counts": " ".join(counts)} if key == owner else {}
+        of = {**bounds, "counts": " ".join(counts)} if key == owner else bounded[key]
         own = set() if key in VALUES else {plain(key)} - {None}
         yield frozenset(labels | own), {"value": value, **of}
 
@@ -250,8 +213,8 @@ def rows_of(name: str, fields: dict[str, Any], around: Labels) -> Iterator[tuple
 def walk(value: Any, around: Labels, name: str = "") -> Iterator[tuple[Labels, dict[str, Any]]]:
     """Rows of a JSON value: lists of records, tables by column, and mappings whose keys are labels."""
     if isinstance(value, list):
-        if value and all(isinstance(one, dict) and ITEMS & set(one) for one in value):
-            yield from digests(pd.DataFrame(value), around)
+        if value and all(isinstance(one, dict) for one in value) and of_items(table := pd.DataFrame(value)):
+            yield from digests(table, around)
             return
         for one in value:
             yield from walk(one, around, name)
@@ -259,8 +222,8 @@ def walk(value: Any, around: Labels, name: str = "") -> Iterator[tuple[Labels, d
         return
     parts = list(value.values())
     if all(isinstance(part, list) for part in parts) and len(parts) > 2 and len({len(part) for part in parts}) == 1:
-        if ITEMS & set(value):
-            yield from digests(pd.DataFrame(value), around)
+        if of_items(table := pd.DataFrame(value)):
+            yield from digests(table, around)
             return
         for cells in zip(*parts, strict=True):
             yield from rows_of(name, dict(zip(value, cells, strict=True)), around)
@@ -281,9 +244,13 @@ def walk(value: Any, around: Labels, name: str = "") -> Iterator[tuple[Labels, d
             yield from walk(part, inside, key)
 
 
-def digests(table: Any, around: Labels) -> Iterator[tuple[Labels, dict[str, Any]]]:
+def of_items(table: pd.DataFrame) -> bool:
+    return bool(ITEMS & set(table)) or any(is_numeric_dtype(table[name]) for name in PLACES & set(table))
+
+
+def digests(table: pd.DataFrame, around: Labels) -> Iterator[tuple[Labels, dict[str, Any]]]:
     """Sums of a table with a row an item: by what is measured, and by that and every other label."""
-    table = table.drop(columns=[name for name in table if name in ITEMS | LEFT_OUT | PROSE])
+    table = table.drop(columns=[name for name in table if name in ITEMS | PLACES | LEFT_OUT | PROSE])
     numeric = [name for name in table if is_numeric_dtype(table[name]) and name not in WHOLE_LABELS]
     texts = [
         name
@@ -298,15 +265,15 @@ def digests(table: Any, around: Labels) -> Iterator[tuple[Labels, dict[str, Any]
         groups = table.groupby(list(keys), dropna=False) if keys else [((), table)]
         for values, group in groups:
             labels = {plain(one) for one in values if isinstance(one, (str, int))} - {None}
+            if "value" not in table:
+                yield around | labels | {"rows"}, {"value": float(len(group))}
             for name in numeric:
                 column = pd.to_numeric(group[name], errors="coerce").astype("float64")
                 scored = column[column.notna()]
                 own = set() if name in VALUES else {plain(name)} - {None}
                 if len(scored) and not (is_bool_dtype(table[name]) and name in ("finished", "member")):
                     facts = {"value": math.fsum(scored), "high": math.fsum(scored**2)}
-                    facts["counts"] = f"n={len(scored)}" + (
-                        f" n_null={len(column) - len(scored)}" * (len(scored) < len(column))
-                    )
+                    facts["counts"] = f"n={len(scored)} n_null={len(column) - len(scored)}"
                     yield around | labels | own | {"sum"}, facts
 
 
@@ -334,7 +301,7 @@ def collect(out: Path) -> Iterator[tuple[str, str, Labels, dict[str, Any]]]:
             if {*path.relative_to(scenario).parts[:-1], path.stem} & TABLES_OF_INPUTS:
                 continue
             table = pd.read_parquet(path)
-            if ITEMS & set(table):
+            if of_items(table):
                 rows: Iterable[Any] = digests(table, about(path, scenario))
             else:
                 records = table.astype(object).where(table.notna(), None).to_dict("records")
@@ -373,7 +340,7 @@ class Row:
         self.scenario, self.source, self.text = cells["scenario"], cells["source"], cells["labels"]
         self.labels = frozenset(self.text.split("|"))
         self.numbers = tuple(float(cells[name]) if cells[name] else None for name in COLUMNS[3:7])
-        self.counts = Counter(float(part.split("=")[1]) for part in cells["counts"].split())
+        self.counts = Counter(float(part.split("=")[1]) for part in cells["counts"].split()) - Counter({0.0: 99})
 
     def __str__(self) -> str:
         shown = " ".join(f"{n}={x!r}" for n, x in zip(COLUMNS[3:7], self.numbers, strict=True) if x is not None)
