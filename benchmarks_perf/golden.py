@@ -168,7 +168,7 @@ Labels = frozenset[str]
 
 def plain(value: Any) -> str | None:
     """A label's value as it is compared; None for prose, and for what is no label."""
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or "://" in str(value):
         return None
     text = re.sub(r"[^a-z0-9.+=]+", "_", str(value).lower()).strip("_.")
     return text if text and len(text) <= 60 and str(value).count(" ") <= 5 else None
@@ -330,6 +330,7 @@ def write_numbers(out: Path) -> None:
 # --- compare ---------------------------------------------------------------------------------------------------
 
 CLOSE = 1e-9  # relative
+ALIKE = 0.6  # of all labels of two rows, the share in common from which they may be about the same
 GOOD = ("equal", "equal to rounding", "equal under fewer or more labels", "new")
 
 
@@ -340,7 +341,7 @@ class Row:
         self.scenario, self.source, self.text = cells["scenario"], cells["source"], cells["labels"]
         self.labels = frozenset(self.text.split("|"))
         self.numbers = tuple(float(cells[name]) if cells[name] else None for name in COLUMNS[3:7])
-        self.counts = Counter(float(part.split("=")[1]) for part in cells["counts"].split()) - Counter({0.0: 99})
+        self.counts = frozenset(float(part.split("=")[1]) for part in cells["counts"].split()) - {0.0}
 
     def __str__(self) -> str:
         shown = " ".join(f"{n}={x!r}" for n, x in zip(COLUMNS[3:7], self.numbers, strict=True) if x is not None)
@@ -348,10 +349,14 @@ class Row:
 
     def is_within(self, other: Row) -> bool:
         """Every number of this row is in the other: values to rounding, counts whatever they are called."""
-        return set(self.counts) <= set(other.counts) and all(
+        return self.counts <= other.counts and all(
             mine is None or (its is not None and math.isclose(mine, its, rel_tol=CLOSE, abs_tol=1e-12))
             for mine, its in zip(self.numbers, other.numbers, strict=True)
         )
+
+    def likeness(self, other: Row) -> float:
+        """Labels in common, of all that either has."""
+        return len(self.labels & other.labels) / len(self.labels | other.labels)
 
 
 def read(path: Path, renamed: dict[str, str | None] | None = None) -> list[Row]:
@@ -363,21 +368,23 @@ def read(path: Path, renamed: dict[str, str | None] | None = None) -> list[Row]:
     return rows
 
 
-def judge(row: Row, candidates: list[Row], alike: list[Row]) -> tuple[str, Row | None]:
-    """What became of a row. ``candidates`` have its value, ``alike`` its labels."""
-    same = [one for one in alike if one.labels == row.labels]
+def judge(row: Row, candidates: list[Row], others: list[Row]) -> tuple[str, Row | None]:
+    """What became of a row. ``candidates`` have its value, ``others`` are all of its scenario."""
+    equal = sorted((one for one in candidates if row.is_within(one)), key=row.likeness, reverse=True)
+    same = [one for one in equal if one.labels == row.labels]
     if found := next((one for one in same if one.numbers == row.numbers and one.counts == row.counts), None):
         return "equal", found
-    equal = [one for one in candidates if row.is_within(one)]
-    if found := next((one for one in equal if one.labels == row.labels), None):
-        return "equal to rounding", found
-    near = [one for one in equal if one.labels <= row.labels or row.labels <= one.labels]
-    if near:
-        return "equal under fewer or more labels", max(near, key=lambda one: len(one.labels & row.labels))
-    if equal and (best := max(equal, key=lambda one: len(one.labels & row.labels))).labels & row.labels:
-        return "equal under other labels", best
     if same:
-        return "changed", min(same, key=lambda one: abs((one.numbers[0] or 0) - (row.numbers[0] or 0)))
+        return "equal to rounding", same[0]
+    if found := next((one for one in equal if one.labels <= row.labels or row.labels <= one.labels), None):
+        return "equal under fewer or more labels", found
+    nearest = max(others, key=row.likeness, default=None)
+    if nearest is not None and row.likeness(nearest) == 1:
+        return "changed", nearest
+    if equal and row.likeness(equal[0]) >= ALIKE:
+        return "equal under other labels", equal[0]
+    if nearest is not None and row.likeness(nearest) >= ALIKE:
+        return "changed", nearest
     return "missing", None
 
 
@@ -387,9 +394,9 @@ def compare(before: Path, after: Path, shown: int) -> int:
     rules = [(re.compile(one["match"]), set(one["outcomes"]), Counter()) for one in wanted["differences"]]
     new = read(after)
     by_value: dict[Any, list[Row]] = defaultdict(list)
-    by_labels: dict[Any, list[Row]] = defaultdict(list)
+    of_scenario: dict[str, list[Row]] = defaultdict(list)
     for row in new:
-        by_labels[row.scenario, row.labels].append(row)
+        of_scenario[row.scenario].append(row)
         by_value[row.scenario, rounded(row)].append(row)
     outcomes: dict[str, list[tuple[Row, Row | None]]] = defaultdict(list)
     claimed = set()
@@ -398,7 +405,7 @@ def compare(before: Path, after: Path, shown: int) -> int:
         # A value on the border of two roundings is in one of three.
         keys = {key} if key is None else {rounded(row, 1 + shift * 5e-9) for shift in (-1, 0, 1)}
         candidates = [one for own in keys for one in by_value[row.scenario, own]]
-        outcome, found = judge(row, candidates, by_labels[row.scenario, row.labels])
+        outcome, found = judge(row, candidates, of_scenario[row.scenario])
         claimed.add(id(found))
         outcomes[outcome].append((row, found))
     outcomes["new"] = [(row, None) for row in new if id(row) not in claimed]
