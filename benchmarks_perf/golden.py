@@ -12,10 +12,10 @@ What changes on purpose stands in `golden_wanted.yaml`, each with its reason; `c
 `golden/scenarios.yaml` has the command lines: edit them where a flag changes, never what they ask for.
 
 One machine gives the same numbers again to the last digit, whatever else runs on it: `hospital`, `lume`, `xrays`,
-`audit` and `diagnosis` were run twice, with one thread. Only seconds, memory and what is named after them differ, and
-are left out. On another processor sums are taken in another order: make `before` and `after` on the same one.
-`golden/before.csv.gz` was made on an AMD EPYC without bf16 instructions; where a processor has them, `demo` takes
-them, since it has no flag for the precision.
+`audit` and `diagnosis` were run twice, with one thread. Only seconds and memory differ, and are left out. On
+another processor sums are taken in another order: make `before` and `after` on the same one. `before.csv.gz` was
+made on an AMD EPYC without bf16; where a processor has it, `demo` takes it, since it has no flag for the precision.
+All scenarios take 13 minutes of processor time; two processes may share them (`audit` reads what `hospital` made).
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ PLACES = words("step threshold")  # of items, where they are numbers
 LEFT_OUT = words(
     """seconds bytes peak_memory_bytes tokens micro_batch_size started created stages code folder money
     answer_tokens prompt_tokens published facts format fingerprint results replicates settings config inputs
-    data source key prompt_version examples images example text response detail details reason place end word token token_end in_response in_suffix
-    span owner_record"""
+    data source key prompt_version examples images example text response detail details reason place end word
+    token token_end in_response in_suffix span owner_record"""
 )
 PROSE = words("title says claim rule advice observed meaning explanation how words reasoning")
 TABLES_OF_INPUTS = words("records questions splits cases probes starts responses model llm")
@@ -293,7 +293,7 @@ def about(path: Path, scenario: Path) -> Labels:
         record = scenario / folder / "run.json"
         if folder.name and record.exists():
             info = json.loads(record.read_text())
-            config = info.get("config", {})
+            config = info.get("config") or info.get("settings") or {}
             found |= {plain(info.get("label"))} | {
                 plain(config.get(key)) for key in ("split", "without", "method", "context")
             }
@@ -395,8 +395,8 @@ def judge(row: Row, candidates: list[Row], others: list[Row]) -> tuple[str, Row 
     return "missing", None
 
 
-def compare(before: Path, after: Path, shown: int) -> int:
-    wanted = yaml.safe_load((HERE / "golden_wanted.yaml").read_text())
+def compare(before: Path, after: Path, wanted_file: Path, shown: int) -> int:
+    wanted = yaml.safe_load(wanted_file.read_text())
     renamed = {key: value for one in wanted["renamed"] for key, value in one["labels"].items()}
     rules = [(re.compile(one["match"]), set(one["outcomes"]), Counter()) for one in wanted["differences"]]
     new = read(after)
@@ -406,16 +406,17 @@ def compare(before: Path, after: Path, shown: int) -> int:
         of_scenario[row.scenario].append(row)
         by_value[row.scenario, rounded(row)].append(row)
     outcomes: dict[str, list[tuple[Row, Row | None]]] = defaultdict(list)
-    claimed = set()
+    claimed: dict[int, Row] = {}
     for row in read(before, renamed):
         key = rounded(row)
         # A value on the border of two roundings is in one of three.
         keys = {key} if key is None else {rounded(row, 1 + shift * 5e-9) for shift in (-1, 0, 1)}
         candidates = [one for own in keys for one in by_value[row.scenario, own]]
         outcome, found = judge(row, candidates, of_scenario[row.scenario])
-        claimed.add(id(found))
+        claimed |= {id(found): found} if found else {}
         outcomes[outcome].append((row, found))
-    outcomes["new"] = [(row, None) for row in new if id(row) not in claimed]
+    known = {(found.scenario, found.labels, found.numbers) for found in claimed.values()}
+    outcomes["new"] = [(row, None) for row in new if (row.scenario, row.labels, row.numbers) not in known]
     bad = 0
     for outcome, pairs in outcomes.items():
         unwanted = []
@@ -451,6 +452,7 @@ def main() -> None:
     verb = verbs.add_parser("compare", help="compare two such files")
     verb.add_argument("before", type=Path)
     verb.add_argument("after", type=Path)
+    verb.add_argument("--wanted", type=Path, default=HERE / "golden_wanted.yaml", help="differences with reasons")
     verb.add_argument("--shown", type=int, default=20, help="rows printed of each outcome")
     given = parser.parse_args()
     if given.verb == "run":
@@ -458,7 +460,7 @@ def main() -> None:
     elif given.verb == "numbers":
         write_numbers(given.out.resolve())
     else:
-        sys.exit(compare(given.before, given.after, given.shown))
+        sys.exit(compare(given.before, given.after, given.wanted, given.shown))
 
 
 if __name__ == "__main__":
