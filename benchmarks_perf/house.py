@@ -222,6 +222,9 @@ def main() -> None:
         capabilities()
     elif verb == "measure" and len(words) == 1:
         out = Path(words[0]).resolve()
+        print(
+            f"# The house in numbers\n\n`benchmarks_perf/house.py measure`, Python {sys.version.split()[0]}, one thread.\n"
+        )
         for part in (sizes(), modules(out), starts(), repeated(), pages(out)):
             print("\n".join(part), end="\n\n")
     else:
