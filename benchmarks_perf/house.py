@@ -1,0 +1,235 @@
+"""The house in numbers: lines, folders, modules that a command loads and runs, seconds to `--help`, page sizes.
+
+    python benchmarks_perf/house.py measure OUT > benchmarks_perf/golden/before.md
+    python benchmarks_perf/house.py capabilities > benchmarks_perf/golden/capabilities.csv
+
+OUT is what `golden.py run` left: models to unlearn, evaluate and audit, and reports. It measures the tree that it
+stands in; give PYTHONPATH where another one is installed. A module is *loaded* if it is in `sys.modules` at the
+end, and *run* if a function of it was called outside of an import.
+"""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+STARTED = (
+    "--help",
+    "train x --model tiny --out y --no-such-flag",
+    "train x --model tiny --out y no_such_setting=1",
+)
+TRACED = {
+    "unlearn": "unlearn hospital/target hospital/bench --split random_25 --method npo --out {new}/npo epochs=1",
+    "evaluate": "evaluate {new}/npo hospital/bench --split random_25 subjects=2 replicates=20",
+    "audit": "audit hospital/target hospital/bench --out {new}/audit sample=4 prefixes=10 max_new_tokens=10",
+}
+
+
+def source_files(folder: Path) -> list[tuple[Path, int]]:
+    """Python files below a folder with their lines."""
+    return [(path, len(path.read_text(encoding="utf-8").splitlines())) for path in sorted(folder.rglob("*.py"))]
+
+
+def sizes() -> list[str]:
+    lines = ["## Lines and files", "", "| | files | lines | files over 300 lines |", "|---|---|---|---|"]
+    for name in ("src", "tests"):
+        counts = [count for _, count in source_files(ROOT / name)]
+        lines.append(f"| `{name}/` | {len(counts)} | {sum(counts)} | {sum(count > 300 for count in counts)} |")
+    package = ROOT / "src" / "medunlearn"
+    found = source_files(package)
+    total = sum(count for _, count in found)
+    by_folder: Counter[str] = Counter()
+    files: Counter[str] = Counter()
+    for path, count in found:
+        parts = path.relative_to(package).parts
+        by_folder[parts[0] if len(parts) > 1 else "(files)"] += count
+        files[parts[0] if len(parts) > 1 else "(files)"] += 1
+    lines += ["", "| folder of `src/medunlearn/` | files | lines | share |", "|---|---|---|---|"]
+    lines += [f"| {name} | {files[name]} | {n} | {n / total:.1%} |" for name, n in by_folder.most_common()]
+    return lines
+
+
+def trace(words: list[str]) -> None:
+    """In a process of its own: run a command, then print the modules that it loaded, and those that ran."""
+    package = str(ROOT / "src" / "medunlearn")
+    ran: set[str] = set()
+    importing = 0
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal importing
+        code = frame.f_code
+        if code.co_name == "<module>":
+            importing += (event == "call") - (event == "return")
+        elif event == "call" and not importing and code.co_flags & inspect.CO_OPTIMIZED:
+            ran.add(code.co_filename)
+
+    threading.setprofile(profile)
+    sys.setprofile(profile)
+    from medunlearn.cli.main import app
+
+    try:
+        app(words)
+    except SystemExit as end:
+        if end.code:
+            raise
+    finally:
+        sys.setprofile(None)
+    loaded = [name for name in sys.modules if name.partition(".")[0] == "medunlearn"]
+    folder = str(Path(sys.modules["medunlearn"].__file__ or "").parent)
+    assert folder == package, f"this measures {package}, and medunlearn is loaded from {folder}"
+    print(f"\ntraced {len(loaded)} {sum(name.startswith(package) for name in ran)}")
+
+
+def modules(out: Path) -> list[str]:
+    lines = ["## Modules of medunlearn", "", "| command | loaded | run |", "|---|---|---|"]
+    with tempfile.TemporaryDirectory() as new:
+        for name, command in TRACED.items():
+            words = shlex.split(command.format(new=new))
+            done = subprocess.run(
+                [sys.executable, __file__, "trace", *words, "--quiet"], cwd=out, capture_output=True, text=True
+            )
+            if done.returncode:
+                sys.exit(f"{command}\n{done.stderr}")
+            _, loaded, ran = done.stdout.strip().splitlines()[-1].split()
+            lines.append(f"| `{name}` | {loaded} | {ran} |")
+    return lines
+
+
+def least_cpu(command: str, times: int = 5) -> float:
+    """The least processor time of a few runs, in seconds."""
+    seconds = []
+    for _ in range(times):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "medunlearn", *shlex.split(command)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        _, _, used = os.wait4(process.pid, 0)
+        seconds.append(used.ru_utime + used.ru_stime)
+    return min(seconds)
+
+
+def starts() -> list[str]:
+    lines = ["## Seconds of processor time, the least of five", "", "| command | seconds |", "|---|---|"]
+    return lines + [f"| `medunlearn {command}` | {least_cpu(command):.2f} |" for command in STARTED]
+
+
+def repeated() -> list[str]:
+    if shutil.which("duplicates") is None:
+        return []
+    lines = ["## Passages of six or more lines that stand twice", ""]
+    for name in ("src", "tests"):
+        said = subprocess.run(
+            ["duplicates", "--repo", str(ROOT / name), "--most", "1", "--seconds", "300"],
+            capture_output=True,
+            text=True,
+        ).stdout
+        lines.append(f"- `{name}/`: {said.splitlines()[0]}")
+    return lines
+
+
+def pages(out: Path) -> list[str]:
+    lines = ["## Pages", "", "| report.html of | KiB |", "|---|---|"]
+    found = sorted(out.rglob("report.html"))
+    return lines + [f"| {page.relative_to(out).parts[0]} | {page.stat().st_size / 1024:.0f} |" for page in found]
+
+
+def capabilities() -> None:
+    """Every row of the README's table, verb, flag, setting, registered name and Python call."""
+    from typer.main import get_command
+
+    from medunlearn import config
+    from medunlearn.cli.main import app
+    from medunlearn.config.reading import fields_of
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(("kind", "name", "today", "afterwards"))
+    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("## What works")[2].partition("\n## ")[0]
+    for line in re.findall(r"^\| (?!part |-)(.*) \|$", table, re.MULTILINE):
+        part, _, state = line.partition(" | ")
+        writer.writerow(("row", part, state, ""))
+
+    def verbs(command: Any, name: str) -> None:
+        below = getattr(command, "commands", None)
+        for own in below or ():
+            verbs(below[own], f"{name} {own}".strip())
+        if below:
+            return
+        writer.writerow(("verb", name, (command.help or "").splitlines()[0], ""))
+        for parameter in command.params:
+            if parameter.name != "help":
+                shown = (
+                    max(parameter.opts, key=len) if parameter.opts[0].startswith("-") else parameter.name.upper()
+                )
+                writer.writerow(("flag", f"{name} {shown}", getattr(parameter, "help", "") or "", ""))
+
+    verbs(get_command(app), "")
+    for owner in settings_classes(config.Settings):
+        for field, default, what in fields_of(owner):
+            writer.writerow(("setting", f"{owner.__name__}.{field}", f"{what} (default {default})", ""))
+    for what in ("methods", "metrics", "measures", "attacks", "benchmarks", "presets", "tasks"):
+        said = subprocess.run(
+            [sys.executable, "-m", "medunlearn", "list", what, "--json"], capture_output=True, text=True, check=True
+        )
+        for row in json.loads(said.stdout):
+            writer.writerow(("name", f"{what}: {row['name']}", row.get("what", ""), ""))
+    import medunlearn
+
+    for name in medunlearn.__all__:
+        writer.writerow(
+            ("call", f"mu.{name}", (inspect.getdoc(getattr(medunlearn, name)) or "").split("\n")[0], "")
+        )
+
+
+def settings_classes(base: type) -> list[type]:
+    """Settings without classes below them: those that a command reads."""
+    import pkgutil
+    from importlib import import_module
+
+    import medunlearn
+
+    for module in pkgutil.walk_packages(medunlearn.__path__, "medunlearn."):
+        if module.name.rpartition(".")[2] in ("settings", "judges") or ".config" in module.name:
+            import_module(module.name)
+    found, ahead = [], [base]
+    while ahead:
+        one = ahead.pop()
+        below = one.__subclasses__()
+        ahead += below
+        found += [] if below else [one]
+    return sorted(found, key=lambda one: one.__name__)
+
+
+def main() -> None:
+    verb, *words = sys.argv[1:] or ["--help"]
+    if verb == "trace":
+        trace(words)
+    elif verb == "capabilities":
+        capabilities()
+    elif verb == "measure" and len(words) == 1:
+        out = Path(words[0]).resolve()
+        print(
+            f"# The house in numbers\n\n`benchmarks_perf/house.py measure`, Python {sys.version.split()[0]}, one thread.\n"
+        )
+        for part in (sizes(), modules(out), starts(), repeated(), pages(out)):
+            print("\n".join(part), end="\n\n")
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()
