@@ -145,19 +145,19 @@ def add_semantic(folder: Path, parts: AuditParts, *, device: str = "auto", quiet
     path = folder / SEMANTIC_FILE
     known = read_json(path) if path.exists() else {}
     named = {"bert_score": parts.encoder, "bart_score": parts.bart}
-    wanted = {name: model for name, model in named.items() if model and known.get(name) != model_identity(model)}
-    if not wanted:
+    missing = {name: model for name, model in named.items() if model and known.get(name) != model_identity(model)}
+    if not missing:
         return
     audit = Audit.open(folder)
     labels = audit.scores().drop(columns=["measure", "value", "reason"]).drop_duplicates(ignore_index=True)
     labels = labels.assign(**{key: labels[name] for name, key in SCORE_KEY.items()})
     starts = audit.starts().rename(columns={"suffix": "reference"})
-    models = {"encoder": wanted.get("bert_score"), "bart": wanted.get("bart_score")}
+    models = {"encoder": missing.get("bert_score"), "bart": missing.get("bart_score")}
     pairs = labels[KEY].merge(starts, on=KEY, how="left")
     added = semantic_scores(pairs, **models, device=device, quiet=quiet)
-    rows = added[added["measure"].isin(wanted)].merge(labels, on=KEY).drop(columns=["probe_id", "variant"])
-    replace_scores(folder, rows, measure=list(wanted))
-    write_json(path, {**known, **{name: model_identity(model) for name, model in wanted.items()}})
+    rows = added[added["measure"].isin(missing)].merge(labels, on=KEY).drop(columns=["probe_id", "variant"])
+    replace_scores(folder, rows, measure=list(missing))
+    write_json(path, {**known, **{name: model_identity(model) for name, model in missing.items()}})
 
 
 def _identifiers(

@@ -148,16 +148,16 @@ def find_detected(
         in_record, in_prefix = search.inside(texts.get(output.record_id, "")), search.inside(output.prefix)
         for span, (kind, value) in zip(free, values, strict=True):
             key = key_of(kind, value)
-            told, given = (kind, key) in in_record, (kind, key) in in_prefix
+            in_own_record, given = (kind, key) in in_record, (kind, key) in in_prefix
             yield {
                 **finding(output, response, span.start, span.end, span.kind, key),
                 "match": "detected",
                 "similarity": span.score,
                 "detector": detector.name,
-                "owner": "record" if told else "nobody",
-                "owner_record": output.record_id if told else None,
-                "owners": int(told),
-                "in_record": told,
+                "owner": "record" if in_own_record else "nobody",
+                "owner_record": output.record_id if in_own_record else None,
+                "owners": int(in_own_record),
+                "in_record": in_own_record,
                 "in_prefix": given,
             }
 

@@ -89,11 +89,11 @@ class FuzzyIndex:
         return self._cache[word]
 
     def _similarity(self, number: int, words: Sequence[str]) -> float:
-        wanted = self._keys[number]
-        for one, other in zip(words, wanted, strict=True):
+        target = self._keys[number]
+        for one, other in zip(words, target, strict=True):
             if one != other and _has_digit(one + other):
                 return 0.0
-        return float(Levenshtein.normalized_similarity(" ".join(words), " ".join(wanted)))
+        return float(Levenshtein.normalized_similarity(" ".join(words), " ".join(target)))
 
     def _by_initial(self, text: Text, free: Sequence[bool]) -> Iterator[Hit]:
         if not self._initials:
@@ -113,9 +113,9 @@ class FuzzyIndex:
                 continue
             for near in {key, *_without_one(key)}:
                 for number in self._numbers.get(near, ()):
-                    wanted = self._keys[number][0]
-                    if Levenshtein.distance(key, wanted, score_cutoff=1) == 1:
-                        score = 1 - 1 / max(len(key), len(wanted))
+                    target = self._keys[number][0]
+                    if Levenshtein.distance(key, target, score_cutoff=1) == 1:
+                        score = 1 - 1 / max(len(key), len(target))
                         yield Hit(text.starts[first], text.ends[first + count - 1], (number,), score)
 
 

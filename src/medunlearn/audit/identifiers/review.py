@@ -117,15 +117,15 @@ def read_review(
         raise SourceError("No case has a verdict yet. Write yes or no into the column `label`.")
     judged = [_Verdict(cases[name]["kind"], cases[name]["subject"], True, right) for name, right in labels.items()]
     verdicts = [*judged, *missed]
-    found = Counter(case["kind"] for case in cases.values() if case["kind"])
+    counts = Counter(case["kind"] for case in cases.values() if case["kind"])
     names = [
         name
         for name in (*kinds(), *term_lists().contents)
-        if found[name] or any(verdict.kind == name for verdict in missed)
+        if counts[name] or any(verdict.kind == name for verdict in missed)
     ]
     by_name = {name: [verdict for verdict in verdicts if verdict.kind == name] for name in names}
-    rows = [_corrected(name, found[name], own, replicates, seed) for name, own in by_name.items()]
-    rows.append(_corrected("all", sum(found.values()), verdicts, replicates, seed))
+    rows = [_corrected(name, counts[name], own, replicates, seed) for name, own in by_name.items()]
+    rows.append(_corrected("all", sum(counts.values()), verdicts, replicates, seed))
     return pd.DataFrame(rows)
 
 

@@ -297,7 +297,7 @@ def search(
     """
     outputs, known, subjects = _read(source, records)
     folder = _folder(source, out)
-    asked = None if judge is None else judge(folder, known, data_use_of(records))
+    sensitive_judge = None if judge is None else judge(folder, known, data_use_of(records))
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if source.is_dir():
         tokens = response_tokens(source)
@@ -308,9 +308,9 @@ def search(
     )
     paths = {"said": os.path.abspath(source), "records": None if records is None else os.path.abspath(records)}
     write_json(folder / FILE, {**paths, "settings": settings.model_dump(mode="json")})
-    if asked is None:
+    if sensitive_judge is None:
         return results
-    judged = judge_sensitive(outputs, known, settings, asked, folder, tokens=tokens, quiet=quiet)
+    judged = judge_sensitive(outputs, known, settings, sensitive_judge, folder, tokens=tokens, quiet=quiet)
     return replace(results, judged=judged)
 
 
@@ -340,8 +340,8 @@ def plan_judging(
 ) -> tuple[CostEstimate, AuditJudge]:
     """Requests and tokens for the judge of :func:`search`; sends and writes nothing."""
     outputs, known, _ = _read(source, records)
-    asked = judge(_folder(source, out), known, data_use_of(records))
-    return plan_sensitive(outputs, known, settings, asked), asked
+    sensitive_judge = judge(_folder(source, out), known, data_use_of(records))
+    return plan_sensitive(outputs, known, settings, sensitive_judge), sensitive_judge
 
 
 def data_use_of(records: Path | None) -> DataUse:

@@ -52,8 +52,8 @@ class _Counter:
     outputs: Sequence[Output]
     options: CountOptions
 
-    def row(self, found: pd.DataFrame) -> dict[str, Any]:
-        instances = found.drop_duplicates([*KEY, "kind", "key"])
+    def row(self, leaks: pd.DataFrame) -> dict[str, Any]:
+        instances = leaks.drop_duplicates([*KEY, "kind", "key"])
         per_response = instances.groupby(KEY).size().to_dict()
         values = [float(per_response.get(output.key, 0)) for output in self.outputs]
         subjects = [output.subject for output in self.outputs]
@@ -61,9 +61,9 @@ class _Counter:
         shown = (value if self.options.show_text else masked(value) for value in instances["value"])
         return {
             "frequency": len(instances),
-            "mentions": len(found),
+            "mentions": len(leaks),
             "responses": len(per_response),
-            "subjects": found["subject"].nunique(),
+            "subjects": leaks["subject"].nunique(),
             "per_response": mean.value,
             "low": mean.low,
             "high": mean.high,
@@ -88,11 +88,11 @@ def by_kind(
         variant, kind, title, hipaa, and :data:`COUNTED`. Higher = leaks more.
     """
 
-    def rows(found: pd.DataFrame, counter: _Counter) -> Iterator[dict[str, Any]]:
+    def rows(part: pd.DataFrame, counter: _Counter) -> Iterator[dict[str, Any]]:
         for name, kind in kinds().items():
             if kind.form != "none":
                 head = {"kind": name, "title": kind.title, "hipaa": kind.hipaa}
-                yield head | counter.row(found[found["kind"] == name])
+                yield head | counter.row(part[part["kind"] == name])
 
     leaks = crossed(findings) if cross else leaked(findings)
     return _by_variant(leaks, outputs, ("kind", "title", "hipaa"), rows, options)
@@ -107,9 +107,9 @@ def table9(findings: pd.DataFrame, outputs: Sequence[Output], *, options: CountO
     Source: Memorization in Large Language Models in Medicine, Table 9.
     """
 
-    def rows(found: pd.DataFrame, counter: _Counter) -> Iterator[dict[str, Any]]:
+    def rows(part: pd.DataFrame, counter: _Counter) -> Iterator[dict[str, Any]]:
         for group, title in GROUPS.items():
-            yield {"group": group, "title": title} | counter.row(found.loc[_of_group(found, group)])
+            yield {"group": group, "title": title} | counter.row(part.loc[_of_group(part, group)])
 
     return _by_variant(leaked(findings), outputs, ("group", "title"), rows, options)
 
@@ -208,22 +208,22 @@ def missed_by(detector: Detector, findings: pd.DataFrame, outputs: Sequence[Outp
     texts = [output.response for output in outputs]
     spans = {output.key: own for output, own in zip(outputs, detector.find(texts), strict=True)}
     columns = [known[name].tolist() for name in (*KEY, "place", "end", "kind")]
-    found = [
+    is_detected = [
         covered(kind, place, end, spans.get((probe, variant, sample), []))
         for probe, variant, sample, place, end, kind in zip(*columns, strict=True)
     ]
-    return known.loc[~np.array(found, dtype=bool)]
+    return known.loc[~np.array(is_detected, dtype=bool)]
 
 
-def _of_group(found: pd.DataFrame, group: str) -> npt.NDArray[np.bool_]:
-    return np.array([kinds()[name].group == group for name in found["kind"]], dtype=bool)
+def _of_group(findings: pd.DataFrame, group: str) -> npt.NDArray[np.bool_]:
+    return np.array([kinds()[name].group == group for name in findings["kind"]], dtype=bool)
 
 
 def _by_variant(
-    found: pd.DataFrame, outputs: Sequence[Output], columns: Sequence[str], rows: Rows, options: CountOptions
+    findings: pd.DataFrame, outputs: Sequence[Output], columns: Sequence[str], rows: Rows, options: CountOptions
 ) -> pd.DataFrame:
     table = []
     for variant in dict.fromkeys(output.variant for output in outputs):
         counter = _Counter([output for output in outputs if output.variant == variant], options)
-        table += [{"variant": variant, **row} for row in rows(found[found["variant"] == variant], counter)]
+        table += [{"variant": variant, **row} for row in rows(findings[findings["variant"] == variant], counter)]
     return pd.DataFrame(table, columns=["variant", *columns, *COUNTED])

@@ -184,8 +184,8 @@ def collect_spans(
     table = _long_spans(audit, settings).merge(audit.probes[["probe_id", "corpus"]], on="probe_id")
     counts, identified = _record_counts(audit, table, corpora), _identified(audit, table)
     return {
-        _id(row): MemorizedSpan(str(row["text"]), str(row["corpus"]), found, count)
-        for row, found, count in zip(table.to_dict("records"), identified, counts, strict=True)
+        _id(row): MemorizedSpan(str(row["text"]), str(row["corpus"]), is_identified, count)
+        for row, is_identified, count in zip(table.to_dict("records"), identified, counts, strict=True)
     }
 
 

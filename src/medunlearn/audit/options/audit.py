@@ -253,14 +253,14 @@ def _option_row(removal: Removal, prompt: str, responses: Mapping[PromptKey, Opt
 def _choice_row(question: MultipleChoice, form: Literal["text", "letter"], rating: OptionRating) -> dict[str, Any]:
     if rating.log_probs is not None and not all(map(isfinite, rating.log_probs)):
         rating = OptionRating(None, "the model gave a log-probability that is no number")
-    chosen = None if rating.log_probs is None else letter(rating.log_probs.index(max(rating.log_probs)))
-    scored = chosen is not None and question.gold is not None
+    best = None if rating.log_probs is None else letter(rating.log_probs.index(max(rating.log_probs)))
+    scored = best is not None and question.gold is not None
     return {
         "question_id": question.question_id,
         "form": form,
         "log_probs": rating.log_probs,
-        "chosen": chosen,
+        "chosen": best,
         "gold": question.gold,
-        "correct": chosen == question.gold if scored else None,
+        "correct": best == question.gold if scored else None,
         "reason": None if scored else rating.reason or NO_GOLD,
     }

@@ -29,15 +29,15 @@ def build(settings: OptionsSettings) -> Benchmark:
         ConfigError: not enough questions are left to be trained on.
     """
     file = read_options(settings.file, count_from=settings.count_from, skip_bad_rows=settings.skip_bad_rows)
-    asked = sampled(file.questions, settings.limit, settings.seed)
-    names = [one.question_id for one in asked]
+    sample = sampled(file.questions, settings.limit, settings.seed)
+    names = [one.question_id for one in sample]
     outside = set(shuffled(names, "options", "nonmembers", settings.seed)[: settings.nonmembers])
-    if len(asked) - len(outside) < 2:
+    if len(sample) - len(outside) < 2:
         raise ConfigError(
-            [f"nonmembers={settings.nonmembers}: of {len(asked)} questions, two must be left at least"]
+            [f"nonmembers={settings.nonmembers}: of {len(sample)} questions, two must be left at least"]
         )
-    by_subject = all(one.subject for one in asked)
-    records = tuple(_record(one, by_subject, held_out=one.question_id in outside) for one in asked)
+    by_subject = all(one.subject for one in sample)
+    records = tuple(_record(one, by_subject, held_out=one.question_id in outside) for one in sample)
     trained_on = Hierarchy(("question",), [record for record in records if record.fold == "train"])
     splits = nested_splits(trained_on, "question", settings.percents, prefix="random", seed=settings.seed)
     return Benchmark(
@@ -46,14 +46,14 @@ def build(settings: OptionsSettings) -> Benchmark:
         levels=("subject", "question") if by_subject else ("question",),
         subject_level="question",
         records=records,
-        questions=tuple(_asked(one) for one in asked if one.question_id not in outside and one.gold is not None),
+        questions=tuple(_asked(one) for one in sample if one.question_id not in outside and one.gold is not None),
         splits={name: replace(split, retain=(*split.retain, *sorted(outside))) for name, split in splits.items()},
         seed=settings.seed,
         source=settings.file.name,
         licence=settings.licence,
         data_use=settings.data_use,
         notes={
-            "questions without a known answer": sum(one.gold is None for one in asked),
+            "questions without a known answer": sum(one.gold is None for one in sample),
             **({"questions that no model is trained on": len(outside)} if outside else {}),
             **({"skipped rows": list(file.skipped)} if file.skipped else {}),
         },

@@ -114,9 +114,9 @@ def exact_match(response: str, option: str, letter: str) -> bool:
 
     Source: the memorization paper, Section 3.2, "Exact Answer Option Match".
     """
-    line, wanted = answer_line(response), normalised(option)
+    line, expected = answer_line(response), normalised(option)
     label = re.match(rf"\W*(?:(?:option|answer|choice)\s*:?\s*)?\(?{letter}\)?\s*[.:)\-–]\s*", line, re.IGNORECASE)
-    return wanted in (normalised(line), normalised(line[label.end() :]) if label else None)
+    return expected in (normalised(line), normalised(line[label.end() :]) if label else None)
 
 
 def relaxed_match(response: str, option: str) -> bool:

@@ -72,11 +72,11 @@ def make_detector(name: str) -> Detector:
 
 def without_overlaps(spans: Iterable[DetectedSpan]) -> list[DetectedSpan]:
     """Of overlapping spans the surest, then the longest, then the first; in order of place."""
-    chosen: list[DetectedSpan] = []
+    separate: list[DetectedSpan] = []
     for span in sorted(spans, key=lambda one: (-one.score, one.start - one.end, one.start)):
-        if all(span.end <= other.start or other.end <= span.start for other in chosen):
-            chosen.append(span)
-    return sorted(chosen, key=lambda one: one.start)
+        if all(span.end <= other.start or other.end <= span.start for other in separate):
+            separate.append(span)
+    return sorted(separate, key=lambda one: one.start)
 
 
 def covered(kind: str, start: int, end: int, spans: Iterable[DetectedSpan]) -> bool:

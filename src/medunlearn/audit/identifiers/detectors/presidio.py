@@ -81,8 +81,8 @@ def _analyzer() -> tuple[Any, str]:
         ],
         supported_languages=["en"],
     )
-    made = presidio.AnalyzerEngine(registry=registry, nlp_engine=engine, supported_languages=["en"])
-    return made, f"{_installed('presidio-analyzer')}-{_installed('spacy')}"
+    engine_with_rules = presidio.AnalyzerEngine(registry=registry, nlp_engine=engine, supported_languages=["en"])
+    return engine_with_rules, f"{_installed('presidio-analyzer')}-{_installed('spacy')}"
 
 
 def _rules(presidio: Any) -> Any:

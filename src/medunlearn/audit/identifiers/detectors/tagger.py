@@ -67,11 +67,11 @@ class Tagger:
         return self._version
 
     def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
-        found: list[list[DetectedSpan]] = [[] for _ in texts]
+        by_text: list[list[DetectedSpan]] = [[] for _ in texts]
         for start in range(0, len(texts), BATCH):
             for place, spans in self._batch(texts[start : start + BATCH]):
-                found[start + place] += spans
-        return [without_overlaps(_merged(spans)) for spans in found]
+                by_text[start + place] += spans
+        return [without_overlaps(_merged(spans)) for spans in by_text]
 
     def _batch(self, texts: Sequence[str]) -> Iterator[tuple[int, list[DetectedSpan]]]:
         """Spans of each window, with the place of the text that it is of; long texts have several windows."""
@@ -120,14 +120,14 @@ class Tagger:
 
 def _merged(spans: Sequence[DetectedSpan]) -> list[DetectedSpan]:
     """Spans of one kind that overlap, as windows do, are one."""
-    kept: list[DetectedSpan] = []
+    joined: list[DetectedSpan] = []
     for span in sorted(spans, key=lambda one: (one.start, one.end)):
-        last = kept[-1] if kept else None
+        last = joined[-1] if joined else None
         if last is not None and last.kind == span.kind and span.start < last.end:
-            kept[-1] = DetectedSpan(last.start, max(last.end, span.end), last.kind, max(last.score, span.score))
+            joined[-1] = DetectedSpan(last.start, max(last.end, span.end), last.kind, max(last.score, span.score))
         else:
-            kept.append(span)
-    return kept
+            joined.append(span)
+    return joined
 
 
 def _kind(label: str) -> str | None:
