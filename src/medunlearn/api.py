@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from medunlearn.pipeline.estimate.forecast import Forecast
     from medunlearn.pipeline.experiment import Finished
     from medunlearn.pipeline.sweep.result import Swept
-    from medunlearn.pipeline.utility.found import Utilities
+    from medunlearn.pipeline.utility.numbers import Utilities
     from medunlearn.pipeline.utility.tasks import ExportedTasks
     from medunlearn.results.evaluated import Evaluation
     from medunlearn.results.runs import Run

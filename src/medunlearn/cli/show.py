@@ -303,7 +303,7 @@ def utilities(result: Any, output: Output) -> None:
     table = result.table()
     if output.data(lambda: {"table": records(table)}):
         return
-    counting = table[table["counts"] | (table["name"] == "utility")].assign(about=result.models[0].about)
+    counting = table[table["counts"] | (table["name"] == "utility")].assign(about=result.models[0].description)
     labels = [model.run.label for model in result.models]
     by_model(
         output,

@@ -16,7 +16,7 @@ from medunlearn.models.layouts import describe_layouts
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.mlps import chosen_layers
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens
-from medunlearn.pipeline.material import chosen, rendering_of, sequences, training_data
+from medunlearn.pipeline.material import chosen, sequences, training_data
 from medunlearn.pipeline.outcome import finish
 from medunlearn.progress import Advance, progress
 from medunlearn.results.runs import Recording, Run
@@ -39,7 +39,7 @@ def edit(
         MedunlearnError: memory runs out with a single sample.
     """
     split = benchmark.split(settings.split)
-    rendering = rendering_of(target, settings.template, settings.context, settings.max_length, settings.long_notes)
+    rendering = target.rendering(settings.template, settings.context, settings.max_length, settings.long_notes)
     with recording.stage("load"):
         live = load_model(target.model, device=device, weights=settings.weights, images=benchmark.folder)
         live.model.eval()
@@ -48,7 +48,7 @@ def edit(
     with recording.stage("edit"), progress(recording.label, total, quiet=quiet) as advance:
         sides = {name: side_of(live, side, method, settings, advance) for name, side in samples.items()}
         report = method.edit(EditedModel(live.model, benchmark.levels, split.level), **sides)
-    recording.info["results"] = {
+    recording.info.results = {
         "rendering": asdict(rendering),
         "steps": 0,
         "tokens": sum(len(sequence.ids) for side in samples.values() for sequence in side.sequences),
@@ -58,7 +58,7 @@ def edit(
         "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
         "edit": report,
     }
-    recording.info["results"]["saved"] = finish(live, [], recording.folder, base=target.model)
+    recording.info.results["saved"] = finish(live, [], recording.folder, base=target.model)
 
 
 @dataclass(frozen=True)

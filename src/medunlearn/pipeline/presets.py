@@ -253,4 +253,4 @@ def _strangers(values: Mapping[str, Any], method: str) -> Iterator[str]:
 
 def is_tiny(run: Run) -> str | None:
     """The preset of the tiny model that a run's model descends from; None if it is of another."""
-    return next((TINIES[name] for name in run.info["lineage"] if name in TINIES), None)
+    return next((TINIES[name] for name in run.info.lineage if name in TINIES), None)

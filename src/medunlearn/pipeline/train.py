@@ -67,7 +67,7 @@ def train(
     if recording.done:
         return Run.open(out)
     rendering = rendering_for(settings)
-    recording.info["lineage"] = [settings.model]
+    recording.info.lineage = [settings.model]
     with recording.running(), explain_out_of_memory(settings, device):
         with recording.stage("load"):
             language_model, phases = processes.together(
@@ -97,12 +97,12 @@ def train(
                 on_epoch = epochs if phase == "finetune" else None
                 steps = _phase(language_model, plan, loop, out, phase, label, quiet, processes, on_epoch)
                 history += [{"phase": phase, **row} for row in steps]
-        recording.info["results"] = summary(history, language_model, rendering, loop)
-        if epochs and "finetune" in recording.info["stages"]:
+        recording.info.results = summary(history, language_model, rendering, loop)
+        if epochs and "finetune" in recording.info.stages:
             epochs.finish("finetune")
         if settings.sharding != "none":
             make_whole(language_model.model)
-        recording.info["results"]["saved"] = processes.on_main(lambda: finish(language_model, history, out))
+        recording.info.results["saved"] = processes.on_main(lambda: finish(language_model, history, out))
     return processes.on_main(lambda: Run(out, recording.info))
 
 

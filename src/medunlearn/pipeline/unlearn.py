@@ -18,7 +18,7 @@ from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.pipeline.epochs.epoch_settings import check_epochs
 from medunlearn.pipeline.estimate.capacity import explain_out_of_memory
-from medunlearn.pipeline.material import chosen, loop_settings, rendering_of, sequences, training_data
+from medunlearn.pipeline.material import chosen, loop_settings, sequences, training_data
 from medunlearn.pipeline.outcome import finish, report_steps, summary
 from medunlearn.progress import progress
 from medunlearn.results.runs import Recording, Run
@@ -59,7 +59,7 @@ def unlearn(
     recording = open_recording(processes, out, "unlearn", label, settings, inputs)
     if recording.done:
         return Run.open(out)
-    recording.info["lineage"] = [*target.info["lineage"], str(target.folder)]
+    recording.info.lineage = [*target.info.lineage, str(target.folder)]
     with recording.running():
         if isinstance(method, EditMethod):
             from medunlearn.pipeline.edit import edit
@@ -86,7 +86,7 @@ def _forget(
 ) -> None:
     """The run itself: load, keep what repeats, train, save."""
     out, split, loop = recording.folder, benchmark.split(settings.split), loop_settings(settings, settings.seed)
-    rendering = rendering_of(target, settings.template, settings.context, settings.max_length, settings.long_notes)
+    rendering = target.rendering(settings.template, settings.context, settings.max_length, settings.long_notes)
     trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
     with recording.stage("load"):
         language_model, plan = processes.together(
@@ -131,7 +131,7 @@ def _forget(
             on_step=report_steps(advance, loop.micro_batch_size, quiet),
             on_epoch=epochs,
         )
-    recording.info["results"] = {
+    recording.info.results = {
         **summary(history, language_model, rendering, loop),
         "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
         "trainable": trainable,
@@ -143,7 +143,7 @@ def _forget(
         epochs.finish("unlearn")
     if settings.sharding != "none":
         make_whole(language_model.model)
-    recording.info["results"]["saved"] = processes.on_main(
+    recording.info.results["saved"] = processes.on_main(
         lambda: finish(language_model, history, out, base=target.model)
     )
 

@@ -19,10 +19,11 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.pipeline.utility import harness, measure
-from medunlearn.pipeline.utility.found import Utility
 from medunlearn.pipeline.utility.harness import Item, Result, run_tasks
-from medunlearn.pipeline.utility.numbers import summary_table
+from medunlearn.pipeline.utility.numbers import Utility, item_scores, summary_table
 from medunlearn.results.runs import Run
+from medunlearn.results.scores import score_table
+from medunlearn.results.summary import summarize
 
 from .conftest import ASKED, QUESTIONS
 
@@ -51,13 +52,18 @@ def test_accuracy_is_the_models_own(lume_target: Run, tasks: Path) -> None:
     expected = by_hand(load_model(lume_target.model, device="cpu"))
     found = mu.utility(lume_target, tasks="capitals", include=tasks, replicates=50, quiet=True)
     items = found.models[0].items
-    assert items[items["metric"] == "acc"].sort_values("item")["value"].tolist() == expected
+    assert items[items["measure"] == "acc"].sort_values("item")["value"].tolist() == expected
     assert 0 < sum(expected) < len(expected)
     row, together = (found.table().set_index("name").loc[name] for name in ("capitals", "utility"))
     assert row["value"] == together["value"] == pytest.approx(sum(expected) / len(expected))
     assert row["low"] < row["value"] < row["high"]
     assert row["stderr"] == pytest.approx(np.std(expected, ddof=1) / 3)
     assert not {"doc", "prompt", "target"} & set(items.columns)
+    # The score table alone gives the same number and interval.
+    mean = summarize(items, ["task", "filter"], replicates=50).iloc[0]
+    assert mean["measure"] == row["metric"]
+    assert [mean[name] for name in ("value", "low", "high")] == [row[name] for name in ("value", "low", "high")]
+    assert mu.scores(found.models[0].record.folder)["subject"].nunique() == len(QUESTIONS)
 
 
 def test_what_was_measured_is_kept(lume_target: Run, tasks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +75,7 @@ def test_what_was_measured_is_kept(lume_target: Run, tasks: Path, monkeypatch: p
     found = Utility.find(lume_target)
     assert found is not None
     assert found.record.folder == first.record.folder
-    assert found.about == "capitals, the first 4 items of each"
+    assert found.description == "capitals, the first 4 items of each"
 
 
 def test_a_changed_task_is_another_measurement(lume_target: Run, tasks: Path, tmp_path: Path) -> None:
@@ -168,6 +174,12 @@ def test_a_number_that_is_no_mean_has_no_interval_of_ours() -> None:
     assert table.iloc[-1]["value"] == 0.9
     assert pd.isna(table.iloc[-1]["low"])
     assert "no mean over its items" in table.iloc[-1]["reason"]
+
+
+def test_an_item_without_a_finite_number_is_unscored_with_a_reason() -> None:
+    rows = score_table(item_scores(items("a", [0.5, None, float("inf")])))
+    assert rows["value"].tolist() == [0.5, pd.NA, pd.NA]
+    assert rows["reason"].notna().tolist() == [False, True, True]
 
 
 def test_perplexity_is_no_utility_between_0_and_1() -> None:

@@ -16,7 +16,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.models.folders import fingerprint
 from medunlearn.pipeline.unlearn import unlearn
-from medunlearn.pipeline.utility.found import Utility
+from medunlearn.pipeline.utility.numbers import Utility
 from medunlearn.reports.epochs import epoch_figures, epoch_table
 from medunlearn.results.runs import Run
 

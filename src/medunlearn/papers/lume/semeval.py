@@ -11,7 +11,7 @@ from medunlearn.attacks.attacked import Attacked
 from medunlearn.attacks.membership.results import AUC
 from medunlearn.errors import InputError
 from medunlearn.metrics.semeval import FINAL, MEMBERSHIP_TASK, Key, SemevalScore, semeval_score
-from medunlearn.pipeline.utility.found import Utility
+from medunlearn.pipeline.utility.numbers import Utility
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 

@@ -45,8 +45,7 @@ from medunlearn.pipeline.epochs.selection import (
     is_over,
 )
 from medunlearn.pipeline.evaluate import evaluate_one
-from medunlearn.pipeline.material import rendering_of
-from medunlearn.pipeline.questioning import asked, longest_answer, store_of
+from medunlearn.pipeline.questioning import longest_answer, questions_to_ask, store_of
 from medunlearn.progress import progress
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import EPOCHS, FILE, Recording, Run
@@ -141,7 +140,7 @@ class EpochEvaluation:
         if chosen != self._done:
             load_weights(self._weights(chosen), self.live.model, self.processes)
         info = self.recording.info
-        info["results"]["epochs"] = {
+        info.results["epochs"] = {
             "select": self.select,
             "rule": self.rule.words(self._standings),
             "patience": self.patience,
@@ -151,9 +150,9 @@ class EpochEvaluation:
             "done": self._done,
             "stopped_early": self._done < self.options.epochs,
         }
-        training = info["stages"][stage]
+        training = info.stages[stage]
         training["seconds"] = round(training["seconds"] - self.seconds, 2)
-        info["stages"]["epochs"] = {
+        info.stages["epochs"] = {
             "seconds": round(self.seconds, 2),
             "peak_memory_bytes": training["peak_memory_bytes"],
         }
@@ -384,8 +383,8 @@ def ask_a_share(
         advance(done)
         check()
 
-    rendering = rendering_of(run, settings.template, settings.context)
-    questions = asked(benchmark, benchmark.split(settings.split), settings)
+    rendering = run.rendering(settings.template, settings.context)
+    questions = questions_to_ask(benchmark, benchmark.split(settings.split), settings)
     records = {record: place for place, record in enumerate(dict.fromkeys(q.record_id for q in questions))}
     own = [question for question in questions if records[question.record_id] % share[1] == share[0]]
     limit = settings.max_new_tokens or longest_answer(live.tokenizer, benchmark)

@@ -37,14 +37,13 @@ from medunlearn.pipeline.material import (
     model_folder,
     phase_plan,
     rendering_for,
-    rendering_of,
     sequences,
     training_data,
 )
-from medunlearn.pipeline.questioning import asked, longest_answer, store_of
+from medunlearn.pipeline.questioning import longest_answer, questions_to_ask, store_of
 from medunlearn.pipeline.train import tiny_model
 from medunlearn.pipeline.unlearn import choose_parts, training_sides, unlearning_method
-from medunlearn.results.runs import FILE, Run
+from medunlearn.results.runs import FILE, Run, RunRecord
 from medunlearn.training.checkpoint import STATE
 from medunlearn.training.objectives import NextToken, Objective, Unlearning
 from medunlearn.training.optimizers import QUANTIZED
@@ -268,7 +267,7 @@ class Planner:
     def evaluating(self, name: str, settings: EvaluateSettings, folder: Path | None) -> Stage:
         """An evaluation of the model in a run's folder."""
         tokenizer, own = self.blueprint.tokenizer, self.rendering
-        questions = asked(self.benchmark, self.benchmark.split(settings.split), settings)
+        questions = questions_to_ask(self.benchmark, self.benchmark.split(settings.split), settings)
         limit = settings.max_new_tokens or longest_answer(tokenizer, self.benchmark)
         rendering = Rendering(settings.template or own.template, settings.context or own.context, images=own.images)
         total = len(questions)
@@ -346,8 +345,7 @@ def complete(folder: Path | None) -> bool:
     """Whether a folder holds a run that finished."""
     if folder is None or not (folder / FILE).exists():
         return False
-    info: Mapping[str, Any] = read_json(folder / FILE)
-    return info.get("status") == "complete"
+    return RunRecord.of(read_json(folder / FILE)).complete
 
 
 def checkpoint_bytes(model: Any, settings: LoopFields) -> int:
@@ -548,7 +546,7 @@ def before_unlearning(
     """Lines to print before a run of ``unlearn``; none where it is done."""
 
     def estimate() -> Forecast:
-        rendering = rendering_of(target, settings.template, settings.context)
+        rendering = target.rendering(settings.template, settings.context)
         planner = Planner(benchmark, blueprint_of(str(target.model)), rendering, device, counted=False)
         return Forecast.of(settings.method, [planner.unlearning(settings)], out, device)
 

@@ -20,7 +20,7 @@ from medunlearn.pipeline.epochs.selection import TABLE
 from medunlearn.pipeline.presets import is_tiny
 from medunlearn.pipeline.report.gather_attacks import attacked_as, attacks_of, gather_membership
 from medunlearn.pipeline.report.papers import GatheredRuns, paper_part
-from medunlearn.pipeline.utility.found import gather_utility
+from medunlearn.pipeline.utility.numbers import gather_utility
 from medunlearn.reports.content import Example, JudgedContent, ModelResult, ReportContent
 from medunlearn.results.composites import COMPOSITES
 from medunlearn.results.evaluated import Evaluated, compared, distinct

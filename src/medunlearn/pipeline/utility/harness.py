@@ -91,13 +91,13 @@ def fingerprint(settings: UtilitySettings) -> dict[str, str]:
     Raises:
         InputError: the harness is not installed, or there is no such folder.
     """
-    found = {"lm-eval": version()}
+    inputs = {"lm-eval": version()}
     if settings.include is not None:
         if not settings.include.is_dir():
             raise InputError(f"There is no folder {settings.include}: include= is the folder of your task files.")
         files = sorted(path for path in settings.include.rglob("*") if path.is_file() and path.suffix != ".pyc")
-        found["include"] = sha256_of_json([[path.name, path.read_bytes().hex()] for path in files])
-    return found
+        inputs["include"] = sha256_of_json([[path.name, path.read_bytes().hex()] for path in files])
+    return inputs
 
 
 def task_manager(settings: UtilitySettings) -> Any:
@@ -151,7 +151,7 @@ def run_tasks(
     with _hushed(), _own_random_numbers(language_model.device):
         loaded = _loaded(manager, settings)
         model = _harness_model(language_model, settings.batch_size, processes or Processes(), bar)
-        found = evaluate(
+        evaluated = evaluate(
             lm=model,
             task_dict=loaded,
             limit=settings.limit,
@@ -159,11 +159,11 @@ def run_tasks(
             apply_chat_template=settings.chat,
             fewshot_as_multiturn=settings.chat,
         )
-    results = list(_results(found, loaded))
-    if settings.metric is not None and settings.metric not in {one.metric for one in results}:
-        known = ", ".join(sorted({one.metric for one in results}))
-        raise ConfigError([f"metric={settings.metric!r}: the tasks have {known}."])
-    return list(_items(found["samples"])), results
+    results = list(_results(evaluated, loaded))
+    metrics = {result.metric for result in results}
+    if settings.metric is not None and settings.metric not in metrics:
+        raise ConfigError([f"metric={settings.metric!r}: the tasks have {', '.join(sorted(metrics))}."])
+    return list(_items(evaluated["samples"])), results
 
 
 def _loaded(manager: Any, settings: UtilitySettings) -> Any:
@@ -198,13 +198,13 @@ def _items(samples: dict[str, list[dict[str, Any]]]) -> Iterator[Item]:
                 yield Item(task, int(row["doc_id"]), metric, str(row["filter"]), float(value) if single else None)
 
 
-def _results(found: Any, loaded: Any) -> Iterator[Result]:
+def _results(evaluated: Any, loaded: Any) -> Iterator[Result]:
     groups = {
-        name: tuple(one.task_name for one in group.get_all_tasks()) for name, group in loaded["groups"].items()
+        name: tuple(task.task_name for task in group.get_all_tasks()) for name, group in loaded["groups"].items()
     }
-    for name, numbers in found["results"].items():
+    for name, numbers in evaluated["results"].items():
         leaves = groups.get(name, (name,))
-        shots = {found["n-shot"].get(leaf) for leaf in leaves}
+        shots = {evaluated["n-shot"].get(leaf) for leaf in leaves}
         for key, value in numbers.items():
             metric, comma, kind = key.partition(",")
             if not comma or metric.endswith("_stderr") or not isinstance(value, int | float | np.number):
@@ -217,8 +217,8 @@ def _results(found: Any, loaded: Any) -> Iterator[Result]:
                 kind,
                 float(value),
                 float(error) if isinstance(error, int | float | np.number) else None,
-                (found["higher_is_better"].get(name) or {}).get(metric),
-                str(found["versions"].get(name, "")),
+                (evaluated["higher_is_better"].get(name) or {}).get(metric),
+                str(evaluated["versions"].get(name, "")),
                 shots.pop() if len(shots) == 1 else None,
             )
 
@@ -247,13 +247,13 @@ def _harness_model(language_model: LanguageModel, batch_size: int, processes: Pr
 
 
 def _in_chunks(work: Callable[[list[Any]], list[Any]], requests: Sequence[Any], size: int, bar: Bar) -> list[Any]:
-    found: list[Any] = []
+    answers: list[Any] = []
     with bar(len(requests)) as advance:
         for start in range(0, len(requests), size):
             chunk = list(requests[start : start + size])
-            found += work(chunk)
+            answers += work(chunk)
             advance(len(chunk))
-    return found
+    return answers
 
 
 @contextmanager

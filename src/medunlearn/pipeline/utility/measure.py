@@ -1,4 +1,4 @@
-"""Measure what runs' models are still good for; kept in each run's folder and measured once."""
+"""Utility of runs' models; measured once and stored in each run's folder."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from medunlearn.config import UtilitySettings
 from medunlearn.data.storage import write_atomically
 from medunlearn.models.load import LanguageModel, load_model
-from medunlearn.pipeline.utility.found import FOLDER, ITEMS, SUMMARY, Utilities, Utility
 from medunlearn.pipeline.utility.harness import fingerprint, run_tasks, task_manager
-from medunlearn.pipeline.utility.numbers import item_table, summary_table
+from medunlearn.pipeline.utility.numbers import FOLDER, SUMMARY, Utilities, Utility, item_scores, summary_table
 from medunlearn.progress import progress
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.runs import FILE, Recording, Run
+from medunlearn.results.scores import write_scores
 from medunlearn.training.processes import Processes
 from medunlearn.training.recording import open_recording
 
@@ -33,9 +33,10 @@ def utility(
     Raises:
         InputError: lm-evaluation-harness is not installed; a task that there is not, or whose data cannot be had.
     """
-    named = distinct_runs([run, *against])
-    models = [utility_one(one, settings, device=device, quiet=quiet) for one in (run, *against)]
-    return Utilities(tuple(replace(model, run=one) for model, one in zip(models, named, strict=True)))
+    runs = [run, *against]
+    models = [utility_one(each, settings, device=device, quiet=quiet) for each in runs]
+    labelled = zip(models, distinct_runs(runs), strict=True)
+    return Utilities(tuple(replace(model, run=each) for model, each in labelled))
 
 
 def utility_one(
@@ -84,9 +85,8 @@ def utility_one(
         with recording.stage("ask"):
             items, results = run_tasks(model, settings, processes=together, bar=bar)
         if together.main:
-            table, summary = item_table(items), summary_table(items, results, settings)
-            write_atomically(folder / ITEMS, table.to_parquet)
-            write_atomically(folder / SUMMARY, summary.to_parquet)
+            write_scores(folder, item_scores(items))
+            write_atomically(folder / SUMMARY, summary_table(items, results, settings).to_parquet)
     return together.on_main(lambda: Utility(run, Run.open(folder)))
 
 

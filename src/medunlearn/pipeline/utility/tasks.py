@@ -25,8 +25,7 @@ from medunlearn.metrics import get_metric
 from medunlearn.models.load import load_tokenizer
 from medunlearn.models.prompts import render
 from medunlearn.models.sequences import Rendering
-from medunlearn.pipeline.material import rendering_of
-from medunlearn.pipeline.questioning import asked, longest_answer
+from medunlearn.pipeline.questioning import longest_answer, questions_to_ask
 from medunlearn.results.runs import Run
 
 UTILS = '''"""What the tasks beside this file call; pip install medunlearn."""
@@ -73,7 +72,7 @@ def export_tasks(benchmark: Benchmark, settings: TaskExportSettings, out: Path) 
     metrics = _metrics(benchmark, settings)
     given = {name: getattr(settings, name) for name in ("split", "folds", "limit", "seed")}
     split = benchmark.split(settings.split)
-    questions = asked(benchmark, split, check(EvaluateSettings, given))
+    questions = questions_to_ask(benchmark, split, check(EvaluateSettings, given))
     sides, prefix = benchmark.sides(split), _slug("medunlearn", benchmark.builder, split.name)
     parts: dict[str, dict[str, list[Question]]] = {}
     for question in questions:
@@ -102,7 +101,7 @@ def _like(benchmark: Benchmark, settings: TaskExportSettings) -> tuple[Rendering
         words = max(len(question.answer.split()) for question in benchmark.questions)
         return rendering, settings.max_new_tokens or 2 * words + 1
     run = Run.open(settings.like)
-    rendering = rendering_of(run, settings.template, settings.context)
+    rendering = run.rendering(settings.template, settings.context)
     if rendering.template == "chat":
         raise ConfigError(
             [
