@@ -97,7 +97,7 @@ def main(words: list[str]) -> int:
     survived = 0
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / "copy"
-        ignored = shutil.ignore_patterns(".venv", ".git", "*cache*", "__pycache__", "runs", "demo")
+        ignored = shutil.ignore_patterns(".venv", ".git", ".*_cache", "__pycache__", "runs", "demo")
         shutil.copytree(ROOT, copy, ignore=ignored, symlinks=True)
         for number, mutation in enumerate(chosen, 1):
             caught = is_caught(mutation, copy)
