@@ -129,9 +129,9 @@ ELSEWHERE = {
     "lume-new.yaml": "pipeline/test_docs_of_benchmarks.py",
     "sweep-small.yaml": "cli/test_sweep.py",
     "sweep-amnesia-400.yaml": "pipeline/sweep/test_plan.py",
-    "medforget-tiny.yaml": "papers/medforget/report/test_sweep.py",
-    "medforget-tiny-vision.yaml": "papers/medforget/report/test_sweep.py",
-    "medforget-lingshu.yaml": "papers/medforget/report/test_sweep.py",
+    "medforget-tiny.yaml": "papers/medforget/test_run.py",
+    "medforget-tiny-vision.yaml": "papers/medforget/test_run.py",
+    "medforget-lingshu.yaml": "papers/medforget/test_run.py",
 }
 HERE = {
     "hospital.yaml": ("--benchmark.synthetic=20",),

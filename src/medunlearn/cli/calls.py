@@ -148,12 +148,12 @@ def report(
     if any((run / "sweep.json").exists() for run in folders):
         if len(folders) > 1:
             raise InputError("A sweep is reported by itself: give its folder alone.")
-        from medunlearn.papers.amnesia.swept.folder import gather_folder
-        from medunlearn.papers.amnesia.swept.reporting import write_report as write_sweep
+        from medunlearn.papers.sweeps.report import folder_report
+        from medunlearn.reports.write import write_report as write_sweep
 
         bench = api.load(benchmark) if benchmark else None
-        swept = gather_folder(folders[0], bench, **how)  # type: ignore[arg-type]
-        return swept, write_sweep(swept, page)
+        swept = folder_report(folders[0], bench, **how)  # type: ignore[arg-type]
+        return swept, write_sweep(swept.report, page)
     from medunlearn.papers.memorization.compare import audit_content, is_audit
 
     if any(is_audit(run) for run in folders):

@@ -485,9 +485,7 @@ def swept(result: Any, output: Output) -> None:
             ]
             output.table("Learning rates", [name.capitalize() for name in columns], rows)
         if result.content is not None:
-            from medunlearn.papers.amnesia.swept.reporting import findings_text
-
-            output.line(findings_text(result.content))
+            output.line(result.content.text())
         output.line(f"report: {result.report}" if result.report else "There is no report: no model was evaluated.")
     if result.failed:
         raise MedunlearnError(_failures(result))
@@ -528,7 +526,6 @@ def _failures(result: Any) -> str:
 
 
 def report(result: tuple[Any, Path], output: Output) -> None:
-    from medunlearn.papers.amnesia.swept import reporting as amnesia
     from medunlearn.papers.memorization.report import AuditContent, findings
     from medunlearn.reports.claims import findings_text
     from medunlearn.reports.content import ReportContent
@@ -545,7 +542,7 @@ def report(result: tuple[Any, Path], output: Output) -> None:
         ]
         text = findings_text(verdicts)
     else:
-        found, text = amnesia.verdicts(content), amnesia.findings_text(content)
+        found, text = content.verdicts(), content.text()
     if not output.data({"report": str(page), **({"findings": found} if found or not text else {})}):
         output.line(text or "")
         output.say(f"report: {page}")

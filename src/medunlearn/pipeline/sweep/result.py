@@ -20,8 +20,7 @@ from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.machine import code, hardware, packages
 
 FILE = "sweep.json"
-GATHER_REPORT = "medunlearn.papers.amnesia.swept.reporting:gather_report"
-WRITE_REPORT = "medunlearn.papers.amnesia.swept.reporting:write_report"
+SWEEP_REPORT = "medunlearn.papers.sweeps.report:sweep_report"
 """The report of the benchmark's paper; loaded at the end of a sweep."""
 
 
@@ -135,14 +134,16 @@ def with_report(swept: Swept, sweep: Sweep, benchmark: Benchmark) -> Swept:
     """The same with the report of its evaluated models, which lists what is missing; none without any."""
     if not swept.evaluated:
         return swept
+    from medunlearn.reports import write_report
+
     settings = sweep.evaluating(next(cell for cell in sweep.cells if cell.kind == "evaluate"))
-    content = load(GATHER_REPORT)(
-        sweep.settings.name,
+    content = load(SWEEP_REPORT)(
         swept.models,
         benchmark,
+        title=sweep.settings.name,
         missing=swept.failed,
         search=swept.search if sweep.search else None,
         replicates=settings.replicates,
         seed=settings.seed,
     )
-    return replace(swept, report=load(WRITE_REPORT)(content, swept.folder / "report"), content=content)
+    return replace(swept, report=write_report(content.report, swept.folder / "report"), content=content)

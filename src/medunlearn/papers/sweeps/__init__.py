@@ -1,0 +1,1 @@
+"""Reports of sweeps: the evaluated models, their numbers under shared draws, and the parts that papers share."""

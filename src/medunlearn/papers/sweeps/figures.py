@@ -1,0 +1,77 @@
+"""Colours, symbols and lines that the figures of all sweeps share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from medunlearn.papers.sweeps.models import REFERENCES, RETRAINED, TARGET, UNLEARNED, SweepNumber, Who, unlearned
+from medunlearn.reports.blocks import Legend, Spec
+from medunlearn.reports.figures import safe, short, whiskers
+from medunlearn.reports.words import decimal, interval
+
+REFERENCE_COLOUR = {TARGET: "--ink", RETRAINED: "--accent"}
+
+_COLOURS = 8
+_SHAPES = (("circle", "●"), ("square", "■"))
+_REFERENCE_SHAPES = {TARGET: ("star", "★"), RETRAINED: ("diamond", "◆")}
+
+
+def name_of(who: Who) -> str:
+    """A model's name in tables and figures."""
+    return who[1] or who[0]
+
+
+def everyone(methods: Sequence[str]) -> list[Who]:
+    """Every model, methods first, so that figures draw the references on top."""
+    return [*map(unlearned, methods), *REFERENCES]
+
+
+def colour(methods: Sequence[str], who: Who) -> str:
+    """The CSS variable of a model."""
+    if who[0] != UNLEARNED:
+        return REFERENCE_COLOUR[who[0]]
+    return f"--m{methods.index(who[1]) % _COLOURS + 1}"
+
+
+def symbol(methods: Sequence[str], who: Who) -> tuple[str, str]:
+    """A model's marker in plotly, and the character that looks like it."""
+    if who[0] != UNLEARNED:
+        return _REFERENCE_SHAPES[who[0]]
+    return _SHAPES[methods.index(who[1]) // _COLOURS % len(_SHAPES)]
+
+
+def legend(methods: Sequence[str], models: Sequence[Who]) -> Legend:
+    """Label, symbol and colour of each model."""
+    return Legend(tuple((name_of(who), symbol(methods, who)[1], colour(methods, who)) for who in models))
+
+
+def hover(number: SweepNumber) -> str:
+    """Value, interval, number of subjects, and each seed's value."""
+    text = f"{decimal(number.value or 0.0)} {interval(number.low, number.high)}, {number.n_subjects} subjects"
+    if len(number.by_seed) > 1:
+        text += f"; seeds {', '.join(map(decimal, number.by_seed))}"
+    return text
+
+
+def error_bars(numbers: Sequence[SweepNumber], tint: str) -> Spec:
+    """Intervals of points with values."""
+    bars = whiskers(((one.value, one.low, one.high) for one in numbers), tint)
+    return bars | {"width": 2}
+
+
+def line(name: str, points: Sequence[tuple[float, str, SweepNumber]], tint: str, **style: Spec) -> Spec:
+    """One trace of (x, its words, number)."""
+    numbers = [number for _, _, number in points]
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": safe(name),
+        "x": [x for x, _, _ in points],
+        "y": [short(number.value or 0.0) for number in numbers],
+        "line": {"color": tint, "width": 1.6} | style["line"],
+        "marker": {"color": tint, "size": 7} | style["marker"],
+        "error_y": error_bars(numbers, tint),
+        "hovertext": [f"<b>{safe(name)}</b>, {words}<br>{hover(number)}" for _, words, number in points],
+        "hovertemplate": "%{hovertext}<extra></extra>",
+        "cliponaxis": False,
+    }

@@ -1,0 +1,101 @@
+"""A sweep's report written again from its folder, by Python and by the command of docs/findings.md."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from medunlearn.cli.main import app
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import InputError
+from medunlearn.papers.sweeps.report import folder_report
+
+DOCS = Path(__file__).parents[3] / "docs" / "findings.md"
+
+
+@pytest.fixture
+def workplace(
+    make_sweep: Callable[..., Any], clinic: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A folder with ``runs/sweep``, its benchmark in it."""
+    here = tmp_path / "runs" / "sweep"
+    made = make_sweep()
+    models = made.all(["random_25"], ["rmu"])
+    shutil.copytree(made.folder, here)
+    clinic.save(here / "bench-12345678")
+    cells: list[dict[str, Any]] = [
+        {
+            "name": f"evaluate {model.run.folder.name}",
+            "kind": "evaluate",
+            "status": "done",
+            "folder": f"runs/sweep/{model.run.folder.name}",
+            "evaluation": f"runs/sweep/{model.record.folder.relative_to(made.folder)}",
+            "reason": None,
+        }
+        for model in models
+    ]
+    cells.append({"name": "unlearn npo on random_25", "kind": "unlearn", "status": "failed", "reason": "NaN"})
+    tried = [{"method": "rmu", "lr": 0.001, "utility": 0.5, "forgetting": 0.5, "score": 0.5, "chosen": True}]
+    info = {"name": "A sweep", "cells": cells, "search": {"rule": "the best", "tried": tried}}
+    info["settings"] = {"benchmark": {"builder": "amnesia"}, "evaluate": {"replicates": 40}}
+    (here / "sweep.json").write_text(json.dumps(info), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_folder_holds_all_that_the_report_needs(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = folder_report(Path("runs/sweep")).results
+    facts = results.facts
+    assert (facts.title, facts.methods, facts.replicates) == ("A sweep", ("RMU",), 40)
+    assert facts.missing == (("unlearn npo on random_25", "NaN"),)
+    assert facts.search["lr"].tolist() == [0.001]
+    moved = workplace / "elsewhere"
+    (workplace / "runs" / "sweep").rename(moved)
+    assert folder_report(moved).results.numbers.equals(results.numbers)
+
+
+def test_commands_of_the_docs_run(workplace: Path) -> None:
+    lines = [
+        line
+        for block in re.findall(r"```bash\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+        for line in block.splitlines()
+    ]
+    assert lines == ["medunlearn report runs/sweep --out report"]
+    for line in lines:
+        result = CliRunner().invoke(app, shlex.split(line)[1:])
+        assert result.exit_code == 0, result.output
+        assert "Forgetting patients drawn at random fails or collapses" in result.output
+    assert sorted(path.name for path in (workplace / "report").iterdir()) == [
+        "report.html",
+        "report.json",
+        "report.md",
+    ]
+
+
+def test_verdicts_are_there_for_programs(workplace: Path) -> None:
+    result = CliRunner().invoke(app, ["report", "runs/sweep", "--out", "r", "--json", "--title", "Mine"])
+    said = json.loads(result.stdout)
+    expected = folder_report(Path("runs/sweep")).findings
+    assert [one["verdict"] for one in said["findings"]] == [one.verdict for one in expected]
+    assert "# Mine" in (workplace / "r" / "report.md").read_text(encoding="utf-8")
+
+
+def test_what_is_no_sweep_is_refused(workplace: Path) -> None:
+    with pytest.raises(InputError, match=r"holds no sweep \(no sweep.json\)"):
+        folder_report(workplace)
+    result = CliRunner().invoke(app, ["report", "runs/sweep", "runs/sweep", "--out", "r"])
+    assert result.exit_code == 2
+    shutil.rmtree(workplace / "runs" / "sweep" / "bench-12345678")
+    with pytest.raises(InputError, match="holds 0 benchmarks"):
+        folder_report(Path("runs/sweep"))
+    (workplace / "runs" / "sweep" / "sweep.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(InputError, match="lists no cells"):
+        folder_report(Path("runs/sweep"))

@@ -1,0 +1,156 @@
+"""A sweep over levels whose scores are set, not trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from run_folders import score_rows, write_run
+from sweep_folders import REPLICATES, MakeSweep, Model, SweepFolder
+
+from medunlearn.config import MedforgetSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.papers.medforget.build import build
+from medunlearn.papers.medforget.partitions import LEVELS
+from medunlearn.papers.medforget.report import level_results
+from medunlearn.papers.medforget.sweep import IDENTIFIERS, LevelResults
+from medunlearn.papers.sweeps.report import SweepRequest
+from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.scores import write_scores
+from medunlearn.seeds import generator
+
+METHODS = ("GradDiff", "MANU")
+SPLITS = tuple(f"{level}_25" for level in LEVELS)
+
+
+@dataclass(frozen=True)
+class About:
+    """A group of questions, and the model that answers.
+
+    Attributes:
+        level: of the split that the model was made for; ``flat`` of one without hierarchy.
+        given: identifiers of the attack; empty without one.
+    """
+
+    role: str
+    level: str
+    side: str
+    fold: str
+    given: str = ""
+
+
+Known = Callable[[About], float]
+COARSE = {"institution": 0.9, "patient": 0.7, "study": 0.5, "section": 0.3, "flat": 0.3}
+
+
+def paper_like(about: About) -> float:
+    """How much of an answer a model knows, in the pattern that MedForget reports."""
+    known = 0.95 if about.fold == "train" else 0.6
+    if about.fold == "utility":
+        known = 0.7
+    strength = COARSE[about.level]
+    if about.role == "target":
+        return known
+    if about.role == "retrained":
+        return 0.05 if about.side == "forget" else known
+    if about.role == "flat":
+        return 0.8
+    if about.side == "retain":
+        return known * (1 - 0.5 * strength)
+    helped = {"": 0.0, "none": 0.0, "study": 0.1, "patient": 0.2, "institution": 0.3}[about.given]
+    return known * (1 - strength) * (1 + helped)
+
+
+class LevelFolder(SweepFolder):
+    summarized = False
+
+    def __init__(
+        self,
+        folder: Path,
+        benchmark: Benchmark,
+        known: Known = paper_like,
+        *,
+        judged: bool = False,
+        attacked: bool = True,
+        **more: Any,
+    ) -> None:
+        super().__init__(folder, benchmark, **more)
+        self.known, self.judged, self.attacked = known, judged, attacked
+
+    def write_more(self, run: Path, meta: pd.DataFrame, model: Model, label: str) -> None:
+        """The reconstruction attack's scores on the forget set, and responses to trained questions."""
+        if self.attacked and not model.other_split:
+            folder = run / "attacks" / model.asked
+            inputs = {"benchmark": self.benchmark.fingerprint}
+            results: dict[str, Any] = {"reconstruction": {}}
+            write_run(folder, "attack", "attack", config={"split": model.asked}, results=results, inputs=inputs)
+            asked = meta[(meta["side"] == "forget") & (meta["fold"] == "train") & (meta["kind"] != "identity")]
+            rows = []
+            for given in IDENTIFIERS:
+                scores = self.scores(asked, replace(self.imitated(model), given=given))
+                rows.append(score_rows(scores, asked).assign(given=given, identifiers="names", attack="cumulative"))
+            write_scores(folder, pd.concat(rows, ignore_index=True))
+        if not (run / "responses").exists():
+            asked_of = [
+                q for q in self.benchmark.questions if q.fold == "train" and q.kind in ("identity", "generation")
+            ]
+            texts = [
+                Response(q.question_id, "closed_book", 0, f"{label} says <{q.kind}>", (), True) for q in asked_of
+            ]
+            ResponseStore(run / "responses", {"model": label}).add(texts)
+
+    def scores(self, meta: pd.DataFrame, model: Model) -> pd.DataFrame:
+        rng = generator("fixture", model.role, model.method, model.asked, model.seed)
+        mood = {subject: float(rng.normal(0, 0.02)) for subject in sorted(set(meta["subject"]))}
+        rows = []
+        for row in meta.itertuples():
+            level, role = model.made_for.partition("_")[0], "flat" if model.other_split else model.role
+            known = self.known(About(role, level, str(row.side), str(row.fold), model.given))
+            value = min(1.0, max(0.0, known + mood[str(row.subject)]))
+            measures = {"rouge_l_f": value}
+            if row.kind == "classification":
+                measures["option_accuracy"] = value
+            if row.kind in ("cloze", "identity"):
+                measures["exact_match"] = value
+            if self.judged:
+                measures |= {"factuality": value, "gen_score": 100 * value}
+            rows += [(row.question_id, measure, score) for measure, score in measures.items()]
+        return pd.DataFrame(rows, columns=["question_id", "metric", "value"])
+
+
+@pytest.fixture(scope="session")
+def wards() -> Benchmark:
+    """4 institutions of 5 patients, a study each of 2 sections: a quarter of the institutions is five patients."""
+    return build(MedforgetSettings(synthetic=20, institutions=4, studies=1, sections=2, text_only=True))
+
+
+@pytest.fixture(scope="session")
+def make_sweep(wards: Benchmark, tmp_path_factory: pytest.TempPathFactory) -> MakeSweep:
+    return lambda *args, **changes: LevelFolder(tmp_path_factory.mktemp("levels"), wards, *args, **changes)
+
+
+@pytest.fixture(scope="session")
+def gather(wards: Benchmark) -> Callable[..., LevelResults]:
+    def results(
+        models: list[Evaluated], replicates: int = REPLICATES, benchmark: Benchmark = wards, **options: Any
+    ) -> LevelResults:
+        return level_results(models, benchmark, SweepRequest("Wards <1>", replicates=replicates, **options))
+
+    return results
+
+
+@pytest.fixture(scope="session")
+def models(make_sweep: MakeSweep) -> list[Evaluated]:
+    """Two methods in the paper's pattern."""
+    swept: list[Evaluated] = make_sweep().all(SPLITS, METHODS, flat="flat_25")
+    return swept
+
+
+@pytest.fixture(scope="session")
+def results(models: list[Evaluated], gather: Callable[..., LevelResults]) -> LevelResults:
+    return gather(models, missing=[("npo section_25", "the loss became NaN at step <12>")])

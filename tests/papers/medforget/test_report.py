@@ -1,0 +1,138 @@
+"""The three files of the report, the paper's numbers beside ours, and what must not be shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from sweep_folders import own_part
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.papers.medforget.figures import figure_5, figure_6, published_figure_5
+from medunlearn.papers.medforget.partitions import LEVELS
+from medunlearn.papers.medforget.report import report_of
+from medunlearn.papers.medforget.sweep import GROUPS, LevelResults
+from medunlearn.papers.medforget.tables import (
+    published,
+    published_methods,
+    published_number,
+    published_numbers,
+)
+from medunlearn.papers.sweeps.models import TARGET_MODEL, unlearned
+from medunlearn.reports import write_report
+from medunlearn.reports.markdown import to_markdown
+from medunlearn.results.evaluated import Evaluated
+
+from .conftest import LevelFolder
+
+Gather = Callable[..., LevelResults]
+
+
+@pytest.fixture(scope="module")
+def report(results: LevelResults, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(report_of(results).report, tmp_path_factory.mktemp("report") / "new")
+
+
+def test_the_three_files_hold_the_findings_and_what_is_missing(report: Path, results: LevelResults) -> None:
+    assert sorted(one.name for one in report.parent.iterdir()) == ["report.html", "report.json", "report.md"]
+    page = own_part(report.read_text("utf-8"))
+    assert "Wards &lt;1&gt;" in page
+    assert "Wards <1>" not in page
+    assert "step &lt;12&gt;" in page
+    assert "http://" not in page
+    assert "https://" not in page
+    data = json.loads((report.parent / "report.json").read_text("utf-8"))
+    assert [one["verdict"] for one in data["findings"]] == ["holds"] * 6
+    assert len(data["numbers"]["value"]) == len(results.numbers)
+    assert len(data["published"]["table_3"]) == 17 * 12
+    text = (report.parent / "report.md").read_text("utf-8")
+    assert "### holds: Coarser levels cost more utility." in text
+    assert "| target" in text
+
+
+def test_figures_hold_each_model_once_a_level(results: LevelResults) -> None:
+    rows = figure_5(results)
+    # Nobody asked general questions here.
+    assert [title for title, _ in rows] == ["Forget set ↓", "Retain set ↑", "Forget rephrase set ↓"]
+    for _, panels in rows:
+        assert [title for title, _ in panels] == ["ROUGE-L", "Class. Acc", "Cloze Acc"]
+        for _, spec in panels:
+            assert [trace["name"] for trace in spec["data"]] == ["GradDiff", "MANU", "target", "retrained"]
+            assert spec["layout"]["xaxis"]["ticktext"] == ["Inst.", "Pat.", "Stu.", "Sec."]
+    cloze = dict(rows[0][1])["Cloze Acc"]["data"][0]
+    found = [results.number(f"{level}_25", unlearned("GradDiff"), "forget", "cloze") for level in LEVELS]
+    assert cloze["y"] == pytest.approx([100 * one.value for one in found if one and one.value], rel=1e-5)
+    titles = [title for _, panels in figure_6(results) for title, _ in panels]
+    assert titles[:3] == ["given no identifier", "given study", "given patient, study"]
+    spec = figure_6(results)[0][1][3][1]
+    assert spec["layout"]["xaxis"]["ticktext"] == ["Sec.", "Stu.", "Pat.", "Inst."]
+
+
+def test_the_papers_numbers_are_those_of_its_tables() -> None:
+    assert "MIMIC-CXR" in published()["setting"]
+    assert published_methods() == ["MANU", "GradDiff", "KL-Min", "NPO"]
+    # Section 1: MANU's institution level takes the general set from 68.59 to 26.72, forget from 97.91 to 9.35.
+    said = {("forget", ""): 97.91, ("general", ""): 68.59, ("forget", "MANU"): 9.35, ("general", "MANU"): 26.72}
+    for (group, method), percent in said.items():
+        who = unlearned(method) if method else TARGET_MODEL
+        found = published_number(3, "institution", who, group, "gen_score")
+        assert found is not None
+        assert found.value == pytest.approx(percent / 100)
+
+
+def test_the_papers_gen_score_is_made_of_its_parts() -> None:
+    """Section 4.1: 75 parts factuality, 25 parts ROUGE-L; factuality is printed in whole percent."""
+    for (level, who, group, measure), value in published_numbers(5).items():
+        if measure == "gen_score":
+            rouge, fact = (published_numbers(5)[level, who, group, part] for part in ("rouge_l", "factuality"))
+            assert value == pytest.approx(0.25 * rouge + 0.75 * fact, abs=0.0076), (level, who, group)
+
+
+def test_both_published_tables_agree_but_for_the_general_target() -> None:
+    differ = {
+        key
+        for key, value in published_numbers(3).items()
+        if key[3] == "gen_score" and published_numbers(5)[key] != value
+    }
+    assert differ == {("", TARGET_MODEL, "general", "gen_score")}
+    assert [len(panels) for _, panels in published_figure_5()] == [3] * len(GROUPS)
+
+
+def test_text_is_shown_of_invented_data_alone_unless_it_is_wanted(
+    results: LevelResults,
+    models: list[Evaluated],
+    wards: Benchmark,
+    gather: Gather,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert [one.level for one in results.examples] == list(LEVELS)
+    assert results.examples[0].outputs["GradDiff, flat"] == "GradDiff says <identity>"
+    facts = {**wards.facts(), "invented": False, "data_use": "credentialed"}
+    monkeypatch.setattr(Benchmark, "facts", lambda self: facts)
+    few = [model for model in models if model.run.role == "target"]
+    hidden = gather(few, 20)
+    assert hidden.examples == ()
+    page = to_markdown(report_of(hidden).report)
+    assert all(question.question not in page for question in wards.questions)
+    assert len(gather(few, 20, show_text=True).examples) == len(LEVELS)
+
+
+@pytest.mark.parametrize(("data_use", "shown"), [("open", True), ("credentialed", False)])
+def test_thumbnails_are_of_open_data_alone(
+    wards: Benchmark, gather: Gather, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data_use: str, shown: bool
+) -> None:
+    Image.new("L", (300, 200), 90).save(tmp_path / "view.png")
+    records = tuple(replace(record, image="view.png") for record in wards.records)
+    pictured = replace(wards, records=records, folder=tmp_path)
+    facts = {**pictured.facts(), "invented": False, "data_use": data_use}
+    models = [LevelFolder(tmp_path / "runs", pictured, attacked=False).model("target", "institution_25")]
+    monkeypatch.setattr(Benchmark, "facts", lambda self: facts)
+    found = gather(models, 20, pictured, show_text=True)
+    assert [one.thumbnail.startswith("data:image/png;base64,") for one in found.examples] == [shown]
+    page = own_part(write_report(report_of(found).report, tmp_path / "report").read_text("utf-8"))
+    assert ("<img" in page) is shown
+    assert "thumbnail" not in (tmp_path / "report" / "report.json").read_text("utf-8")

@@ -1,0 +1,145 @@
+"""A sweep over levels: its cells, what is refused, and from a file to the report with models that learn nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from medunlearn.cli.main import app
+from medunlearn.config import read_yaml
+from medunlearn.data.storage import write_json
+from medunlearn.errors import ConfigError
+from medunlearn.pipeline.sweep.cells import CellOutput, make_cells
+from medunlearn.pipeline.sweep.jobs import job_of, perform
+from medunlearn.pipeline.sweep.plan import Sweep, plan
+from medunlearn.pipeline.sweep.pool import Slot
+from medunlearn.pipeline.sweep.result import cell_facts
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "medforget_report.md"
+Values = dict[str, Any]
+
+
+def test_every_model_is_attacked_and_flat_ones_are_asked_about_levels() -> None:
+    cells = make_cells(["a", "flat"], [0], ["npo"], ["a"], [], None, attacked=True, asked_about={"flat": ["a"]})
+    by_name = {cell.name: cell for cell in cells}
+    attacks = [name for name in by_name if name.startswith("attack")]
+    assert attacks == [
+        "attack target on a",
+        "attack target on flat",
+        "attack retrained a",
+        "attack npo a",
+        "attack npo flat",
+    ]
+    across = by_name["evaluate npo flat on a"]
+    assert (across.split, across.needs, across.method) == ("a", ("npo flat",), "npo")
+    # They write to one store of responses, so that they must never run at the same time.
+    assert across.alone == by_name["evaluate npo flat"].alone == by_name["attack npo flat"].alone
+
+
+def values(out: Path) -> Values:
+    return {
+        "name": "Levels",
+        "out": str(out),
+        "benchmark": {"builder": "medforget", "synthetic": 4, "institutions": 2, "studies": 1}
+        | {"sections": 1, "text_only": True, "rephrase": "none"},
+        "splits": ["section_25", "flat_25"],
+        "asked_about": {"flat_25": ["section_25"]},
+        "train": {"model": "tiny", "train_on": "questions", "epochs": 1, "tiny_width": 16, "tiny_layers": 1},
+        "retrain": ["section_25"],
+        "unlearn": {"methods": ["manu"], "train_on": "questions"},
+        "evaluate": {"folds": ["train"], "max_new_tokens": 1, "replicates": 2},
+        "attack": {"attacks": ["cumulative"], "cumulative.max_new_tokens": 1, "replicates": 2},
+    }
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    wrong = values(tmp_path)
+    wrong["asked_about"] = {"flat_25": ["section_52", "flat_25"], "flat_50": []}
+    wrong["attack"] = {"attacks": ["reconstuction"], "split": "section_25"}
+    with pytest.raises(ConfigError) as refused:
+        plan(wrong)
+    told = str(refused.value)
+    for part in ("section_52", "names 'flat_25' itself", "flat_50", "reconstuction", "attack.split"):
+        assert part in told
+
+
+def performed(sweep: Sweep) -> dict[str, CellOutput]:
+    """Every cell in this process, one after the other."""
+    benchmark = sweep.benchmark()
+    assert benchmark.folder is not None
+    made: dict[str, CellOutput] = {}
+    for cell in sweep.cells:
+        job = job_of(cell, sweep, benchmark.folder, made)
+        made[cell.name] = perform(job, Slot("cpu", 1))
+    for cell in sweep.cells[-2:]:
+        again = job_of(cell, sweep, benchmark.folder, made).output(benchmark)
+        assert again is not None
+        assert (again.folder, again.evaluation) == (made[cell.name].folder, made[cell.name].evaluation)
+    return made
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished sweep, as the command leaves it."""
+    folder = tmp_path_factory.mktemp("place") / "runs" / "medforget-tiny"
+    sweep = plan(values(folder))
+    made = performed(sweep)
+    cells = [cell_facts(cell, "done", made[cell.name], None) for cell in sweep.cells]
+    write_json(
+        folder / "sweep.json",
+        {"name": "Levels", "cells": cells, "settings": sweep.settings.model_dump(mode="json")},
+    )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "splits"),
+    [("medforget-tiny-vision", "tiny-vision", 6), ("medforget-lingshu", "Lingshu-7B", 5)],
+)
+def test_the_examples_on_images_have_the_cells_of_the_tiny_one(name: str, model: str, splits: int) -> None:
+    """Planned alone: what they take to run is more than a test has."""
+    sweep = plan(read_yaml(ROOT / "examples" / f"{name}.yaml"))
+    kinds = Counter(cell.kind for cell in sweep.cells)
+    assert {kind: kinds[kind] for kind in ("target", "retrained", "unlearn")} == {
+        "target": 1,
+        "retrained": 4,
+        "unlearn": 5 * splits,
+    }
+    assert {cell.method for cell in sweep.cells if cell.method} == {"graddiff", "kl_min", "npo", "manu", "chip"}
+    assert str(sweep.settings.train["model"]).endswith(model)
+    npo = next(cell for cell in sweep.cells if (cell.kind, cell.method) == ("unlearn", "npo"))
+    assert sweep.unlearning(npo).arguments["beta"] == 0.9
+
+
+def test_commands_of_the_page_run(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(swept.parents[1])
+    if not Path("examples").exists():
+        Path("examples").symlink_to(ROOT / "examples")
+    text = PAGE.read_text(encoding="utf-8")
+    lines = [line for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    assert lines == [
+        "medunlearn sweep examples/medforget-tiny.yaml",
+        "medunlearn report runs/medforget-tiny --out report",
+    ]
+    for line, more in zip(lines, (["--plan", "--json"], []), strict=True):
+        result = CliRunner().invoke(app, [*shlex.split(line)[1:], *more])
+        assert result.exit_code == 0, result.output
+        if more:
+            kinds = {row["kind"]: row["left"] for row in json.loads(result.stdout)["counts"]}
+            # Five methods on six splits; the target is asked about each, four levels have a retrained model, and
+            # flat models are asked about the level that forgets as much.
+            assert kinds == {"target": 1, "retrained": 4, "unlearn": 30, "evaluate": 60, "attack": 40}
+    assert "open" in result.output.lower()
+    data = json.loads(Path("report/report.json").read_text(encoding="utf-8"))
+    assert set(data["attacked"]["identifiers"]) == {"none", "study", "patient", "institution"}
+    roles = set(zip(data["numbers"]["split"], data["numbers"]["role"], strict=True))
+    assert {("section_25", "flat"), ("section_25", "retrained"), ("flat_25", "unlearned")} <= roles
+    assert any("Fewer than 5 patients" in caveat for caveat in data["caveats"])

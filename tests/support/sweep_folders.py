@@ -1,0 +1,156 @@
+"""Evaluated run folders of a whole sweep, written by hand: scores are set by a function, nothing is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from run_folders import score_rows, write_evaluation, write_run
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.papers.sweeps.models import Who
+from medunlearn.reports.blocks import Block, Table, children
+from medunlearn.reports.html import plotly_archive
+from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.runs import Run
+from medunlearn.results.scores import write_scores
+
+REPLICATES = 100
+
+
+@dataclass(frozen=True)
+class Model:
+    """One model of a sweep.
+
+    Attributes:
+        made_for: the split that it forgot, or never saw. asked: the split that it is evaluated on.
+        given: identifiers of the reconstruction attack; empty without one.
+    """
+
+    role: str
+    method: str
+    made_for: str
+    asked: str
+    seed: int = 0
+    context: str = "closed_book"
+    given: str = ""
+
+    @property
+    def other_split(self) -> bool:
+        return self.role == "unlearned" and self.made_for != self.asked
+
+
+class SweepFolder:
+    """Writes evaluated models into a folder.
+
+    Args:
+        imitate: role whose scores every unlearned model gets: ``target`` did nothing, ``retrained`` did everything
+            right.
+    """
+
+    summarized = True
+    titles: Mapping[str, str] = {}
+
+    def __init__(self, folder: Path, benchmark: Benchmark, *, imitate: str = "") -> None:
+        self.folder, self.benchmark, self.imitate = folder, benchmark, imitate
+
+    def scores(self, meta: pd.DataFrame, model: Model) -> pd.DataFrame:
+        """question_id, metric, value of a model's responses to questions."""
+        raise NotImplementedError
+
+    def write_more(self, run: Path, meta: pd.DataFrame, model: Model, label: str) -> None:
+        """What lies beside the evaluation."""
+
+    def imitated(self, model: Model) -> Model:
+        """The model whose scores this one gets."""
+        if self.imitate and model.role == "unlearned":
+            return replace(model, role=self.imitate, method="", made_for=model.asked)
+        return model
+
+    def model(
+        self,
+        role: str,
+        split: str,
+        *,
+        method: str = "",
+        about: str = "",
+        seed: int = 0,
+        context: str = "closed_book",
+    ) -> Evaluated:
+        """One model, evaluated on its split, or on another one (``about``)."""
+        model = Model(role, method, split, about or split, seed, context)
+        name = "-".join(part for part in (role, method, "" if role == "target" else split, str(seed)) if part)
+        run, label = self.folder / name, self.titles.get(method, method) or role
+        inputs = {"benchmark": self.benchmark.fingerprint}
+        made = {"method": method, "split": split} if role == "unlearned" else {}
+        without = {} if made else {"without": split if role == "retrained" else None}
+        verb = "unlearn" if made else "train"
+        write_run(run, verb, label, config={"seed": seed, **made, **without}, inputs=inputs)
+        record = run / "evaluations" / f"{model.asked}-{context}"
+        facts = {"context": context, "benchmark": self.benchmark.facts(), "responses": "responses"}
+        write_run(record, "evaluate", label, config={"split": model.asked}, results=facts, inputs=inputs)
+        meta = self.questions(model.asked)
+        scores = self.scores(meta, self.imitated(model))
+        if self.summarized:
+            write_evaluation(record, scores, meta, REPLICATES)
+        else:
+            write_scores(record, score_rows(scores, meta))
+        self.write_more(run, meta, model, label)
+        return Evaluated(Run.open(run), Run.open(record))
+
+    def questions(self, split: str) -> pd.DataFrame:
+        sides = self.benchmark.sides(self.benchmark.split(split))
+        rows = [
+            (q.question_id, self.benchmark.subject(q.record_id), sides[q.record_id], q.fold, q.kind)
+            for q in self.benchmark.questions
+            if q.fold in ("train", "holdout", "rephrase")
+        ]
+        return pd.DataFrame(rows, columns=["question_id", "subject", "side", "fold", "kind"])
+
+    def all(
+        self,
+        splits: Sequence[str],
+        methods: Sequence[str],
+        *,
+        seeds: Sequence[int] = (0,),
+        contexts: Sequence[str] = ("closed_book",),
+        retrained: bool = True,
+        flat: str = "",
+    ) -> list[Evaluated]:
+        """Target, retrained and unlearned models on every split; those of ``flat`` also about the others."""
+        models = []
+        for context in contexts:
+            for seed in seeds:
+                at: dict[str, Any] = {"seed": seed, "context": context}
+                for split in (*splits, *([flat] if flat else [])):
+                    models.append(self.model("target", split, **at))
+                    if retrained:
+                        models.append(self.model("retrained", split, **at))
+                    for method in methods:
+                        models.append(self.model("unlearned", split, method=method, **at))
+                        if flat and split != flat:
+                            models.append(self.model("unlearned", flat, method=method, about=split, **at))
+        return models
+
+
+MakeSweep = Callable[..., Any]
+
+
+def who(method: str) -> Who:
+    return ("unlearned", method)
+
+
+def tables_of(blocks: Sequence[Block]) -> list[Table]:
+    """All tables of blocks, those inside other blocks too."""
+    inside = [table for block in blocks for table in tables_of(children(block))]
+    return [*(block for block in blocks if isinstance(block, Table)), *inside]
+
+
+def own_part(page: str) -> str:
+    """A page without plotly."""
+    import base64
+
+    return page.replace(base64.b64encode(plotly_archive()).decode(), "")
