@@ -148,7 +148,7 @@ def test_ctrl_c_while_the_command_loads_needs_no_traceback() -> None:
     assert process.stderr is not None
     try:
         # Each module is named when it is loaded: this one is, and the commands above it are not yet.
-        while (line := process.stderr.readline()) and "typer" not in line:
+        while (line := process.stderr.readline()) and "click" not in line:
             pass
         assert line, "the command has loaded, and nobody interrupted it"
         process.send_signal(signal.SIGINT)

@@ -127,7 +127,7 @@ def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_plug_in(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path, plug_in: str) -> None:
     out = tmp_path / "run"
     words = ("unlearn", target, bench, "--split", "random_10", "--method", plug_in, "--out", out)
-    medunlearn(*words, *SHORT, f"{plug_in}.weight=0.25")
+    medunlearn(*words, *SHORT, f"--{plug_in}.weight=0.25")
     run = info(out)
     assert run["config"]["arguments"] == {"weight": 0.25}
     assert run["status"] == "complete"
@@ -137,7 +137,7 @@ def test_a_plug_ins_wrong_setting(
     medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path, plug_in: str
 ) -> None:
     words = ("unlearn", target, bench, "--split", "random_10", "--method", plug_in, "--out", tmp_path / "run")
-    said = medunlearn(*words, *SHORT, f"{plug_in}.wieght=1", code=2)
+    said = medunlearn(*words, *SHORT, f"--{plug_in}.wieght=1", code=2)
     assert "Did you mean 'weight'?" in said.text
 
 
@@ -161,8 +161,8 @@ def test_a_plug_ins_wrong_setting(
         (
             "random_10",
             "npo",
-            ("--npo.btea=1", "nppo.beta=1", "--lr=x", "epoch=1"),
-            ["4 settings are wrong", "mean 'beta'?", "mean 'npo'?", "lr='x'", "mean 'epochs'?"],
+            ("--npo.btea=1", "--nppo.beta=1", "--lr=x", "--epoch=1"),
+            ["4 settings are wrong", "mean 'beta'?", "mean 'npo'?", "lr='x'", "mean --epochs?"],
         ),
         ("random_10", "rmu", ("--rmu.layer=17",), ["the model has 2 layers", "Set rmu.layer"]),
         ("random_10", "rmu", ("--rmu.layer=2",), ["There is no layer 2", "0 to 1"]),
@@ -237,7 +237,10 @@ def test_what_rounding_took_of_an_adapter_is_said(
     )
     share = info(tmp_path / "r")["results"]["saved"]["merge_rounding"]
     assert 0.1 < share < 1
-    assert f"what that changed is {share:.0%} of what was learned; weights=fp32 or a larger lr" in said.text
+    assert (
+        f"what that changed is {share:.0%} of what was learned; --weights fp32 or a larger --lr keeps it"
+        in said.text
+    )
 
 
 def test_a_model_that_takes_no_packing_is_said(

@@ -175,8 +175,21 @@ class Generated(click.Command):
             # Which of several classes is meant, and what does not go together, the function says.
             vague = len(entry) > 1
             problems += [p for p in found if not (vague and ("no setting" in p or " is missing: " in p))]
+        if problems and self.verb.checker:
+            problems += self._problems_of_owners(values)
         if problems:
             raise ConfigError(list(dict.fromkeys(problems)))
+
+    def _problems_of_owners(self, values: Mapping[str, Any]) -> list[str]:
+        """Mistakes in settings of a method (``--npo.beta``), which the call would find only after the others."""
+        own = {k: v for k, v in values.items() if "." in k and k.partition(".")[0] not in self.setting_flags}
+        if not own:
+            return []
+        try:
+            load(self.verb.checker)({**own, "method": values.get("method", "")}, tiny=None)
+        except ConfigError as error:
+            return [p for p in error.problems if " is missing: " not in p]
+        return []
 
     def call(self, values: dict[str, Any], output: Output) -> None:
         plan = bool(values.pop("dry_run", False)) if self.verb.plan else False
@@ -275,7 +288,8 @@ class _Reader:
         setting = bool(equals) and bool(re.fullmatch(r"[A-Za-z][\w.:]*", key)) and not Path(word).exists()
         known = key in self.flags or ("." in key and self._nested(key) is not None)
         if setting and known:
-            self.problems.append(f"{word!r}: settings are flags, --{key.replace('_', '-')} {value}".rstrip())
+            flag = key if ":" in key else key.replace("_", "-")
+            self.problems.append(f"{word!r}: settings are flags, --{flag} {value}".rstrip())
         elif setting and not (self.names_paths and (Path(value).exists() or value.startswith("hub:"))):
             self.problems.append(f"{word!r}: settings are flags. {self._unknown('--' + key)}")
         else:

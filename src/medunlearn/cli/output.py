@@ -83,7 +83,7 @@ class Output:
         """Print JSON if it was asked for; whether it was."""
         if self.json:
             sys.stdout.write(
-                json.dumps(value() if callable(value) else value, indent=2, ensure_ascii=False, default=str)
+                json.dumps(value() if callable(value) else value, indent=2, ensure_ascii=False, default=_as_json)
             )
             sys.stdout.write("\n")
         return self.json
@@ -105,6 +105,11 @@ class Output:
         console.print(f"[bold]{escape(title)}[/]", highlight=False, soft_wrap=True)
         console.print(table)
         console.print()
+
+
+def _as_json(value: Any) -> Any:
+    """A record as its fields, everything else that JSON does not know as text."""
+    return value.as_dict() if hasattr(value, "as_dict") else str(value)
 
 
 def cell_text(cell: object) -> str:

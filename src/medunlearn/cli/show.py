@@ -543,7 +543,9 @@ def report(result: tuple[Any, Path], output: Output) -> None:
         text = findings_text(verdicts)
     else:
         found, text = content.verdicts(), content.text()
-    if not output.data({"report": str(page), **({"findings": found} if found or not text else {})}):
+    # Only a report of single runs may be about no finding at all.
+    listed = found or not isinstance(content, ReportContent)
+    if not output.data({"report": str(page), **({"findings": found} if listed else {})}):
         output.line(text or "")
         output.say(f"report: {page}")
 

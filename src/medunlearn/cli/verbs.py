@@ -18,6 +18,7 @@ class Verb:
         required: flags that the command line asks for though the function does not.
         file: the first argument is a YAML file of the settings.
         plan: ``module:function`` that ``--dry-run`` calls with the values and the folder.
+        checker: ``module:function`` that checks settings of methods (``--npo.beta``), without running anything.
     """
 
     summary: str
@@ -30,6 +31,7 @@ class Verb:
     notes: str = ""
     file: bool = False
     plan: str = ""
+    checker: str = ""
 
 
 API, CALLS, SHOW, AUDITS = (
@@ -158,6 +160,7 @@ VERBS: Mapping[tuple[str, ...], Verb] = {
         ("split", "method", "out", "epochs", "lr"),
         required=("out",),
         notes="A method's own settings are --METHOD.KEY VALUE; `medunlearn list methods` shows them.",
+        checker="medunlearn.pipeline.presets:unlearn_settings",
     ),
     ("evaluate",): Verb(
         "Ask a model the benchmark's questions and score its responses.",
