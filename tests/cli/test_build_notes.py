@@ -266,7 +266,7 @@ def test_the_same_in_python_and_in_an_experiment(
         assert server.count == 12
     with pytest.raises(ConfigError, match="notes need out=FOLDER"):
         mu.build.amnesia(notes=file, llm=llm)
-    with pytest.raises(ConfigError, match="either invented=N"):
+    with pytest.raises(ConfigError, match=r"either NOTES .* or --synthetic N"):
         mu.build.amnesia()
 
 

@@ -50,10 +50,10 @@ def stop_one(bench: Path, out: Path, how: signal.Signals) -> tuple[list[int | No
 
 
 def test_what_is_wrong_is_said_once(bench: Path, tmp_path: Path) -> None:
-    wrong = command("train", bench, "--model", "tiny", "--out", tmp_path / "r", "epoch=1")
+    wrong = command("train", bench, "--model", "tiny", "--out", tmp_path / "r", "--epoch=1")
     codes, said = end(together(wrong))
     assert codes == [2, 2]
-    assert "Did you mean 'epochs'?" in said[0]
+    assert "Did you mean --epochs?" in said[0]
     # Of ours; torch's own log may miss the process that ended first.
     assert "Did you mean" not in said[1]
 

@@ -12,7 +12,7 @@ import pytest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "vision.md").read_text(encoding="utf-8")
 SMALL = {
-    "build": ["--patients", "2", "--studies", "1", "--rephrase=none", "--image-size=32"],
+    "build": ["--synthetic=4", "--studies", "1", "--rephrase=none", "--image-size=32"],
     "train": ["--tiny-width=16", "--tiny-layers=1", "--epochs=1", "--precision=fp32"],
     "unlearn": ["--epochs=1", "--precision=fp32"],
     "evaluate": ["--max-new-tokens=2", "--replicates=5", "--limit=1"],

@@ -14,7 +14,7 @@ class EvaluateSettings(Settings):
     """Ask a model the benchmark's questions and score what it says."""
 
     split: str = Field(description="split of the benchmark, or an ad-hoc request level=node,node")
-    metrics: Words = Field((), description="names from `medunlearn list metrics`; none: the benchmark's")
+    metrics: Words = Field((), description="names from `medunlearn list measures`; none: the benchmark's")
     folds: Annotated[tuple[Literal["train", "holdout", "rephrase", "utility"], ...], Listed] = Field(
         ("train", "holdout"), description="folds to ask"
     )
