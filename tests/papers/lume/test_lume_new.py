@@ -222,5 +222,5 @@ def test_from_python_and_from_an_experiment(tmp_path: Path) -> None:
     assert mu.build.lume(new=True, seed=3, out=tmp_path / "b", **values).fingerprint == one.fingerprint
     assert from_section({"builder": "lume", **SMALL, "seed": 3}, tmp_path / "c").fingerprint == one.fingerprint
     for wrong in ({}, {"new": True, "released": "x"}):
-        with pytest.raises(ConfigError, match="either released=FOLDER"):
+        with pytest.raises(ConfigError, match="either RELEASED"):
             mu.build.lume(**wrong)
