@@ -30,7 +30,7 @@ SMALL = {
 
 def run(line: str, *more: str) -> None:
     words = shlex.split(line)
-    added = [*next((more for verb, more in SMALL.items() if verb in words), []), *more]
+    added = [*SMALL.get(words[words.index("medunlearn") + 1], []), *more]
     if words[0] == "torchrun":
         torchrun([*words[1:], *added])
     else:

@@ -223,7 +223,7 @@ def test_a_loss_that_diverges_is_a_failure_not_bad_input(
     words = ("unlearn", target, bench, "--split", "random_10", "--method", "ga", "--out", out, *SHORT)
     said = medunlearn(*words, "--lr=1e30", code=1)
     assert "at step 1" in said.text
-    assert "Lower lr" in said.text
+    assert "Lower --lr" in said.text
     assert info(out)["status"] == "failed"
     assert "is not complete (failed)" in medunlearn("evaluate", out, bench, "--split", "random_10", code=2).text
 
@@ -291,9 +291,9 @@ def test_memory_that_runs_out(
         patch.setenv("FULL_AFTER", "6")  # the engine's look, two tries, and the first step's two passes among them
         said = medunlearn(*words, "--out", out, code=2)
     assert "error: Memory runs out at step 1, with one sequence or row a side in a pass" in said.text
-    assert "gradient_checkpointing=true; or optimizer=adamw_8bit; or " in said.text
-    assert "trainable=lora or trainable=layers:7" in said.text
-    assert "micro_batch_size" not in said.text
+    assert "--gradient-checkpointing; or --optimizer adamw_8bit; or " in said.text
+    assert "--trainable lora or --trainable layers:7" in said.text
+    assert "micro-batch-size" not in said.text
     assert info(out)["status"] == "failed"
     assert [path.parent.name for path in out.glob("checkpoints/unlearn/*/state.json")] == ["step-00000001"]
     said = medunlearn(*words, "--out", out)

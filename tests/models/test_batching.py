@@ -132,7 +132,7 @@ def test_the_size_is_kept_from_list_to_list() -> None:
 
 def test_one_that_does_not_fit_is_an_error_that_says_what_to_do() -> None:
     memory = Memory(0)
-    with pytest.raises(MedunlearnError, match=r"single sequence.*weights=bf16") as caught:
+    with pytest.raises(MedunlearnError, match=r"single sequence.*--weights bf16") as caught:
         list(Batching(4).over(range(4), memory))
     assert memory.tried == [4, 2, 1]
     assert caught.value.__cause__ is memory.error

@@ -71,7 +71,7 @@ def test_a_chat_template_that_changes_the_note_shares_nothing_but_says_all() -> 
 
 @pytest.mark.parametrize("tokenizer", [None, SimpleNamespace(), SimpleNamespace(chat_template=None)])
 def test_no_chat_template(tokenizer: Any) -> None:
-    with pytest.raises(ModelError, match=r"no chat template\. Use template=plain or template=clinical"):
+    with pytest.raises(ModelError, match=r"no chat template\. Use --template plain or --template clinical"):
         render(QUESTION, NOTE, template="chat", context="note", tokenizer=tokenizer)
 
 

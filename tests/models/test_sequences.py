@@ -139,7 +139,7 @@ def test_the_end_of_a_long_note_is_left_out_where_it_is_to_be_cut(with_begin: An
         assert one.answer in said
         assert "[Discharge Summary End]" in said or template != "clinical"
     whole = Rendering(template, "note", 1024)
-    with pytest.raises(InputError, match="long_notes=cut"):
+    with pytest.raises(InputError, match="--long-notes cut"):
         question_sequence(QUESTION, LONG, with_begin, whole)
 
 

@@ -68,7 +68,7 @@ def test_a_term_that_becomes_nan(
         with pytest.raises(NonFiniteLossError) as caught:
             unlearn(target, hospital, settings, out, quiet=True)
     assert "'guard' became nan at step 4" in str(caught.value)
-    assert "Lower lr" in str(caught.value)
+    assert "Lower --lr" in str(caught.value)
     assert caught.value.exit_code == 1
     assert info(out)["status"] == "failed"
     assert info(out)["error"].startswith("NonFiniteLossError: The loss term 'guard'")

@@ -65,7 +65,7 @@ def test_a_term_that_is_not_finite_stops_and_keeps_the_last_good_state(
     tiny: Make, plan: Plan, tmp_path: Path, value: float
 ) -> None:
     model, objective = tiny().model, Faulty(4, lambda usual: value)
-    with pytest.raises(NonFiniteLossError, match=rf"'odd' became {value} at step 3\. .*Lower lr"):
+    with pytest.raises(NonFiniteLossError, match=rf"'odd' became {value} at step 3\. .*Lower --lr"):
         train_loop(model, 2, objective, plan, SETTINGS, checkpoints=tmp_path)
     good = after(tiny, plan, 3)
     assert same(trained(model), good)

@@ -171,7 +171,7 @@ def test_a_method_that_changes_its_mind_is_told(tiny: Make, plan: Plan) -> None:
     model, method = tiny().model, Unlearning(Fickle())
     cache_plan = CachePlan(model, 2, method, plan, 2, PLENTY)
     reference = Reference(model, cache_plan.fill(None, "fp32"), complete=cache_plan.complete)
-    with pytest.raises(RuntimeError, match="keep_gb=0"):
+    with pytest.raises(RuntimeError, match="--keep-gb 0"):
         train_loop(model, 2, method, plan, SETTINGS, reference=reference)
 
 

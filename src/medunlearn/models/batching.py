@@ -102,8 +102,8 @@ class Batching:
 
 
 ONE_IS_TOO_MUCH = (
-    "Memory runs out with a single sequence in a batch. Use a smaller model or weights=bf16, ask with "
-    "context=closed_book, or free memory that other programs hold."
+    "Memory runs out with a single sequence in a batch. Use a smaller model or --weights bf16, ask with "
+    "--context closed_book, or free memory that other programs hold."
 )
 
 

@@ -103,7 +103,7 @@ def _clinical(question: Question, note: str | None) -> Prompt:
 
 def _chat(question: Question, note: str | None, tokenizer: Any, marker: str | None) -> Prompt:
     if getattr(tokenizer, "chat_template", None) is None:
-        raise ModelError("This tokenizer has no chat template. Use template=plain or template=clinical.")
+        raise ModelError("This tokenizer has no chat template. Use --template plain or --template clinical.")
     content = question.question if note is None else f"{note}\n\n{question.question}"
     text = _filled(tokenizer, content) if marker is None else _with_image(tokenizer, content, marker)
     cut = 0

@@ -75,7 +75,7 @@ class Reference:
         if self.kind == "kept numbers":
             raise RuntimeError(
                 "The reference was asked for something that was not kept before training: the method asks for "
-                "other things than in its first step. Set keep_gb=0 to compute them as they are asked for."
+                "other things than in its first step. Set --keep-gb 0 to compute them as they are asked for."
             )
         training = self.model.training
         self.model.eval()

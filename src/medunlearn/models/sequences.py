@@ -123,8 +123,8 @@ def question_sequence(
     if rendering.max_length is not None and len(ids) > rendering.max_length:
         raise InputError(
             f"Question {question.question_id!r} takes {len(ids)} tokens with its prompt and answer, more than "
-            f"max_length={rendering.max_length}. Raise max_length, leave out the end of long notes with "
-            "long_notes=cut, or use context=closed_book."
+            f"max_length={rendering.max_length}. Raise --max-length, leave out the end of long notes with "
+            "--long-notes cut, or use --context closed_book."
         )
     return TokenSequence(question.question_id, ids, len(shared), max(1, len(ids) - len(answer)))
 
@@ -140,7 +140,7 @@ def image_tokens(record: Record, rendering: Rendering, pictures: Pictures | None
     if pictures is None:
         raise InputError(
             f"Record {record.record_id!r} has an image, {record.image}, and this model takes text alone. Give a "
-            "vision-language model, or leave images out with images=ignore."
+            "vision-language model, or leave images out with --images ignore."
         )
     return pictures.tokens(record.image, record.record_id)
 
@@ -182,7 +182,7 @@ def _behind_image(
     if size < 2:
         raise InputError(
             f"The image of record {record.record_id!r} takes {len(image)} tokens, which leaves no room for text "
-            f"within max_length={max_length}. Raise max_length."
+            f"within max_length={max_length}. Raise --max-length."
         )
     return [
         TokenSequence(

@@ -232,6 +232,6 @@ def _check_finite(terms: Mapping[str, float], number: int) -> None:
     if bad:
         values = " and ".join(f"{name!r} became {terms[name]}" for name in bad)
         raise NonFiniteLossError(
-            f"The loss term {values} at step {number}. The model is kept as it was before this step. Lower lr, "
+            f"The loss term {values} at step {number}. The model is kept as it was before this step. Lower --lr, "
             "train fewer epochs, or give the term less weight."
         )

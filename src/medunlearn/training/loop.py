@@ -206,7 +206,7 @@ def _step(training: Training, number: int, last_rate: float | None) -> dict[str,
     if not torch.isfinite(norm):
         raise NonFiniteLossError(
             f"The gradient is not finite at step {number} although the loss is ({_shown(found.terms)}). The model "
-            "is kept as it was before this step. Lower lr, or use precision=fp32."
+            "is kept as it was before this step. Lower --lr, or use --precision fp32."
         )
     rate = _optimizer_step(training, sequences, number, found.terms, last_rate)
     return {

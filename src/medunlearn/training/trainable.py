@@ -204,7 +204,7 @@ def merge(model: Any) -> tuple[Any, float]:
         kind = str(weight.dtype).removeprefix("torch.")
         raise FrozenParametersError(
             f"{len(unchanged)} of {count} matrices are what they were before the LoRA adapter was merged: {shown}. "
-            f"Rounding to {kind} took away all that it learned. Set weights=fp32, or a larger lr."
+            f"Rounding to {kind} took away all that it learned. Set --weights fp32, or a larger --lr."
         )
     return model.unload(), math.sqrt(lost / learned) if learned else 0.0
 

@@ -100,13 +100,13 @@ def advice(memory: Memory | None, disk: int, capacity: Capacity, stage: str = "T
 def _savings(memory: Memory, on_gpu: bool) -> str:
     """Settings that save memory, the largest saving first."""
     trained = memory.gradients + memory.moments + memory.reference
-    smaller = "micro_batch_size=1 or gradient_checkpointing=true or context=closed_book (a smaller pass)"
+    smaller = "--micro-batch-size 1 or --gradient-checkpointing or --context closed_book (a smaller pass)"
     ways = [
-        (trained, "trainable=lora or trainable=layers:7 (less is trained)"),
-        (memory.moments, f"optimizer=adamw_8bit{' or offload=optimizer' * on_gpu} (smaller moments)"),
+        (trained, "--trainable lora or --trainable layers:7 (less is trained)"),
+        (memory.moments, f"--optimizer adamw_8bit{' or --offload optimizer' * on_gpu} (smaller moments)"),
         (memory.activations, smaller if trained else ""),
-        (memory.cache, "evaluate.batch_size or evaluate.max_new_tokens (fewer answers at a time)"),
-        (memory.weights, "weights=bf16 or the model, for a smaller one"),
+        (memory.cache, "--evaluate.batch-size or --evaluate.max-new-tokens (fewer answers at a time)"),
+        (memory.weights, "--weights bf16 or the model, for a smaller one"),
     ]
     return "; or ".join(way for size, way in sorted(ways, key=lambda pair: -pair[0]) if size and way)
 
@@ -136,13 +136,13 @@ def _untried(settings: LoopFields, on_gpu: bool) -> str:
     context = getattr(settings, "context", None)
     ways = [
         # Without sharding it has been tried.
-        ("micro_batch_size=1", settings.sharding != "none" and settings.micro_batch_size > 1),
-        ("gradient_checkpointing=true", not settings.gradient_checkpointing),
-        ("offload=optimizer", on_gpu and settings.optimizer == "adamw" and settings.offload == "none"),
-        ("optimizer=adamw_8bit", settings.optimizer == "adamw"),
-        ("context=closed_book", context == "note"),
-        ("weights=bf16", settings.weights == "fp32"),
-        ("trainable=lora or trainable=layers:7", getattr(settings, "trainable", "") in ("all", "default")),
-        ("a smaller max_length", True),
+        ("--micro-batch-size 1", settings.sharding != "none" and settings.micro_batch_size > 1),
+        ("--gradient-checkpointing", not settings.gradient_checkpointing),
+        ("--offload optimizer", on_gpu and settings.optimizer == "adamw" and settings.offload == "none"),
+        ("--optimizer adamw_8bit", settings.optimizer == "adamw"),
+        ("--context closed_book", context == "note"),
+        ("--weights bf16", settings.weights == "fp32"),
+        ("--trainable lora or --trainable layers:7", getattr(settings, "trainable", "") in ("all", "default")),
+        ("a smaller --max-length", True),
     ]
     return "; or ".join(way for way, helps in ways if helps)

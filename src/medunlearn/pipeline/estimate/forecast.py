@@ -98,7 +98,7 @@ def blueprint(benchmark: Benchmark, settings: TrainSettings) -> Blueprint:
     if settings.model == "tiny-vision":
         raise ModelError(NOT_ESTIMATED)
     if settings.images == "use" and any(record.image for record in benchmark.records):
-        raise ModelError(f"{NOT_ESTIMATED} For a model of text alone, say images=ignore.")
+        raise ModelError(f"{NOT_ESTIMATED} For a model of text alone, say --images ignore.")
     if settings.model == "tiny":
         with torch.device("meta"):
             tiny = tiny_model(benchmark, settings)

@@ -63,7 +63,7 @@ def gather(
         if other.context != models[0].context:
             raise InputError(
                 f"{models[0].run.folder} was asked in context {models[0].context}, {other.run.folder} in "
-                f"{other.context}. Evaluate them with the same context=."
+                f"{other.context}. Evaluate them with the same --context."
             )
         if set(other.questions["question_id"]) != set(models[0].questions["question_id"]):
             raise InputError(
