@@ -153,7 +153,7 @@ def test_what_the_server_left_is_asked_for_again(medunlearn: Run, audit: Path) -
         (("find", "AUDIT", "--dry-run"), "--llm is missing"),
         (("find", "AUDIT", "--llm", "http://127.0.0.1:9/v1"), "--llm.model is missing"),
         (("find", "AUDIT", "--llm", "http://models.example/v1", "--llm.model", "m"), "--allow-remote-llm"),
-        (("corrected", "AUDIT", "nowhere.csv"), "cannot be read"),
+        (("corrected", "AUDIT", "nowhere.csv"), "There is no file"),
     ],
 )
 def test_what_is_wrong_is_said(medunlearn: Run, audit: Path, words: tuple[str, ...], reason: str) -> None:

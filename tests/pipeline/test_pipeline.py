@@ -85,7 +85,7 @@ def done(small: Values, tmp_path_factory: pytest.TempPathFactory) -> Done:
 @pytest.fixture
 def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def arm() -> None:
-        for what in ("training.loop._step", "pipeline.evaluate._score", "data.responses.ResponseStore.add"):
+        for what in ("training.loop._step", "pipeline.evaluate.score_items", "data.responses.ResponseStore.add"):
             monkeypatch.setattr(f"medunlearn.{what}", lambda *args, what=what, **more: pytest.fail(f"{what} ran"))
 
     return arm
