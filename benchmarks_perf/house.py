@@ -4,8 +4,9 @@
     python benchmarks_perf/house.py capabilities > benchmarks_perf/golden/capabilities.csv
 
 OUT is what `golden.py run` left: models to unlearn, evaluate and audit, and reports. It measures the tree that it
-stands in; give PYTHONPATH where another one is installed. A module is *loaded* if it is in `sys.modules` at the
-end, and *run* if a function of it was called outside of an import.
+stands in, or the one that the variable HOUSE names: on a busy machine seconds are to be compared only where both
+trees are measured one right after the other. A module is *loaded* if it is in `sys.modules` at the end, and *run*
+if a function of it was called outside of an import.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(os.environ.get("HOUSE", Path(__file__).parents[1])).resolve()
+# A user's: this tree, one thread, and compiled modules that are kept.
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+ENVIRONMENT |= {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
 STARTED = (
     "--help",
     "train x --model tiny --out y --no-such-flag",
@@ -99,9 +103,8 @@ def modules(out: Path) -> list[str]:
     with tempfile.TemporaryDirectory() as new:
         for name, command in TRACED.items():
             words = shlex.split(command.format(new=new))
-            done = subprocess.run(
-                [sys.executable, __file__, "trace", *words, "--quiet"], cwd=out, capture_output=True, text=True
-            )
+            whole = [sys.executable, str(Path(__file__).resolve()), "trace", *words, "--quiet"]
+            done = subprocess.run(whole, cwd=out, capture_output=True, text=True, env=ENVIRONMENT)
             if done.returncode:
                 sys.exit(f"{command}\n{done.stderr}")
             _, loaded, ran = done.stdout.strip().splitlines()[-1].split()
@@ -117,6 +120,7 @@ def least_cpu(command: str, times: int = 5) -> float:
             [sys.executable, "-m", "medunlearn", *shlex.split(command)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env=ENVIRONMENT,
         )
         _, _, used = os.wait4(process.pid, 0)
         seconds.append(used.ru_utime + used.ru_stime)
@@ -183,7 +187,11 @@ def capabilities() -> None:
             writer.writerow(("setting", f"{owner.__name__}.{field}", f"{what} (default {default})", ""))
     for what in ("methods", "metrics", "measures", "attacks", "benchmarks", "presets", "tasks"):
         said = subprocess.run(
-            [sys.executable, "-m", "medunlearn", "list", what, "--json"], capture_output=True, text=True, check=True
+            [sys.executable, "-m", "medunlearn", "list", what, "--json"],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=ENVIRONMENT,
         )
         for row in json.loads(said.stdout):
             writer.writerow(("name", f"{what}: {row['name']}", row.get("what", ""), ""))
@@ -222,9 +230,7 @@ def main() -> None:
         capabilities()
     elif verb == "measure" and len(words) == 1:
         out = Path(words[0]).resolve()
-        print(
-            f"# The house in numbers\n\n`benchmarks_perf/house.py measure`, Python {sys.version.split()[0]}, one thread.\n"
-        )
+        print("# The house in numbers\n\nBy `benchmarks_perf/house.py measure`, with one thread.\n")
         for part in (sizes(), modules(out), starts(), repeated(), pages(out)):
             print("\n".join(part), end="\n\n")
     else:
