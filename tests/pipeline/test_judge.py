@@ -156,7 +156,7 @@ def test_what_goes_with_what(hospital: Benchmark, target: Run, tmp_path: Path) -
         material(hospital, "label", check(JudgeSettings, {"per_group": 1, "limit": 1}))
     with pytest.raises(InputError, match="There is no group 'cloze'"):
         material(hospital, "question", check(JudgeSettings, {"groups": ("cloze",)}))
-    with pytest.raises(ConfigError, match="--llm.model is missing"):
+    with pytest.raises(ConfigError, match=r"--llm\.model is missing"):
         judges_of("http://127.0.0.1:1/v1")
     with pytest.raises(ConfigError, match="names its models"):
         judges_of("judges.yaml", "m")
