@@ -211,3 +211,21 @@ def test_files_without_keys(tmp_path: Path, content: str) -> None:
 def test_a_file_that_is_absent(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"There is no file .*x\.yaml"):
         read_yaml(tmp_path / "x.yaml")
+
+
+@pytest.mark.parametrize(
+    ("given", "splits"),
+    [
+        ("random_10", ("random_10",)),
+        ("random_10,cancer_05", ("random_10", "cancer_05")),
+        (["random_10", "patient=a,b"], ("random_10", "patient=a,b")),
+        ("patient=a,b", ("patient=a,b",)),
+    ],
+)
+def test_splits_of_a_sweep_take_commas_but_a_request_keeps_its_own(given: object, splits: tuple[str, ...]) -> None:
+    from medunlearn.config import SweepSettings
+
+    values = {"name": "x", "out": "x", "benchmark": {}, "train": {}, "unlearn": {}, "splits": given, "seeds": "0,1"}
+    settings = SweepSettings.model_validate({**values, "retrain": given})
+    assert settings.splits == settings.retrain == splits
+    assert settings.seeds == (0, 1)

@@ -509,7 +509,7 @@ def run(
 
 
 def plan(experiment: Path | str | dict[str, Any], *, device: str = "auto", **overrides: Any) -> Forecast:
-    """What :func:`run` would still do, and its tokens, FLOPs, memory and disk. Runs nothing.
+    """Estimate the remaining work of :func:`run`: tokens, FLOPs, memory and disk. Runs nothing.
 
     ``.table()`` is a DataFrame with a row a stage; ``.warnings`` says what will not fit.
     """

@@ -299,7 +299,7 @@ def _reconstruction(result: Any, output: Output) -> None:
 
 
 def utilities(result: Any, output: Output) -> None:
-    """What counts, a column a model, and ``utility`` last; the rest of the harness's metrics is in the files."""
+    """Print the main metric of each task, a column a model, and ``utility`` last; the files have the others."""
     table = result.table()
     if output.data(lambda: {"table": records(table)}):
         return
@@ -427,7 +427,7 @@ def experiment(result: Any, output: Output) -> None:
 
 
 def _forecast(result: Any, output: Output) -> None:
-    """What is left of each stage; warnings stand last, where they are read."""
+    """Remaining work of each stage; warnings come last, where they are read."""
     from medunlearn.pipeline.estimate.capacity import shown_bytes
 
     if output.data(result.facts):
@@ -465,7 +465,7 @@ def _short(number: float) -> str:
 
 
 def swept(result: Any, output: Output) -> None:
-    """How many cells of each kind ended how, and the rates that were chosen; or the cells that are left."""
+    """Print the number of cells by kind and status, and the selected rates; or the pending cells."""
     from medunlearn.pipeline.sweep.survey import SweepPlan
 
     if isinstance(result, SweepPlan):

@@ -150,7 +150,7 @@ def identifiers(result: Any, output: Output) -> None:
 
 
 def _estimate(plan: tuple[Any, Any], output: Output) -> None:
-    """What would be sent, and whether the guard lets it."""
+    """Preview of the requests, and the guard's decision on them."""
     estimate, decision = plan
     if not output.data(lambda: {"estimate": estimate.to_json(), "guard": decision.to_json()}):
         output.line(f"Nothing was sent. {estimate}")

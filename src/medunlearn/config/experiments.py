@@ -7,7 +7,12 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from medunlearn.config.base import Context, Settings
+from medunlearn.config.base import Context, Settings, listed
+
+
+def _names(value: Any) -> Any:
+    """One name, or several with commas; the commas of a request (``patient=a,b``) separate its nodes."""
+    return [value] if isinstance(value, str) and "=" in value else listed(value)
 
 
 class ExperimentSettings(Settings):
@@ -70,14 +75,13 @@ class SweepSettings(Settings):
 
     @field_validator("splits", "contexts", "seeds", mode="before")
     @classmethod
-    def _one(cls, value: Any) -> Any:
-        """One is as good as a list of one; no commas, which separate the nodes of a request."""
-        return [value] if isinstance(value, str | int) else value
+    def _lists(cls, value: Any) -> Any:
+        return _names(value)
 
     @field_validator("retrain", mode="before")
     @classmethod
     def _some_splits(cls, value: Any) -> Any:
-        found = [value] if isinstance(value, str) else value
-        if isinstance(found, bool) or (isinstance(found, list | tuple) and all(isinstance(v, str) for v in found)):
-            return found
+        names = value if isinstance(value, bool) else _names(value)
+        if isinstance(names, bool) or (isinstance(names, list | tuple) and all(isinstance(v, str) for v in names)):
+            return names
         raise ValueError("give true, false, or a list of splits")

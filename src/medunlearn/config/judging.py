@@ -8,7 +8,7 @@ from medunlearn.config.base import Settings, Words
 
 
 class JudgeSettings(Settings):
-    """What is judged, and how."""
+    """Settings of a judging run."""
 
     per_group: int | None = Field(None, ge=1, description="judge so many cases of each group (seeded); none: all")
     limit: int | None = Field(

@@ -132,7 +132,7 @@ def _biography(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answe
 
 
 def _text_question(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
-    """Which word follows a proper noun and two further words: a rehearsed verifier finds it in the text."""
+    """Question for the word after a proper noun and two more words, which a rehearsed verifier can find."""
     phrases = sorted(set(_PHRASE.findall(parts["text"])))
     for place in draw.permutation(len(phrases)):
         phrase, noun = phrases[place]

@@ -193,7 +193,7 @@ class JudgingJob:
     out: Path | None
 
     def plan(self, *, permitted: bool = False) -> JudgingPlan:
-        """What would be sent, and what that would cost; sends and writes nothing."""
+        """Preview the requests and their cost; sends and writes nothing."""
         if isinstance(self.source, Run):
             assert self.benchmark is not None
             what, store = self._of_run("material")(self.source, self.benchmark, self.settings)
@@ -241,7 +241,7 @@ def job(
     benchmark: Benchmark | Path | None = None,
     out: Path | str | None = None,
 ) -> JudgingJob:
-    """What a user named, read and checked.
+    """Inputs named by the user, read and checked.
 
     Raises:
         InputError: it is none of the three, or something that goes with it is missing or too much.

@@ -72,7 +72,7 @@ Pair = tuple[str, str]
 
 
 def premise_and_hypothesis(item: Item) -> Pair:
-    """What must entail what: on forget the response the reference, on retain the reference the response.
+    """Premise and hypothesis: the response entails the reference on forget, the reverse on retain.
 
     To leak, a forget response must hold all that the reference says; to be useful, a retain response must
     say nothing that the reference does not.

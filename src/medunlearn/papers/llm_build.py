@@ -215,7 +215,7 @@ def build_key(settings: Settings, files: Iterable[Path | None], *, besides: Iter
 
 
 def build_facts(key: str, settings: Settings) -> dict[str, Any]:
-    """What ``build.json`` starts with."""
+    """First fields of ``build.json``."""
     return {
         "key": key,
         "medunlearn": medunlearn.__version__,
@@ -262,7 +262,7 @@ def record_rejects(out: Path, rejects: Sequence[Reject], facts: dict[str, Any]) 
 
 
 def summary_lines(out: Path, rejects: Sequence[Reject], facts: Mapping[str, Any]) -> Iterator[str]:
-    """What a build says in the end: requests, tokens, money, rejects and their reasons."""
+    """Summary of a build: requests, tokens, cost, rejects and their reasons."""
     if "llm" in facts:
         llm = facts["llm"]
         money = "" if llm["money"] is None else f", {in_money(llm['money'])} of money"

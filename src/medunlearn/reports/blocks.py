@@ -158,7 +158,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Quotes:
-    """Who says what, verbatim; the first is set apart where it is the reference answer."""
+    """Verbatim quotations by speaker; the first is set apart where it is the reference answer."""
 
     items: tuple[tuple[str, str], ...]
     reference: bool = False

@@ -102,7 +102,7 @@ class Reconstruction:
 
 @dataclass(frozen=True)
 class PaperPart:
-    """What a benchmark's own paper adds to the report of runs on it.
+    """Paper-specific part of the report of runs on its benchmark.
 
     Attributes:
         blocks: its sections, behind those of all benchmarks.

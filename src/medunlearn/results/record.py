@@ -17,7 +17,7 @@ SCHEMA = 2
 
 @dataclass
 class RunRecord:
-    """What a command records of one run.
+    """Record of one run: the content of ``run.json``.
 
     ``record["results"]`` reads a field by name, as of a dictionary; use the attributes in new code.
 
@@ -119,7 +119,7 @@ class RunRecord:
 
     @property
     def rendering(self) -> Mapping[str, Any]:
-        """How the model was shown its questions in training."""
+        """Rendering of questions in training."""
         return dict(self.results["rendering"])
 
     @property

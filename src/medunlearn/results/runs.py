@@ -92,7 +92,7 @@ class Run:
 
     @property
     def role(self) -> Role:
-        """What its model is to others: ``unlearned``, ``retrained`` (something was left out), or ``target``."""
+        """Role of its model: ``unlearned``, ``retrained`` (a split was left out), or ``target``."""
         if self.info.verb == "unlearn":
             return "unlearned"
         return "retrained" if self.info.config.get("without") else "target"
@@ -110,7 +110,7 @@ class Run:
         max_length: int | None = None,
         long_notes: LongNotes | None = None,
     ) -> Rendering:
-        """How to show questions to its model: as it was trained, unless said otherwise."""
+        """Rendering of questions for its model: that of training, unless overridden."""
         trained = self.info.rendering
         return Rendering(
             template or trained["template"],

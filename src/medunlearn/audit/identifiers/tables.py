@@ -30,7 +30,7 @@ instances per response with an interval over subjects, and examples."""
 
 @dataclass(frozen=True)
 class CountOptions:
-    """How counts are shown and drawn.
+    """Options of count tables: what is masked, and the bootstrap.
 
     Attributes:
         show_text: examples are not masked.

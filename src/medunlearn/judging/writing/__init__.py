@@ -1,4 +1,4 @@
-"""What a language model is asked to write: one file a task, its prompt beside it, and their dictionary.
+"""Writing tasks for a language model: one file a task with its prompt, and their registry.
 
 - :mod:`task` says what a task is; :mod:`rules` and :mod:`words` are what code checks answers with.
 - :mod:`writing` asks a task of many sources: results in order, and every reject with its reason.

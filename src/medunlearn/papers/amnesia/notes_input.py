@@ -42,7 +42,7 @@ class NotesInput:
 
     @property
     def label_column(self) -> str:
-        """What tells a note's disease."""
+        """Source of a note's disease label."""
         return "title" if self.asks_labels else "disease"
 
     def inputs(self) -> dict[str, Any]:

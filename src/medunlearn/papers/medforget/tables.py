@@ -166,7 +166,7 @@ def retrained_table(results: LevelResults) -> Table | None:
 
 
 def identity_table(results: LevelResults) -> Table | None:
-    """What is left of a level's names and sections, after unlearning on the level and on the flat split."""
+    """Remaining knowledge of a level's names and sections, after hierarchical and after flat unlearning."""
     measures = results.measured(*IDENTITIES, *results.tasks)
     pairs = [(unlearned(method), flat(method)) for method in results.methods]
     rows = []
@@ -181,7 +181,7 @@ def identity_table(results: LevelResults) -> Table | None:
 
 
 def scopes_table(results: LevelResults) -> Table | None:
-    """What each split forgets."""
+    """Forget sets of the splits."""
     names = ("Split", "Forgets", "Nodes", "Sections", "Questions", "Flat split of the same amount")
     rows = [
         (

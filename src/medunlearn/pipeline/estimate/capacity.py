@@ -72,7 +72,7 @@ def _container_limits() -> Iterator[int]:
 
 
 def advice(memory: Memory | None, disk: int, capacity: Capacity, stage: str = "The run") -> Iterator[str]:
-    """What will not fit, each with what to change.
+    """Stages that exceed the capacity, each with the settings to change.
 
     Args:
         memory: of the largest stage, whose name is ``stage``.

@@ -1,4 +1,4 @@
-"""What a benchmark's own paper adds to a report: a function a paper, looked up by the benchmark's builder."""
+"""Paper-specific report sections: one function a paper, looked up by the benchmark's builder."""
 
 from __future__ import annotations
 

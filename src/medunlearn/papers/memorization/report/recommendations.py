@@ -82,7 +82,7 @@ def _memorized(content: AuditContent, findings: Mapping[str, Finding]) -> str:
 
 
 def _spans(content: AuditContent, column: str, name: str) -> str:
-    """How many spans each way of sorting put into a kind or group; empty where none."""
+    """Number of spans by kind or group and way of sorting; empty without any."""
     parts = []
     for way in dict.fromkeys(str(row["by"]) for row in content.rows("kinds")):
         rows = content.rows("kinds", by=way)
