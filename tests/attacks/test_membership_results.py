@@ -208,5 +208,5 @@ def test_a_story_is_not_told_from_a_biography() -> None:
     with pytest.raises(InputError, match=r"forgets documents of story; .* are of public biography"):
         candidates(only, only.split("released"))
     nobody = lume({"a": "story"}, {})
-    with pytest.raises(InputError, match="nonmember_documents=100"):
+    with pytest.raises(InputError, match="--nonmember-documents 100"):
         candidates(nobody, nobody.split("released"))

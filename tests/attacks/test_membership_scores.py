@@ -82,7 +82,7 @@ def test_gradient_norm_is_smaller_for_members() -> None:
 
 
 def test_what_is_lacking_is_said() -> None:
-    assert "reference=FOLDER" in str(lacking(make_attack("reference", {}), passage()))
+    assert "--reference FOLDER" in str(lacking(make_attack("reference", {}), passage()))
     assert "gradient" in str(lacking(make_attack("gradient_norm", {}), passage()))
     assert "distributions" in str(lacking(make_attack("min_k_pp", {}), passage()))
     assert lacking(make_attack("loss", {}), passage()) is None

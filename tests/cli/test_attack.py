@@ -99,13 +99,13 @@ def test_without_a_reference_it_is_unscored_and_says_why(medunlearn: Medunlearn,
     table = pd.DataFrame(json.loads(attack(medunlearn, outside, "target", *words).stdout)["table"])
     rows = table[table["attack"] == "reference"]
     assert rows["value"].isna().all()
-    assert rows["reason"].str.contains("reference=FOLDER").all()
+    assert rows["reason"].str.contains("--reference FOLDER").all()
 
 
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (("--attacks", "reference"), ["needs reference=MODEL"]),
+        (("--attacks", "reference"), ["needs --reference MODEL"]),
         (
             ("--attacks", "min_k", "--min_k.k=2", "--min_k_pp.k=0.1", "--loss.k=1"),
             ["min_k_pp is not among", "20% is 0.2"],
@@ -124,8 +124,8 @@ def test_wrong_words(medunlearn: Medunlearn, outside: Path, words: tuple[str, ..
 
 def test_a_benchmark_without_nonmembers(medunlearn: Medunlearn, bench: Path, target: Path) -> None:
     said = medunlearn("attack", target, bench, "--split", "random_10", code=2).text
-    assert "nonmember_patients=100" in said
-    assert "nonmember_documents=100" in said
+    assert "--nonmember-patients 100" in said
+    assert "--nonmember-documents 100" in said
 
 
 def test_a_model_of_another_benchmark(medunlearn: Medunlearn, outside: Path, target: Path) -> None:

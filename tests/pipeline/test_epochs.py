@@ -122,7 +122,7 @@ def test_an_epoch_that_was_not_kept(hospital: Benchmark, target: Run, tmp_path: 
     with pytest.raises(InputError, match=r"not evaluated after epoch 1; it was after 2, 3\."):
         run.epoch(1)
     more = EvaluateSettings.model_validate({"split": "random_10", **ASKED, "limit": 3})
-    with pytest.raises(InputError, match="keep_epochs=true"):
+    with pytest.raises(InputError, match="--keep-epochs"):
         evaluate_one(run.epoch(2), hospital, more, quiet=True)
 
 
@@ -206,7 +206,7 @@ def test_mistakes_are_told_before_anything_runs(hospital: Benchmark, target: Run
     with pytest.raises(ConfigError) as found:
         unlearn(target, hospital, wanted, tmp_path / "r", quiet=True)
     assert len(found.value.problems) == 4
-    assert all("evaluate_every=1" in problem for problem in found.value.problems)
+    assert all("--evaluate-every 1" in problem for problem in found.value.problems)
     wrong = {"split": "cancer_05", "weights": "bf16", "metrics": ["rouge"], "fold": "train"}
     with pytest.raises(ConfigError) as found:
         unlearn(target, hospital, watched(evaluate=wrong), tmp_path / "r", quiet=True)

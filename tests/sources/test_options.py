@@ -60,7 +60,7 @@ def test_medmcqa_as_published_on_the_hub_and_by_its_authors(put: Put, numbers: A
 
 def test_numbers_that_may_count_from_0_or_1_must_be_said(put: Put) -> None:
     path = put(medmcqa(1, id=1), medmcqa(2, id=2))
-    with pytest.raises(SourceError, match=r"cannot be told whether A is 0 or 1\. Say it: count_from=0"):
+    with pytest.raises(SourceError, match=r"cannot be told whether A is 0 or 1\. Say it: --count-from 0"):
         read_options(path)
     assert [one.gold for one in read_options(path, count_from=0).questions] == ["B", "C"]
     assert [one.gold for one in read_options(path, count_from=1).questions] == ["A", "B"]

@@ -76,7 +76,7 @@ def lacking(attack: MembershipAttack, passage: Passage) -> str | None:
     }
     words = {
         "moments": "the model's distributions were not looked at",
-        "reference": "there is no reference model: give reference=FOLDER, a run or a hub id",
+        "reference": "there is no reference model: give --reference FOLDER, a run or a hub id",
         "gradient_norm": "the gradient was not computed",
     }
     return next((words[need] for need in attack.needs if not found[need]), None)

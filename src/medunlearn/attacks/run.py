@@ -87,7 +87,7 @@ def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
         if owner not in names
     ]
     if settings.reference is None and "reference" in settings.attacks:
-        problems.append("attack reference needs reference=MODEL: a folder, a run or a hub id")
+        problems.append("attack reference needs --reference MODEL: a folder, a run or a hub id")
     asking = [name for name in names if kinds_of([name]) == {"reconstruction"}]
     if len(asking) > 1:
         problems.append(f"attacks={','.join(asking)}: one reconstruction attack at a time; attack once for each")

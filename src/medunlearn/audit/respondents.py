@@ -234,7 +234,7 @@ class ServedModel:
             first = next(iter(lacking.reasons.values()))
             raise MedunlearnError(
                 f"{len(lacking.reasons)} of {len(job.keys())} responses are missing: {first} What came is kept; "
-                "give the same command again and the rest is asked for, or finish without it: allow_missing=true."
+                "give the same command again and the rest is asked for, or finish without it: --allow-missing."
             )
         return lacking.reasons
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 Direction = Literal["recall", "precision", "both"]
 Part = Literal["f1", "precision", "recall"]
 Texts = Sequence[str | None]
-NO_ENCODER = "no encoder is named: encoder=FOLDER or hub id"
-NO_BART = "no sequence-to-sequence model is named: bart=FOLDER or hub id"
+NO_ENCODER = "no encoder is named: --encoder FOLDER or hub id"
+NO_BART = "no sequence-to-sequence model is named: --bart FOLDER or hub id"
 
 BERT_SCORE = Measure(
     name="bert_score",

@@ -94,7 +94,7 @@ def check_stages(values: Mapping[str, Any], *, model: bool) -> AuditParts:
             except ConfigError as error:
                 problems += [f"{name}: {problem}" for problem in error.problems]
     if parts.options is not None and "file" not in parts.options:
-        problems.append("options: name the questions, options=FILE or options.file=FILE")
+        problems.append("options: name the questions, --options.file FILE")
     if parts.options is not None and not model:
         problems.append("options: stored responses are no model to ask; mu.audit_options takes stored ones")
     if problems:

@@ -102,6 +102,6 @@ class MedforgetSettings(Settings):
         if self.sample_from == "required" and self.sections > len(self.required):
             raise ValueError(
                 f"sections={self.sections} is more than the {len(self.required)} required ones: name more in "
-                "required, or sample_from=all"
+                "required, or --sample-from all"
             )
         return self

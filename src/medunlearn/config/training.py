@@ -59,14 +59,15 @@ class EpochFields(LoopFields):
         0, ge=0, description="epochs from one evaluation to the next, the first before the first epoch; 0: none"
     )
     evaluate: dict[str, Any] = Field(
-        default_factory=dict, description="settings of `evaluate` for these: evaluate.folds=train, ..."
+        default_factory=dict, description="settings of `evaluate` for these: --evaluate.folds train, ..."
     )
     attack: dict[str, Any] = Field(
         default_factory=dict,
-        description="settings of `attack` after each of these: attack.attacks=loss, ...; none: no",
+        description="settings of `attack` after each of these: --attack.attacks loss, ...; none: no",
     )
     utility: dict[str, Any] = Field(
-        default_factory=dict, description="settings of `utility` after each of these: utility.tasks=mmlu; none: no"
+        default_factory=dict,
+        description="settings of `utility` after each of these: --utility.tasks mmlu; none: no",
     )
     keep_epochs: bool = Field(False, description="keep the model of each evaluated epoch")
 
@@ -105,7 +106,7 @@ class TrainSettings(EpochFields):
     )
     watch: dict[str, Any] = Field(
         default_factory=dict,
-        description="what else is found out after each evaluated epoch (docs/diagnosis.md): watch.part=test, "
+        description="what else is found out after each evaluated epoch (docs/diagnosis.md): --watch.part test, "
         "watch.prefix_tokens=50, ...",
     )
     seed: int = Field(0, description="seed of order, dropout and the tiny model's weights")

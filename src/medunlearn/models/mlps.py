@@ -131,7 +131,7 @@ def merger(model: Any) -> list[Matrix]:
     if not found:
         raise InputError(
             f"Cannot find what joins the vision tower of a {type(base).__name__} to its language model (looked for "
-            f"{', '.join(_MERGERS)}). Leave it out with chip.merger=false."
+            f"{', '.join(_MERGERS)}). Leave it out with --chip.merger false."
         )
     _refuse_quantized("the vision-language merger", found)
     return found

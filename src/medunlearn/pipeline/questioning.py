@@ -71,7 +71,7 @@ def ask(
     """
     if live is None and run.info.epoch is not None and not run.model.is_dir():
         raise InputError(
-            f"{run.folder} holds no weights, so nothing more can be asked. keep_epochs=true keeps those of epochs."
+            f"{run.folder} holds no weights, so nothing more can be asked. --keep-epochs keeps those of epochs."
         )
     tokenizer = live.tokenizer if live else load_tokenizer(run.model)
     limit = settings.max_new_tokens or longest_answer(tokenizer, benchmark)

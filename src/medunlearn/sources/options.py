@@ -194,7 +194,7 @@ def _counted_from(path: Path, read: Sequence[tuple[str, MultipleChoice, Any]]) -
         raise SourceError(
             f"{path}: the answers are numbers, and "
             + ("some are 0 and some the number of options" if zero else "it cannot be told whether A is 0 or 1")
-            + ". Say it: count_from=0 or count_from=1."
+            + ". Say it: --count-from 0 or --count-from 1."
         )
     return 1 if last else 0
 

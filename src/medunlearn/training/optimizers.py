@@ -34,7 +34,8 @@ def check_optimizer(settings: LoopSettings) -> None:
         if settings.offload == "optimizer":
             problems.append(
                 f"offload=optimizer keeps whole moments on the host and cannot be combined with optimizer="
-                f"{settings.optimizer}. Set optimizer=adamw, or offload=none (paged_adamw_8bit pages by itself)."
+                f"{settings.optimizer}. Give --optimizer adamw, or --offload none (paged_adamw_8bit pages by "
+                "itself)."
             )
     if problems:
         raise ConfigError(problems)

@@ -34,7 +34,10 @@ def check_sharding(asked: str, processes: Processes) -> None:
     """
     if asked != "none" and processes.world == 1:
         raise ConfigError(
-            [f"sharding={asked} divides a model among processes: start them with torchrun, or set sharding=none."]
+            [
+                f"--sharding {asked} divides a model among processes: start them with torchrun, or give "
+                "--sharding none."
+            ]
         )
 
 

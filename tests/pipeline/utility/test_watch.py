@@ -131,7 +131,7 @@ def test_mistakes_are_told_before_anything_runs(
         assert not (tmp_path / "r").exists()
         return str(told.value)
 
-    assert "set evaluate_every=1 too" in refused(attack=AREAS)
+    assert "--evaluate-every 1 too" in refused(attack=AREAS)
     both = refused(evaluate_every=1, attack={"attacks": "los"}, utility={"tasks": "capitals", "weights": "bf16"})
     assert "Did you mean 'loss'" in both
     assert "utility.weights='bf16'" in both

@@ -162,7 +162,7 @@ def check_was_trained_on_records(run: Run) -> None:
     if trained.info.verb == "train" and config["train_on"] == "questions" and not config["pretrain_epochs"]:
         raise InputError(
             f"{trained.folder} was trained on questions alone, so no document is a member of its training set. "
-            "Train with train_on=both or train_on=records."
+            "Train with --train-on both or --train-on records."
         )
 
 

@@ -50,8 +50,8 @@ def candidates(benchmark: Benchmark, split: Split) -> list[Candidate]:
     if not outside:
         raise InputError(
             f"{benchmark.name} has no documents that no model is trained on, so members can be told from nobody. "
-            "Build it with some: `build lume` takes nonmembers=FILE or nonmember_documents=100, `build amnesia "
-            "--synthetic` takes nonmember_patients=100. Then train again."
+            "Build it with some: `build lume` takes --nonmembers FILE or --nonmember-documents 100, `build "
+            "amnesia --synthetic N` takes --nonmember-patients 100. Then train again."
         )
     if not inside & outside:
         raise InputError(

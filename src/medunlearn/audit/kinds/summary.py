@@ -142,7 +142,7 @@ def review_kinds(folder: Path, sheet: Path, *, number: int | None = None, seed: 
     if not written:
         sheet.unlink()
         raise InputError(
-            f"{folder} has no memorized span of {settings.at_least} tokens. Sort shorter ones: at_least=30."
+            f"{folder} has no memorized span of {settings.at_least} tokens. Sort shorter ones: --at-least 30."
         )
     return written
 

@@ -55,9 +55,9 @@ class ServerRespondent:
             return wanted
         texts = [prompt.name for prompt in wanted if prompt.form == "text"]
         if settings.prompts and texts:
-            raise ConfigError([f"prompts={', '.join(texts)}: a text to go on from needs api=completions"])
+            raise ConfigError([f"prompts={', '.join(texts)}: a text to go on from needs --api completions"])
         if len(texts) == len(wanted):
-            raise ConfigError(["prompts_file: api=chat needs a prompt of form: instruction at least"])
+            raise ConfigError(["prompts_file: --api chat needs a prompt of form: instruction at least"])
         return [prompt for prompt in wanted if prompt.form == "instruction"]
 
     def ask(

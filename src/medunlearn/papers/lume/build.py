@@ -97,7 +97,7 @@ def _held_out(documents: Iterable[LumeDocument], settings: LumeSettings) -> froz
     if wanted is None:
         return frozenset()
     if settings.nonmembers is not None:
-        raise InputError("Give nonmembers=FILE or nonmember_documents=N, not both.")
+        raise InputError("Give --nonmembers FILE or --nonmember-documents N, not both.")
     own = [one.document for one in documents if (one.task, one.side) == (NONMEMBER_TASK, "retain")]
     if wanted >= len(own):
         raise InputError(

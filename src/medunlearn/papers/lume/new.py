@@ -68,7 +68,7 @@ def build_new(
         for line in summary_lines(out, rejects, facts):
             say(line)
         if review:
-            say(f"{out / REVIEW / PAGE}: label each document, then build again with reviewed=LABELS.csv")
+            say(f"{out / REVIEW / PAGE}: label each document, then build again with --reviewed LABELS.csv")
     return BuildResult(benchmark, rejects, facts)
 
 

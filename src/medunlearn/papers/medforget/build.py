@@ -58,9 +58,9 @@ def build(settings: MedforgetSettings) -> Benchmark:
     """
     wrong = []
     if not settings.text_only:
-        wrong.append("images need a folder: give out=FOLDER (--out), or text_only=true")
+        wrong.append("images need a folder: give --out FOLDER, or --text-only")
     if settings.llm:
-        wrong.append("a language model's answers need a folder: give out=FOLDER (--out)")
+        wrong.append("a language model's answers need a folder: give --out FOLDER")
     if wrong:
         raise ConfigError(wrong)
     source = open_source(settings)

@@ -101,7 +101,7 @@ UNJUDGED = (
     "No judge rated the answers, so there is no factuality and no Gen Score: ROUGE-L, its other part, stands under "
     "its own name, and is not comparable with Gen Score. `medunlearn judge` adds both."
 )
-NO_GENERAL = "No general questions were asked: build the benchmark with general=FILE, and ask fold utility."
+NO_GENERAL = "No general questions were asked: build the benchmark with --general FILE, and ask fold utility."
 
 
 def sweep_report(models: Sequence[Evaluated], benchmark: Benchmark, request: SweepRequest) -> SweepReport:

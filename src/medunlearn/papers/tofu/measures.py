@@ -65,7 +65,7 @@ def _utility(model: Evaluated, benchmark: Benchmark) -> list[dict[str, Any]]:
             found = [values[name, metric] for name in inside if (name, metric) in values]
             mean = sum(found) / len(found) if found else None
             means += [] if mean is None else [mean]
-            note = "" if found else "no question of this set was scored: folds=train,utility asks all"
+            note = "" if found else "no question of this set was scored: --folds train,utility asks all"
             rows.append(_row(model, f"{of}: {metric}", mean, len(found), note))
     return [*rows, _composite(model, means)]
 

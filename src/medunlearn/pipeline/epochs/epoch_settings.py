@@ -72,10 +72,10 @@ def _checked_evaluation(values: Mapping[str, Any]) -> EvaluateSettings:
 def _without_effect(settings: EpochFields) -> list[str]:
     given = [name for name, nothing in _EPOCH_FIELDS.items() if getattr(settings, name, nothing) != nothing]
     if not settings.evaluate_every:
-        return [f"{name} is about evaluated epochs: set evaluate_every=1 too." for name in given]
+        return [f"{name} is about evaluated epochs: give --evaluate-every 1 too." for name in given]
     if isinstance(settings, TrainSettings) and settings.validation is None:
         return [
-            f"{name} goes by the validation loss: set validation=... too (part=validation, or holdout)."
+            f"{name} goes by the validation loss: give --validation too (part=validation, or holdout)."
             for name in ("select", "stop_early")
             if name in given
         ]

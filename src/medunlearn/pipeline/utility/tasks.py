@@ -105,7 +105,7 @@ def _like(benchmark: Benchmark, settings: TaskExportSettings) -> tuple[Rendering
     if rendering.template == "chat":
         raise ConfigError(
             [
-                "like: the run was asked with template=chat. Set template=plain, and give lm_eval "
+                "like: the run was asked with --template chat. Ask with --template plain, and give lm_eval "
                 "--apply_chat_template."
             ]
         )

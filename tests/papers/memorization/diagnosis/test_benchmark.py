@@ -122,7 +122,7 @@ def test_the_latest_stay_of_a_patient_counts(tmp_path: Path) -> None:
     assert built.notes["earlier stays left out"] == 1
     assert len(mu.build.diagnosis(admissions=path, validation=2, test=2, stays="all").records) == 9
     undated = written(tmp_path / "g.jsonl", [*ROWS, {**ROWS[0], "id": "later", "hpi_date": "May"}])
-    with pytest.raises(InputError, match="stays=all"):
+    with pytest.raises(InputError, match="--stays all"):
         mu.build.diagnosis(admissions=undated, validation=2, test=2)
 
 

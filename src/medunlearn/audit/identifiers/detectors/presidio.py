@@ -15,7 +15,7 @@ from medunlearn.audit.identifiers.detectors import DetectedSpan, without_overlap
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
 from medunlearn.errors import InputError
 
-INSTALL = "pip install 'medunlearn[identifiers]', or choose detectors=patterns, which needs nothing."
+INSTALL = "pip install 'medunlearn[identifiers]', or choose --detectors patterns, which needs nothing."
 ENTITIES: Mapping[str, str] = {
     "DATE_TIME": "date",
     "PHONE_NUMBER": "phone",

@@ -73,7 +73,7 @@ def ask(
     if live is None and not run.model.is_dir():
         raise InputError(
             f"{run.folder} holds no weights, so that nothing more can be asked. Ask in training (watch.part="
-            f"{settings.part}), or keep the epochs' models with keep_epochs=true."
+            f"{settings.part}), or keep the epochs' models with --keep-epochs."
         )
     language_model = live or load_model(run.model, device=device, weights=weights)
     with progress(f"{run.label}: diagnoses", len(questions), quiet=quiet) as advance:

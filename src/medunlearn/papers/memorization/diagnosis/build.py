@@ -60,7 +60,7 @@ def build(settings: DiagnosisSettings) -> Benchmark:
         InputError: too few patients for the parts, or dates by which the latest stay cannot be told.
     """
     if (settings.admissions is None) == (settings.synthetic is None):
-        raise ConfigError(["give either a file of admissions or synthetic=N (patients to invent)"])
+        raise ConfigError(["give either a file of admissions or --synthetic N (patients to invent)"])
     stays, notes = _invented(settings) if settings.admissions is None else _own(settings)
     parts = _own_parts(stays) if any(stay.part for stay in stays) else _drawn_parts(stays, settings)
     records = tuple(_record(stay, parts[stay.patient]) for stay in stays)
@@ -142,7 +142,7 @@ def _latest(stays: Sequence[_Stay]) -> list[_Stay]:
         raise InputError(
             f"{len(several)} patients have several admissions, and {len(undated)} of these have no date like "
             f"2019-03-02 (first: {undated[0]!r}), so that the latest cannot be told. Write dates so, or keep all "
-            "with stays=all."
+            "with --stays all."
         )
     newest: dict[str, _Stay] = {}
     for stay in stays:

@@ -45,7 +45,7 @@ def check_watch(benchmark: Benchmark, settings: TrainSettings) -> WatchSettings 
             questions_of(benchmark, watch.part)
             names_with(watch.synonyms)
         if watch and watch.part == NO_PART and not watch.prefix_tokens:
-            problems.append("watch: nothing is watched: set watch.part=test, watch.prefix_tokens=50, or both.")
+            problems.append("watch: nothing is watched: give --watch.part test, --watch.prefix-tokens 50, or both.")
     except ConfigError as error:
         problems += [f"watch: {problem}" for problem in error.problems]
     except InputError as error:
