@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from medunlearn.judging.judges import Llm
     from medunlearn.judging.people import PeopleAgreement
     from medunlearn.judging.run import JudgingRun
-    from medunlearn.metrics.leakage.keywords import Found as Keywords
+    from medunlearn.metrics.leakage.keywords import BenchmarkKeywords
     from medunlearn.papers.memorization.diagnosis.diagnose import Diagnosed
     from medunlearn.pipeline.estimate.forecast import Forecast
     from medunlearn.pipeline.experiment import Finished
@@ -305,7 +305,7 @@ def keywords(
     extractor: str = "offline",
     out: Path | str | None = None,
     quiet: bool = False,
-) -> Keywords:
+) -> BenchmarkKeywords:
     """Find each question's disease keywords, which the leakage score (LS) looks for in responses. Resumes.
 
     Args:

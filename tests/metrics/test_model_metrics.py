@@ -103,12 +103,6 @@ def test_entailment_below_the_least_overlap_is_zero_and_never_asked() -> None:
     assert nli.calls == [[("one", ten)]]
 
 
-def test_entailment_model_is_not_called_for_nothing() -> None:
-    nli = Labels()
-    assert values(ES.score([forget("banana", "flu")], Tools(nli=nli))) == [0.0]
-    assert nli.calls == []
-
-
 def test_entailment_of_a_reference_without_words_is_unscored() -> None:
     (found,) = ES.score([forget("心臓", "心臓")], Tools(nli=Labels()))
     assert found.value is None

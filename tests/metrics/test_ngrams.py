@@ -55,14 +55,6 @@ def test_numbers_that_do_not_fit_change_nothing(limit: str, monkeypatch: pytest.
     assert after[1].tolist() == before[1].tolist()
 
 
-def test_by_hand() -> None:
-    # the cat sat on the mat | the cat on the mat: bigrams the-cat, on-the, the-mat = 3 of 5 and of 4.
-    found = shared_ngrams([[1, 2, 3, 4, 1, 5]], [np.array([1, 2, 4, 1, 5])], 2)
-    assert (found.shared.tolist(), found.in_response.tolist(), found.in_reference.tolist()) == ([3], [5], [4])
-    # Counts 2, 1, 1 of 4: 1.5 bits of 2.
-    assert token_entropies([(1, 1, 2, 3)]).tolist() == [0.75]
-
-
 def test_what_cannot_be_counted_is_refused() -> None:
     with pytest.raises(InputError, match="n is at least 1"):
         shared_ngrams([[1]], [[1]], 0)

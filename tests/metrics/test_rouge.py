@@ -95,15 +95,6 @@ def test_by_hand() -> None:
     assert rouge_l_recall("the cat is on a mat", "The cat sat on the mat.") == pytest.approx(4 / 6)
 
 
-def test_stemming_starts_at_four_characters() -> None:
-    assert rouge_tokens("gas goes running") == ["gas", "goe", "run"]
-
-
-def test_order_matters_and_length_of_the_response_does_not() -> None:
-    assert rouge_l_recall("c b a", "a b c") == pytest.approx(1 / 3)
-    assert rouge_l_recall("a " * 50 + "b " * 50 + "c", "a b c") == 1.0
-
-
 @pytest.mark.parametrize(("response", "reference"), [("", "a"), ("a", ""), ("", ""), ("心臓", "心臓"), ("_", "_")])
 def test_without_tokens_it_is_zero_as_in_the_package(response: str, reference: str) -> None:
     assert THEIRS.score(reference, response)["rougeL"].recall == 0

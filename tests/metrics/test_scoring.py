@@ -65,11 +65,6 @@ def test_what_an_item_lacks_is_named(name: str, words: str) -> None:
     assert words in table["reason"].iloc[0]
 
 
-def test_all_that_is_lacking_is_named() -> None:
-    reason = score([item("q1", response=None)], [get_metric("cs")])["reason"].iloc[0]
-    assert reason == "there is no response; no sentence encoder was given: pass encoder=... in Tools"
-
-
 def test_a_metric_that_nothing_is_ready_for_is_not_called() -> None:
     def never(ready: Sequence[Item], tools: Tools) -> list[Score]:
         raise AssertionError("called")
@@ -112,12 +107,6 @@ def test_a_question_or_a_metric_twice_is_an_error() -> None:
         score([item("a"), item("a")], [get_metric("rouge_l")])
     with pytest.raises(InputError, match="metric 'rouge_l' is there more than once"):
         score([item("a")], [get_metric("rouge_l")] * 2)
-
-
-def test_nothing_to_score_is_an_empty_table() -> None:
-    table = score([], [get_metric("rouge_l")])
-    assert table.shape == (0, 4)
-    assert table["value"].dtype == "Float64"
 
 
 def test_names_lead_to_metrics() -> None:

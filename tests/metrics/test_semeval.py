@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from statistics import harmonic_mean
-
 import pytest
 
 from medunlearn.errors import InputError
 from medunlearn.metrics.semeval import PARTS, membership_score, semeval_score, task_aggregate
-
-
-def test_there_are_twelve_parts() -> None:
-    assert len(set(PARTS)) == 12
-    assert {side for _, side, _ in PARTS} == {"forget", "retain"}
 
 
 def test_the_aggregate_turns_forget_scores_round() -> None:
@@ -21,12 +14,6 @@ def test_the_aggregate_turns_forget_scores_round() -> None:
     assert task_aggregate(scores) == pytest.approx(0.75)
     scores["story", "forget", "knowledge"] = 0.7
     assert task_aggregate(scores) == pytest.approx(12 / (11 / 0.75 + 1 / 0.3))
-
-
-def test_the_aggregate_against_the_standard_library() -> None:
-    scores = {key: (place + 1) / 14 for place, key in enumerate(PARTS)}
-    turned = [1 - value if key[1] == "forget" else value for key, value in scores.items()]
-    assert task_aggregate(scores) == pytest.approx(harmonic_mean(turned))
 
 
 def test_a_destroyed_part_makes_it_zero() -> None:

@@ -89,19 +89,6 @@ def test_any_number_of_processes_gives_the_same_table(monkeypatch: pytest.Monkey
     pd.testing.assert_frame_equal(score(items(40), metrics, processes=3), alone)
 
 
-def test_parts_are_scored_in_processes_of_their_own_and_in_order(
-    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scoring, "_TRIAL", 2)
-    many = [Item(str(n), "forget", "?", "a", response="a") for n in range(8)]
-    table = score(many, [get_metric("elsewhere:WHOSE")], processes=3)
-    pids = table["value"].astype(int).tolist()
-    assert table["question_id"].tolist() == [str(n) for n in range(8)]
-    assert pids[:4] == [os.getpid()] * 4
-    assert len({*pids}) == 3
-    assert pids[4:] == [pids[4], pids[4], pids[6], pids[6]]
-
-
 def test_an_error_in_another_process_is_the_users_error(elsewhere: Path) -> None:
     import elsewhere as mine
 

@@ -56,9 +56,9 @@ def get_metric(name: str) -> Measure:
         UnknownNameError: no such measure; the message says the nearest right one.
         InputError: the name leads to something that cannot be imported or is not a ``Measure``.
     """
-    found = resolve("metrics", name, METRICS)
-    if not isinstance(found, Measure):
+    measure = resolve("metrics", name, METRICS)
+    if not isinstance(measure, Measure):
         raise InputError(
-            f"metric {name!r} leads to a {type(found).__name__}; it must be a medunlearn.metrics.Measure."
+            f"metric {name!r} leads to a {type(measure).__name__}; it must be a medunlearn.metrics.Measure."
         )
-    return found
+    return measure

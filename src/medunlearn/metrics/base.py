@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from medunlearn.data.records import Side
+from medunlearn.data.records import Question, Side
+from medunlearn.data.responses import LogProbs, Response
 
 Need = Literal[
     "response",
@@ -44,16 +45,11 @@ class Item:
     """One question with everything a measure may read; None where it was not computed.
 
     Attributes:
-        question_id: the question; its score stays with this id from here on.
         side: ``forget`` or ``retain`` in the split that is scored.
-        reference: the reference answer.
-        response: the model's answer.
         response_tokens: token ids of the response in the model's tokenizer, EOS left out.
         answer_log_probs: natural-log probability of each token of the reference answer, teacher-forced,
             the EOS that ends it last.
         answer_hits: for each of those tokens, whether the model's arg-max was that token.
-        judgement: of the response, where it was judged.
-        keywords: of the question (:mod:`medunlearn.metrics.leakage`), where they were extracted.
         alternative_log_probs: as ``answer_log_probs``, of each of the question's options.
         answer_index: the place of the right one among them.
     """
@@ -164,3 +160,34 @@ class PerItem:
 
     def __call__(self, items: Sequence[Item], tools: Tools) -> list[Score]:
         return [self.function(item) for item in items]
+
+
+def question_items(
+    questions: Sequence[Question],
+    sides: Mapping[str, Side],
+    responses: Mapping[str, Response],
+    options: Mapping[str, LogProbs] | None = None,
+    keywords: Mapping[str, Keywords] | None = None,
+) -> list[Item]:
+    """One item a question, in order.
+
+    Args:
+        sides: of each record, by id.
+        responses, options, keywords: by question id; every question has a response.
+    """
+    return [
+        Item(
+            question_id=question.question_id,
+            side=sides[question.record_id],
+            question=question.question,
+            reference=question.answer,
+            response=response.response,
+            response_tokens=response.response_tokens,
+            answer_log_probs=response.answer_log_probs,
+            answer_hits=response.answer_hits,
+            keywords=(keywords or {}).get(question.question_id),
+            alternative_log_probs=(options or {}).get(question.question_id),
+            answer_index=question.answer_index,
+        )
+        for question, response in ((question, responses[question.question_id]) for question in questions)
+    ]

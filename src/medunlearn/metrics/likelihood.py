@@ -1,34 +1,46 @@
-"""Measures of teacher-forced likelihoods: of the reference answer, and of right and wrong options."""
+"""Measures of teacher-forced likelihoods: of the reference answer, and of right and wrong options.
+
+Log-probabilities are natural logarithms, one a token of an answer, its EOS last and counted: shape [tokens + 1].
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import exp, fsum, isnan, log
 
 from medunlearn.metrics.base import Item, Measure, PerItem, Score
 
 # Log-softmax in half precision may step over 0 by this much; more is not a log-probability.
 _ROUNDING = 1e-2
+_LARGEST = 700.0  # exp of more overflows
+
+Options = Sequence[Sequence[float]]
+"""Log-probabilities of the tokens of each option."""
+
+
+def mean_log_prob(log_probs: Sequence[float]) -> float:
+    """Log of the length-normalised probability P(a | q) ** (1 / |a|), EOS counted.
+
+    Raises:
+        ValueError: no token.
+    """
+    if len(log_probs) == 0:
+        raise ValueError("the answer has no token")
+    return fsum(float(value) for value in log_probs) / len(log_probs)
 
 
 def answer_probability(log_probs: Sequence[float]) -> float:
     """Geometric mean of the answer tokens' probabilities, P(answer | question) ** (1 / tokens).
 
-    Args:
-        log_probs: natural-log probability of each token of the reference answer, teacher-forced, its EOS
-            last and counted, shape [tokens + 1].
-
-    Returns:
-        0-1, higher = remembers more. NaN where a log-probability is NaN.
+    Range 0-1, higher = remembers more. NaN where a log-probability is NaN.
 
     Raises:
         ValueError: no token.
 
     Source: TOFU (Maini et al. 2024, arXiv 2401.06121), Section 2.2, "Probability".
     """
-    if len(log_probs) == 0:
-        raise ValueError("the answer has no token")
-    mean = fsum(float(value) for value in log_probs) / len(log_probs)
+    mean = mean_log_prob(log_probs)
     # Not min(1, exp(mean)): min would turn a NaN into a perfect 1.
     return 1.0 if mean > 0.0 else exp(mean)
 
@@ -58,8 +70,8 @@ def exact_memorization(answer_hits: Sequence[bool]) -> float | None:
     """Share of answer tokens whose arg-max prediction is right, position by position.
 
     Args:
-        answer_hits: one truth value a token of the reference answer, the EOS that ends it last, shape
-            [tokens + 1]. The EOS is left out: every model that ends its answers would get it free.
+        answer_hits: one truth value a token, shape [tokens + 1]. The EOS is left out: every model that ends its
+            answers would get it free.
 
     Returns:
         0-1, higher = remembers more; None for an answer of nothing but EOS.
@@ -88,29 +100,8 @@ EXACT_MEMORIZATION = Measure(
 )
 
 
-_LARGEST = 700.0  # exp of more overflows
-
-
-def mean_log_prob(log_probs: Sequence[float]) -> float:
-    """Log of the length-normalised probability P(a | q) ** (1 / |a|), EOS counted.
-
-    Args:
-        log_probs: natural-log probability of each token of an answer, shape [tokens + 1].
-
-    Raises:
-        ValueError: no token.
-    """
-    if len(log_probs) == 0:
-        raise ValueError("an answer has no token")
-    return fsum(float(value) for value in log_probs) / len(log_probs)
-
-
-def truth_ratio(right: Sequence[float], wrong: Sequence[Sequence[float]]) -> float:
-    """Mean length-normalised probability of the wrong answers over that of the right one.
-
-    Args:
-        right: log-probabilities of the tokens of the right answer in other words (TOFU's paraphrase).
-        wrong: those of each wrong answer of the same form.
+def truth_ratio(right: Sequence[float], wrong: Options) -> float:
+    """Mean length-normalised probability of the wrong answers over that of the right one (TOFU's paraphrase).
 
     Returns:
         0 and up. Below 1 the model finds the right answer likelier; around 1 it cannot tell them apart, as one that
@@ -124,39 +115,16 @@ def truth_ratio(right: Sequence[float], wrong: Sequence[Sequence[float]]) -> flo
     """
     if not wrong:
         raise ValueError("a truth ratio needs at least one wrong answer")
-    means = [mean_log_prob(one) for one in wrong]
+    means = [mean_log_prob(option) for option in wrong]
     top = max(means)
-    logarithm = top + log(fsum(exp(one - top) for one in means) / len(means)) - mean_log_prob(right)
+    logarithm = top + log(fsum(exp(mean - top) for mean in means) / len(means)) - mean_log_prob(right)
     if isnan(logarithm):
         return logarithm
     return exp(logarithm) if logarithm < _LARGEST else float("inf")
 
 
-def ratio_of(item: Item) -> float | Score:
-    """The truth ratio of an item's options, or why it has none."""
-    options, place = item.alternative_log_probs, item.answer_index
-    if options is None or place is None or len(options) < 2:
-        return Score.unscored("the question has no wrong answers to compare with")
-    if any(len(one) == 0 for one in options):
-        return Score.unscored("an alternative answer has no token")
-    wrong = [one for number, one in enumerate(options) if number != place]
-    return truth_ratio(options[place], wrong)
-
-
-def _score_ratio(item: Item) -> Score:
-    ratio = ratio_of(item)
-    return ratio if isinstance(ratio, Score) else Score(ratio)
-
-
-TRUTH_RATIO = Measure(
-    name="truth_ratio",
-    title="Truth ratio",
-    needs=("alternative_log_probs",),
-    meaning="0 and up, below 1 = finds the right answer likelier than wrong ones, higher = cannot tell them apart",
-    source="TOFU (arXiv 2401.06121), Section 2.2",
-    score=PerItem(_score_ratio),
-    item_by_item=True,
-)
+def _ratio_of_options(options: Options, right: int) -> float:
+    return truth_ratio(options[right], [option for place, option in enumerate(options) if place != right])
 
 
 def truth_ratio_utility(ratio: float) -> float:
@@ -167,92 +135,80 @@ def truth_ratio_utility(ratio: float) -> float:
     return 1.0 - ratio if ratio < 1.0 or ratio != ratio else 0.0
 
 
-def _score_utility(item: Item) -> Score:
-    ratio = ratio_of(item)
-    return ratio if isinstance(ratio, Score) else Score(truth_ratio_utility(ratio))
+def _utility_of_options(options: Options, right: int) -> float:
+    return truth_ratio_utility(_ratio_of_options(options, right))
 
 
-TRUTH_RATIO_UTILITY = Measure(
-    name="truth_ratio_utility",
-    title="Truth ratio as utility",
-    needs=("alternative_log_probs",),
-    meaning="0-1, max(0, 1 - truth ratio), higher = finds the right answer likelier than wrong ones",
-    source="TOFU (arXiv 2401.06121), Section 2.2",
-    score=PerItem(_score_utility),
-    item_by_item=True,
-)
-
-
-def choice_probability(options: Sequence[Sequence[float]], right: int) -> float:
+def choice_probability(options: Options, right: int) -> float:
     """P(right) / sum of P(option), each length-normalised: P(a | q) ** (1 / |a|).
 
-    Args:
-        options: log-probabilities of each option's tokens.
-        right: place of the right one.
-
-    Returns:
-        0-1, higher = chooses the right answer more surely; 1 / options = a guess.
+    Range 0-1, higher = chooses the right answer more surely; 1 / options = a guess.
 
     Source: TOFU (arXiv 2401.06121), Section 2.2, "Probability" (real authors, world facts).
     """
-    means = [mean_log_prob(one) for one in options]
+    means = [mean_log_prob(option) for option in options]
     top = max(means)
-    weights = [exp(one - top) for one in means]
+    weights = [exp(mean - top) for mean in means]
     return weights[right] / fsum(weights)
 
 
-def _score_choice(item: Item) -> Score:
-    options, place = item.alternative_log_probs, item.answer_index
-    if options is None or place is None or len(options) < 2:
-        return Score.unscored("the question has no wrong answers to choose from")
-    if any(len(one) == 0 for one in options):
-        return Score.unscored("an alternative answer has no token")
-    return Score(choice_probability(options, place))
-
-
-CHOICE_PROBABILITY = Measure(
-    name="choice_probability",
-    title="Choice probability",
-    needs=("alternative_log_probs",),
-    meaning="0-1, higher = gives the right answer a larger share beside wrong ones",
-    source="TOFU (arXiv 2401.06121), Section 2.2",
-    score=PerItem(_score_choice),
-    item_by_item=True,
-)
-
-
-def chooses_right(options: Sequence[Sequence[float]], right: int) -> bool:
+def chooses_right(options: Options, right: int) -> bool:
     """Whether the right option is the likeliest, each length-normalised as ``choice_probability`` is.
 
-    Args:
-        options: log-probabilities of each option's tokens, EOS counted.
-        right: place of the right one.
-
-    Returns:
-        False where another is as likely: a tie is no choice.
+    False where another is as likely: a tie is no choice.
 
     Source: MedForget, Section 4.1 (Classification Accuracy: "the option with the highest probability"), which does
     not say whether options of more tokens are less probable; here they are not.
     """
-    means = [mean_log_prob(one) for one in options]
+    means = [mean_log_prob(option) for option in options]
     return all(means[right] > mean for place, mean in enumerate(means) if place != right)
 
 
-def _score_option(item: Item) -> Score:
-    options, place = item.alternative_log_probs, item.answer_index
-    if options is None or place is None or len(options) < 2:
-        return Score.unscored("the question has no options to choose from")
-    if any(len(one) == 0 for one in options):
+def _score_options(function: Callable[[Options, int], float], lacking: str, item: Item) -> Score:
+    options, right = item.alternative_log_probs, item.answer_index
+    if options is None or right is None or len(options) < 2:
+        return Score.unscored(f"the question has no {lacking}")
+    if any(len(option) == 0 for option in options):
         return Score.unscored("an option has no token")
-    return Score(float(chooses_right(options, place)))
+    return Score(float(function(options, right)))
 
 
-OPTION_ACCURACY = Measure(
+def _option_measure(
+    name: str, title: str, meaning: str, source: str, function: Callable[[Options, int], float], lacking: str
+) -> Measure:
+    score = PerItem(partial(_score_options, function, lacking))
+    return Measure(name, title, ("alternative_log_probs",), meaning, source, score, item_by_item=True)
+
+
+TRUTH_RATIO = _option_measure(
+    name="truth_ratio",
+    title="Truth ratio",
+    meaning="0 and up, below 1 = finds the right answer likelier than wrong ones, higher = cannot tell them apart",
+    source="TOFU (arXiv 2401.06121), Section 2.2",
+    function=_ratio_of_options,
+    lacking="wrong answers to compare with",
+)
+TRUTH_RATIO_UTILITY = _option_measure(
+    name="truth_ratio_utility",
+    title="Truth ratio as utility",
+    meaning="0-1, max(0, 1 - truth ratio), higher = finds the right answer likelier than wrong ones",
+    source="TOFU (arXiv 2401.06121), Section 2.2",
+    function=_utility_of_options,
+    lacking="wrong answers to compare with",
+)
+CHOICE_PROBABILITY = _option_measure(
+    name="choice_probability",
+    title="Choice probability",
+    meaning="0-1, higher = gives the right answer a larger share beside wrong ones",
+    source="TOFU (arXiv 2401.06121), Section 2.2",
+    function=choice_probability,
+    lacking="wrong answers to choose from",
+)
+OPTION_ACCURACY = _option_measure(
     name="option_accuracy",
     title="Classification accuracy",
-    needs=("alternative_log_probs",),
     meaning="0 or 1, 1 = the right option is the most probable one; the mean of a guess is 1 / options",
     source="MedForget, Section 4.1",
-    score=PerItem(_score_option),
-    item_by_item=True,
+    function=chooses_right,
+    lacking="options to choose from",
 )

@@ -6,7 +6,6 @@ import pickle
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from typing import get_args
@@ -37,13 +36,6 @@ _TRIAL = 1024
 _SECONDS_TO_SHARE = 4.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    question_id: str
-    metric: str
-    score: Score
-
-
 def score(
     items: Sequence[Item], metrics: Sequence[Measure], tools: Tools | None = None, *, processes: int | None = None
 ) -> pd.DataFrame:
@@ -72,15 +64,14 @@ def score(
     if processes is not None and processes < 1:
         raise InputError(f"processes={processes}: it is at least 1, or None for as many as pay.")
     tools = tools or Tools()
-    together = [metric for metric in metrics if _may_be_shared_out(metric)]
-    found = _share_out(together, items, processes) if processes != 1 else {}
-    rows = [row for metric in metrics for row in found.get(metric.name) or _run(metric, items, tools)]
+    shared = _share_out(list(filter(_may_be_shared_out, metrics)), items, processes) if processes != 1 else {}
+    scores = [given for metric in metrics for given in shared.get(metric.name) or _run(metric, items, tools)]
     return pd.DataFrame(
         {
-            "question_id": pd.Series([row.question_id for row in rows], dtype="str"),
-            "metric": pd.Series([row.metric for row in rows], dtype="str"),
-            "value": pd.array([row.score.value for row in rows], dtype="Float64"),
-            "reason": pd.Series([row.score.reason for row in rows], dtype="object"),
+            "question_id": pd.Series([item.question_id for _ in metrics for item in items], dtype="str"),
+            "metric": pd.Series([metric.name for metric in metrics for _ in items], dtype="str"),
+            "value": pd.array([given.value for given in scores], dtype="Float64"),
+            "reason": pd.Series([given.reason for given in scores], dtype="object"),
         }
     )
 
@@ -95,82 +86,64 @@ def _may_be_shared_out(metric: Measure) -> bool:
         return False
 
 
-def _share_out(metrics: Sequence[Measure], items: Sequence[Item], processes: int | None) -> dict[str, list[_Row]]:
-    """The rows of each metric: some items scored here, the others in as many processes as asked for or as pay."""
+def _share_out(metrics: Sequence[Measure], items: Sequence[Item], processes: int | None) -> dict[str, list[Score]]:
+    """The scores of each metric: some items scored here, the others in as many processes as asked for or as pay."""
     if not metrics or len(items) <= _TRIAL:
         return {}
     started = time.perf_counter()
     run = partial(_run_all, metrics)
-    tables = [run(items[:_TRIAL])]
+    parts = [run(items[:_TRIAL])]
     rest = items[_TRIAL:]
     if processes is None:
         ahead = (time.perf_counter() - started) * len(rest) / _TRIAL
         processes = max(1, min(usable_cores(), int(ahead / _SECONDS_TO_SHARE)))
     size = -(-len(rest) // processes)
-    tables += in_processes(run, [rest[start : start + size] for start in range(0, len(rest), size)])
-    return {metric.name: [row for table in tables for row in table[place]] for place, metric in enumerate(metrics)}
+    parts += in_processes(run, [rest[start : start + size] for start in range(0, len(rest), size)])
+    return {metric.name: [given for part in parts for given in part[place]] for place, metric in enumerate(metrics)}
 
 
-def _run_all(metrics: Sequence[Measure], items: Sequence[Item]) -> list[list[_Row]]:
+def _run_all(metrics: Sequence[Measure], items: Sequence[Item]) -> list[list[Score]]:
     return [_run(metric, items, Tools()) for metric in metrics]
 
 
-def _run(metric: Measure, items: Sequence[Item], tools: Tools) -> list[_Row]:
+def _run(metric: Measure, items: Sequence[Item], tools: Tools) -> list[Score]:
     """One metric: items that lack something never reach it, and come back in their own places."""
-    _refuse_unknown_needs(metric)
-    lacking = {item.question_id: _lacks(metric, item, tools) for item in items}
-    ready = [item for item in items if lacking[item.question_id] is None]
-    scores = metric.score(ready, tools) if ready else []
-    _refuse_slip(metric, ready, scores)
-    given = {item.question_id: _checked(found) for item, found in zip(ready, scores, strict=True)}
-    return [
-        _Row(item.question_id, metric.name, given.get(item.question_id) or Score(None, lacking[item.question_id]))
+    known: tuple[str, ...] = get_args(Need)
+    for need in metric.needs:
+        if need not in known:
+            raise InputError(f"metric {metric.name!r} needs {need!r}; needs are: {', '.join(known)}.")
+    lacking = [
+        [_MISSING[need] for need in metric.needs if getattr(tools if need in _TOOLS else item, need) is None]
         for item in items
     ]
-
-
-def _lacks(metric: Measure, item: Item, tools: Tools) -> str | None:
-    """Why the metric cannot be run on the item; None where it can."""
-    reasons = [_MISSING[need] for need in metric.needs if _get(need, item, tools) is None]
-    return "; ".join(reasons) or None
-
-
-def _get(need: Need, item: Item, tools: Tools) -> object:
-    return getattr(tools if need in _TOOLS else item, need)
-
-
-def _checked(found: Score) -> Score:
-    """A score as it enters the table: a finite value without a reason, or a reason without a value."""
-    if found.value is None:
-        return Score.unscored(found.reason or "the metric gave no value and no reason")
-    value = float(found.value)
-    if not isfinite(value):
-        return Score.unscored(found.reason or f"the metric gave {value}, which is no number to average")
-    return Score(value)
-
-
-def _refuse_slip(metric: Measure, ready: Sequence[Item], scores: Sequence[Score]) -> None:
+    ready = [item for item, reasons in zip(items, lacking, strict=True) if not reasons]
+    scores = metric.score(ready, tools) if ready else []
     if len(scores) != len(ready):
         raise MedunlearnError(
             f"metric {metric.name!r} gave {len(scores)} scores for {len(ready)} items. It must give one Score "
             "an item, in order; use Score.unscored(reason) for an item that it cannot score."
         )
-    wrong = next((found for found in scores if not isinstance(found, Score)), None)
+    wrong = next((given for given in scores if not isinstance(given, Score)), None)
     if wrong is not None:
         raise MedunlearnError(f"metric {metric.name!r} gave a {type(wrong).__name__} where a Score is due.")
+    checked = map(_checked, scores)
+    return [Score.unscored("; ".join(reasons)) if reasons else next(checked) for reasons in lacking]
 
 
-def _refuse_unknown_needs(metric: Measure) -> None:
-    known: tuple[str, ...] = get_args(Need)
-    for need in metric.needs:
-        if need not in known:
-            raise InputError(f"metric {metric.name!r} needs {need!r}; needs are: {', '.join(known)}.")
+def _checked(given: Score) -> Score:
+    """A score as it enters the table: a finite value without a reason, or a reason without a value."""
+    if given.value is None:
+        return Score.unscored(given.reason or "the metric gave no value and no reason")
+    value = float(given.value)
+    if not isfinite(value):
+        return Score.unscored(given.reason or f"the metric gave {value}, which is no number to average")
+    return Score(value)
 
 
-def _refuse_twice(what: str, names: Iterable[str]) -> None:
+def _refuse_twice(kind: str, names: Iterable[str]) -> None:
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise InputError(
-            f"{what} {twice[0]!r} is there more than once ({len(twice)} such in all). Scores are kept by "
+            f"{kind} {twice[0]!r} is there more than once ({len(twice)} such in all). Scores are kept by "
             "question and metric: score samples and variants in calls of their own."
         )

@@ -5,16 +5,42 @@ The models are :mod:`medunlearn.models.encoders`; this module does not import to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from medunlearn.errors import MedunlearnError
-from medunlearn.metrics.base import Encoder, Entailment, Item, Measure, Score, Tools
+from medunlearn.metrics.base import Item, Measure, Score, Tools
 from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_recalls
 
 Array = npt.NDArray[np.float64]
+Tool = TypeVar("Tool")
+Key = TypeVar("Key", bound=Hashable)
+Answer = TypeVar("Answer")
+
+LEAST_OVERLAP = 0.1
+"""ROUGE-L recall below which a response counts as not entailed, whatever the model would say."""
+
+
+def _given(name: str, tool: Tool | None) -> Tool:
+    if tool is None:
+        raise MedunlearnError(f"The measure needs a model: pass Tools({name}=...).")
+    return tool
+
+
+def _ask_once(ask: Callable[[list[Key]], Sequence[Answer]], keys: Iterable[Key], words: str) -> dict[Key, Answer]:
+    """The model's answer for each different input: a model that collapsed says the same thing a thousand times."""
+    different = list(dict.fromkeys(keys))
+    answers = ask(different) if different else ()
+    if len(answers) != len(different):
+        raise MedunlearnError(words.format(len(answers), len(different)))
+    return dict(zip(different, answers, strict=True))
+
+
+def _pairs(items: Sequence[Item]) -> tuple[list[str], list[str]]:
+    return [item.response or "" for item in items], [item.reference for item in items]
 
 
 def cosine_similarity(a: Array, b: Array) -> float:
@@ -31,28 +57,13 @@ def cosine_similarity(a: Array, b: Array) -> float:
 
 
 def _score_cosines(items: Sequence[Item], tools: Tools) -> list[Score]:
-    if tools.encoder is None:
-        raise MedunlearnError("cs needs a sentence encoder: pass Tools(encoder=...).")
-    texts = [text for item in items for text in (item.response or "", item.reference)]
-    vectors = _encode(tools.encoder, texts)
-    return [_as_score(cosine_similarity(vectors[item.response or ""], vectors[item.reference])) for item in items]
-
-
-def _encode(encoder: Encoder, texts: Sequence[str]) -> dict[str, Array]:
-    """Each different text's vector; a model that collapsed says the same thing a thousand times."""
-    different = list(dict.fromkeys(texts))
-    if not different:
-        return {}
-    vectors = encoder.encode(different)
-    if len(vectors) != len(different):
-        raise MedunlearnError(f"The sentence encoder gave {len(vectors)} vectors for {len(different)} texts.")
-    return {text: np.asarray(vector, dtype=np.float64) for text, vector in zip(different, vectors, strict=True)}
-
-
-def _as_score(value: float) -> Score:
-    if np.isnan(value):
-        return Score.unscored("an embedding is all zeros or not a number")
-    return Score(value)
+    encoder = _given("encoder", tools.encoder)
+    texts = (text for item in items for text in (item.response or "", item.reference))
+    encoded = _ask_once(encoder.encode, texts, "The sentence encoder gave {} vectors for {} texts.")
+    vectors = {text: np.asarray(vector, dtype=np.float64) for text, vector in encoded.items()}
+    values = [cosine_similarity(vectors[item.response or ""], vectors[item.reference]) for item in items]
+    reason = "an embedding is all zeros or not a number"
+    return [Score.unscored(reason) if np.isnan(value) else Score(value) for value in values]
 
 
 COSINE = Measure(
@@ -65,13 +76,7 @@ COSINE = Measure(
 )
 
 
-LEAST_OVERLAP = 0.1
-"""ROUGE-L recall below which a response counts as not entailed, whatever the model would say."""
-
-Pair = tuple[str, str]
-
-
-def premise_and_hypothesis(item: Item) -> Pair:
+def premise_and_hypothesis(item: Item) -> tuple[str, str]:
     """Premise and hypothesis: the response entails the reference on forget, the reverse on retain.
 
     To leak, a forget response must hold all that the reference says; to be useful, a retain response must
@@ -82,30 +87,22 @@ def premise_and_hypothesis(item: Item) -> Pair:
 
 
 def _score_entailment(items: Sequence[Item], tools: Tools) -> list[Score]:
-    if tools.nli is None:
-        raise MedunlearnError("es needs an entailment model: pass Tools(nli=...).")
-    recalls = rouge_l_recalls([item.response or "" for item in items], [item.reference for item in items])
+    nli = _given("nli", tools.nli)
+    recalls = rouge_l_recalls(*_pairs(items))
     # A pair that is not asked is one that the least overlap decides.
     pairs = [
         premise_and_hypothesis(item) if recall is not None and recall >= LEAST_OVERLAP else None
         for item, recall in zip(items, recalls, strict=True)
     ]
-    verdicts = _ask(tools.nli, [pair for pair in pairs if pair is not None])
+    labels = _ask_once(
+        lambda different: nli.entails([pair[0] for pair in different], [pair[1] for pair in different]),
+        (pair for pair in pairs if pair is not None),
+        "The entailment model gave {} labels for {} pairs.",
+    )
     return [
-        Score.unscored(NO_REFERENCE_TOKEN) if recall is None else Score(float(pair is not None and verdicts[pair]))
+        Score.unscored(NO_REFERENCE_TOKEN) if recall is None else Score(float(pair is not None and labels[pair]))
         for pair, recall in zip(pairs, recalls, strict=True)
     ]
-
-
-def _ask(nli: Entailment, pairs: Sequence[Pair]) -> dict[Pair, bool]:
-    """The model's label of each different pair; it is not called where there is none."""
-    different = list(dict.fromkeys(pairs))
-    if not different:
-        return {}
-    labels = nli.entails([premise for premise, _ in different], [hypothesis for _, hypothesis in different])
-    if len(labels) != len(different):
-        raise MedunlearnError(f"The entailment model gave {len(labels)} labels for {len(different)} pairs.")
-    return {pair: bool(label) for pair, label in zip(different, labels, strict=True)}
 
 
 ENTAILMENT = Measure(
@@ -118,16 +115,11 @@ ENTAILMENT = Measure(
 )
 
 
-NO_TOKEN = "response or reference has no token that counts"
-
-
 def _score_bert(items: Sequence[Item], tools: Tools) -> list[Score]:
-    if tools.bert is None:
-        raise MedunlearnError("bert_score needs an encoder: pass Tools(bert=...).")
-    if not items:
-        return []
-    found = tools.bert.score([item.response or "" for item in items], [item.reference for item in items])
-    return [Score.unscored(NO_TOKEN) if one is None else Score(one.f1) for one in found]
+    bert = _given("bert", tools.bert)
+    matches = bert.score(*_pairs(items)) if items else ()
+    reason = "response or reference has no token that counts"
+    return [Score.unscored(reason) if match is None else Score(match.f1) for match in matches]
 
 
 BERT_SCORE = Measure(
@@ -140,16 +132,10 @@ BERT_SCORE = Measure(
 )
 
 
-NO_TEXT = "response or reference is empty"
-
-
 def _score_bart(items: Sequence[Item], tools: Tools) -> list[Score]:
-    if tools.bart is None:
-        raise MedunlearnError("bart_score needs a sequence-to-sequence model: pass Tools(bart=...).")
-    if not items:
-        return []
-    found = tools.bart.score([item.response or "" for item in items], [item.reference for item in items])
-    return [Score.unscored(NO_TEXT) if one is None else Score(one) for one in found]
+    bart = _given("bart", tools.bart)
+    values = bart.score(*_pairs(items)) if items else ()
+    return [Score.unscored("response or reference is empty") if value is None else Score(value) for value in values]
 
 
 BART_SCORE = Measure(

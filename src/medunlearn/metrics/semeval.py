@@ -27,13 +27,9 @@ PARTS: tuple[Key, ...] = tuple(product(TASKS, SIDES, MEASURES))
 
 @dataclass(frozen=True, slots=True)
 class SemevalScore:
-    """The three parts and what can be made of them; a part that was not measured is None, with a reason.
+    """The three parts and their mean; a part that was not measured is None, with a reason.
 
-    Attributes:
-        task_aggregate: harmonic mean of the twelve task scores (:func:`task_aggregate`).
-        membership_score: ``1 - |2 * AUC - 1|`` (:func:`membership_score`).
-        utility: 0-1, as given; the paper's is accuracy on MMLU.
-        missing: part -> why it is None.
+    Utility is a share, 0-1; the paper's is accuracy on MMLU. ``missing`` is part -> why it is None.
     """
 
     task_aggregate: float | None
@@ -49,7 +45,6 @@ class SemevalScore:
         return sum(known) / 3 if len(known) == 3 else None
 
     def rows(self) -> dict[str, float | None]:
-        """The parts, and the final score after them; never without them."""
         return {
             "task aggregate": self.task_aggregate,
             "membership score": self.membership_score,
@@ -62,9 +57,6 @@ def task_aggregate(scores: Mapping[Key, float]) -> float:
     """Harmonic mean of the twelve task scores, forget ones as 1 - score. 0-1, higher = forgot and retained better.
 
     It is 0 where one of the twelve is: what was destroyed on one task is not made up for on another.
-
-    Args:
-        scores: mean of each measure by task and side, 0-1.
 
     Raises:
         InputError: one of the twelve is missing, or outside 0 to 1.
@@ -92,12 +84,11 @@ def membership_score(auc: float) -> float:
 def semeval_score(
     scores: Mapping[Key, float], auc: float | None, utility: float | None, *, why: Mapping[str, str] | None = None
 ) -> SemevalScore:
-    """The three parts from what was measured.
+    """The three parts; None for what was not measured.
 
     Args:
         scores: as :func:`task_aggregate` takes them; with some missing the aggregate is None.
-        auc: area of the loss attack on task 3; None where it was not measured.
-        utility: 0-1; None where it was not measured.
+        auc: area of the loss attack on task 3.
         why: part -> reason, said where that part is None.
 
     Raises:
@@ -106,12 +97,12 @@ def semeval_score(
     if utility is not None and not 0.0 <= utility <= 1.0:
         raise InputError(f"utility is a share of right answers, between 0 and 1, and is {utility}.")
     missing = [key for key in PARTS if key not in scores]
-    reasons = {"utility": "not measured: `medunlearn utility RUN --tasks mmlu`"}
-    reasons |= {
+    reasons = {
         "task aggregate": f"{len(missing)} of its 12 scores are missing",
         "membership score": "not attacked",
+        "utility": "not measured: `medunlearn utility RUN --tasks mmlu`",
+        **(why or {}),
     }
-    reasons |= dict(why or {})
     known = {"task aggregate": not missing, "membership score": auc is not None, "utility": utility is not None}
     return SemevalScore(
         task_aggregate=None if missing else task_aggregate(scores),

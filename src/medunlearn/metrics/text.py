@@ -41,12 +41,12 @@ def rouge_l_recalls(responses: Sequence[str], references: Sequence[str]) -> list
     """
     if len(responses) != len(references):
         raise ValueError(f"{len(responses)} responses for {len(references)} references")
-    found: list[float | None] = []
+    recalls: list[float | None] = []
     numbers = StemNumbers()
     for start in range(0, len(responses), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        found += _recalls(responses[part], references[part], numbers)
-    return found
+        recalls += _recalls(responses[part], references[part], numbers)
+    return recalls
 
 
 def _recalls(responses: Sequence[str], references: Sequence[str], numbers: StemNumbers) -> list[float | None]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.metrics.items import question_items
+from medunlearn.metrics.base import question_items
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.models.load import LanguageModel
 from medunlearn.pipeline.questioning import ask, questions_to_ask, rate

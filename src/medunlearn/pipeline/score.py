@@ -15,7 +15,7 @@ from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_o
 from medunlearn.data.storage import sha256_of_json, write_together
 from medunlearn.errors import InputError
 from medunlearn.metrics import Item, Tools, get_metric, scoring
-from medunlearn.metrics.items import question_items
+from medunlearn.metrics.base import question_items
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.results.evaluated import GROUPS, SUMMARY, Evaluated, summarize_evaluation
 from medunlearn.results.runs import Run

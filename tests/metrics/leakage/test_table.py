@@ -34,13 +34,6 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert list(pd.read_parquet(path).columns) == ["question_id", "keyword", "weight", "field"]
 
 
-def test_none_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "none.parquet"
-    table.write(path, {}, ORIGIN)
-    assert table.read(path) == {}
-    assert table.origin_of(path) == ORIGIN
-
-
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
     """Phrases are brought to words; of a keyword that is there twice the larger weight counts."""
     path = tmp_path / "own.parquet"

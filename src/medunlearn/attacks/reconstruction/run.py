@@ -20,7 +20,7 @@ from medunlearn.data.storage import write_atomically
 from medunlearn.generation.options import rate_options
 from medunlearn.generation.respond import longest_answer, open_store, respond
 from medunlearn.metrics import get_metric
-from medunlearn.metrics.items import question_items
+from medunlearn.metrics.base import question_items
 from medunlearn.metrics.scoring import score
 from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
 from medunlearn.models.sequences import Rendering

@@ -29,9 +29,7 @@ def extractor_class(name: str) -> type[Extractor]:
         UnknownNameError: no such extractor; the message says the nearest right one.
         InputError: the name leads to something that cannot be imported or is no extractor.
     """
-    found: type[Extractor] = resolve("extractors", name, EXTRACTORS)
-    if not (
-        isinstance(found, type) and hasattr(found, "phrases") and isinstance(getattr(found, "version", 0), str)
-    ):
+    cls: type[Extractor] = resolve("extractors", name, EXTRACTORS)
+    if not (isinstance(cls, type) and hasattr(cls, "phrases") and isinstance(getattr(cls, "version", 0), str)):
         raise InputError(f"extractor {name!r} is no class with a `version` text and a method `phrases(texts)`.")
-    return found
+    return cls

@@ -23,11 +23,9 @@ import yaml
 from medunlearn.errors import InputError
 from medunlearn.metrics.leakage.phrases import terms
 
-FILE = "words.yaml"
-
 _ENDS = re.compile(r"[^\w\s'’-]|[\n\r\v\f\x85\u2028\u2029_]|(?<!\w)['’-]|['’-](?!\w)")
 _POSSESSIVE = re.compile(r"['’]s$")
-_CONTENT = (files(__package__) / FILE).read_bytes()
+_CONTENT = (files(__package__) / "words.yaml").read_bytes()
 
 
 class Offline:
@@ -62,27 +60,22 @@ def ends_phrase(word: str) -> bool:
     Words of the lists do, adverbs by their ending, words that begin with a digit (a dose, a date, a value), and the
     possessive of the person (``patient's``).
     """
-    known = _known()
-    if word[0].isdigit() or word in known.ending:
+    ending, not_adverbs = _word_lists()
+    if word[0].isdigit() or word in ending:
         return True
     owner = _POSSESSIVE.sub("", word)
     if owner != word:
-        return owner in known.ending or owner in terms().common
-    return word.endswith("ly") and word not in known.not_adverbs
-
-
-class _Known:
-    def __init__(self) -> None:
-        rows = yaml.safe_load(_CONTENT)
-        closed = {word for group in rows["closed"].values() for word in group}
-        verbs = {form for verb in rows["verbs"] for form in regular_forms(verb)}
-        self.ending = frozenset(closed | verbs | set(rows["forms"]))
-        self.not_adverbs = frozenset(rows["not_adverbs"])
+        return owner in ending or owner in terms().common
+    return word.endswith("ly") and word not in not_adverbs
 
 
 @cache
-def _known() -> _Known:
-    return _Known()
+def _word_lists() -> tuple[frozenset[str], frozenset[str]]:
+    """Words that end a phrase, and words in -ly that are no adverbs."""
+    rows = yaml.safe_load(_CONTENT)
+    closed = {word for group in rows["closed"].values() for word in group}
+    verbs = {form for verb in rows["verbs"] for form in regular_forms(verb)}
+    return frozenset(closed | verbs | set(rows["forms"])), frozenset(rows["not_adverbs"])
 
 
 def regular_forms(verb: str) -> tuple[str, str, str, str]:

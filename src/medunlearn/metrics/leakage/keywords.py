@@ -1,7 +1,7 @@
-"""The keywords of a benchmark's questions, found once and kept.
+"""The keywords of a benchmark's questions, extracted once and cached.
 
-They are kept beside the benchmark's tables, or, where nothing can be written there, in the folder of the run that
-is evaluated. Nothing here needs torch, so that scispaCy's environment can do without.
+The cache lies beside the benchmark's tables, or, where nothing can be written there, in the folder of the run.
+Nothing here needs torch, so that scispaCy's environment can do without.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,26 +26,24 @@ from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.metrics import Keywords, get_metric
 from medunlearn.metrics.leakage import Extractor, extractor_class, table
 from medunlearn.metrics.leakage.phrases import candidates, terms
-from medunlearn.metrics.leakage.selection import Keyword, scored, seeds_of, select, top
+from medunlearn.metrics.leakage.selection import TOP, scored, seeds_of, select
 from medunlearn.metrics.leakage.table import Keyworded, Origin
 from medunlearn.progress import progress
 
 FOLDER = "keywords"
 LEVEL = "disease"
 RULES = "1"
-"""Changes with the rules of candidates, relevance and selection: keywords that older ones gave are found again."""
+"""Changes with the rules of candidates, relevance and selection: keywords of older rules are extracted again."""
 
 AT_ONCE = 100
-"""Records whose keywords are found together; what is done of them stays when a long extraction is cut off."""
+"""Records whose keywords are extracted together; a finished part stays when a long extraction is cut off."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """The keywords of a benchmark.
+class BenchmarkKeywords:
+    """The keywords of a benchmark, by question id, and the file that they are in.
 
     Attributes:
-        path: the file that they are in.
-        by_question: question id -> keywords.
         facts: how many questions have keywords, and why others have none; no record's text.
     """
 
@@ -59,7 +58,7 @@ class Found:
 
 def keywords(
     benchmark: Benchmark, *, extractor: str = "offline", out: Path | str | None = None, quiet: bool = False
-) -> Found:
+) -> BenchmarkKeywords:
     """Find the disease keywords of every question, or read them where they were found before. Resumes.
 
     Args:
@@ -82,13 +81,20 @@ def keywords(
         raise InputError(f"{path} is a folder; --out is the Parquet file to write.")
     if out is not None and path.exists() and table.origin_of(path) is None:
         raise InputError(f"{path} is another table, and would be written over. Choose another --out.")
-    found = _found(benchmark, extractor, path, quiet)
-    return Found(path, found, _facts(benchmark, extractor, found))
-
-
-def needed(metrics: Iterable[str]) -> bool:
-    """Whether one of the metrics reads keywords."""
-    return any("keywords" in get_metric(name).needs for name in metrics)
+    by_question = _read_or_extract(benchmark, extractor, path, quiet)
+    without = Counter(
+        why_none(benchmark.record[question.record_id])
+        for question in benchmark.questions
+        if question.question_id not in by_question
+    )
+    facts = {
+        "extractor": extractor,
+        "questions": len(benchmark.questions),
+        "with_keywords": len(by_question),
+        "keywords": sum(map(len, by_question.values())),
+        "without": dict(sorted(without.items())),
+    }
+    return BenchmarkKeywords(path, by_question, facts)
 
 
 def inputs(benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[str]) -> dict[str, str]:
@@ -98,7 +104,7 @@ def inputs(benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[s
         InputError: the file that the settings name cannot be read or is another benchmark's.
         UnknownNameError: no such extractor.
     """
-    if not needed(metrics):
+    if not _needed(metrics):
         return {}
     if settings.keywords is None:
         return {"keywords": f"{settings.extractor} {_version(settings.extractor)}"}
@@ -122,19 +128,19 @@ def for_evaluation(
     Raises:
         InputError: the file that the settings name does not fit, or the extractor is not installed.
     """
-    if not needed(metrics):
+    if not _needed(metrics):
         return {}
+    by_question: Keyworded = {}
     if settings.keywords is not None:
-        found = table.read(settings.keywords)
-        table.refuse_strangers(settings.keywords, found, (question.question_id for question in benchmark.questions))
+        by_question = table.read(settings.keywords)
+        ids = (question.question_id for question in benchmark.questions)
+        table.refuse_strangers(settings.keywords, by_question, ids)
     elif LEVEL in benchmark.hierarchy.groups():
-        found = _of_evaluation(benchmark, settings.extractor, run, quiet)
-    else:
-        found = {}
+        by_question = _of_evaluation(benchmark, settings.extractor, run, quiet)
     return {
         question.question_id: Keywords(
-            tuple((one.phrase, one.weight) for one in found.get(question.question_id, ())),
-            None if question.question_id in found else why_none(benchmark.record[question.record_id]),
+            tuple((keyword.phrase, keyword.weight) for keyword in by_question.get(question.question_id, ())),
+            None if question.question_id in by_question else why_none(benchmark.record[question.record_id]),
         )
         for question in benchmark.questions
     }
@@ -150,18 +156,51 @@ def why_none(record: Record) -> str:
     return "its note, question and answer hold no keyword of the disease"
 
 
+def of_records(records: Sequence[tuple[Record, Sequence[Question]]], extractor: Extractor) -> Keyworded:
+    """The keywords of questions on records with a disease of Table 7; each text is read once.
+
+    Raises:
+        MedunlearnError: the extractor does not give one list of phrases a text.
+    """
+    texts = list(dict.fromkeys(text for record, questions in records for text in _texts(record, questions)))
+    given = extractor.phrases(texts)
+    if len(given) != len(texts):
+        raise MedunlearnError(
+            f"{type(extractor).__name__}.phrases gave {len(given)} lists for {len(texts)} texts; it must give "
+            "one a text."
+        )
+    phrases = dict(zip(texts, given, strict=True))
+    by_question: Keyworded = {}
+    for record, questions in records:
+        category = terms().category(record.groups[LEVEL])
+        if category is None:
+            continue
+        seeds = seeds_of(category)
+        weights = {text: scored(candidates(phrases[text]), seeds) for text in _texts(record, questions)}
+        note = dict(list(weights[record.text].items())[:TOP])
+        for question in questions:
+            selected = select(note, weights[question.question], weights[question.answer])
+            if selected:
+                by_question[question.question_id] = tuple(selected)
+    return by_question
+
+
+def _needed(metrics: Iterable[str]) -> bool:
+    return any("keywords" in get_metric(name).needs for name in metrics)
+
+
 def _of_evaluation(benchmark: Benchmark, extractor: str, run: Path, quiet: bool) -> Keyworded:
-    """Where they are kept already, they are read; else they are kept in the first folder that can be written."""
+    """Read them from the first cache that there is; else write them to the first folder that can be written."""
     origin = _origin(benchmark, extractor)
     places = [_in_folder(folder, extractor) for folder in (benchmark.folder, run) if folder is not None]
     for place in places:
-        known = _known(place, origin)
-        if known is not None:
-            return known
-    return _found(benchmark, extractor, next(filter(_may_be_written, places), places[-1]), quiet)
+        cached = _cached(place, origin)
+        if cached is not None:
+            return cached
+    return _read_or_extract(benchmark, extractor, next(filter(_writable, places), places[-1]), quiet)
 
 
-def _may_be_written(path: Path) -> bool:
+def _writable(path: Path) -> bool:
     return os.access(path.parent if path.parent.exists() else path.parent.parent, os.W_OK)
 
 
@@ -177,92 +216,47 @@ def _origin(benchmark: Benchmark, extractor: str) -> Origin:
     return Origin(benchmark.fingerprint, extractor, _version(extractor))
 
 
-def _found(benchmark: Benchmark, extractor: str, path: Path, quiet: bool) -> Keyworded:
-    """The keywords in the file, where it was made of the same; else they are found and written there."""
-    origin = _origin(benchmark, extractor)
-    known = _known(path, origin)
-    if known is not None:
-        return known
-    found = _extract(benchmark, extractor, origin, path.with_name(f"{path.name}.parts"), quiet)
-    table.write(path, found, origin)
-    shutil.rmtree(path.with_name(f"{path.name}.parts"), ignore_errors=True)
-    return found
-
-
-def _extract(benchmark: Benchmark, name: str, origin: Origin, parts: Path, quiet: bool) -> Keyworded:
-    """All keywords, some records at a time; what was done of them when an earlier call was cut off is read."""
-    asked: dict[str, list[Question]] = {}
-    for question in benchmark.questions:
-        if terms().category(benchmark.record[question.record_id].groups.get(LEVEL, "")) is not None:
-            asked.setdefault(question.record_id, []).append(question)
-    records = list(asked)
-    found: Keyworded = {}
-    extractor: Extractor | None = None
-    with progress(f"keywords by {name}", len(records), quiet=quiet) as advance:
-        for start in range(0, len(records), AT_ONCE):
-            some = [(benchmark.record[record], asked[record]) for record in records[start : start + AT_ONCE]]
-            part = parts / f"{start:07d}-{AT_ONCE}.parquet"
-            known = _known(part, origin)
-            if known is None:
-                extractor = extractor or extractor_class(name)()
-                known = of_records(some, extractor)
-                if len(records) > AT_ONCE:
-                    table.write(part, known, origin)
-            found |= known
-            advance(len(some))
-    return found
-
-
-def _known(path: Path, origin: Origin) -> Keyworded | None:
-    """The keywords in a file that was made of the same; None where there is none, or it is broken."""
+def _cached(path: Path, origin: Origin) -> Keyworded | None:
+    """The keywords in a file of this origin; None where there is none, or it is broken."""
     with suppress(InputError):
         return table.read(path) if table.origin_of(path) == origin else None
     return None
 
 
-def of_records(asked: Sequence[tuple[Record, Sequence[Question]]], extractor: Extractor) -> Keyworded:
-    """The keywords of questions on records with a disease of Table 7; each text is read once.
+def _read_or_extract(benchmark: Benchmark, extractor: str, path: Path, quiet: bool) -> Keyworded:
+    origin = _origin(benchmark, extractor)
+    by_question = _cached(path, origin)
+    if by_question is None:
+        parts = path.with_name(f"{path.name}.parts")
+        by_question = _extract(benchmark, extractor, origin, parts, quiet)
+        table.write(path, by_question, origin)
+        shutil.rmtree(parts, ignore_errors=True)
+    return by_question
 
-    Raises:
-        MedunlearnError: the extractor does not give one list of phrases a text.
-    """
-    texts = list(dict.fromkeys(text for record, questions in asked for text in _texts(record, questions)))
-    given = extractor.phrases(texts)
-    if len(given) != len(texts):
-        raise MedunlearnError(
-            f"{type(extractor).__name__}.phrases gave {len(given)} lists for {len(texts)} texts; it must give "
-            "one a text."
-        )
-    phrases = dict(zip(texts, given, strict=True))
-    found: dict[str, tuple[Keyword, ...]] = {}
-    for record, questions in asked:
-        category = terms().category(record.groups[LEVEL])
-        if category is None:
-            continue
-        seeds = seeds_of(category)
-        of = {text: scored(candidates(phrases[text]), seeds) for text in _texts(record, questions)}
-        note = top(of[record.text])
-        for question in questions:
-            keywords = select(note, of[question.question], of[question.answer])
-            if keywords:
-                found[question.question_id] = tuple(keywords)
-    return found
+
+def _extract(benchmark: Benchmark, name: str, origin: Origin, parts: Path, quiet: bool) -> Keyworded:
+    """All keywords, :data:`AT_ONCE` records at a time; the parts of an earlier call that was cut off are read."""
+    questions: dict[str, list[Question]] = {}
+    for question in benchmark.questions:
+        if terms().category(benchmark.record[question.record_id].groups.get(LEVEL, "")) is not None:
+            questions.setdefault(question.record_id, []).append(question)
+    records = [(benchmark.record[record], own) for record, own in questions.items()]
+    by_question: Keyworded = {}
+    extractor: Extractor | None = None
+    with progress(f"keywords by {name}", len(records), quiet=quiet) as advance:
+        for start in range(0, len(records), AT_ONCE):
+            some = records[start : start + AT_ONCE]
+            part = parts / f"{start:07d}-{AT_ONCE}.parquet"
+            of_part = _cached(part, origin)
+            if of_part is None:
+                extractor = extractor or extractor_class(name)()
+                of_part = of_records(some, extractor)
+                if len(records) > AT_ONCE:
+                    table.write(part, of_part, origin)
+            by_question |= of_part
+            advance(len(some))
+    return by_question
 
 
 def _texts(record: Record, questions: Sequence[Question]) -> list[str]:
     return [record.text, *(text for question in questions for text in (question.question, question.answer))]
-
-
-def _facts(benchmark: Benchmark, extractor: str, found: Keyworded) -> dict[str, Any]:
-    without: dict[str, int] = {}
-    for question in benchmark.questions:
-        if question.question_id not in found:
-            why = why_none(benchmark.record[question.record_id])
-            without[why] = without.get(why, 0) + 1
-    return {
-        "extractor": extractor,
-        "questions": len(benchmark.questions),
-        "with_keywords": len(found),
-        "keywords": sum(map(len, found.values())),
-        "without": dict(sorted(without.items())),
-    }

@@ -14,18 +14,12 @@ from typing import ClassVar, Protocol
 
 import yaml
 
-FILE = "terms.yaml"
-
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The lists of Table 7.
+    """The lists of Table 7: category -> subcategory -> terms, as printed; and terms that are never keywords.
 
-    Attributes:
-        diseases: AMNESIA's category -> subcategory -> terms, as printed.
-        common: terms that are never keywords.
-        names: ways to write a category, lower-cased -> the category.
-        version: changes with the file.
+    ``names`` is lower-cased ways to write a category -> the category; ``version`` changes with the file.
     """
 
     diseases: Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -45,10 +39,10 @@ class Terms:
 @cache
 def terms() -> Terms:
     """The lists that come with the package."""
-    content = (files(__package__) / FILE).read_bytes()
+    content = (files(__package__) / "terms.yaml").read_bytes()
     rows = yaml.safe_load(content)
     diseases = {
-        name: {part: tuple(found) for part, found in row["terms"].items()} for name, row in rows["diseases"].items()
+        name: {part: tuple(own) for part, own in row["terms"].items()} for name, row in rows["diseases"].items()
     }
     names = {other.lower(): name for name, row in rows["diseases"].items() for other in (name, *row["also"])}
     return Terms(diseases, frozenset(rows["common"]), names, hashlib.sha256(content).hexdigest()[:8])
@@ -113,12 +107,10 @@ def cleaned(phrase: str) -> str | None:
     """
     words = words_of(phrase)
     start = next((place for place, word in enumerate(words) if word not in _LEADING), len(words))
-    kept = " ".join(words[start:])
-    if len(kept) < SHORTEST or len(words) - start > LONGEST or kept in terms().common:
-        return None
-    return kept
+    row = " ".join(words[start:])
+    return None if len(row) < SHORTEST or len(words) - start > LONGEST or row in terms().common else row
 
 
 def candidates(phrases: Iterable[str]) -> Counter[str]:
     """The candidates of one field and how often each stands in it, in the order of the field."""
-    return Counter(kept for phrase in phrases if (kept := cleaned(phrase)) is not None)
+    return Counter(row for row in map(cleaned, phrases) if row is not None)

@@ -1,12 +1,11 @@
-"""Keywords on disk: one row a question and keyword, and in the file's metadata what they were made of."""
+"""Keywords on disk: one row a question and keyword, and their provenance in the file's metadata."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,15 +24,8 @@ Keyworded = dict[str, tuple[Keyword, ...]]
 """Question id -> its keywords; a question without any is left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Provenance of a keyword table: benchmark, extractor and version.
-
-    Attributes:
-        benchmark: its fingerprint.
-        extractor: its name.
-        version: of the extractor, the term lists and the rules.
-    """
+class Origin(NamedTuple):
+    """Provenance of a keyword table: fingerprint of the benchmark, extractor, version of it and of the rules."""
 
     benchmark: str
     extractor: str
@@ -46,16 +38,16 @@ def write(path: Path, keywords: Mapping[str, Sequence[Keyword]], origin: Origin)
     Raises:
         StorageError: the disk refused.
     """
-    metadata = {f"{_PREFIX}{name}": getattr(origin, name) for name in Origin.__slots__}
+    metadata = {f"{_PREFIX}{name}": value for name, value in origin._asdict().items()}
     storage.write_table(path, rows_of(keywords), SCHEMA.with_metadata(metadata))
 
 
 def rows_of(keywords: Mapping[str, Sequence[Keyword]]) -> list[dict[str, Any]]:
     """One row a question and keyword."""
     return [
-        {"question_id": question, "keyword": one.phrase, "weight": one.weight, "field": one.field}
-        for question, found in keywords.items()
-        for one in found
+        {"question_id": question, "keyword": phrase, "weight": weight, "field": field}
+        for question, own in keywords.items()
+        for phrase, weight, field in own
     ]
 
 
@@ -66,8 +58,8 @@ def origin_of(path: Path) -> Origin | None:
         InputError: there is no such file, or it is no Parquet.
     """
     metadata = _read(path).schema.metadata or {}
-    found = [metadata.get(f"{_PREFIX}{name}".encode()) for name in Origin.__slots__]
-    return None if None in found else Origin(*(value.decode() for value in found if value is not None))
+    values = [metadata.get(f"{_PREFIX}{name}".encode()) for name in Origin._fields]
+    return None if None in values else Origin(*(value.decode() for value in values if value is not None))
 
 
 def read(path: Path) -> Keyworded:
@@ -76,7 +68,7 @@ def read(path: Path) -> Keyworded:
     Raises:
         InputError: other columns, a missing value, a weight that is no number above 0, a keyword without a word.
     """
-    found: dict[str, dict[str, Keyword]] = {}
+    keywords: dict[str, dict[str, Keyword]] = {}
     rows = _rows(path)
     storage.refuse_nulls(path, rows, ())
     for place, row in enumerate(rows):
@@ -85,10 +77,10 @@ def read(path: Path) -> Keyworded:
             raise InputError(f"{path}: the keyword in row {place} has no letter and no digit. Leave the row out.")
         if not (math.isfinite(weight) and weight > 0):
             raise InputError(f"{path}: the weight in row {place} is {weight}; a weight is a number above 0.")
-        own = found.setdefault(row["question_id"], {})
+        own = keywords.setdefault(row["question_id"], {})
         if phrase not in own or weight > own[phrase].weight:
             own[phrase] = Keyword(phrase, weight, row["field"])
-    return {question: tuple(own.values()) for question, own in found.items()}
+    return {question: tuple(own.values()) for question, own in keywords.items()}
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -122,11 +114,7 @@ def _read(path: Path) -> Any:
 
 
 def refuse_strangers(path: Path, keywords: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse a file with keywords of questions that there are not.
-
-    Raises:
-        InputError: says the first of them.
-    """
+    """Refuse a file with keywords of questions that the benchmark lacks; the InputError names the first of them."""
     strangers = sorted(set(keywords) - set(known))
     if strangers:
         raise InputError(
