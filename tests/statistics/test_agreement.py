@@ -112,12 +112,6 @@ def test_where_chance_cannot_disagree_there_is_no_kappa() -> None:
     assert cohen_kappa([], [], [], ("Yes", "No")).value is None
 
 
-def test_perfect_and_opposite_raters() -> None:
-    first = ["Yes", "No", "Yes", "No"]
-    assert cohen_kappa(first, first, range(4), ("Yes", "No")).value == 1.0
-    assert cohen_kappa(first, first[::-1], range(4), ("Yes", "No")).value == -1.0
-
-
 @pytest.mark.parametrize(
     ("kappa", "word"),
     [

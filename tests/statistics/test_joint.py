@@ -40,13 +40,6 @@ def test_a_set_inside_another_is_drawn_with_it() -> None:
             assert np.isnan(found_small.draws[place, 0])
 
 
-def test_what_is_paired_cancels() -> None:
-    values, subjects = [0.1, 0.9, 0.4, 0.7], ["a", "b", "c", "d"]
-    lower = [value - 0.05 for value in values]
-    first, second = resample_together([table(values, subjects), table(lower, subjects)], replicates=60)
-    np.testing.assert_allclose(first.draws - second.draws, 0.05)
-
-
 def test_tables_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InputError, match="no table"):
         resample_together([])

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medunlearn.errors import InputError
-from medunlearn.statistics.bootstrap import REPLICATES, Array, Estimate, Statistic, resample_means
+from medunlearn.statistics.bootstrap import REPLICATES, Array, Estimate, Statistic, bootstrap_mean, resample_means
 
 Rating = str | None
 Weights = Literal["none", "linear", "quadratic"]
@@ -37,14 +37,13 @@ def observed_agreement(
     Args:
         first, second: a rating an item, length n; an item that either left out is left out.
         clusters: whose item each is, length n.
-        replicates, seed: of the bootstrap over clusters.
 
     Raises:
         InputError: lengths that differ, a missing cluster id.
     """
     pairs = _pairs(first, second, clusters)
-    same = [[np.nan if None in pair else float(pair[0] == pair[1])] for pair in pairs]
-    return _estimate(np.array(same, dtype=np.float64).reshape(-1, 1), clusters, None, replicates, seed)
+    same = [np.nan if None in pair else float(pair[0] == pair[1]) for pair in pairs]
+    return bootstrap_mean(np.array(same, dtype=np.float64), clusters, replicates=replicates, seed=seed)
 
 
 def cohen_kappa(
@@ -65,9 +64,7 @@ def cohen_kappa(
     throughout: chance alone would then agree, and 0 / 0 is no number. Few cases of one category make it low
     while raw agreement is high (AMNESIA, Table 13), so show both.
 
-    Args:
-        first, second, clusters, replicates, seed: as in :func:`observed_agreement`.
-        categories: all k there are, in their order where weights are used.
+    Arguments are as in :func:`observed_agreement`; the k categories are in their order where weights are used.
 
     Raises:
         InputError: a rating that is no category, lengths that differ, a missing cluster id.
@@ -76,11 +73,14 @@ def cohen_kappa(
     """
     k = len(categories)
     cells = np.full((len(first), k * k), np.nan)
-    for row, (one, other) in enumerate(_pairs(first, second, clusters)):
-        if one is not None and other is not None:
+    for row, (a, b) in enumerate(_pairs(first, second, clusters)):
+        if a is not None and b is not None:
             cells[row] = 0.0
-            cells[row, _place(one, categories) * k + _place(other, categories)] = 1.0
-    weight = _disagreement(k, weights)
+            cells[row, _place(a, categories) * k + _place(b, categories)] = 1.0
+    places = np.arange(k, dtype=np.float64)
+    weight: Array = np.abs(np.subtract.outer(places, places))
+    if weights != "linear":
+        weight = (weight > 0).astype(np.float64) if weights == "none" else weight * weight
 
     def kappa(means: Array) -> Array:
         table = means.reshape(*means.shape[:-1], k, k)
@@ -105,22 +105,19 @@ def fleiss_kappa(
 
     Args:
         ratings: of each item, one a rater, shape [n, r]; an item that a rater left out is left out.
-        clusters, categories, replicates, seed: as in :func:`cohen_kappa`.
 
     Raises:
         InputError: fewer than two raters, items with different numbers of them, a rating that is no category.
 
     Source: Fleiss 1971, "Measuring nominal scale agreement among many raters".
     """
-    counts = _counts(ratings, clusters, categories)
-    r = _raters(ratings)
-    pairs = (counts * (counts - 1)).sum(axis=1, keepdims=True) / (r * (r - 1))
+    pairs, shares = _agreeing(ratings, clusters, categories)
 
     def kappa(means: Array) -> Array:
         expected = (means[..., 1:] ** 2).sum(axis=-1)
         return _beyond_chance(1.0 - means[..., 0], 1.0 - expected)
 
-    return _estimate(np.hstack([pairs, counts / r]), clusters, kappa, replicates, seed)
+    return _estimate(np.hstack([pairs, shares]), clusters, kappa, replicates, seed)
 
 
 def row_agreement(
@@ -132,10 +129,8 @@ def row_agreement(
     seed: int = 0,
 ) -> Estimate:
     """Mean over items of the share of pairs of raters that agree (P of :func:`fleiss_kappa`). Range 0-1."""
-    counts = _counts(ratings, clusters, categories)
-    r = _raters(ratings)
-    pairs = (counts * (counts - 1)).sum(axis=1, keepdims=True) / (r * (r - 1))
-    return _estimate(pairs, clusters, None, replicates, seed)
+    pairs, _ = _agreeing(ratings, clusters, categories)
+    return bootstrap_mean(pairs, clusters, replicates=replicates, seed=seed)
 
 
 def confusion(first: Sequence[Rating], second: Sequence[Rating], categories: Sequence[str]) -> npt.NDArray[np.intp]:
@@ -144,9 +139,9 @@ def confusion(first: Sequence[Rating], second: Sequence[Rating], categories: Seq
     An item is left out where either rating is missing or is no category: pass the categories to compare.
     """
     table = np.zeros((len(categories), len(categories)), dtype=np.intp)
-    for one, other in zip(first, second, strict=True):
-        if one in categories and other in categories:
-            table[categories.index(one), categories.index(other)] += 1
+    for a, b in zip(first, second, strict=True):
+        if a in categories and b in categories:
+            table[categories.index(a), categories.index(b)] += 1
     return table
 
 
@@ -172,39 +167,30 @@ def _pairs(
     return list(zip(first, second, strict=True))
 
 
-def _counts(ratings: Sequence[Sequence[Rating]], clusters: Sequence[object], categories: Sequence[str]) -> Array:
-    """How many raters gave each category, shape [n, k]; a row of NaN where a rater gave none."""
+def _agreeing(
+    ratings: Sequence[Sequence[Rating]], clusters: Sequence[object], categories: Sequence[str]
+) -> tuple[Array, Array]:
+    """Share of pairs of raters that agree, [n, 1], and of raters by category, [n, k]; NaN where one gave none."""
     if len(ratings) != len(clusters):
         raise InputError(f"{len(ratings)} rows of ratings do not fit {len(clusters)} items.")
     counts = np.full((len(ratings), len(categories)), np.nan)
     for row, given in enumerate(ratings):
-        found = [None if one is None else _place(one, categories) for one in given]
-        if None not in found:
-            counts[row] = np.bincount(np.array(found, dtype=np.intp), minlength=len(categories))
-    return counts
-
-
-def _raters(ratings: Sequence[Sequence[Rating]]) -> int:
-    numbers = {len(given) for given in ratings} or {2}
-    if len(numbers) > 1 or min(numbers) < 2:
+        places = [None if rating is None else _place(rating, categories) for rating in given]
+        if None not in places:
+            counts[row] = np.bincount(np.array(places, dtype=np.intp), minlength=len(categories))
+    raters = {len(given) for given in ratings} or {2}
+    if len(raters) > 1 or min(raters) < 2:
         raise InputError(
             "Agreement needs the same two or more raters for every item; write None where one is missing."
         )
-    return numbers.pop()
+    r = raters.pop()
+    return (counts * (counts - 1)).sum(axis=1, keepdims=True) / (r * (r - 1)), counts / r
 
 
 def _place(rating: str, categories: Sequence[str]) -> int:
     if rating not in categories:
         raise InputError(f"{rating!r} is no category here; they are: {', '.join(categories)}.")
     return categories.index(rating)
-
-
-def _disagreement(k: int, weights: Weights) -> Array:
-    places = np.arange(k, dtype=np.float64)
-    distance: Array = np.abs(np.subtract.outer(places, places))
-    if weights == "none":
-        return (distance > 0).astype(np.float64)
-    return distance if weights == "linear" else distance * distance
 
 
 def _beyond_chance(disagreed: Array, expected: Array) -> Array:
@@ -215,7 +201,7 @@ def _beyond_chance(disagreed: Array, expected: Array) -> Array:
 
 
 def _estimate(
-    values: Array, clusters: Sequence[object], statistic: Statistic | None, replicates: int, seed: int
+    values: Array, clusters: Sequence[object], statistic: Statistic, replicates: int, seed: int
 ) -> Estimate:
     resampled = resample_means(values, clusters, replicates=replicates, seed=seed)
     return resampled.estimate(range(values.shape[1]), statistic)

@@ -53,12 +53,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """A table of observations.
-
-    Attributes:
-        values: shape [n, k]; NaN where there is no observation.
-        clusters: whose observations each row holds (str or int), length n.
-    """
+    """A table of observations: values of shape [n, k], NaN for none; the cluster of each row (str or int)."""
 
     values: npt.ArrayLike
     clusters: Sequence[object]
@@ -86,9 +81,8 @@ class Resampled:
         """A statistic of some columns' means, with an interval from the shared draws.
 
         Args:
-            columns: which columns the statistic reads, in its order; at least one.
+            columns: columns that the statistic reads, in its order; at least one.
             statistic: means [..., len(columns)] -> [...]; None for the first column's mean itself.
-            level: coverage of the interval, between 0 and 1.
 
         Raises:
             InputError: no column, or a level outside (0, 1).
@@ -98,7 +92,8 @@ class Resampled:
         used = list(columns)
         n = int(self.observed[:, used].all(axis=1).sum())
         n_clusters = int(self.n_clusters[used].min())
-        value = _at_point(self.point[used], statistic)
+        point = usable(self.point[np.newaxis, used], statistic)
+        value = float(point[0]) if len(point) else None
         if value is None or n_clusters < 2:
             return Estimate(value, None, None, n, n_clusters)
         draws = usable(self.draws[:, used], statistic)
@@ -119,8 +114,6 @@ def bootstrap_mean(
     Args:
         values: one number an observation, shape [n]; NaN where there is none.
         clusters: whose observation each is (str or int), length n.
-        replicates: number of times the clusters are drawn again.
-        level: coverage of the interval.
         seed: the same seed and data give the same interval on every machine.
 
     Raises:
@@ -142,8 +135,6 @@ def resample_means(
     Args:
         values: shape [n, k]; NaN where there is no observation.
         clusters: whose observations each row holds (str or int), length n.
-        replicates: B, at least 1.
-        seed: see :func:`bootstrap_mean`.
 
     Raises:
         InputError: a missing cluster id, an infinite value, lengths that differ.
@@ -204,8 +195,7 @@ def _checked(table: Observations) -> Array:
 def cluster_codes(clusters: Sequence[object]) -> tuple[npt.NDArray[np.intp], int]:
     """Number the clusters by their sorted ids, so that the order of rows changes nothing.
 
-    Returns:
-        The number of each row's cluster, shape [n], and how many clusters there are.
+    Gives the number of each row's cluster, shape [n], and how many clusters there are.
 
     Raises:
         InputError: an id is missing (None, NaN, empty) or is neither a str nor an int.
@@ -240,11 +230,6 @@ def interval(draws: Array, level: float) -> tuple[float | None, float | None]:
         return None, None
     low, high = np.quantile(draws, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
     return float(low), float(high)
-
-
-def _at_point(means: Array, statistic: Statistic | None) -> float | None:
-    numbers = usable(means[np.newaxis, :], statistic)
-    return float(numbers[0]) if len(numbers) else None
 
 
 def per_cluster(table: Array, codes: npt.NDArray[np.intp], n_clusters: int) -> Array:

@@ -12,14 +12,7 @@ from medunlearn.statistics.bootstrap import LEVEL, Array, interval
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """A number averaged over seeds.
-
-    Attributes:
-        value: mean over seeds; None where a seed has none.
-        low, high: percentile interval over subjects and seeds; None where no replicate has a number.
-        by_seed: the number of each seed.
-        replicates_dropped: replicates that drew no observation of some column and so have no value.
-    """
+    """A number averaged over seeds, its percentile interval over subjects and seeds; None where a seed has none."""
 
     value: float | None
     low: float | None
@@ -36,9 +29,8 @@ def pool_seeds(points: Array, draws: Array, *, seed: int = 0, level: float = LEV
     interval is over subjects alone and says nothing of how seeds differ; with two or three it is still too narrow.
 
     Args:
-        points: the number of each seed, shape [seeds].
-        draws: the same of each replicate, shape [B, seeds], all seeds under one draw of the subjects; NaN where
-            a replicate has none.
+        points: shape [seeds].
+        draws: of each replicate, shape [B, seeds], all seeds under one draw of the subjects; NaN for none.
     """
     if len(points) == 0 or np.isnan(points).any():
         return Pooled(None, None, None, ())

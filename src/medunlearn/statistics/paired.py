@@ -40,12 +40,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class ResampledPairs:
-    """Means of k columns of two models under the same draws; the columns of b follow those of a.
-
-    Attributes:
-        means: a :class:`~.bootstrap.Resampled` of 2k columns.
-        width: k.
-    """
+    """Means of k columns (``width``) of two models under the same draws; the columns of b follow those of a."""
 
     means: Resampled
     width: int
@@ -70,19 +65,13 @@ class ResampledPairs:
                 return np.asarray(ours[..., 0] - theirs[..., 0], dtype=np.float64)
             return statistic(ours) - statistic(theirs)
 
-        found = self.means.estimate(both, gap, level=level)
-        p = None if found.low is None else two_sided_p(usable(self.means.draws[:, both], gap))
-        return Difference(
-            found.value, found.low, found.high, p, found.n, found.n_clusters, found.replicates_dropped
-        )
+        gaps = self.means.estimate(both, gap, level=level)
+        p = None if gaps.low is None else two_sided_p(usable(self.means.draws[:, both], gap))
+        return Difference(gaps.value, gaps.low, gaps.high, p, gaps.n, gaps.n_clusters, gaps.replicates_dropped)
 
 
 def two_sided_p(draws: Array) -> float:
-    """Two-sided bootstrap p-value of "no difference" (see :class:`Difference`), in (0, 1].
-
-    Args:
-        draws: one difference a replicate, shape [B].
-    """
+    """Two-sided bootstrap p-value of "no difference" (see :class:`Difference`), in (0, 1], from draws, [B]."""
     below, above = int((draws <= 0.0).sum()), int((draws >= 0.0).sum())
     return min(1.0, 2.0 * (1 + min(below, above)) / (1 + len(draws)))
 
@@ -101,7 +90,6 @@ def paired_difference(
     Args:
         a, b: one number an observation, shape [n], in the same order; NaN where there is none.
         clusters: whose observation each is (str or int), length n.
-        replicates, level, seed: as in :func:`~medunlearn.statistics.bootstrap.bootstrap_mean`.
 
     Raises:
         InputError: lengths that differ, a missing cluster id, an infinite value.
@@ -125,7 +113,6 @@ def resample_pairs(
     Args:
         a, b: shape [n, k], rows and columns in the same order; NaN where there is no observation. Where
             one of the two is missing, neither is used.
-        clusters, replicates, seed: as in :func:`~medunlearn.statistics.bootstrap.resample_means`.
 
     Raises:
         InputError: shapes that differ, a missing cluster id, an infinite value.

@@ -44,11 +44,7 @@ class Roc:
 
 
 def roc_curve(scores: npt.ArrayLike, members: Sequence[bool]) -> Roc:
-    """Every point of the curve; scores that are NaN are left out.
-
-    Args:
-        scores: one a record, [n]; higher = more likely a member.
-        members: whether each is one, [n].
+    """Every point of the curve of scores, [n], higher = more likely a member; scores that are NaN are left out.
 
     Raises:
         InputError: lengths that differ, or no scored member or non-member.
@@ -79,10 +75,7 @@ class RocSample:
     Subjects are drawn again within those of members alone, of non-members alone, and of both, so that a replicate
     always has members and non-members (Davison & Hinkley 1997, Section 3.2, on several samples).
 
-    Attributes:
-        members: whether each record is a member, [n].
-        clusters: whose record each is (str or int), [n].
-        replicates, level, seed: of the bootstrap.
+    ``members`` and ``clusters`` (whose record each is, str or int) have shape [n].
 
     Raises:
         InputError: lengths that differ, a missing cluster id.
@@ -120,12 +113,14 @@ class RocSample:
         first, _ = _checked(scores, self.members)
         second, _ = _checked(others, self.members)
         lonely = np.isnan(first) | np.isnan(second)
-        pair = [self._values(np.where(lonely, np.nan, one), area) for one in (first, second)]
+        (own, own_draws), (other, other_draws) = (
+            self._values(np.where(lonely, np.nan, values), area) for values in (first, second)
+        )
         n, fewest = int((~lonely).sum()), self._fewest(~lonely)
-        value, gaps = pair[0][0] - pair[1][0], pair[0][1] - pair[1][1]
+        value, gaps = own - other, own_draws - other_draws
         if relative:
-            value = value / pair[1][0] if pair[1][0] else math.nan
-            gaps = gaps / np.where(pair[1][1] == 0.0, np.nan, pair[1][1])
+            value = value / other if other else math.nan
+            gaps = gaps / np.where(other_draws == 0.0, np.nan, other_draws)
         if not np.isfinite(value):
             return Difference(None, None, None, None, n, fewest)
         if fewest < 2:
@@ -170,17 +165,12 @@ class RocSample:
         n, fewest = int(known.sum()), self._fewest(known)
         if fewest == 0:
             return Estimate(None, None, None, n, fewest)
-        if fewest == 1:
-            return Estimate(self._point(values, measure), None, None, n, fewest)
         value, draws = self._values(values, measure)
+        if fewest == 1:
+            return Estimate(value, None, None, n, fewest)
         draws = draws[np.isfinite(draws)]
         low, high = interval(draws, self.level)
-        return Estimate(float(value), low, high, n, fewest, self.replicates - len(draws))
-
-    def _point(self, values: Array, measure: Measure) -> float:
-        known = ~np.isnan(values)
-        stairs = _stairs(values[known], self._flags[known])
-        return float(measure(*stairs(np.ones((1, int(known.sum())))))[0])
+        return Estimate(value, low, high, n, fewest, self.replicates - len(draws))
 
     def _values(self, values: Array, measure: Measure) -> tuple[float, Array]:
         """The measure of the data, and of each replicate, [B]; NaN where it drew no member or no non-member."""
@@ -189,11 +179,11 @@ class RocSample:
             return math.nan, np.full(self.replicates, np.nan)
         stairs = _stairs(values[known], self._flags[known])
         weights, block = self._weights[:, known], max(1, _CELLS_PER_BLOCK // int(known.sum()))
-        found = [
+        draws = [
             measure(*stairs(weights[start : start + block].astype(np.float64)))
             for start in range(0, self.replicates, block)
         ]
-        return self._point(values, measure), np.concatenate(found)
+        return float(measure(*stairs(np.ones((1, int(known.sum())))))[0]), np.concatenate(draws)
 
 
 def area(ours: Array, theirs: Array) -> Array:

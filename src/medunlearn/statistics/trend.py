@@ -18,21 +18,16 @@ import numpy as np
 import numpy.typing as npt
 
 from medunlearn.errors import InputError
-from medunlearn.statistics.bootstrap import LEVEL, REPLICATES, Array, Statistic, resample_means, usable
+from medunlearn.statistics.bootstrap import LEVEL, REPLICATES, Array, Resampled, Statistic, resample_means, usable
 from medunlearn.statistics.paired import two_sided_p
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A slope: how much a number changes for one step of the level.
+    """A slope: how much a number changes for one step of the level; above 0 = rises.
 
-    Attributes:
-        slope: in units of the number a step; above 0 = rises. None where no record or no spread of levels is there.
-        low, high: percentile interval over subjects; None where none can be had.
-        p: two-sided, of "no trend", as in :class:`~medunlearn.statistics.paired.Difference`.
-        n: records behind it.
-        n_left_out: records that lack a level and so are not in it.
-        n_clusters: subjects behind it.
+    None where no record or no spread of levels is there. The interval is over subjects, ``p`` two-sided, of
+    "no trend"; ``n_left_out`` counts records that lack a level.
     """
 
     slope: float | None
@@ -63,7 +58,6 @@ def paired_trend(
         values: shape [n, k], levels in their order; NaN where a record has none.
         clusters: whose record each is (str or int), length n.
         positions: place of each level, length k; 0, 1, ... where left out.
-        replicates, level, seed: of the bootstrap over clusters.
 
     Raises:
         InputError: fewer than two levels, positions that do not fit or are all one, a missing cluster id.
@@ -78,7 +72,7 @@ def paired_trend(
         raise InputError(f"A trend over {table.shape[1]} levels needs as many places that are not all the same.")
     centred = places - places.mean()
     slopes = (table @ centred / (centred @ centred)).reshape(-1, 1)
-    return _trend(slopes, clusters, None, (replicates, level, seed))
+    return _trend(resample_means(slopes, clusters, replicates=replicates, seed=seed), None, level)
 
 
 def trend_between(
@@ -97,17 +91,17 @@ def trend_between(
     Args:
         values: shape [n]; NaN where there is none.
         positions: the level of each record, shape [n]; NaN where unknown.
-        clusters, replicates, level, seed: as in :func:`paired_trend`.
 
     Raises:
         InputError: lengths that differ, a missing cluster id.
     """
-    y, x = (np.asarray(one, dtype=np.float64).ravel() for one in (values, positions))
+    y, x = np.asarray(values, np.float64).ravel(), np.asarray(positions, np.float64).ravel()
     if y.shape != x.shape:
         raise InputError(f"{len(y)} values do not fit {len(x)} levels: each value needs one.")
     x = np.where(np.isnan(y), np.nan, x)
     y = np.where(np.isnan(x), np.nan, y)
-    return _trend(np.stack([x * y, x, y, x * x], axis=1), clusters, _slope, (replicates, level, seed))
+    columns = np.stack([x * y, x, y, x * x], axis=1)
+    return _trend(resample_means(columns, clusters, replicates=replicates, seed=seed), _slope, level)
 
 
 def _slope(means: Array) -> Array:
@@ -115,16 +109,12 @@ def _slope(means: Array) -> Array:
     spread = xx - x * x
     # A replicate may draw records of one level alone: 0 / 0 is no slope, and rounding must not make it one.
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(spread > 1e-12 * np.maximum(xx, 1.0), (xy - x * y) / spread, np.nan)
-    return np.asarray(found, dtype=np.float64)
+        slope = np.where(spread > 1e-12 * np.maximum(xx, 1.0), (xy - x * y) / spread, np.nan)
+    return np.asarray(slope, dtype=np.float64)
 
 
-def _trend(
-    columns: Array, clusters: Sequence[object], statistic: Statistic | None, how: tuple[int, float, int]
-) -> Trend:
-    replicates, level, seed = how
-    resampled = resample_means(columns, clusters, replicates=replicates, seed=seed)
-    every = range(columns.shape[1])
-    found = resampled.estimate(every, statistic, level=level)
-    p = None if found.low is None else two_sided_p(usable(resampled.draws[:, list(every)], statistic))
-    return Trend(found.value, found.low, found.high, p, found.n, len(columns) - found.n, found.n_clusters)
+def _trend(resampled: Resampled, statistic: Statistic | None, level: float) -> Trend:
+    rows, columns = resampled.observed.shape
+    slope = resampled.estimate(range(columns), statistic, level=level)
+    p = None if slope.low is None else two_sided_p(usable(resampled.draws, statistic))
+    return Trend(slope.value, slope.low, slope.high, p, slope.n, rows - slope.n, slope.n_clusters)

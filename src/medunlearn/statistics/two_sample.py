@@ -35,13 +35,7 @@ _MAX_EXACT = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class KolmogorovSmirnov:
-    """Result of the test.
-
-    Attributes:
-        statistic: largest distance of the two empirical distribution functions, 0-1.
-        p: chance of a distance at least as large if both samples are drawn from one distribution, 0-1; exact for
-            samples without ties.
-    """
+    """Largest distance of the two empirical distribution functions, 0-1, and its p-value, exact without ties."""
 
     statistic: float
     p: float
@@ -49,14 +43,7 @@ class KolmogorovSmirnov:
 
 @dataclass(frozen=True, slots=True)
 class PaperBootstrap:
-    """The paper's bootstrap of one model on one corpus.
-
-    Attributes:
-        mean: of the draws' means.
-        low, high: percentile interval of the draws' means.
-        means: one a draw, [draws].
-        n: instances that were drawn from.
-    """
+    """Mean and percentile interval of the draws' ``means`` (one a draw), and ``n`` instances drawn from."""
 
     mean: float
     low: float
@@ -119,9 +106,7 @@ def paper_bootstrap(
 ) -> PaperBootstrap | None:
     """Means of ``size`` instances drawn with replacement, ``draws`` times; None where there is no instance.
 
-    Args:
-        values: one number an instance, [n]; NaN where there is none.
-        seed: the same seed and data give the same draws.
+    Values are one number an instance, [n]; NaN where there is none.
 
     Raises:
         InputError: fewer than one instance a draw, or fewer than one draw.
