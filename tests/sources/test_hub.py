@@ -102,9 +102,3 @@ def test_a_hub_out_of_reach_is_said_with_the_way_around(hub: Hub, address: str) 
     hub({}, OSError("Name or service not known"))
     with pytest.raises(HubError, match=r"could not be fetched: Name or service.*download the file elsewhere"):
         files_of(address)
-
-
-def test_files_here_are_what_they_are(tmp_path: Path) -> None:
-    assert files_of(tmp_path / "notes.csv") == (tmp_path / "notes.csv",)
-    (tmp_path / "a.json").write_text("[]")
-    assert files_of(str(tmp_path)) == (tmp_path / "a.json",)

@@ -7,7 +7,7 @@ import pytest
 
 from medunlearn.data.records import Identifier
 from medunlearn.papers.lume.identifiers import PII_KINDS, identifiers_in
-from medunlearn.papers.lume.released import LumeDocument, LumeRow, read_lume
+from medunlearn.papers.lume.released import read_lume
 
 RELEASED = Path(__file__).parents[3] / "shared" / "data" / "lume"
 
@@ -85,26 +85,9 @@ def test_what_is_not_there_is_not_listed(text: str) -> None:
     assert found(text) == {}
 
 
-def test_nothing_is_listed_twice() -> None:
-    assert found("Ana Amber, Ana Amber: ana_amber@me.com, ana_amber@me.com, 900226238 and 900226238.") == {
-        "name": ["Ana Amber"],
-        "ssn": ["900226238"],
-        "email": ["ana_amber@me.com"],
-    }
-
-
 def test_no_questions_no_answers() -> None:
     assert identifiers_in("Write to x@y.org.", {}, {}) == (Identifier("email", "x@y.org"),)
     assert identifiers_in("No date.", {0: "Who?"}, {0: "soon", 1: "-", 4: ""}) == ()
-
-
-@pytest.mark.parametrize("task", ["story", "public_biography"])
-def test_only_personal_biographies_have_identifiers(task: str) -> None:
-    rows = [LumeRow("sc", 1, "Ana Amber lives", "here."), LumeRow("qa", 0, QUESTIONS[0], ANSWERS[0])]
-    assert LumeDocument("x", "forget", task, rows=rows).identifiers() == ()
-    assert LumeDocument("x", "forget", "personal_biography", rows=rows).identifiers() == (
-        Identifier("name", "Ana Amber"),
-    )
 
 
 @pytest.mark.skipif(not RELEASED.is_dir(), reason=f"the released LUME files are not in {RELEASED}")

@@ -28,17 +28,6 @@ def test_good_files(released: Released) -> None:
     assert files.skipped == ()
 
 
-def test_a_text_is_the_first_completion(released: Released) -> None:
-    texts = {document.document: document.text for document in read_lume(released()).documents}
-    assert texts["story-1"] == "Once there was a town."
-    assert texts["story-2"] == "Long ago it rained."
-
-
-def test_rows_of_a_document_may_stand_apart(released: Released) -> None:
-    late = good(id='"story-1"qa1', input="Where?", output="There")
-    assert len(read_lume(released(forget=[late])).documents[0].rows) == 3
-
-
 def test_an_id_is_cut_at_its_end(released: Released) -> None:
     """Letters of a document's own name may look like the suffix."""
     files = read_lume(released(forget=[good(id="discqa7sc12")]))
@@ -68,16 +57,12 @@ BAD = [
 
 
 @pytest.mark.parametrize(("row", "message"), BAD, ids=range(len(BAD)))
-def test_a_bad_row_is_refused_with_file_and_line(released: Released, row: Any, message: str) -> None:
+def test_a_bad_row_is_refused_with_file_and_line_or_left_out(released: Released, row: Any, message: str) -> None:
+    folder = released(forget=[row])
     with pytest.raises(SourceError, match=rf"1 rows cannot be used:\n  - .*forget\.jsonl:6: .*{message}"):
-        read_lume(released(forget=[row]))
-
-
-@pytest.mark.parametrize(("row", "message"), BAD, ids=range(len(BAD)))
-def test_a_bad_row_is_left_out_and_listed(released: Released, row: Any, message: str) -> None:
-    clean = read_lume(released()).documents
-    files = read_lume(released(forget=[row]), skip_bad_rows=True)
-    assert files.documents == clean
+        read_lume(folder)
+    files = read_lume(folder, skip_bad_rows=True)
+    assert files.documents == read_lume(released()).documents
     assert len(files.skipped) == 1
     assert re.search(message, files.skipped[0])
 
@@ -101,11 +86,6 @@ def test_all_bad_rows_are_reported_at_once(released: Released) -> None:
     assert "--skip-bad-rows" in str(caught.value)
 
 
-def test_twenty_are_shown_and_the_rest_counted(released: Released) -> None:
-    with pytest.raises(SourceError, match=r"(?s)23 rows .*\.\.\. and 3 more"):
-        read_lume(released(forget=["{"] * 23))
-
-
 def test_a_document_without_completion_has_no_text(released: Released) -> None:
     lone = good(id="lonelyqa0")
     with pytest.raises(SourceError, match="document 'lonely' has no completion row"):
@@ -113,15 +93,6 @@ def test_a_document_without_completion_has_no_text(released: Released) -> None:
     files = read_lume(released(retain=[lone]), skip_bad_rows=True)
     assert "lonely" not in {document.document for document in files.documents}
     assert len(files.skipped) == 1
-
-
-def test_a_truncated_file(released: Released) -> None:
-    folder = released()
-    path = folder / "retain.jsonl"
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(SourceError, match=r"retain\.jsonl:4: no JSON .* a cut-off line\?"):
-        read_lume(folder)
-    assert [document.document for document in read_lume(folder, skip_bad_rows=True).documents][-1] == "777"
 
 
 @pytest.mark.parametrize("name", ["forget.jsonl", "retain.jsonl"])

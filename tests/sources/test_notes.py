@@ -86,14 +86,6 @@ def test_columns_are_named_by_flags(tmp_path: Path) -> None:
     assert note.identifiers == (Identifier("identifier", "Ann Lee"), Identifier("identifier", "MRN-77"))
 
 
-def test_without_an_id_notes_are_called_by_their_row(tmp_path: Path) -> None:
-    WRITERS["notes.csv"](tmp_path / "n.csv", [{"text": "One."}, {"text": "Two."}])
-    assert [(note.note_id, note.subject) for note in read_notes(tmp_path / "n.csv").notes] == [
-        ("note-1", "note-1"),
-        ("note-2", "note-2"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("cell", "found"),
     [
@@ -193,21 +185,16 @@ def test_a_file_that_is_broken_as_a_whole(tmp_path: Path, name: str) -> None:
         read_notes(tmp_path / name, skip_bad_rows=True)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_has_nothing_usable(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="There is no file"):
         read_notes(tmp_path / "none.csv")
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(SourceError, match="cannot be read"):
         read_notes(tmp_path / "folder.csv")
-
-
-def test_nothing_usable(tmp_path: Path) -> None:
-    (tmp_path / "n.jsonl").write_text('{"text": ""}\nno json\n')
-    with pytest.raises(SourceError, match="holds no usable note"):
-        read_notes(tmp_path / "n.jsonl", skip_bad_rows=True)
-    (tmp_path / "n.jsonl").write_text("no json\n")
-    with pytest.raises(SourceError, match="holds no usable note"):
-        read_notes(tmp_path / "n.jsonl", skip_bad_rows=True)
+    for content in ('{"text": ""}\nno json\n', "no json\n"):
+        (tmp_path / "n.jsonl").write_text(content)
+        with pytest.raises(SourceError, match="holds no usable note"):
+            read_notes(tmp_path / "n.jsonl", skip_bad_rows=True)
 
 
 def test_the_shards_of_a_folder_are_one_table(tmp_path: Path) -> None:

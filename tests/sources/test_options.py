@@ -68,11 +68,6 @@ def test_numbers_that_may_count_from_0_or_1_must_be_said(put: Put) -> None:
         read_options(put(medmcqa(0, id=1), medmcqa(4, id=2)))
 
 
-def test_a_test_file_without_answers(put: Put) -> None:
-    found = read_options(put(medmcqa(-1, id=1), {**medmcqa(-1, id=2), "cop": None})).questions
-    assert [one.gold for one in found] == [None, None]
-
-
 @pytest.mark.parametrize(
     ("row", "gold"),
     [

@@ -94,17 +94,6 @@ def test_an_unknown_heading_ends_a_section_but_for_the_parts_of_findings() -> No
     assert found.rest == {"other": "CHEST, PA AND LATERAL: Lungs clear."}
 
 
-def test_prose_is_no_heading() -> None:
-    text = "FINDINGS: The impression of the study is\nfindings suggest edema\nexam limited by motion."
-    assert list(read_report(text).sections) == ["findings"]
-
-
-def test_a_report_without_sections_has_none() -> None:
-    assert not read_report("The lungs are clear.").sections
-    assert read_report("The lungs are clear.").rest == {"preamble": "The lungs are clear."}
-    assert not read_report("").rest
-
-
 WORDS = st.text("abcdefghij0123456789", min_size=1, max_size=8)
 TEXT = st.lists(WORDS, min_size=1, max_size=20).map(" ".join)
 NAMES = ("examination", "indication", "history", "technique", "comparison", "findings", "impression")

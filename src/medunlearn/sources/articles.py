@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,10 +9,9 @@ from typing import Any
 
 from medunlearn.data.sentences import cut_to
 from medunlearn.errors import ConfigError, SourceError, unknown_name
-from medunlearn.sources.tables import read_rows
+from medunlearn.sources.tables import BROKEN, list_bad_rows, read_rows
 
 SHORTEST, LONGEST = 100, 200  # words
-_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +24,7 @@ class Article:
 
 @dataclass(frozen=True)
 class Articles:
-    """What was read, and (place, reason) of what cannot be a biography."""
+    """Articles, and (place, reason) of rows that cannot be a biography."""
 
     articles: tuple[Article, ...]
     excluded: tuple[tuple[str, str], ...]
@@ -36,9 +34,6 @@ def read_articles(
     path: Path, *, title: str = "title", text: str = "text", least: int = SHORTEST, most: int = LONGEST
 ) -> Articles:
     """Read articles from CSV, TSV, JSONL, JSON or Parquet; those that are too short, broken or twice are listed.
-
-    Args:
-        title, text: the columns.
 
     Raises:
         ConfigError: a column that is not there.
@@ -57,7 +52,7 @@ def read_articles(
         else:
             articles[article.title] = article
     if not articles:
-        shown = "".join(f"\n  - {place}: {reason}" for place, reason in excluded[:5])
+        shown = list_bad_rows(excluded, 5)
         raise SourceError(f"{path} holds no article that can be cut to {least} to {most} words.{shown}")
     return Articles(tuple(articles.values()), tuple(excluded))
 
@@ -73,7 +68,7 @@ def _article(row: Mapping[str, Any], title: str, text: str, least: int, most: in
     name, body = row[title], row[text]
     if not isinstance(name, str) or not isinstance(body, str) or not name.strip() or not body.strip():
         return "has no title or no text"
-    if _LONE_SURROGATE.search(name + body) or "\0" in name + body:
+    if BROKEN.search(name + body):
         return "holds half a character or a zero byte; what wrote the file broke it"
     name, body = " ".join(name.split()), body.strip()
     full_text = body if body.startswith(name) else f"{name}\n\n{body}"

@@ -18,7 +18,7 @@ from medunlearn.data.storage import sha256_of, sha256_of_json
 from medunlearn.errors import ConfigError, InputError, SourceError, unknown_name
 from medunlearn.sources.hub import PREFIX, files_of
 from medunlearn.sources.notes import PMC, PMC_FIELDS, Columns, read_notes
-from medunlearn.sources.tables import READERS, read_rows
+from medunlearn.sources.tables import READERS, Row, list_bad_rows, read_rows
 
 DataUse = Literal["open", "credentialed"]
 TEXT_FILES = (".txt", ".md", ".text")
@@ -30,13 +30,10 @@ _NO_TEXT = "has no text in"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text.
+    """One text; its id is unique among all corpora that are read together.
 
-    Attributes:
-        record_id: unique among all corpora that are read together.
-        subject: whose it is; the record's own id where nobody knows.
-        identifiers: what is known to name or locate the subject in it; None where nobody looked.
-        copies: how often it stood in the training text; None where nobody says.
+    The subject is the record's own id where nobody knows. ``identifiers`` are None where nobody looked,
+    ``copies`` (in the training text) where nobody says.
     """
 
     record_id: str
@@ -51,10 +48,10 @@ class Corpus:
     """Documents under one name.
 
     Attributes:
-        kind: what they were read from: ``text files``, ``table``, ``benchmark``, ``open-i``.
+        kind: ``text files``, ``table``, ``benchmark`` or ``open-i``.
         fingerprint: SHA-256 of what was read.
-        data_use: ``open`` or ``credentialed``; None where the source does not say.
-        excluded: documents left out by reason.
+        data_use: None where the source does not say.
+        excluded: how many documents were left out, by reason.
         invented: the texts belong to nobody.
     """
 
@@ -67,16 +64,10 @@ class Corpus:
     invented: bool = False
 
     def facts(self) -> dict[str, Any]:
-        """What a run records of it; no text."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "documents": len(self.documents),
-            "excluded": dict(self.excluded),
-            "data_use": self.data_use,
-            "fingerprint": self.fingerprint,
-            "invented": self.invented,
-        }
+        """Facts for a run's record; no text."""
+        names = ("name", "kind", "documents", "excluded", "data_use", "fingerprint", "invented")
+        facts = {name: getattr(self, name) for name in names}
+        return facts | {"documents": len(self.documents), "excluded": dict(self.excluded)}
 
 
 def read_corpora(words: Sequence[str], columns: Columns | None = None) -> list[Corpus]:
@@ -93,31 +84,28 @@ def read_corpora(words: Sequence[str], columns: Columns | None = None) -> list[C
         InputError: two corpora of one name, or a path that is nothing of this kind.
         SourceError: a file that cannot be read.
     """
-    corpora = [corpus for word in words for corpus in _read(*_named(word), columns or Columns())]
-    names = [corpus.name for corpus in corpora]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"Two corpora are called {name!r}. Name them: NAME=PATH.")
-    taken: set[str] = set()
-    apart = []
-    for corpus in corpora:
+    by_name: dict[str, Corpus] = {}
+    ids: set[str] = set()
+    for corpus in (corpus for word in words for corpus in _read(*_split_name(word), columns or Columns())):
+        if corpus.name in by_name:
+            raise InputError(f"Two corpora are called {corpus.name!r}. Name them: NAME=PATH.")
+        if any(document.record_id in ids for document in corpus.documents):
+            corpus = replace(corpus, documents=tuple(_renamed(corpus.name, text) for text in corpus.documents))
+        ids |= {document.record_id for document in corpus.documents}
+        by_name[corpus.name] = corpus
+    for name, corpus in by_name.items():
         if not corpus.documents:
-            raise SourceError(f"The corpus {corpus.name!r} holds no text.")
-        if any(document.record_id in taken for document in corpus.documents):
-            corpus = replace(corpus, documents=tuple(_renamed(corpus.name, one) for one in corpus.documents))
-        taken |= {document.record_id for document in corpus.documents}
-        apart.append(corpus)
-    return apart
+            raise SourceError(f"The corpus {name!r} holds no text.")
+    return list(by_name.values())
 
 
 def _renamed(corpus: str, document: Document) -> Document:
     own = f"{corpus}/{document.record_id}"
-    return replace(
-        document, record_id=own, subject=own if document.subject == document.record_id else document.subject
-    )
+    subject = own if document.subject == document.record_id else document.subject
+    return replace(document, record_id=own, subject=subject)
 
 
-def _named(word: str) -> tuple[str, str]:
+def _split_name(word: str) -> tuple[str, str]:
     name, equals, path = word.partition("=")
     if equals and name and "/" not in name:
         return name, path
@@ -146,7 +134,7 @@ def _read(name: str, where: str, columns: Columns) -> list[Corpus]:
 
 
 def _texts(name: str, folder: Path, files: Sequence[Path]) -> Corpus:
-    documents, empty = [], 0
+    documents = []
     for file in files:
         try:
             text = file.read_text(encoding="utf-8-sig")
@@ -155,20 +143,17 @@ def _texts(name: str, folder: Path, files: Sequence[Path]) -> Corpus:
         except OSError as error:
             raise SourceError(f"{file} cannot be read: {error.strerror or error}.") from error
         record_id = file.relative_to(folder).with_suffix("").as_posix()
-        if text.strip():
-            documents.append(Document(record_id, text, record_id))
-        else:
-            empty += 1
-    return Corpus(name, tuple(documents), "text files", _hash(files), excluded={"empty": empty} if empty else {})
+        documents.append(Document(record_id, text, record_id))
+    return _without_empty(Corpus(name, tuple(documents), "text files", _hash(files)))
 
 
 def _benchmark(name: str, benchmark: Benchmark) -> list[Corpus]:
     corpora = []
     for fold in FOLDS:
         documents = tuple(
-            Document(one.record_id, one.text, benchmark.subject(one.record_id), one.identifiers)
-            for one in benchmark.records
-            if one.fold == fold and one.text.strip()
+            Document(record.record_id, record.text, benchmark.subject(record.record_id), record.identifiers)
+            for record in benchmark.records
+            if record.fold == fold and record.text.strip()
         )
         if documents:
             own = name if fold == "train" else f"{name}_{fold}"
@@ -184,10 +169,9 @@ def _table(name: str, files: Sequence[Path], given: Columns) -> Corpus:
         return _openi(name, files)
     columns = _columns(files[0], rows, given)
     notes = read_notes(files, columns, skip_bad_rows=True)
-    bad = [f"  - {place}: {reason}" for place, reason in notes.excluded if not reason.startswith(_NO_TEXT)]
+    bad = [row for row in notes.excluded if not row[1].startswith(_NO_TEXT)]
     if bad:
-        more = f"\n  ... and {len(bad) - 20} more" if len(bad) > 20 else ""
-        raise SourceError(f"{len(bad)} rows of {files[0]} cannot be used:\n" + "\n".join(bad[:20]) + more)
+        raise SourceError(f"{len(bad)} rows of {files[0]} cannot be used:{list_bad_rows(bad)}")
     documents = tuple(
         Document(note.note_id, note.text, note.subject, note.identifiers, note.copies) for note in notes.notes
     )
@@ -195,7 +179,7 @@ def _table(name: str, files: Sequence[Path], given: Columns) -> Corpus:
     return Corpus(name, documents, "table", _hash(files), "open" if notes.is_pmc else None, empty)
 
 
-def _columns(file: Path, rows: Sequence[Mapping[str, Any]], given: Columns) -> Columns:
+def _columns(file: Path, rows: Sequence[Row], given: Columns) -> Columns:
     """The columns to read; the text's is guessed where that is plain."""
     if not rows:
         raise SourceError(f"{file} holds no row that can be read.")
@@ -212,7 +196,7 @@ def _columns(file: Path, rows: Sequence[Mapping[str, Any]], given: Columns) -> C
     return replace(given, text=column)
 
 
-def _plain(rows: Sequence[Mapping[str, Any]]) -> str | None:
+def _plain(rows: Sequence[Row]) -> str | None:
     """The one column of a usual name, else the only one that holds text."""
     usual = [name for name in rows[0] if name.lower() in TEXT_COLUMNS]
     texts = [name for name in rows[0] if any(isinstance(row.get(name), str) for row in rows)]
@@ -222,26 +206,29 @@ def _plain(rows: Sequence[Mapping[str, Any]]) -> str | None:
 
 def _openi(name: str, files: Sequence[Path]) -> Corpus:
     """Reports of the Indiana University collection, their sections one under the other; a study is a patient's."""
-    documents, empty = [], 0
+    documents = []
     for place, row in _good(files):
         sections = [(section, str(row.get(section) or "").strip()) for section in OPENI_SECTIONS]
         text = "\n".join(f"{section.capitalize()}: {words}" for section, words in sections if words)
         uid = str(row["uid"]).strip()
         if not uid:
             raise SourceError(f"{place}: a report without uid. Take the file as it was published.")
-        if text:
-            documents.append(Document(uid, text, uid))
-        else:
-            empty += 1
-    return Corpus(name, tuple(documents), "open-i", _hash(files), "open", {"empty": empty} if empty else {})
+        documents.append(Document(uid, text, uid))
+    return _without_empty(Corpus(name, tuple(documents), "open-i", _hash(files), "open"))
 
 
-def _good(files: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _good(files: Sequence[Path]) -> Iterator[tuple[str, Row]]:
     for file in files:
         for place, row in read_rows(file):
             if isinstance(row, str):
                 raise SourceError(f"{place} {row}. Mend the line and try again.")
             yield place, row
+
+
+def _without_empty(corpus: Corpus) -> Corpus:
+    full = tuple(document for document in corpus.documents if document.text.strip())
+    empty = len(corpus.documents) - len(full)
+    return replace(corpus, documents=full, excluded={"empty": empty} if empty else {})
 
 
 def _hash(files: Sequence[Path]) -> str:

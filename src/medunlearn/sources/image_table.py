@@ -13,7 +13,7 @@ from typing import Any, Literal
 from medunlearn.data.radiology import Exclusion, RadiologyStudy
 from medunlearn.errors import SourceError
 from medunlearn.sources.sections import read_report
-from medunlearn.sources.tables import read_rows
+from medunlearn.sources.tables import list_bad_rows, read_rows
 
 _NAMES = {
     "patient": ("patient", "patient_id", "subject", "subject_id"),
@@ -29,9 +29,7 @@ class ImageTable:
     """Such a table; see ``RadiologySource``. Several images of a study are several rows; the first is shown.
 
     Args:
-        path: CSV, TSV, JSONL, JSON or Parquet.
         images: folder of the images; None: the table's.
-        data_use: credentialed data stay on this machine.
 
     Raises:
         SourceError: columns that are missing, or rows that contradict each other; every one is named.
@@ -48,15 +46,14 @@ class ImageTable:
         self._path, self._images = path, images or path.parent
         self._patients: dict[str, dict[str, RadiologyStudy]] = {}
         self._reports: dict[str, str] = {}
-        problems: list[str] = []
+        problems: list[tuple[str, str]] = []
         for place, row in read_rows(path):
             if isinstance(row, str):
                 self.excluded.append(Exclusion("row", place, row))
             else:
                 problems += self._take(place, {name: _cell(row, names) for name, names in _NAMES.items()})
         if problems:
-            shown = "\n".join(f"  - {problem}" for problem in problems[:20])
-            raise SourceError(f"{path} contradicts itself in {len(problems)} rows:\n{shown}")
+            raise SourceError(f"{path} contradicts itself in {len(problems)} rows:{list_bad_rows(problems)}")
         if not self._patients:
             raise SourceError(f"{path} holds no study. Its columns must be patient, study, image and report.")
         self.has_images = any(study.shown for own in self._patients.values() for study in own.values())
@@ -67,23 +64,22 @@ class ImageTable:
     def studies(self, patient: str) -> list[RadiologyStudy]:
         return list(self._patients[patient].values())
 
-    def _take(self, place: str, row: Mapping[str, str]) -> list[str]:
-        """Keep a row; what it contradicts."""
+    def _take(self, place: str, row: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Keep a row; its place and the rows that it contradicts."""
         patient, study = row["patient"], row["study"]
         if not patient or not study:
             raise SourceError(f"{self._path.name}: {place} names no {'study' if patient else 'patient'}.")
         report = row["report"] or self._read(place, row["report_file"])
         own = self._patients.setdefault(patient, {})
         problems = []
-        others = {one.institution for one in own.values()}
-        if own and (row["institution"] or None) not in others:
-            problems.append(f"{place}: patient {patient!r} is in two institutions. Name one in all rows.")
+        if own and (row["institution"] or None) not in {known.institution for known in own.values()}:
+            problems.append((place, f"patient {patient!r} is in two institutions. Name one in all rows."))
         owner = next((name for name, studies in self._patients.items() if study in studies), patient)
         if owner != patient:
-            problems.append(f"{place}: study {study!r} belongs to patient {owner!r} in an earlier row. Rename one.")
+            problems.append((place, f"study {study!r} belongs to patient {owner!r} in an earlier row. Rename one."))
         elif study in own:
             if report and report != self._reports[study]:
-                problems.append(f"{place}: study {study!r} has another report in an earlier row. Keep one.")
+                problems.append((place, f"study {study!r} has another report in an earlier row. Keep one."))
             return problems
         self._reports[study] = report
         image = self._images / row["image"] if row["image"] else None

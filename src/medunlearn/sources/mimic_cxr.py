@@ -57,13 +57,13 @@ class MimicCxr:
 
     def patients(self) -> Sequence[str]:
         groups = [group for group in self._reports.iterdir() if _GROUP.fullmatch(group.name)]
-        return sorted(one.name for group in groups for one in group.iterdir() if _PATIENT.fullmatch(one.name))
+        return sorted(path.name for group in groups for path in group.iterdir() if _PATIENT.fullmatch(path.name))
 
     def studies(self, patient: str) -> list[RadiologyStudy]:
         folder = self._reports / patient[:3] / patient
-        rows = [self._study(patient, path) for path in sorted(folder.glob("s*.txt")) if _STUDY.fullmatch(path.stem)]
-        ordered = [study for study in rows if study is not None]
-        return sorted(ordered, key=lambda study: (self._times.get(study.study, ""), study.study))
+        paths = [path for path in sorted(folder.glob("s*.txt")) if _STUDY.fullmatch(path.stem)]
+        studies = [study for study in (self._study(patient, path) for path in paths) if study is not None]
+        return sorted(studies, key=lambda study: (self._times.get(study.study, ""), study.study))
 
     def _study(self, patient: str, path: Path) -> RadiologyStudy | None:
         name = path.stem
@@ -130,7 +130,7 @@ class MimicCxr:
 def _files(folder: Path) -> Path:
     """The folder that holds ``p10`` to ``p19``."""
     for place in (folder / "files", folder, folder / "mimic-cxr-reports" / "files"):
-        if place.is_dir() and any(_GROUP.fullmatch(one.name) for one in place.iterdir()):
+        if place.is_dir() and any(_GROUP.fullmatch(path.name) for path in place.iterdir()):
             return place
     raise SourceError(
         f"{folder} is not laid out as MIMIC-CXR is: it has no files/p10/p10000032/s50414267.txt or the like. Give "

@@ -16,25 +16,20 @@ from typing import Any
 
 from medunlearn.data.records import Identifier
 from medunlearn.errors import ConfigError, SourceError, unknown_name
-from medunlearn.sources.tables import read_rows
+from medunlearn.sources.tables import BROKEN, BadRowError, Row, list_bad_rows, read_rows
 
 PMC_FIELDS = frozenset(("patient_id", "patient_uid", "PMID", "title", "patient"))
 _PMC_UID = re.compile(r"\d+-\d+")
-_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which column holds what; None for one that is not there.
+    """Column of each field; None for one that is not there.
 
-    Attributes:
-        id: the note's name; without it, notes are called ``note-1``, ``note-2``, ... by their row.
-        text: the note.
-        title: one sentence that says what the note is about.
-        subject: whose note it is; without it, every note is somebody else's.
-        disease: a label that is there already.
-        identifiers: what names or locates the subject: a list, or values with ``;`` between them.
-        copies: how often the text stood in a training set.
+    Without ``id``, notes are called ``note-1``, ``note-2``, ... by their row; without ``subject``, every note is
+    somebody else's. ``title`` is one sentence that says what the note is about, ``disease`` a label that is there
+    already, ``identifiers`` a list or values with ``;`` between them, ``copies`` how often the text stood in a
+    training set.
     """
 
     id: str | None = None
@@ -64,13 +59,9 @@ class Note:
 
 @dataclass(frozen=True)
 class Notes:
-    """Everything read.
+    """Notes in the file's order, (place, reason) of rows that were left out, and the columns that were read.
 
-    Attributes:
-        notes: in the file's order.
-        excluded: (place, reason) of rows that were left out.
-        columns: what was read as what.
-        is_pmc: the file is PMC-Patients-V2, which is open.
+    ``is_pmc``: the file is PMC-Patients-V2, which is open.
     """
 
     notes: tuple[Note, ...]
@@ -103,32 +94,38 @@ def read_notes(path: Path | Sequence[Path], given: Columns | None = None, *, ski
     if first is None and not early:
         raise SourceError(f"{path} holds no rows.")
     columns, is_pmc = _choose(given, first) if first is not None else (given, False)
-    reader = _Reader(columns)
-    for place, row in chain(early, rows):
-        reader.take(place, row)
+    notes: dict[str, Note] = {}
+    places: dict[str, str] = {}
+    excluded: list[tuple[str, str]] = []
+    for number, (place, row) in enumerate(chain(early, rows), start=1):
         is_pmc = is_pmc and (isinstance(row, str) or bool(_PMC_UID.fullmatch(str(row.get("patient_uid")))))
-    if reader.excluded and not skip_bad_rows:
-        shown = "\n".join(f"  - {place}: {reason}" for place, reason in reader.excluded[:20])
-        more = f"\n  ... and {len(reader.excluded) - 20} more" if len(reader.excluded) > 20 else ""
+        try:
+            note = _note(row, columns, number)
+            if note.note_id in notes:
+                raise BadRowError(f"has the id of {places[note.note_id]}: {note.note_id!r}")
+        except BadRowError as error:
+            excluded.append((place, str(error)))
+        else:
+            notes[note.note_id], places[note.note_id] = note, place
+    if excluded and not skip_bad_rows:
         raise SourceError(
-            f"{len(reader.excluded)} rows of {path} cannot be used:\n{shown}{more}\n"
+            f"{len(excluded)} rows of {path} cannot be used:{list_bad_rows(excluded)}\n"
             "Mend them, or leave them out with --skip-bad-rows."
         )
-    if not reader.notes:
+    if not notes:
         raise SourceError(f"{path} holds no usable note.")
-    return Notes(tuple(reader.notes.values()), tuple(reader.excluded), columns, is_pmc)
+    return Notes(tuple(notes.values()), tuple(excluded), columns, is_pmc)
 
 
-def _choose(given: Columns, row: Mapping[str, Any]) -> tuple[Columns, bool]:
+def _choose(given: Columns, row: Row) -> tuple[Columns, bool]:
     """The columns to read, and whether they are PMC-Patients-V2's own."""
     named = {field.name: getattr(given, field.name) for field in fields(Columns) if getattr(given, field.name)}
     problems = [
-        f"--{what}: {unknown_name('column', column, row)}" for what, column in named.items() if column not in row
+        f"--{flag}: {unknown_name('column', column, row)}" for flag, column in named.items() if column not in row
     ]
     known = row.keys() >= PMC_FIELDS and named.get("text", PMC.text) == PMC.text
     usual = {field.name: getattr(PMC, field.name) if known else field.name for field in fields(Columns)}
-    usual_columns = {what: column for what, column in usual.items() if column is not None and column in row}
-    columns = {**usual_columns, **{what: column for what, column in named.items() if column in row}}
+    columns = {flag: column for flag, column in {**usual, **named}.items() if column is not None and column in row}
     if "text" not in columns and "text" not in named:
         problems.append(f"--text: {unknown_name('column', 'text', row)} Name the column that holds the note.")
     if problems:
@@ -136,74 +133,46 @@ def _choose(given: Columns, row: Mapping[str, Any]) -> tuple[Columns, bool]:
     return Columns(**columns), known
 
 
-class _Reader:
-    """Collects notes, and reasons for what is none."""
-
-    def __init__(self, columns: Columns) -> None:
-        self.columns = columns
-        self.notes: dict[str, Note] = {}
-        self.excluded: list[tuple[str, str]] = []
-        self._places: dict[str, str] = {}
-        self._rows = 0
-
-    def take(self, place: str, row: Mapping[str, Any] | str) -> None:
-        self._rows += 1
-        try:
-            note = self._note(row)
-        except _BadRowError as bad:
-            self.excluded.append((place, str(bad)))
-            return
-        if note.note_id in self.notes:
-            reason = f"has the id of {self._places[note.note_id]}: {note.note_id!r}"
-            self.excluded.append((place, reason))
-            return
-        self.notes[note.note_id], self._places[note.note_id] = note, place
-
-    def _note(self, row: Mapping[str, Any] | str) -> Note:
-        if isinstance(row, str):
-            raise _BadRowError(row)
-        columns = self.columns
-        note_id = _name(row, columns.id) if columns.id else f"note-{self._rows}"
-        text = _text(row, columns.text)
-        if not text.strip():
-            raise _BadRowError(f"has no text in {columns.text!r}")
-        return Note(
-            note_id,
-            text,
-            _name(row, columns.subject) if columns.subject else note_id,
-            _text(row, columns.title).strip(),
-            _text(row, columns.disease).strip(),
-            _identifiers(row, columns.identifiers) if columns.identifiers else None,
-            _copies(row, columns.copies) if columns.copies else None,
-        )
+def _note(row: Row | str, columns: Columns, number: int) -> Note:
+    if isinstance(row, str):
+        raise BadRowError(row)
+    note_id = _name(row, columns.id) if columns.id else f"note-{number}"
+    text = _text(row, columns.text)
+    if not text.strip():
+        raise BadRowError(f"has no text in {columns.text!r}")
+    return Note(
+        note_id,
+        text,
+        _name(row, columns.subject) if columns.subject else note_id,
+        _text(row, columns.title).strip(),
+        _text(row, columns.disease).strip(),
+        _identifiers(row, columns.identifiers) if columns.identifiers else None,
+        _copies(row, columns.copies) if columns.copies else None,
+    )
 
 
-class _BadRowError(Exception):
-    pass
-
-
-def _name(row: Mapping[str, Any], column: str) -> str:
+def _name(row: Row, column: str) -> str:
     value = row.get(column)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     name = _text(row, column).strip()
     if not name:
-        raise _BadRowError(f"has nothing in {column!r}")
+        raise BadRowError(f"has nothing in {column!r}")
     return name
 
 
-def _text(row: Mapping[str, Any], column: str | None) -> str:
+def _text(row: Row, column: str | None) -> str:
     value = row.get(column) if column else None
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise _BadRowError(f"has no text but a {type(value).__name__} in {column!r}")
-    if _LONE_SURROGATE.search(value) or "\0" in value:
-        raise _BadRowError(f"has half a character or a zero byte in {column!r}; what wrote the file broke it")
+        raise BadRowError(f"has no text but a {type(value).__name__} in {column!r}")
+    if BROKEN.search(value):
+        raise BadRowError(f"has half a character or a zero byte in {column!r}; what wrote the file broke it")
     return value
 
 
-def _copies(row: Mapping[str, Any], column: str) -> int | None:
+def _copies(row: Row, column: str) -> int | None:
     """A whole number, also as a table's text or float has it; None where the cell is empty."""
     value = row.get(column)
     if value is None or value == "" or value != value:
@@ -213,35 +182,31 @@ def _copies(row: Mapping[str, Any], column: str) -> int | None:
     except (TypeError, ValueError):
         number = -1.0
     if isinstance(value, bool) or not number.is_integer() or number < 0:
-        raise _BadRowError(f"has no whole number of copies in {column!r}")
+        raise BadRowError(f"has no whole number of copies in {column!r}")
     return int(number)
 
 
-def _identifiers(row: Mapping[str, Any], column: str) -> tuple[Identifier, ...]:
+def _identifiers(row: Row, column: str) -> tuple[Identifier, ...]:
     value = row.get(column)
-    if isinstance(value, str):
-        value = _listed(value, column)
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise BadRowError(f"has a list that is no JSON in {column!r}") from None
+    elif isinstance(value, str):
+        value = [part.strip() for part in value.split(";") if part.strip()]
     if value is None:
         return ()
     if not isinstance(value, Sequence):
-        raise _BadRowError(f"has no list of identifiers in {column!r}")
-    return tuple(_identifier(one, column) for one in value)
+        raise BadRowError(f"has no list of identifiers in {column!r}")
+    return tuple(_identifier(entry, column) for entry in value)
 
 
-def _listed(value: str, column: str) -> Any:
-    if not value.lstrip().startswith("["):
-        return [part.strip() for part in value.split(";") if part.strip()]
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        raise _BadRowError(f"has a list that is no JSON in {column!r}") from None
-
-
-def _identifier(one: Any, column: str) -> Identifier:
-    plain = isinstance(one, str | int) and not isinstance(one, bool)
-    entry = {"type": "identifier", "value": str(one)} if plain else one
+def _identifier(entry: Any, column: str) -> Identifier:
+    if isinstance(entry, str | int) and not isinstance(entry, bool):
+        entry = {"type": "identifier", "value": str(entry)}
     if not isinstance(entry, Mapping) or not all(isinstance(entry.get(key), str) for key in ("type", "value")):
-        raise _BadRowError(f"has an identifier that is neither a text nor a type with a value in {column!r}")
+        raise BadRowError(f"has an identifier that is neither a text nor a type with a value in {column!r}")
     if not entry["value"].strip():
-        raise _BadRowError(f"has an empty identifier in {column!r}")
+        raise BadRowError(f"has an empty identifier in {column!r}")
     return Identifier(entry["type"], entry["value"])

@@ -68,10 +68,12 @@ class OpenI:
             if isinstance(row, str):
                 self.excluded.append(Exclusion("row", place, row))
                 continue
-            _refuse_columns(self._path, row)
+            if lacking := sorted({"uid", *_COLUMNS.values()} - row.keys()):
+                raise SourceError(
+                    f"{self._path} lacks the columns {', '.join(lacking)}. Give {REPORTS} as Open-i publishes it."
+                )
             uid = str(row["uid"]).strip()
-            sections = {name: _text(row[column]) for name, column in _COLUMNS.items()}
-            sections = {name: text for name, text in sections.items() if text}
+            sections = {name: text for name, column in _COLUMNS.items() if (text := _text(row[column]))}
             key = tuple(sections.values())
             if uid in by_uid:
                 self.excluded.append(Exclusion("row", place, "its uid stands in an earlier row too"))
@@ -115,11 +117,6 @@ def _folder(beside: Path, files: Mapping[str, str], *, must: bool) -> Path | Non
     if must:
         raise SourceError(f"{beside} holds none of the images that {PROJECTIONS} names.")
     return None
-
-
-def _refuse_columns(path: Path, row: Mapping[str, Any]) -> None:
-    if lacking := sorted({"uid", *_COLUMNS.values()} - row.keys()):
-        raise SourceError(f"{path} lacks the columns {', '.join(lacking)}. Give {REPORTS} as Open-i publishes it.")
 
 
 def _text(value: Any) -> str:

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import SourceError
-from medunlearn.sources.tables import Row, read_rows
+from medunlearn.sources.tables import BadRowError, Row, list_bad_rows, read_rows
 
 CountFrom = Literal[0, 1]
 IDS = ("question_id", "id", "realidx")
@@ -30,20 +30,14 @@ QUESTIONS = ("question", "query", "stem")
 SUBJECTS = ("subject", "subject_name")
 LISTS = ("options", "choices")
 ANSWERS = ("answer_idx", "answer_index", "answerKey", "cop", "label", "answer")
-MANY = 10
 NO_ANSWER = (None, "", -1, "-1")
 
 
 @dataclass(frozen=True, slots=True)
 class MultipleChoice:
-    """One question.
+    """One question, without its options, and at least two options in the file's order; the first is called A.
 
-    Attributes:
-        question_id: unique in its file.
-        question: its text, without the options.
-        options: at least two, in the file's order; the first is called A.
-        answer_index: the right one's place; None where the file does not say.
-        subject: what it is about, where the file says.
+    ``answer_index`` is the right one's place and ``subject`` the topic, None where the file does not say.
     """
 
     question_id: str
@@ -65,12 +59,7 @@ class MultipleChoice:
 
 @dataclass(frozen=True, slots=True)
 class OptionsFile:
-    """What a file holds.
-
-    Attributes:
-        questions: those that could be read.
-        skipped: place and reason of each row that could not be, where such rows are left out.
-    """
+    """Questions of a file, and place and reason of each row that was left out."""
 
     questions: tuple[MultipleChoice, ...]
     skipped: tuple[str, ...] = ()
@@ -91,62 +80,58 @@ def read_options(path: Path, *, count_from: CountFrom | None = None, skip_bad_ro
     Raises:
         SourceError: rows that cannot be read, with their places; no question; numbers that may count from 0 or 1.
     """
-    read: list[tuple[str, MultipleChoice, Any]] = []
-    problems: list[str] = []
-    seen: set[str] = set()
+    rows: list[tuple[str, MultipleChoice, Any]] = []
+    bad: list[tuple[str, str]] = []
+    ids: set[str] = set()
     for number, (place, row) in enumerate(read_rows(path)):
         try:
             if isinstance(row, str):
-                raise _BadRowError(row)
+                raise BadRowError(row)
             question, answer = _question(row, number)
-            if question.question_id in seen:
-                raise _BadRowError(f"the id {question.question_id!r} was there before")
-            seen.add(question.question_id)
-            read.append((place, question, answer))
-        except _BadRowError as error:
-            problems.append(f"{place}: {error}")
-    first = count_from if count_from is not None else _counted_from(path, read)
+            if question.question_id in ids:
+                raise BadRowError(f"the id {question.question_id!r} was there before")
+            ids.add(question.question_id)
+            rows.append((place, question, answer))
+        except BadRowError as error:
+            bad.append((place, str(error)))
+    first = count_from if count_from is not None else _counted_from(path, rows)
     questions = []
-    for place, question, answer in read:
+    for place, question, answer in rows:
         try:
             questions.append(replace(question, answer_index=_answer(answer, question.options, first)))
-        except _BadRowError as error:
-            problems.append(f"{place}: {error}")
-    if problems and not skip_bad_rows:
-        shown = "\n".join(f"  - {problem}" for problem in problems[:MANY])
-        more = f"\n  ... and {len(problems) - MANY} more" if len(problems) > MANY else ""
+        except BadRowError as error:
+            bad.append((place, str(error)))
+    if bad and not skip_bad_rows:
         raise SourceError(
-            f"{path}: {len(problems)} rows cannot be read. Mend them, or leave them out with "
-            f"skip_bad_rows=true:\n{shown}{more}"
+            f"{path}: {len(bad)} rows cannot be read. Mend them, or leave them out with "
+            f"skip_bad_rows=true:{list_bad_rows(bad, 10)}"
         )
     if not questions:
         raise SourceError(f"{path} holds no question that can be read.")
-    return OptionsFile(tuple(questions), tuple(problems))
+    return OptionsFile(tuple(questions), tuple(f"{place}: {reason}" for place, reason in bad))
 
 
 def sampled(questions: Sequence[MultipleChoice], number: int | None, seed: int) -> list[MultipleChoice]:
     """So many of the questions, drawn by their ids, in the file's order; all of them for None."""
     if number is None or number >= len(questions):
         return list(questions)
-    sample = set(shuffled([one.question_id for one in questions], "multiple-choice sample", seed)[:number])
-    return [one for one in questions if one.question_id in sample]
-
-
-class _BadRowError(Exception):
-    """Why a row cannot be used."""
+    sample = set(
+        shuffled([question.question_id for question in questions], "multiple-choice sample", seed)[:number]
+    )
+    return [question for question in questions if question.question_id in sample]
 
 
 def _question(row: Row, number: int) -> tuple[MultipleChoice, Any]:
     text = _text(_first(row, QUESTIONS))
     if not text:
-        raise _BadRowError(f"no text in {', '.join(QUESTIONS)}")
+        raise BadRowError(f"no text in {', '.join(QUESTIONS)}")
     options = tuple(_options(row))
     if len(options) < 2:
-        raise _BadRowError("fewer than two options (columns opa, opb, ...; A, B, ...; options; choices)")
+        raise BadRowError("fewer than two options (columns opa, opb, ...; A, B, ...; options; choices)")
     if len(options) > len(ascii_uppercase):
-        raise _BadRowError(f"{len(options)} options; there are {len(ascii_uppercase)} letters")
+        raise BadRowError(f"{len(options)} options; there are {len(ascii_uppercase)} letters")
     if "" in options:
-        raise _BadRowError(f"option {letter(options.index(''))} is empty")
+        raise BadRowError(f"option {letter(options.index(''))} is empty")
     given = _first(row, IDS)
     name = f"q{number:05d}" if given is None else str(given)
     subject = _text(_first(row, SUBJECTS)) or None
@@ -160,13 +145,13 @@ def _given_answer(row: Row, options: Sequence[str]) -> Any:
     if isinstance(answer, str) and len(answer.strip()) == 1 and text in options and text != answer.strip():
         place = ascii_uppercase.find(answer.strip().upper())
         if 0 <= place < len(options) and options[place] != text:
-            raise _BadRowError(f"the answer is {answer.strip()}, and another option's text")
+            raise BadRowError(f"the answer is {answer.strip()}, and another option's text")
     return answer
 
 
 def _options(row: Row) -> Iterator[str]:
     for prefix in ("op", ""):
-        names = [f"{prefix}{one}" for one in (ascii_uppercase if not prefix else ascii_uppercase.lower())]
+        names = [f"op{name.lower()}" if prefix else name for name in ascii_uppercase]
         if names[0] in row and names[1] in row:
             given = [_text(row.get(name)) for name in names]
             # A question of four options in a file whose others have five leaves the last column empty.
@@ -177,13 +162,13 @@ def _options(row: Row) -> Iterator[str]:
         try:
             options = json.loads(options)
         except ValueError:
-            raise _BadRowError("the options are no JSON list or object") from None
+            raise BadRowError("the options are no JSON list or object") from None
     if isinstance(options, Mapping) and isinstance(options.get("text"), Sequence) and "label" in options:
         options = options["text"]
     if isinstance(options, Mapping):
         options = [text for _, text in sorted(options.items()) if text is not None]
-    for one in options if isinstance(options, Sequence) else ():
-        yield _text(one.get("value", one.get("text")) if isinstance(one, Mapping) else one)
+    for option in options if isinstance(options, Sequence) else ():
+        yield _text(option.get("value", option.get("text")) if isinstance(option, Mapping) else option)
 
 
 def _counted_from(path: Path, read: Sequence[tuple[str, MultipleChoice, Any]]) -> CountFrom:
@@ -221,9 +206,9 @@ def _answer(answer: Any, options: Sequence[str], first: CountFrom) -> int | None
     elif options.count(text) == 1:
         place = options.index(text)
     else:
-        raise _BadRowError("the answer is no letter, no number, and none of the options")
+        raise BadRowError("the answer is no letter, no number, and none of the options")
     if not 0 <= place < len(options):
-        raise _BadRowError(f"the answer is option {place + 1} of {len(options)}")
+        raise BadRowError(f"the answer is option {place + 1} of {len(options)}")
     return place
 
 

@@ -7,18 +7,16 @@ A folder may come from a hub or from the authors' repository; the same table is 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from medunlearn.errors import HubError, SourceError
-from medunlearn.sources.tables import READERS, read_rows
+from medunlearn.sources.tables import BROKEN, read_rows
 
 HUB = "hub"
 _SUFFIXES = (".json", ".jsonl", ".ndjson", ".parquet", ".csv", ".tsv", ".txt")
-_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class Row:
         value = next((self.values[name] for name in names if name in self.values), None)
         if not isinstance(value, str) or not value.strip():
             raise SourceError(f"{self.place} has no text in {' or '.join(map(repr, names))}.")
-        if _LONE_SURROGATE.search(value) or "\0" in value:
+        if BROKEN.search(value):
             raise SourceError(f"{self.place} holds half a character or a zero byte in {names[0]!r}.")
         return value
 
@@ -50,7 +48,7 @@ class Row:
         value = self.values.get(name)
         if not isinstance(value, Sequence) or isinstance(value, str) or not value:
             raise SourceError(f"{self.place} has no list of texts in {name!r}.")
-        if not all(isinstance(one, str) and one.strip() for one in value):
+        if not all(isinstance(text, str) and text.strip() for text in value):
             raise SourceError(f"{self.place} has something in {name!r} that is no text.")
         return tuple(value)
 
@@ -81,9 +79,8 @@ def released_folder(where: str, repository: str, revision: str | None = None) ->
 
 def find_table(folder: Path, name: str) -> list[Path]:
     """The files of a table: one by its name, or the parts that a hub cuts it into; none where it is not there."""
-    own = [folder / f"{name}{suffix}" for suffix in _SUFFIXES]
-    there = [path for path in own if path.is_file()][:1]
-    return there or sorted(folder.glob(f"{name}-*-of-*.parquet"))
+    whole = [path for path in (folder / f"{name}{suffix}" for suffix in _SUFFIXES) if path.is_file()][:1]
+    return whole or sorted(folder.glob(f"{name}-*-of-*.parquet"))
 
 
 def read_table(folder: Path, name: str) -> list[Row]:
@@ -106,7 +103,6 @@ def _rows(path: Path) -> list[Row]:
         return [Row(path.name, {"text": _read(path)})]
     if path.suffix == ".json":
         return _json(path)
-    assert path.suffix in READERS
     rows = list(read_rows(path))
     bad = [f"{place} {row}" for place, row in rows if isinstance(row, str)]
     if bad:
@@ -124,7 +120,7 @@ def _json(path: Path) -> list[Row]:
     if isinstance(value, dict):
         value = [value]
     if isinstance(value, list):
-        return [_row(path, number, one) for number, one in enumerate(value, start=1)]
+        return [_row(path, number, entry) for number, entry in enumerate(value, start=1)]
     lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     try:
         return [_row(path, number, json.loads(line)) for number, line in lines]

@@ -7,9 +7,10 @@ one (``FINDINGS AND IMPRESSION``). No word of a report is lost: what belongs to 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 STANDARD = ("examination", "indication", "findings", "impression")
 """The four that MedForget names (Section 3.2)."""
@@ -63,20 +64,17 @@ _SPLIT = re.compile(r"[ \t]*[/&+,][ \t]*(?:and[ \t]+)?|[ \t]+and[ \t]+", re.IGNO
 
 @dataclass(frozen=True)
 class Report:
-    """A report in its parts.
+    """Sections of a report, and the rest that is none: ``preamble``, ``wet_read``, ``addendum``, ``other``.
 
-    Attributes:
-        sections: name -> text in one line, in the order of their first headings; one that comes again is joined.
-            Two under one heading are one section of both names (``findings_and_impression``).
-        rest: the same for what is no section: ``preamble``, ``wet_read``, ``addendum``, ``other``.
+    Name -> text in one line, in the order of their first headings; one that comes again is joined. Two under one
+    heading are one section of both names (``findings_and_impression``).
     """
 
     sections: Mapping[str, str] = field(repr=False)
     rest: Mapping[str, str] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
+class _Mark(NamedTuple):
     start: int
     end: int
     name: str
@@ -106,10 +104,18 @@ def _keep(parts_by_name: dict[str, list[str]], name: str, text: str) -> None:
 
 
 def _marks(text: str) -> list[_Mark]:
-    """Headings in their order, none inside another."""
-    known = sorted([*_at_start(text), *_inside(text)], key=lambda mark: (mark.start, -mark.end))
+    """Headings in order, none inside another; an unknown one inside findings or impression is a part of these."""
+    at_start = (
+        match
+        for match in _AT_START.finditer(text)
+        if _is_heading(match["head"], match["end"], text[match.end() : match.end() + 40])
+    )
+    known = [
+        _Mark(match.start("head"), match.end(), _name(match["head"]))
+        for match in (*at_start, *_INSIDE.finditer(text))
+    ]
     headings: list[_Mark] = []
-    for mark in known:
+    for mark in sorted(known, key=lambda mark: (mark.start, -mark.end)):
         if not headings or mark.start >= headings[-1].end:
             headings.append(mark)
     starts = {mark.start for mark in headings}
@@ -118,27 +124,11 @@ def _marks(text: str) -> list[_Mark]:
         for match in _UNKNOWN.finditer(text)
         if match.start("head") not in starts and not any(mark.start < match.end() <= mark.end for mark in headings)
     )
-    return _without_parts(sorted([*headings, *unknown], key=lambda mark: mark.start))
-
-
-def _without_parts(marks: Iterable[_Mark]) -> list[_Mark]:
-    """An unknown heading inside findings or impression is a part of these."""
     top_level: list[_Mark] = []
-    for mark in marks:
+    for mark in sorted([*headings, *unknown], key=lambda mark: mark.start):
         if not (mark.name == _OTHER and top_level and top_level[-1].name in _WITH_PARTS):
             top_level.append(mark)
     return top_level
-
-
-def _at_start(text: str) -> Iterator[_Mark]:
-    for match in _AT_START.finditer(text):
-        if _is_heading(match["head"], match["end"], text[match.end() : match.end() + 40]):
-            yield _Mark(match.start("head"), match.end(), _name(match["head"]))
-
-
-def _inside(text: str) -> Iterator[_Mark]:
-    for match in _INSIDE.finditer(text):
-        yield _Mark(match.start("head"), match.end(), _name(match["head"]))
 
 
 def _is_heading(head: str, end: str, after: str) -> bool:

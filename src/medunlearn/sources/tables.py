@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,18 @@ Row = Mapping[str, Any]
 Rows = Iterator[tuple[str, Row | str]]
 LONGEST_CELL = 2**27  # characters
 _SPACE = re.compile(r"[ \t\n\r]*")
+BROKEN = re.compile(r"[\ud800-\udfff\0]")
+"""Half a character (a lone surrogate) or a zero byte: what wrote the file broke it."""
+
+
+class BadRowError(Exception):
+    """Reason why a row cannot be used; its reader adds the place."""
+
+
+def list_bad_rows(rows: Sequence[tuple[str, str]], most: int = 20) -> str:
+    """Place and reason of the first rows, one a line, and how many more there are."""
+    lines = [f"\n  - {place}: {reason}" for place, reason in rows[:most]]
+    return "".join(lines) + (f"\n  ... and {len(rows) - most} more" if len(rows) > most else "")
 
 
 def read_rows(path: Path) -> Rows:

@@ -27,12 +27,7 @@ LONGEST_CLOZE = 5
 
 @dataclass(frozen=True)
 class GeneralQuestion:
-    """A question on an image, with options or without.
-
-    Attributes:
-        row: where it stood: ``test.csv:12``.
-        right: place of the answer among the options; None without options.
-    """
+    """A question on an image; ``row`` is its place (``test.csv:12``), ``right`` the answer's among the options."""
 
     row: str
     question: str = field(repr=False)
@@ -65,11 +60,11 @@ def read_general(path: Path, rows: int, seed: int) -> tuple[list[GeneralQuestion
     questions: list[GeneralQuestion] = []
     excluded: list[Exclusion] = []
     for place, row in read_rows(path):
-        one = row if isinstance(row, str) else _question(path, place, row)
-        if isinstance(one, str):
-            excluded.append(Exclusion("row", place, one))
+        question = row if isinstance(row, str) else _question(path, place, row)
+        if isinstance(question, str):
+            excluded.append(Exclusion("row", place, question))
         else:
-            questions.append(one)
+            questions.append(question)
     if not questions:
         why = f" ({excluded[0].id}: {excluded[0].reason})" if excluded else ""
         raise SourceError(f"{path} holds no question on an image that is there{why}.")
