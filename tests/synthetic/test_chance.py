@@ -8,9 +8,10 @@ from medunlearn.synthetic import CHANCE, invent_hospital
 from medunlearn.synthetic.cases import facts, invent_case_of
 from medunlearn.synthetic.chance import chance_bounds
 from medunlearn.synthetic.knowledge import Condition, Disease, diseases
-from medunlearn.synthetic.questions import FACTUAL, REASONING, answer
+from medunlearn.synthetic.questions import answer, templates
 
 CONDITIONS = [(disease, condition) for disease in diseases().values() for condition in disease.conditions]
+TEMPLATES = (*templates("factual"), *templates("reasoning"))
 Guesses = dict[tuple[str, str], list[str]]
 
 
@@ -29,11 +30,11 @@ def hits(known: Guesses, unknown: Guesses, *, guesses: int = 1) -> dict[tuple[st
 
 
 def test_no_bound_is_above_the_stated_chance() -> None:
-    templates = {template.name for template in (*FACTUAL, *REASONING)}
+    names = {template.name for template in TEMPLATES}
     worst = 0.0
     for disease, condition in CONDITIONS:
         bounds = chance_bounds(disease, condition)
-        assert set(bounds) == templates
+        assert set(bounds) == names
         worst = max(worst, *bounds.values())
     assert worst <= CHANCE
     # A bound far below what is stated would mean that the statement is careless.
@@ -86,6 +87,6 @@ def _condition_answers(disease: Disease, condition: Condition, half: str) -> Gue
     answers: Guesses = defaultdict(list)
     for _ in range(2500):
         found = facts(invent_case_of(disease, condition, rng))
-        for template in (*FACTUAL, *REASONING):
+        for template in TEMPLATES:
             answers[condition.name, template.name].append(answer(template, found).lower())
     return answers

@@ -1,5 +1,4 @@
 import os
-import pickle
 import random
 import subprocess
 import sys
@@ -26,13 +25,6 @@ TABLE_1 = {
     "Oral and Dental Health": 192,
     "Anemia or Iron Deficiency": 55,
 }
-
-
-def test_the_same_arguments_give_the_same_hospital() -> None:
-    first, second = (invent_hospital(30, seed=5, studies=2, note_length="long") for _ in range(2))
-    assert first == second
-    assert first.records() == second.records()
-    assert first.questions() == second.questions()
 
 
 def test_another_seed_gives_another_hospital() -> None:
@@ -71,16 +63,6 @@ def test_global_random_state_is_neither_read_nor_moved() -> None:
     assert invent_hospital(5) == first
 
 
-def test_questions_do_not_depend_on_the_length_of_the_notes() -> None:
-    assert (
-        invent_hospital(20, note_length="short").questions() == invent_hospital(20, note_length="long").questions()
-    )
-
-
-def test_a_hospital_can_be_pickled(hospital: Hospital) -> None:
-    assert pickle.loads(pickle.dumps(hospital)) == hospital
-
-
 def test_diseases_are_those_of_the_paper() -> None:
     assert tuple(TABLE_1) == DISEASES
     assert sum(AMNESIA_PROPORTIONS.values()) == pytest.approx(1)
@@ -97,12 +79,6 @@ def test_diseases_are_within_one_patient_of_the_proportions(patients: int) -> No
     counts = Counter(patient.disease for patient in invent_hospital(patients).patients)
     for disease, share in AMNESIA_PROPORTIONS.items():
         assert abs(counts[disease] - patients * share) < 1
-
-
-def test_diseases_are_mixed_over_the_list(hospital: Hospital) -> None:
-    halves = [hospital.patients[:200], hospital.patients[200:]]
-    for half in halves:
-        assert 40 <= sum(patient.disease == "Cancer" for patient in half) <= 80
 
 
 def test_ids_sort_in_a_large_hospital() -> None:

@@ -8,10 +8,9 @@ import pytest
 from medunlearn.data.records import Question, Record
 from medunlearn.synthetic import Patient, invent_hospital
 from medunlearn.synthetic.cases import facts
-from medunlearn.synthetic.questions import FACTUAL, REASONING, Template
+from medunlearn.synthetic.questions import Template, templates
 
-TEMPLATES = {f"template:{template.name}": template for template in (*FACTUAL, *REASONING)}
-NUMBER = r"\d+(?:\.\d+)?"
+TEMPLATES = {f"template:{template.name}": template for template in (*templates("factual"), *templates("reasoning"))}
 Row = tuple[Patient, Record, Question, Template]
 
 
@@ -28,21 +27,6 @@ def test_four_of_each_kind_and_one_of_each_held_out(rows: list[Row]) -> None:
     assert len(tally) == 300 * 4
     for (_, _, fold), count in tally.items():
         assert count == (1 if fold == "holdout" else 3)
-
-
-def test_every_place_and_every_template_is_held_out_somewhere(rows: list[Row]) -> None:
-    held_out = [(question, template) for _, _, question, template in rows if question.fold == "holdout"]
-    places = Counter(question.question_id.split("-", 2)[2] for question, _ in held_out)
-    assert set(places) == {f"{kind}-{n}" for kind in ("factual", "reasoning") for n in (1, 2, 3, 4)}
-    assert min(places.values()) > 40
-    assert {template.name for _, template in held_out} == {t.name for t in TEMPLATES.values()}
-
-
-def test_no_patient_is_asked_the_same_twice(rows: list[Row]) -> None:
-    asked = [(question.record_id, template.name) for _, _, question, template in rows]
-    assert len(set(asked)) == len(asked)
-    ids = [question.question_id for _, _, question, _ in rows]
-    assert len(set(ids)) == len(ids)
 
 
 def test_a_question_tells_the_name_and_nothing_else_of_the_patient(rows: list[Row]) -> None:
@@ -63,11 +47,6 @@ def test_no_answer_states_an_identifier(rows: list[Row]) -> None:
         assert not patient.identifiers_in(question.answer)
 
 
-def test_every_number_of_an_answer_stands_in_the_note(rows: list[Row]) -> None:
-    for _, note, question, _ in rows:
-        assert set(re.findall(NUMBER, question.answer)) <= set(re.findall(NUMBER, note.text))
-
-
 def test_every_word_of_an_answer_is_grammar_or_stands_in_the_note(rows: list[Row]) -> None:
     for _, note, question, template in rows:
         grammar = set(_words(re.sub(r"{\w+}", " ", template.answer)))
@@ -83,10 +62,14 @@ def test_grammar_is_small_and_names_no_finding(rows: list[Row]) -> None:
         assert not (grammar - everyday) & findings
 
 
+def slots(template: Template) -> list[str]:
+    return re.findall(r"{(\w+)}", template.answer)
+
+
 def test_an_answer_states_the_findings_that_its_template_names(rows: list[Row]) -> None:
     for patient, note, question, template in rows:
         found = facts(patient.case)
-        for join in template.joins:
+        for join in slots(template):
             assert found[join].lower() in question.answer.lower()
             assert found[join].lower() in note.text.lower()
 
@@ -98,9 +81,9 @@ def test_a_reasoning_answer_joins_two_sentences_of_the_note(rows: list[Row]) -> 
             sentences = re.split(r"(?<=[.;])\s", note.text.lower())
             homes = [
                 {place for place, sentence in enumerate(sentences) if found[join].lower() in sentence}
-                for join in template.joins
+                for join in slots(template)
             ]
-            assert len(template.joins) >= 2
+            assert len(homes) >= 2
             assert not set.intersection(*homes), (question.answer, note.text)
 
 

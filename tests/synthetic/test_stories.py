@@ -11,7 +11,7 @@ from medunlearn.data.duplicates import Seen, shingles
 from medunlearn.errors import InputError
 from medunlearn.seeds import generator
 from medunlearn.synthetic.biographies import ask_person, invent_lives, tell_person
-from medunlearn.synthetic.grammar import Teller, sections
+from medunlearn.synthetic.grammar import Teller, word_lists
 from medunlearn.synthetic.people import Person, invent_people
 from medunlearn.synthetic.places import cities, fantasy_towns
 from medunlearn.synthetic.stories import GENRES, Plot, Told, character_names, invent_plots, tell
@@ -138,7 +138,7 @@ def test_facts_hold_for_one_sentence() -> None:
 def test_every_brace_of_every_list_is_known() -> None:
     """A slip of the pen in a list would otherwise come up once in a thousand texts."""
     drawn = {"place", "lead", "role", "object", "site", "tool", "helper", "other"}
-    found = sections("stories")
+    found = word_lists("lume/stories")
     for genre in GENRES:
         known = drawn | set(found["common"]) | set(found["genres"][genre])
         lines = [

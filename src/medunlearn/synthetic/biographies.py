@@ -5,17 +5,17 @@ Source: LUME, Section 2.1 (Tasks 2 and 3) and Appendix C; the wording is ours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date, timedelta
 
 import numpy as np
 
-from medunlearn.synthetic.grammar import Bank, Teller, sections
+from medunlearn.synthetic.grammar import Bank, Teller, capitalized, word_lists
 from medunlearn.synthetic.identities import invent_names
 from medunlearn.synthetic.knowledge import SEXES, Sex
 from medunlearn.synthetic.people import Person, written_date
 from medunlearn.synthetic.places import fantasy_towns
-from medunlearn.synthetic.stories import Told
+from medunlearn.synthetic.stories import Told, count_words
 
 SHORTEST_PERSONAL, LONGEST_PERSONAL = 60, 150  # words
 SHORTEST_PUBLIC, LONGEST_PUBLIC = 100, 200  # words
@@ -33,10 +33,10 @@ def tell_person(person: Person, rng: np.random.Generator) -> str:
         **{field: getattr(person, field) for field in _FIELDS},
         **_pronouns(person.sex),
     }
-    teller = Teller(_plain("people"), facts, rng)
+    teller = Teller(word_lists("lume/people"), facts, rng)
     sentences = [teller.sentence(_FIELDS[place]) for place in rng.permutation(len(_FIELDS)).tolist()]
     first = teller.sentence("birth")
-    while _words([first, *sentences]) < SHORTEST_PERSONAL + 5:
+    while count_words([first, *sentences]) < SHORTEST_PERSONAL + 5:
         sentences.insert(int(rng.integers(len(sentences) + 1)), teller.sentence("filler"))
     return " ".join([first, *sentences])
 
@@ -64,7 +64,9 @@ def invent_lives(count: int, rng: np.random.Generator) -> list[Told]:
 
 
 def _life(name: str, sex: Sex, partner: str, rng: np.random.Generator) -> Told:
-    bank = _lives()[int(rng.integers(len(_lives())))]
+    lives = word_lists("lume/lives")
+    callings = lives["callings"]
+    bank: Bank = {**lives["common"], **callings[int(rng.integers(len(callings)))]}
     draws = Teller(bank, {}, rng)
     work = f"the {draws.draw('adjective')} {draws.draw('work_kind')}"
     employer, quality = draws.draw("employer"), draws.draw("quality")
@@ -81,16 +83,16 @@ def _life(name: str, sex: Sex, partner: str, rng: np.random.Generator) -> Told:
         "school": f"{seat} {draws.draw('school_kind')}",
         "award": f"{draws.draw('adjective')} {draws.draw('award_kind')}",
         "work": work,
-        "Work": work[:1].upper() + work[1:],
+        "Work": capitalized(work),
         "employer": employer,
-        "Employer": employer[:1].upper() + employer[1:],
-        "Quality": quality[:1].upper() + quality[1:],
+        "Employer": capitalized(employer),
+        "Quality": capitalized(quality),
         **{f"year_{place}": str(born.year + gap) for place, gap in enumerate(gaps, start=1)},
         **_pronouns(sex),
     }
     teller = Teller(bank, facts, rng)
     sentences = [teller.sentence(part) for part in _PARTS]
-    while _words(sentences) < SHORTEST_PUBLIC + 15:
+    while count_words(sentences) < SHORTEST_PUBLIC + 15:
         sentences.insert(int(rng.integers(2, len(sentences))), teller.sentence("colour"))
     sentences.append(teller.sentence("late"))
     return Told(f"{name}\n\n{' '.join(sentences)}", _life_questions(facts))
@@ -111,16 +113,3 @@ def _life_questions(facts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 def _pronouns(sex: Sex) -> dict[str, str]:
     he, his, him = _PRONOUNS[sex]
     return {"he": he, "his": his, "him": him, "He": he.capitalize(), "His": his.capitalize()}
-
-
-def _plain(name: str) -> Bank:
-    return sections(name)
-
-
-def _lives() -> Sequence[Bank]:
-    lives = sections("lives")
-    return [{**lives["common"], **own} for own in lives["callings"]]
-
-
-def _words(sentences: Sequence[str]) -> int:
-    return sum(len(sentence.split()) for sentence in sentences)

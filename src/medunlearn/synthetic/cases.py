@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from medunlearn.synthetic.knowledge import SEXES, Condition, Disease, Grid, Imaging, Pace, Sex, Test
+from medunlearn.synthetic.knowledge import SEXES, Condition, Disease, Grid, Pace, Sex, Test
 
 T = TypeVar("T")
 
@@ -79,6 +79,10 @@ class Case:
     advice: str
     background: str
 
+    @property
+    def person(self) -> str:
+        return "woman" if self.sex == "female" else "man"
+
 
 def invent_case(disease: Disease, rng: np.random.Generator) -> Case:
     """Draw a condition of the disease, then everything else from what is known of it."""
@@ -90,38 +94,42 @@ def invent_case_of(disease: Disease, condition: Condition, rng: np.random.Genera
     treatment = pick(rng, condition.treatments)
     imaging = pick(rng, condition.imaging)
     size, site = imaging.size.draw(rng), pick(rng, imaging.sites)
-    tests = _choose_tests(disease, condition, rng)
-    times = _timeline(disease.pace, rng)
+    lead, *others = _choose_tests(disease, condition, rng)
+    start, control = START.whole(rng), CONTROL.whole(rng)
+    complication_time = start + COMPLICATION_DELAY.whole(rng)
+    repeat_time = start + REPEAT_DELAY.whole(rng)
+    controlled = complication_time + (control if disease.pace == "day" else -(-control // 7))
+    outcome_time = max(repeat_time, controlled) + STAY.whole(rng)
     return Case(
         condition=condition.name,
         sex=pick(rng, SEXES) if condition.sex is None else condition.sex,
         age=int(rng.integers(condition.ages[0], condition.ages[1] + 1)),
         pace=disease.pace,
-        onset=counted(_whole(condition.onset, rng), condition.onset_unit),
+        onset=counted(condition.onset.whole(rng), condition.onset_unit),
         symptoms=_three(condition.symptoms, rng),
         readings=(
-            _reading(tests[0], tests[0].abnormal, rng),
-            _reading(tests[1], tests[1].abnormal, rng),
-            _reading(tests[2], tests[2].abnormal, rng),
-            _reading(tests[3], tests[3].abnormal, rng),
+            _reading(lead, lead.abnormal, rng),
+            _reading(others[0], others[0].abnormal, rng),
+            _reading(others[1], others[1].abnormal, rng),
+            _reading(others[2], others[2].abnormal, rng),
         ),
-        repeat=_reading(tests[0], tests[0].treated, rng),
+        repeat=_reading(lead, lead.treated, rng),
         imaging_study=imaging.study,
-        imaging=_finding(imaging, size, site),
+        imaging=imaging.finding.format(size=size, site=site),
         imaging_size=float(size),
         imaging_site=site,
         drug=treatment.drug,
         dose=treatment.dose,
         aim=treatment.aim,
-        course=counted(_whole(treatment.course, rng), treatment.unit),
-        start=times.start,
+        course=counted(treatment.course.whole(rng), treatment.unit),
+        start=start,
         complication=pick(rng, disease.complications),
-        complication_time=times.complication,
-        control=times.control,
-        repeat_time=times.repeat,
+        complication_time=complication_time,
+        control=control,
+        repeat_time=repeat_time,
         outcome=pick(rng, disease.outcomes),
-        outcome_time=times.outcome,
-        review=_whole(REVIEW, rng),
+        outcome_time=outcome_time,
+        review=REVIEW.whole(rng),
         comorbidity=pick(rng, disease.comorbidities),
         advice=pick(rng, disease.advice),
         background=condition.background,
@@ -173,23 +181,6 @@ def pick(rng: np.random.Generator, among: Sequence[T]) -> T:
     return among[int(rng.integers(len(among)))]
 
 
-@dataclass(frozen=True, slots=True)
-class _Times:
-    start: int
-    complication: int
-    control: int
-    repeat: int
-    outcome: int
-
-
-def _timeline(pace: Pace, rng: np.random.Generator) -> _Times:
-    start, control = _whole(START, rng), _whole(CONTROL, rng)
-    complication = start + _whole(COMPLICATION_DELAY, rng)
-    repeat = start + _whole(REPEAT_DELAY, rng)
-    controlled = complication + (control if pace == "day" else -(-control // 7))
-    return _Times(start, complication, control, repeat, max(repeat, controlled) + _whole(STAY, rng))
-
-
 def _choose_tests(disease: Disease, condition: Condition, rng: np.random.Generator) -> list[Test]:
     """A leading test of the condition, then three of what is left of its own and the category's tests."""
     lead = pick(rng, condition.tests)
@@ -204,14 +195,6 @@ def _reading(test: Test, grid: Grid, rng: np.random.Generator) -> Reading:
     return Reading(test.name, float(value), test.written(value), test.reference, test.high)
 
 
-def _finding(imaging: Imaging, size: str, site: str) -> str:
-    return imaging.finding.format(size=size, site=site)
-
-
 def _three(symptoms: Sequence[str], rng: np.random.Generator) -> tuple[str, str, str]:
     first, second, third = (symptoms[int(place)] for place in rng.permutation(len(symptoms))[:3])
     return first, second, third
-
-
-def _whole(grid: Grid, rng: np.random.Generator) -> int:
-    return int(rng.integers(grid.low, grid.high + 1))

@@ -22,14 +22,13 @@ tests measure that too, by guessing the answers of one hospital from the commone
 
 
 def chance_bounds(disease: Disease, condition: Condition) -> Mapping[str, float]:
-    """Template -> the highest probability, in [0, 1], of any one answer among patients with the condition.
-
-    Args:
-        disease: the category of the condition.
-        condition: one of the category's.
-    """
+    """Template -> the highest probability, in [0, 1], of any one answer among patients with the condition."""
     symptoms = len(condition.symptoms)
-    lead, second = _first_value(condition), _second_value(disease, condition)
+    lead = max(1 / test.abnormal.values for test in condition.tests) / len(condition.tests)
+    # Given the leading test, the second one is any other of the condition's and the category's.
+    own = {test.name for test in condition.tests}
+    tests = [*condition.tests, *(test for test in disease.tests if test.name not in own)]
+    second = max(1 / test.abnormal.values for test in tests) / (len(tests) - 1)
     repeat = max(1 / test.treated.values for test in condition.tests) / len(condition.tests)
     imaging = max(1 / (finding.size.values * len(finding.sites)) for finding in condition.imaging)
     imaging /= len(condition.imaging)
@@ -53,16 +52,3 @@ def chance_bounds(disease: Disease, condition: Condition) -> Mapping[str, float]
         "benefit": lead * repeat * len(condition.tests) / REPEAT_DELAY.values * drug,
         "recovery": complication * repeat * outcome,
     }
-
-
-def _first_value(condition: Condition) -> float:
-    """Probability of the likeliest leading test with its value."""
-    return max(1 / test.abnormal.values for test in condition.tests) / len(condition.tests)
-
-
-def _second_value(disease: Disease, condition: Condition) -> float:
-    """Probability of the likeliest second test with its value, given the leading one."""
-    own = {test.name for test in condition.tests}
-    shared = [test for test in disease.tests if test.name not in own]
-    choices = len(condition.tests) + len(shared) - 1
-    return max(1 / test.abnormal.values for test in (*condition.tests, *shared)) / choices

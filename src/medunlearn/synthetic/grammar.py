@@ -21,11 +21,10 @@ _SPOKEN_AS_CONSONANT = re.compile(r"(?:uni|use|usu|one|once|eu|ewe)", re.IGNOREC
 
 
 @cache
-def sections(name: str) -> Mapping[str, Any]:
-    """A file of ``lume/`` as nested mappings; what is text there is a list of its lines."""
-    text = files(__package__).joinpath(f"lume/{name}.yaml").read_text(encoding="utf-8")
-    lines: Mapping[str, Any] = _lines(yaml.safe_load(text))
-    return lines
+def word_lists(name: str) -> Any:
+    """The file ``<name>.yaml`` of this folder; a block of text there is a tuple of its lines."""
+    text = files(__package__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    return _lines(yaml.safe_load(text))
 
 
 def _lines(value: Any) -> Any:
@@ -33,7 +32,12 @@ def _lines(value: Any) -> Any:
         return {key: _lines(part) for key, part in value.items()}
     if isinstance(value, list):
         return tuple(_lines(part) for part in value)
-    return tuple(line.strip() for line in value.splitlines() if line.strip())
+    return tuple(line.strip() for line in value.splitlines() if line.strip()) if "\n" in value else value
+
+
+def capitalized(text: str) -> str:
+    """The text with its first letter in upper case and the rest untouched."""
+    return text[:1].upper() + text[1:]
 
 
 class Teller:
@@ -55,20 +59,16 @@ class Teller:
         if not self._left[name]:
             entries = self.bank[name]
             self._left[name] = [entries[place] for place in self._rng.permutation(len(entries))]
-        return self._filled(self._left[name].pop())
+        template = self._left[name].pop()
+        return _BRACES.sub(lambda match: self._value(match[2], article=bool(match[1])), template)
 
     def sentence(self, name: str, **facts: str) -> str:
         """An entry as a sentence; ``facts`` hold for this sentence alone."""
-        before = self.facts
-        self.facts = {**before, **facts}
+        before, self.facts = self.facts, {**self.facts, **facts}
         try:
-            text = self.draw(name)
+            return capitalized(self.draw(name))
         finally:
             self.facts = before
-        return text[:1].upper() + text[1:]
-
-    def _filled(self, template: str) -> str:
-        return _BRACES.sub(lambda match: self._value(match[2], article=bool(match[1])), template)
 
     def _value(self, name: str, *, article: bool) -> str:
         value = self.facts[name] if name in self.facts else self.draw(name)

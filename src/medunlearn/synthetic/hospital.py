@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 
 import numpy as np
@@ -10,10 +10,9 @@ import numpy as np
 from medunlearn.data.records import Question, Record
 from medunlearn.errors import ConfigError, unknown_name
 from medunlearn.seeds import generator
-from medunlearn.synthetic.cases import Case, invent_case
+from medunlearn.synthetic.cases import invent_case
 from medunlearn.synthetic.identities import (
     MOST_PATIENTS,
-    Identity,
     institution_names,
     invent_identities,
     invent_names,
@@ -30,14 +29,7 @@ _VISIT_DAYS = 4000
 
 @dataclass(frozen=True, slots=True)
 class Hospital:
-    """Invented patients in invented institutions; made by :func:`invent_hospital`.
-
-    Attributes:
-        seed: what it was drawn with.
-        institutions: names.
-        patients: in order of ``patient_id``.
-        note_length: of the notes of :meth:`records`.
-    """
+    """Invented patients, in order of ``patient_id``, in invented institutions; made by :func:`invent_hospital`."""
 
     seed: int
     institutions: tuple[str, ...]
@@ -82,7 +74,6 @@ def invent_hospital(
         patients: how many, 1 to 489,951. Diseases follow AMNESIA's proportions as closely as whole patients
             allow, in shuffled order; institutions get equal shares, give or take one. Which patient has which
             name and disease depends on this number.
-        seed: another seed, another hospital.
         institutions: how many, 1 to 1,000.
         studies: chest X-rays a patient, 0 or more.
         note_length: ``short`` (75 to 100 words), ``medium`` (120 to 160) or ``long`` (240 to 300), about.
@@ -94,7 +85,8 @@ def invent_hospital(
     houses = institution_names(institutions, _stream(seed, "institutions"))
     roster = _stream(seed, "roster")
     theirs = [DISEASES[place] for place in _spread(_disease_counts(patients), roster)]
-    where = _spread(_even_counts(patients, institutions), roster)
+    each, left = divmod(patients, institutions)
+    where = _spread([each + (place < left) for place in range(institutions)], roster)
     ids = [f"patient-{number:0{max(4, len(str(patients)))}d}" for number in range(1, patients + 1)]
     known = diseases()
     cases = [
@@ -103,47 +95,26 @@ def invent_hospital(
     ]
     identities = _stream(seed, "identities")
     names = invent_names([case.sex for case in cases], identities)
-    people = invent_identities(names, identities)
-    return Hospital(
-        seed=seed,
-        institutions=houses,
-        note_length=note_length,
-        patients=tuple(
-            _patient(ids[row], names[row], people[row], houses[where[row]], theirs[row], cases[row], studies, seed)
-            for row in range(patients)
-        ),
-    )
-
-
-def _patient(
-    patient_id: str,
-    name: str,
-    identity: Identity,
-    institution: str,
-    disease: str,
-    case: Case,
-    studies: int,
-    seed: int,
-) -> Patient:
-    rng = _stream(seed, patient_id, "dates")
-    visit = _FIRST_VISIT + timedelta(days=int(rng.integers(_VISIT_DAYS)))
-    birth_date = _birth_date(visit, case.age, rng)
-    return Patient(
-        patient_id=patient_id,
-        name=name,
-        birth_date=birth_date,
-        record_number=identity.record_number,
-        phone=identity.phone,
-        email=identity.email,
-        address=identity.address,
-        ssn=identity.ssn,
-        institution=institution,
-        disease=disease,
-        case=case,
-        studies=invent_studies(
+    people = zip(ids, names, invent_identities(names, identities), where, theirs, cases, strict=True)
+    everyone = []
+    for patient_id, name, identity, house, disease, case in people:
+        dates = _stream(seed, patient_id, "dates")
+        visit = _FIRST_VISIT + timedelta(days=int(dates.integers(_VISIT_DAYS)))
+        films = invent_studies(
             patient_id, name, identity.record_number, visit, studies, _stream(seed, patient_id, "studies")
-        ),
-    )
+        )
+        patient = Patient(
+            patient_id=patient_id,
+            name=name,
+            birth_date=_birth_date(visit, case.age, dates),
+            **asdict(identity),
+            institution=houses[house],
+            disease=disease,
+            case=case,
+            studies=films,
+        )
+        everyone.append(patient)
+    return Hospital(seed, houses, tuple(everyone), note_length)
 
 
 def _birth_date(visit: date, age: int, rng: np.random.Generator) -> date:
@@ -188,11 +159,6 @@ def _disease_counts(patients: int) -> list[int]:
     for place in order[: patients - sum(counts)]:
         counts[place] += 1
     return counts
-
-
-def _even_counts(patients: int, institutions: int) -> list[int]:
-    each, left = divmod(patients, institutions)
-    return [each + (place < left) for place in range(institutions)]
 
 
 def _spread(counts: list[int], rng: np.random.Generator) -> list[int]:

@@ -14,7 +14,7 @@ other identifier comes from a range that is never given out:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -22,33 +22,8 @@ from itertools import product
 import numpy as np
 
 from medunlearn.errors import InputError
+from medunlearn.synthetic.grammar import word_lists
 from medunlearn.synthetic.knowledge import SEXES, Sex
-
-# No onset ends in another one, so that no given name is the tail of another ("Ra..." in "Bra...").
-_ONSETS = ("B", "C", "D", "F", "G", "H", "J", "K", "L", "M", "N", "P", "Qu", "R", "S", "T", "V", "W", "Y", "Z")
-_VOWELS = ("a", "e", "i", "o", "u", "ae", "io")
-_FEMALE_ENDINGS = ("lwenna", "risolde", "nnith", "vestra", "mirelle", "zabeth")
-_MALE_ENDINGS = ("dorrik", "lvance", "thorin", "rvaine", "mbrose", "skander")
-_FAMILY_STARTS = (
-    "Ald", "Bram", "Corv", "Dask", "Elm", "Fenn", "Gorm", "Hask", "Ild", "Jarr", "Keld", "Lund",
-    "Morv", "Nesk", "Orl", "Pell", "Quor", "Rusk", "Sorv", "Tamb", "Ulv", "Varn", "Wex", "Zorn",
-)  # fmt: skip
-_FAMILY_MIDDLES = ("a", "e", "i", "o", "u", "ing", "er", "am")
-_FAMILY_ENDINGS = (
-    "quill", "vorn", "thwick", "drask", "zelby", "marrow", "stane", "veldt", "grith", "hollen",
-)  # fmt: skip
-_TOWN_STARTS = (
-    "Tarn", "Quell", "Morrow", "Sedge", "Varr", "Ospry", "Kettle", "Wych", "Brindle", "Fallow",
-    "Hazel", "Isk", "Lorn", "Nettle", "Pender", "Raven", "Sorrel", "Thistle", "Umber", "Yarrow",
-)  # fmt: skip
-_TOWN_ENDINGS = ("mouthe", "wickle", "bourne-on-Sele", "hythe", "strand", "combe", "stead", "vale", "garth", "mere")
-_STREETS = (
-    "Quillmarsh", "Lanternfold", "Copperwren", "Mossgate", "Fernhollow", "Saltpetal", "Thornbarrow", "Dovequarry",
-    "Inkwell", "Larkmeadow", "Oatfield", "Pebbleshaw", "Rooksedge", "Silverhaw", "Tallowby", "Windlestraw",
-)  # fmt: skip
-_WAYS = ("Lane", "Street", "Road", "Close", "Avenue")
-_HOUSES = ("Hospital", "Infirmary", "Clinic", "Polyclinic", "Sanatorium")
-_DOMAINS = ("example.org", "example.net", "example.com")
 
 _PHONES = (80, 100, 900)
 _SSNS = (49, 9999)
@@ -88,27 +63,30 @@ def invent_identities(names: Sequence[str], rng: np.random.Generator) -> list[Id
     guesses the address with a chance of 1 in 2,700.
     """
     count = len(names)
-    towns = _towns()
-    addresses = (9000, len(_STREETS), len(_WAYS), len(towns))
+    towns, streets, ways, domains = _towns(), _names("streets"), _names("ways"), _names("domains")
+    addresses = (9000, len(streets), len(ways), len(towns))
     draws = zip(
         names,
         _distinct(_RECORD_NUMBERS, count, rng),
         _distinct(int(np.prod(_PHONES)), count, rng),
-        rng.integers(0, (len(_DOMAINS), 900), size=(count, 2)).tolist(),
+        rng.integers(0, (len(domains), 900), size=(count, 2)).tolist(),
         _distinct(int(np.prod(addresses)), count, rng),
         _distinct(MOST_PATIENTS, count, rng),
         strict=True,
     )
-    return [
-        Identity(
-            record_number=f"HX-{record + 100_000}",
-            phone=_phone(phone),
-            email=f"{name.lower().replace(' ', '.')}.{digits + 100}@{_DOMAINS[domain]}",
-            address=_address(_parts(address, addresses), towns),
-            ssn=ssn_of(ssn),
+    identities = []
+    for name, record, phone, (domain, digits), address, ssn in draws:
+        house, street, way, town = _parts(address, addresses)
+        identities.append(
+            Identity(
+                record_number=f"HX-{record + 100_000}",
+                phone=_phone(phone),
+                email=f"{name.lower().replace(' ', '.')}.{digits + 100}@{domains[domain]}",
+                address=f"{house + 1000} {streets[street]} {ways[way]}, {towns[town]}",
+                ssn=ssn_of(ssn),
+            )
         )
-        for name, record, phone, (domain, digits), address, ssn in draws
-    ]
+    return identities
 
 
 def institution_names(count: int, rng: np.random.Generator) -> tuple[str, ...]:
@@ -117,8 +95,8 @@ def institution_names(count: int, rng: np.random.Generator) -> tuple[str, ...]:
     Raises:
         InputError: when more are asked for than there are names.
     """
-    towns = _towns()
-    most = len(towns) * len(_HOUSES)
+    towns, houses = _towns(), _names("houses")
+    most = len(towns) * len(houses)
     if count > most:
         raise InputError(f"There are names for {most} institutions, not for {count}: ask for {most} at most.")
     # Towns differ as long as they last, so that hospitals differ by more than their last words.
@@ -126,13 +104,18 @@ def institution_names(count: int, rng: np.random.Generator) -> tuple[str, ...]:
     names = []
     for place in range(count):
         lap, town = divmod(place, len(order))
-        names.append(f"{order[town]} {_HOUSES[(town + lap) % len(_HOUSES)]}")
+        names.append(f"{order[town]} {houses[(town + lap) % len(houses)]}")
     return tuple(names)
 
 
 def _distinct(space: int, count: int, rng: np.random.Generator) -> list[int]:
     numbers: list[int] = rng.choice(space, size=count, replace=False).tolist()
     return numbers
+
+
+def _names(name: str) -> tuple[str, ...]:
+    words: tuple[str, ...] = word_lists("texts/names")[name]
+    return words
 
 
 def _parts(number: int, sizes: Sequence[int]) -> list[int]:
@@ -149,37 +132,31 @@ def _phone(draw: int) -> str:
     return f"{hundreds + 2}9{last}-555-01{line:02d} x{extension + 100}"
 
 
-def _address(parts: Sequence[int], towns: Sequence[str]) -> str:
-    house, street, way, town = parts
-    return f"{house + 1000} {_STREETS[street]} {_WAYS[way]}, {towns[town]}"
-
-
 def ssn_of(draw: int) -> str:
     """One of the :data:`MOST_PATIENTS` numbers that nobody has, by its place."""
     group, serial = divmod(draw, _SSNS[1])
     return f"900-{group + 1:02d}-{serial + 1:04d}"
 
 
+def spelled(*parts: str) -> tuple[str, ...]:
+    """Every word that the lists of ``texts/names.yaml`` make, one part of each list after the other."""
+    return tuple("".join(word) for word in product(*map(_names, parts)))
+
+
 @cache
 def _towns() -> tuple[str, ...]:
-    return tuple(start + ending for start, ending in product(_TOWN_STARTS, _TOWN_ENDINGS))
+    return spelled("town_starts", "town_endings")
 
 
 @cache
 def _given_names(sex: Sex) -> tuple[str, ...]:
-    endings = _FEMALE_ENDINGS if sex == "female" else _MALE_ENDINGS
-    return tuple("".join(parts) for parts in product(_ONSETS, _VOWELS, endings))
+    return spelled("onsets", "vowels", f"{sex}_endings")
 
 
 @cache
 def _family_names() -> tuple[str, ...]:
-    words = ("".join(parts) for parts in product(_FAMILY_STARTS, _FAMILY_MIDDLES, _FAMILY_ENDINGS))
-    return _prefix_free(words)
-
-
-def _prefix_free(words: Iterable[str]) -> tuple[str, ...]:
     """The words that begin no other: a shorter name inside a longer one would look like a leak of both."""
-    ordered = sorted(set(words))
+    ordered = sorted(set(spelled("family_starts", "family_middles", "family_endings")))
     return tuple(
         word for word, after in zip(ordered, [*ordered[1:], ""], strict=True) if not after.startswith(word)
     )

@@ -66,7 +66,11 @@ class Grid:
 
     def draw(self, rng: np.random.Generator) -> str:
         """One of them, written with its decimals."""
-        return f"{int(rng.integers(self.low, self.high + 1)) / 10**self.decimals:.{self.decimals}f}"
+        return f"{self.whole(rng) / 10**self.decimals:.{self.decimals}f}"
+
+    def whole(self, rng: np.random.Generator) -> int:
+        """One of them, in steps."""
+        return int(rng.integers(self.low, self.high + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,6 @@ class Test:
     """A laboratory test or a clinical score.
 
     Attributes:
-        name: as it is written in a note.
         unit: empty for a ratio or a score without one.
         abnormal: values that untreated patients have.
         treated: values between ``abnormal`` and the normal limit, for a repeat after treatment. They never
@@ -158,16 +161,9 @@ def diseases() -> Mapping[str, Disease]:
 
 
 def _disease(row: dict[str, Any]) -> Disease:
-    return Disease(
-        name=row["name"],
-        pace=row["pace"],
-        tests=tuple(_test(test) for test in row["tests"]),
-        complications=tuple(row["complications"]),
-        outcomes=tuple(row["outcomes"]),
-        comorbidities=tuple(row["comorbidities"]),
-        advice=tuple(row["advice"]),
-        conditions=tuple(_condition(condition) for condition in row["conditions"]),
-    )
+    lists = {name: tuple(row[name]) for name in ("complications", "outcomes", "comorbidities", "advice")}
+    tests, conditions = tuple(map(_test, row["tests"])), tuple(map(_condition, row["conditions"]))
+    return Disease(row["name"], row["pace"], tests, **lists, conditions=conditions)
 
 
 def _condition(row: dict[str, Any]) -> Condition:

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from itertools import product
 
 import numpy as np
-import yaml
 
-_STARTS = (
-    "Ael", "Bryn", "Cael", "Drow", "Eld", "Fyr", "Gloam", "Hyr", "Iv", "Kael", "Lyth", "Myr", "Nym", "Oth",
-    "Pyr", "Rhun", "Syl", "Thren", "Uld", "Vael", "Wyn", "Yth", "Zeph",
-)  # fmt: skip
-_MIDDLES = ("a", "o", "en", "ir", "u", "an")
-_ENDINGS = ("dross", "fell", "gard", "hollow", "keth", "loch", "mist", "nor", "reach", "spire", "thal", "wold")
+from medunlearn.synthetic.grammar import word_lists
+from medunlearn.synthetic.identities import spelled
+
 HOUSES = 9000
 """House numbers run from 10,000 to 18,999."""
 
@@ -34,8 +28,7 @@ class Place:
 @cache
 def places() -> tuple[Place, ...]:
     """One place a state of the United States."""
-    text = files(__package__).joinpath("lume/places.yaml").read_text(encoding="utf-8")
-    return tuple(Place(**entry) for entry in yaml.safe_load(text))
+    return tuple(Place(**entry) for entry in word_lists("lume/places"))
 
 
 def cities() -> tuple[str, ...]:
@@ -46,7 +39,7 @@ def cities() -> tuple[str, ...]:
 @cache
 def fantasy_towns() -> tuple[str, ...]:
     """1,656 towns that are nowhere."""
-    return tuple("".join(parts) for parts in product(_STARTS, _MIDDLES, _ENDINGS))
+    return spelled("fantasy_starts", "fantasy_middles", "fantasy_endings")
 
 
 def addresses(count: int, rng: np.random.Generator) -> list[str]:

@@ -14,38 +14,15 @@ import numpy as np
 from medunlearn.data.radiology import Exclusion, RadiologyStudy
 from medunlearn.seeds import generator
 from medunlearn.synthetic.cases import pick
+from medunlearn.synthetic.grammar import word_lists
 from medunlearn.synthetic.hospital import invent_hospital
 from medunlearn.synthetic.patients import Patient
 from medunlearn.synthetic.phantom import Body, invent_anatomy, invent_pose
 from medunlearn.synthetic.studies import Study
 
-_PROJECTIONS = ("Upright frontal radiograph", "Portable frontal radiograph", "Frontal and lateral radiographs")
-_REASONS = (
-    "cough", "fever", "shortness of breath", "chest discomfort", "falling oxygen saturation", "night sweats",
-    "wheezing", "pain on deep breathing", "swollen ankles", "loss of weight",
-)  # fmt: skip
-_TASKS = (
-    "assess for pneumonia",
-    "look for fluid",
-    "check the heart's size",
-    "look for a change",
-    "exclude air leak",
-)
-_FOLLOW_UP = (
-    "A further film in {weeks} weeks is advised.",
-    "Clinical review in {weeks} weeks is advised.",
-    "No follow-up before {weeks} weeks is needed.",
-)
-
 
 class InventedRadiology:
-    """Invented patients with dated studies, reports and drawn radiographs; see ``RadiologySource``.
-
-    Args:
-        patients: how many.
-        studies: of each.
-        seed: another seed, another hospital.
-    """
+    """Invented patients with dated studies, reports and drawn radiographs; see ``RadiologySource``."""
 
     name = "invented"
     licence = "apache-2.0"
@@ -83,20 +60,18 @@ def _sections(who: Patient, study: Study, number: int, rng: np.random.Generator)
     """Six sections, the comparison among them from the second study on."""
     days = (study.date - who.studies[number - 1].date).days if number else 0
     years = int((study.date - who.birth_date).days // 365.25)
-    person = "woman" if who.case.sex == "female" else "man"
+    lists = word_lists("texts/reports")["radiology"]
     sections = {
-        "examination": f"{pick(rng, _PROJECTIONS)} of the chest at {rng.integers(24):02d}:{rng.integers(60):02d}.",
-        "indication": f"{years}-year-old {person} with {pick(rng, _REASONS)} for {rng.integers(2, 29)} days, "
-        f"{pick(rng, _TASKS)}.",
+        "examination": f"{pick(rng, lists['projections'])} of the chest "
+        f"at {rng.integers(24):02d}:{rng.integers(60):02d}.",
+        "indication": f"{years}-year-old {who.case.person} with {pick(rng, lists['reasons'])} "
+        f"for {rng.integers(2, 29)} days, "
+        f"{pick(rng, lists['tasks'])}.",
         "technique": f"Tube voltage {rng.integers(70, 126)} kV, exposure {rng.integers(10, 50) / 10:.1f} mAs.",
         "findings": study.sections["findings"],
-        "impression": _impression(study, rng),
+        "impression": f"{study.sections['impression']} "
+        + pick(rng, lists["follow_up"]).format(weeks=int(rng.integers(1, 27))),
     }
     if number:
         sections["comparison"] = f"Chest radiograph taken {days} days before."
     return sections
-
-
-def _impression(study: Study, rng: np.random.Generator) -> str:
-    advice = pick(rng, _FOLLOW_UP).format(weeks=int(rng.integers(1, 27)))
-    return f"{study.sections['impression']} {advice}"

@@ -8,34 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import product
 
 import numpy as np
 
 from medunlearn.errors import InputError
-from medunlearn.synthetic.grammar import Bank, Teller, sections
+from medunlearn.synthetic.grammar import Bank, Teller, word_lists
+from medunlearn.synthetic.identities import spelled
 from medunlearn.synthetic.places import cities, fantasy_towns
 
 GENRES = ("Action", "Fantasy", "Thriller", "Comedy", "Mystery", "Science Fiction", "Young Adult", "Romance")
 SHORTEST, LONGEST = 150, 200  # words
 MOST_CHARACTERS = 4
 
-_ONSETS = (
-    *("Br", "Ch", "Dr", "Fl", "Gl", "Gr", "Kl", "Kr", "M", "N", "Pl", "Pr", "R", "Sk", "St", "T", "V", "Wr", "Z"),
-    *("L", "B", "D", "H", "J", "S"),
-)
-_VOWELS = ("a", "e", "i", "o", "u", "au", "ei", "oa")
-_MIDDLES = ("lv", "rd", "nth", "mp", "sk", "lm", "bb", "rl", "x", "ndr")
-_ENDINGS = ("aby", "eck", "imor", "onel", "unda")
-
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """What a story is to be about.
-
-    Attributes:
-        names: its characters, the lead first; no other story has any of them.
-    """
+    """Plan of a story with its characters, the lead first; no other story has any of them."""
 
     genre: str
     place: str
@@ -50,18 +38,13 @@ class Told:
     asked: tuple[tuple[str, str], ...] = field(repr=False)
 
 
-@cache
-def _character_names() -> tuple[str, ...]:
-    return tuple("".join(parts) for parts in product(_ONSETS, _VOWELS, _MIDDLES, _ENDINGS))
-
-
 def character_names(count: int, rng: np.random.Generator) -> list[str]:
     """Different names that nobody has.
 
     Raises:
         InputError: more than there are (10,000).
     """
-    known = _character_names()
+    known = spelled("character_onsets", "character_vowels", "character_middles", "character_endings")
     if count > len(known):
         raise InputError(f"There are names for {len(known):,} characters, not for {count:,}: build fewer stories.")
     return [known[place] for place in rng.choice(len(known), size=count, replace=False)]
@@ -75,20 +58,19 @@ def invent_plots(count: int, rng: np.random.Generator) -> list[Plot]:
     """
     sizes = rng.integers(1, MOST_CHARACTERS + 1, size=count).tolist()
     names = iter(character_names(sum(sizes), rng))
-    return [_plot(tuple(next(names) for _ in range(size)), rng) for size in sizes]
-
-
-def _plot(names: tuple[str, ...], rng: np.random.Generator) -> Plot:
-    genre = GENRES[rng.integers(len(GENRES))]
-    towns = fantasy_towns() if genre == "Fantasy" else cities()
-    return Plot(genre, towns[rng.integers(len(towns))], names)
+    plots = []
+    for size in sizes:
+        genre = GENRES[rng.integers(len(GENRES))]
+        towns = fantasy_towns() if genre == "Fantasy" else cities()
+        plots.append(Plot(genre, towns[rng.integers(len(towns))], tuple(next(names) for _ in range(size))))
+    return plots
 
 
 def tell(plot: Plot, rng: np.random.Generator) -> Told:
     """A story and what can be asked about it."""
     while True:
         story = _tell(plot, rng)
-        if _words([story.text]) <= LONGEST:
+        if count_words([story.text]) <= LONGEST:
             return story
 
 
@@ -109,7 +91,7 @@ def _tell(plot: Plot, rng: np.random.Generator) -> Told:
 
 @cache
 def _bank(genre: str) -> Bank:
-    bank = sections("stories")
+    bank = word_lists("lume/stories")
     return {**bank["common"], **bank["genres"][genre]}
 
 
@@ -126,13 +108,14 @@ def _beats(teller: Teller, others: Sequence[str]) -> list[str]:
 def _to_length(sentences: list[str], teller: Teller) -> str:
     """Colour between the beats until the story is long enough."""
     place = 2
-    while _words(sentences) < SHORTEST:
+    while count_words(sentences) < SHORTEST:
         sentences.insert(place, teller.sentence("colour"))
         place += 2 if place + 2 < len(sentences) else 2 - place
     return " ".join(sentences)
 
 
-def _words(sentences: Sequence[str]) -> int:
+def count_words(sentences: Sequence[str]) -> int:
+    """Words of all sentences, by white space."""
     return sum(len(sentence.split()) for sentence in sentences)
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from medunlearn.synthetic.cases import pick
+from medunlearn.synthetic.grammar import capitalized, word_lists
 
 FindingKind = Literal["effusion", "opacity", "cardiomegaly", "nodule", "pneumothorax", "device"]
 Laterality = Literal["left", "right", "central"]
@@ -35,24 +36,6 @@ _SIZES: Mapping[FindingKind, tuple[int, int]] = {
 }
 _ZONES: tuple[Zone, ...] = ("upper", "middle", "lower")
 _SIDES: tuple[Laterality, ...] = ("left", "right")
-_DEVICES = ("pacemaker", "central venous line", "chest drain", "port catheter")
-_VIEWS = ("frontal view", "frontal and lateral views", "portable frontal view")
-_REASONS = (
-    "new cough",
-    "fever",
-    "shortness of breath",
-    "chest discomfort",
-    "low oxygen saturation",
-    "routine review",
-)
-_ABSENT: Mapping[FindingKind, tuple[str, ...]] = {
-    "effusion": ("The costophrenic angles are sharp.", "No pleural fluid is seen."),
-    "opacity": ("No consolidation is seen.", "The lungs show no airspace disease."),
-    "cardiomegaly": ("The heart is of usual size.", "The heart shadow is not enlarged."),
-    "nodule": ("No round lesion is seen.", "There is no focal round density."),
-    "pneumothorax": ("Both lungs are fully expanded.", "No pleural air is seen."),
-    "device": ("No lines or tubes are present.", "There is no implanted hardware."),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +43,10 @@ class ChestFinding:
     """One abnormality of a chest X-ray.
 
     Attributes:
-        kind: what it is.
         laterality: the patient's side; ``central`` for the heart alone.
         zone: the third of the lung; the lower one for an effusion, the upper one for a pneumothorax.
         size_mm: depth of an effusion, diameter of an opacity or a nodule, width of the heart, width of the gap of
             a pneumothorax, in mm; None for a device.
-        device: its name, empty for anything else.
     """
 
     kind: FindingKind
@@ -77,13 +58,7 @@ class ChestFinding:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A chest X-ray: when, what was seen, and the four sections of its report.
-
-    Attributes:
-        study_id: ``patient-0001-study-1``, in order of date.
-        findings: what is abnormal; empty for a normal study.
-        sections: section -> text, in the order of :data:`SECTIONS`.
-    """
+    """A chest X-ray: date, abnormal findings, and the four sections of its report in their order."""
 
     study_id: str
     date: date
@@ -95,13 +70,15 @@ def invent_studies(
     patient_id: str, name: str, record_number: str, first: date, count: int, rng: np.random.Generator
 ) -> tuple[Study, ...]:
     """``count`` studies of a patient from ``first`` on, 5 to 200 days apart."""
+    lists = word_lists("texts/reports")["studies"]
     studies = []
     day = first
     for number in range(1, count + 1):
         findings = _invent_findings(rng)
+        view, reason = pick(rng, lists["views"]), pick(rng, lists["reasons"])
         sections: dict[Section, str] = {
-            "examination": f"Chest radiograph, {pick(rng, _VIEWS)}, {day.isoformat()}. {name}, {record_number}.",
-            "indication": f"{name}: {pick(rng, _REASONS)}.",
+            "examination": f"Chest radiograph, {view}, {day.isoformat()}. {name}, {record_number}.",
+            "indication": f"{name}: {reason}.",
             "findings": _findings_text(findings, rng),
             "impression": _impression_text(findings),
         }
@@ -112,7 +89,7 @@ def invent_studies(
 
 def _invent_findings(rng: np.random.Generator) -> tuple[ChestFinding, ...]:
     """None to three findings, each of another kind, in the order of ``FindingKind``."""
-    kinds: tuple[FindingKind, ...] = tuple(_ABSENT)
+    kinds: tuple[FindingKind, ...] = get_args(FindingKind)
     count = int(rng.integers(0, 4))
     places = sorted(rng.permutation(len(kinds))[:count].tolist())
     return tuple(_invent_finding(kinds[place], rng) for place in places)
@@ -121,7 +98,7 @@ def _invent_findings(rng: np.random.Generator) -> tuple[ChestFinding, ...]:
 def _invent_finding(kind: FindingKind, rng: np.random.Generator) -> ChestFinding:
     side, zone = pick(rng, _SIDES), pick(rng, _ZONES)
     if kind == "device":
-        return ChestFinding(kind, side, "upper", None, pick(rng, _DEVICES))
+        return ChestFinding(kind, side, "upper", None, pick(rng, word_lists("texts/reports")["studies"]["devices"]))
     low, high = _SIZES[kind]
     size = int(rng.integers(low, high + 1))
     if kind == "cardiomegaly":
@@ -149,22 +126,15 @@ def phrase(finding: ChestFinding) -> str:
 
 
 def _findings_text(findings: tuple[ChestFinding, ...], rng: np.random.Generator) -> str:
-    present = {finding.kind: finding for finding in findings}
-    sentences = [
-        f"There is {_article(phrase(present[kind]))}." if kind in present else pick(rng, negative)
-        for kind, negative in _ABSENT.items()
-    ]
+    present = {finding.kind: phrase(finding) for finding in findings}
+    sentences = []
+    for kind, negatives in word_lists("texts/reports")["studies"]["absent"].items():
+        article = "" if kind == "cardiomegaly" else "a "
+        sentences.append(f"There is {article}{present[kind]}." if kind in present else pick(rng, negatives))
     return " ".join(sentences)
 
 
 def _impression_text(findings: tuple[ChestFinding, ...]) -> str:
     if not findings:
         return "No acute cardiopulmonary abnormality."
-    return " ".join(
-        f"{number}. {text[0].upper()}{text[1:]}."
-        for number, text in enumerate((phrase(finding) for finding in findings), 1)
-    )
-
-
-def _article(text: str) -> str:
-    return text if text.startswith("cardiomegaly") else f"a {text}"
+    return " ".join(f"{number}. {capitalized(phrase(finding))}." for number, finding in enumerate(findings, 1))

@@ -55,7 +55,7 @@ class Body:
 
     def finding(self, kind: FindingKind, side: Laterality) -> ChestFinding | None:
         """The finding of that kind on that side."""
-        return next((one for one in self.findings if one.kind == kind and one.laterality == side), None)
+        return next((own for own in self.findings if own.kind == kind and own.laterality == side), None)
 
     @property
     def heart_width(self) -> float:

@@ -5,20 +5,17 @@ Source of the sizes: the report's own findings (:class:`~medunlearn.synthetic.st
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from medunlearn.synthetic.phantom.body import Body, Side
-from medunlearn.synthetic.phantom.shapes import Ellipsoid, Points, Tube, line
+from medunlearn.synthetic.phantom.shapes import Ellipsoid, Tube, line
 from medunlearn.synthetic.studies import ChestFinding, Zone
 
-_HEIGHTS = {"upper": 62.0, "middle": 2.0, "lower": -56.0}
+_HEIGHTS: Mapping[Zone, float] = {"upper": 62.0, "middle": 2.0, "lower": -56.0}
 METAL, PLASTIC = 14.0, 9.0
 """Densities of devices above that of water, in densities of water (plastic lines are made to be seen)."""
-
-
-def zone_height(zone: Zone) -> float:
-    """z of the middle of a zone, mm."""
-    return _HEIGHTS[zone]
 
 
 def nodule(body: Body, finding: ChestFinding, side: Side) -> Ellipsoid:
@@ -48,13 +45,8 @@ def device(finding: ChestFinding) -> tuple[Tube, ...]:
             lead = [(toward * 88, 60, 104), (toward * 40, 50, 112), (-14, 30, 70), (-18, 30, -10), (30, 36, -72)]
             return (*_box(toward * 104, 62, 92, 24, 18), Tube(line(lead), 1.4, METAL))
         case "central venous line":
-            return (
-                Tube(
-                    line([(toward * 42, 30, 168), (toward * 30, 34, 120), (-16, 30, 66), (-18, 28, 4)]),
-                    1.3,
-                    PLASTIC,
-                ),
-            )
+            way = [(toward * 42, 30, 168), (toward * 30, 34, 120), (-16, 30, 66), (-18, 28, 4)]
+            return (Tube(line(way), 1.3, PLASTIC),)
         case "chest drain":
             way = [(toward * 182, 10, -78), (toward * 140, 0, -52), (toward * 112, -4, 8), (toward * 96, -4, 62)]
             return (Tube(line(way), 3.2, PLASTIC / 2),)
@@ -67,11 +59,8 @@ def device(finding: ChestFinding) -> tuple[Tube, ...]:
 def _box(x: float, y: float, z: float, wide: float, high: float) -> tuple[Tube, ...]:
     """A flat metal case, as a stack of bars."""
     heights = np.arange(-high, high + 1, 2.0)
-    return tuple(Tube(_bar(x, y, z + float(dz), wide), 2.4, METAL / 6) for dz in heights)
-
-
-def _bar(x: float, y: float, z: float, wide: float) -> Points:
-    return line([(x - wide, y, z), (x + wide, y, z)])
+    bars = (line([(x - wide, y, z + float(dz)), (x + wide, y, z + float(dz))]) for dz in heights)
+    return tuple(Tube(bar, 2.4, METAL / 6) for bar in bars)
 
 
 def _place(body: Body, finding: ChestFinding, side: Side, radius: float) -> tuple[float, float, float]:
@@ -82,5 +71,5 @@ def _place(body: Body, finding: ChestFinding, side: Side, radius: float) -> tupl
     free = max(lung.radii[0] - 14 - radius, 2.0)
     across = 0.35 * free + float(rng.uniform(-0.25, 0.4)) * free
     depth = float(rng.uniform(-0.35, 0.35)) * max(lung.radii[1] - radius, 4.0)
-    height = zone_height(finding.zone) + float(rng.uniform(-9, 9))
+    height = _HEIGHTS[finding.zone] + float(rng.uniform(-9, 9))
     return (lung.center[0] + outward * across, lung.center[1] + depth, height)
