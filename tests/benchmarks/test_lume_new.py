@@ -13,8 +13,7 @@ from medunlearn.config import LumeNewSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import identifier_asked
 from medunlearn.errors import ConfigError, InputError, SourceError
-from medunlearn.papers.lume.build_new import build, is_askable
-from medunlearn.papers.lume.documents import KnowledgeQuestion, LumeDocument
+from medunlearn.papers.lume.invented import build, is_askable
 
 SMALL: dict[str, Any] = {"stories": 21, "personal_biographies": 12, "public_biographies": 10, "nonmembers": 6}
 TASKS = ("story", "personal_biography", "public_biography")
@@ -149,10 +148,8 @@ def test_articles_that_cannot_be_used(tmp_path: Path, content: str, message: str
 
 
 def test_what_can_be_asked() -> None:
-    document = LumeDocument("d", "story", "Ada found a red owl in Isk.")
-
     def ok(question: str, answer: str, before: set[str] | None = None) -> bool:
-        return is_askable(document, KnowledgeQuestion(question, answer, "p"), before or set())
+        return is_askable("Ada found a red owl in Isk.", question, answer, before or set())
 
     assert ok("What did Ada find?", "Red Owl")
     assert not ok("What did Ada find?", "red ow"), "no part of a word"

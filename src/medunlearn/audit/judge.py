@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +13,6 @@ from medunlearn.config import check
 from medunlearn.data.records import Record
 from medunlearn.errors import ConfigError, MedunlearnError
 from medunlearn.judging.writing import Reject, Source, WritingTask, estimated
-from medunlearn.judging.writing.task import Prompt
 from medunlearn.llm import Budget, Client, CostEstimate, Decision, ServerSettings, Store, decide
 from medunlearn.llm.store import FILE
 
@@ -24,15 +22,7 @@ UNCLEAR = "unclear"
 _WORD = re.compile(r"[^\W_]+")
 
 
-class AuditTask(WritingTask):
-    """A judge's task in an audit; its prompt is the YAML file of its name beside this module."""
-
-    @cached_property
-    def prompt(self) -> Prompt:
-        return Prompt.read(Path(__file__).with_name(f"{self.name}.yaml"))
-
-
-class SensitiveContent(AuditTask):
+class SensitiveContent(WritingTask):
     """Lists sensitive content that is in both a response and its record, by category.
 
     A source has ``record`` and ``response``; a result is ``{"pieces": [{"category", "quote"}]}``. A quote must be
@@ -55,7 +45,7 @@ class SensitiveContent(AuditTask):
         return "the same quote stands twice" if len(set(quotes)) < len(quotes) else ""
 
 
-class MemorizedKind(AuditTask):
+class MemorizedKind(WritingTask):
     """Sorts a memorized span into one of the kinds of :mod:`medunlearn.audit.kinds`, with a short reason.
 
     A source has ``span``; a result is ``{"kind", "reason"}``. ``unclear`` is an answer, and declined.

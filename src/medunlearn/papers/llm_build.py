@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import medunlearn
-from medunlearn.config import Settings, check
+from medunlearn.config import AmnesiaNotesSettings, LumeNewSettings, MedforgetSettings, Settings, check
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_json, sha256_of, sha256_of_json, write_json
@@ -40,37 +40,12 @@ ONLY_HOW = frozenset({"llm", "store", "again", "leave_out_failed", "allow_remote
 """Settings that change how a model is asked, not what is built."""
 
 Say = Callable[[str], None]
-
-
-class WritingSettings(Protocol):
-    """Settings of a build that a language model can write."""
-
-    @property
-    def llm(self) -> Mapping[str, Any]: ...
-    @property
-    def temperature(self) -> float | str | None: ...
-    @property
-    def answer_tokens(self) -> int | None: ...
-    @property
-    def llm_seed(self) -> int | None: ...
-    @property
-    def store(self) -> Path | None: ...
-    @property
-    def again(self) -> bool: ...
-    @property
-    def leave_out_failed(self) -> bool: ...
-    @property
-    def allow_remote_llm(self) -> bool: ...
+WritingSettings = AmnesiaNotesSettings | LumeNewSettings | MedforgetSettings
 
 
 @dataclass(frozen=True)
 class BuildResult:
-    """A benchmark built into its folder.
-
-    Attributes:
-        rejects: everything that is not in it.
-        facts: the content of ``build.json``.
-    """
+    """A benchmark built into its folder, everything that is not in it, and the content of ``build.json``."""
 
     benchmark: Benchmark
     rejects: tuple[Reject, ...]
@@ -92,11 +67,7 @@ def server_of(llm: Mapping[str, Any]) -> ServerSettings:
 
 @dataclass(frozen=True)
 class Writer:
-    """The language model of a build; the guard has allowed its server.
-
-    Attributes:
-        store: folder of the responses.
-    """
+    """The language model of a build, on a server that the guard allowed; ``store`` is the folder of responses."""
 
     settings: WritingSettings
     server: ServerSettings
@@ -163,7 +134,7 @@ class WritingSession:
     Attributes:
         rejects: sources without a result, so far.
         unfinished: those that server, network or budget are to blame for.
-        prompts: versions of the prompts asked.
+        prompts: versions of the prompts sent.
     """
 
     def __init__(self, writer: Writer, client: Client, store: Store, quiet: bool) -> None:
@@ -174,11 +145,10 @@ class WritingSession:
 
     def write(self, task: WritingTask, sources: Sequence[Source]) -> Mapping[str, Any]:
         """Accepted answers by the id of their source."""
-        written = write(task, sources, self._client, sampling=self._writer.sampling, quiet=self.quiet)
-        return self.add(task, written)
+        return self.add(task, write(task, sources, self._client, sampling=self._writer.sampling, quiet=self.quiet))
 
     def add(self, task: WritingTask, written: Written) -> Mapping[str, Any]:
-        """Take over what a task gave; its results."""
+        """Take over a task's rejects; its results."""
         self.prompts.append(task.version)
         self.rejects += written.rejects
         self.unfinished += written.to_ask_again
@@ -188,9 +158,7 @@ class WritingSession:
         self.rejects.append(Reject(task, source, "excluded", reason))
 
     def refuse_unfinished(self) -> None:
-        """Raises:
-        MedunlearnError: sources are unfinished, and are not to be left out.
-        """
+        """Raise a MedunlearnError if sources are unfinished, and are not to be left out."""
         halted = self._client.halted
         if not self.unfinished or (self._writer.settings.leave_out_failed and not halted):
             return

@@ -40,7 +40,7 @@ FOLDER_BUILDS: Mapping[str, str] = {
 }
 """Builds that write to their folder as they go (a language model's answers, images): values, folder -> a result
 with the ``benchmark``."""
-NEW_LUME = "medunlearn.papers.lume.build_new:build"
+NEW_LUME = "medunlearn.papers.lume.invented:build"
 BUILD_FILES = (
     *TABLES,
     "README.md",

@@ -14,7 +14,7 @@ from fake_server import FakeServer, share_of_faults
 from medunlearn.errors import InputError
 from medunlearn.judging.writing import Source, estimated, reasons, save_rejects, task_class, write
 from medunlearn.llm import Store, decide
-from medunlearn.papers.lume.prompts.verify import Claim, verify
+from medunlearn.papers.lume.prompts import verify
 
 LABEL = task_class("disease_label")()
 WORDS = ("tumor", "sepsis", "infarction", "odd")
@@ -90,11 +90,12 @@ def test_reasons_are_counted() -> None:
 
 
 CLAIMS = [
-    Claim("right", "Marten kept Sorrel Head.", "What did Marten keep?", "Sorrel Head", ()),
-    Claim("two", "Petra found a key and a map.", "What did Petra find?", "a key", ()),
-    Claim("wrong", "Ada sold it to a baker.", "To whom did Ada sell it?", "a butcher", ()),
-    Claim("absent", "Ada slept.", "Where did Ada sleep?", "Isk", ()),
+    Source("right", {"document": "Marten kept Sorrel Head.", "question": "What did Marten keep?"}, ()),
+    Source("two", {"document": "Petra found a key and a map.", "question": "What did Petra find?"}, ()),
+    Source("wrong", {"document": "Ada sold it to a baker.", "question": "To whom did Ada sell it?"}, ()),
+    Source("absent", {"document": "Ada slept.", "question": "Where did Ada sleep?"}, ()),
 ]
+ANSWERS = {"right": "Sorrel Head", "two": "a key", "wrong": "a butcher", "absent": "Isk"}
 FOUND = {"Marten": ["the Sorrel Head."], "Petra": ["a key", "a map"], "sold": ["a baker"], "slept": []}
 
 
@@ -106,7 +107,7 @@ def verifier(body: dict[str, Any]) -> str:
 def test_a_question_stays_if_every_verifier_finds_its_one_answer(connect: Callable[..., Any]) -> None:
     first, one = connect(server=FakeServer(answer=verifier))
     second, two = connect(server=FakeServer(answer=verifier), model="second")
-    written = verify(CLAIMS, {"one": one, "two": two})
+    written = verify(CLAIMS, ANSWERS, {"one": one, "two": two})
     assert written.results == {"right": {"answer": "Sorrel Head", "verified_by": ["one", "two"]}}
     assert {reject.id: reject.reason for reject in written.rejects} == {
         "two": "one finds 2 answers in the text",
@@ -121,7 +122,7 @@ def test_a_question_stays_if_every_verifier_finds_its_one_answer(connect: Callab
 def test_a_verifier_that_is_down_says_nothing_against_a_question(connect: Callable[..., Any]) -> None:
     _, one = connect(server=FakeServer(answer=verifier))
     _, two = connect("error_500", retries=0)
-    written = verify(CLAIMS[:1], {"one": one, "two": two})
+    written = verify(CLAIMS[:1], ANSWERS, {"one": one, "two": two})
     assert [(reject.id, reject.status) for reject in written.to_ask_again] == [("right", "failed")]
 
 

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from controls import check_controls
 
+from medunlearn.papers.lume.findings import findings
 from medunlearn.papers.lume.report import report_part
-from medunlearn.papers.lume.report.findings import findings
 from medunlearn.reports.blocks import Report
 from medunlearn.reports.claims import FAILS, HOLDS, NOT_MEASURABLE, OPEN, Finding, findings_text
 from medunlearn.reports.content import ModelResult

@@ -3,7 +3,7 @@
     schema (the client)  ->  ``wrong`` (rules of the task; the model is told, and asked again)
                          ->  ``declined`` (a right answer that says there is nothing to have)
 
-The prompt's file has the name of the task's module: ``disease_label.py`` and ``disease_label.yaml``. It holds
+The prompt's file has the name of the task and lies beside its module: ``disease_label.yaml``. It holds
 ``version`` (raised with every change of its text or schema), ``max_tokens``, ``temperature``, ``system``, ``user``
 (Jinja, with the source's fields) and ``schema``.
 """
@@ -105,7 +105,7 @@ class WritingTask(ABC):
 
     @cached_property
     def prompt(self) -> Prompt:
-        return Prompt.read(Path(inspect.getfile(type(self))).with_suffix(".yaml"))
+        return Prompt.read(Path(inspect.getfile(type(self))).with_name(f"{self.name}.yaml"))
 
     @property
     def version(self) -> str:

@@ -1,4 +1,4 @@
-"""LUME: stories, personal biographies and public biographies; completions and knowledge questions.
+"""LUME from its released files: stories, personal biographies and public biographies.
 
 Source: LUME, Section 2. The released files count more documents than the paper's Table 1 (1,733 and 5,466
 examples against 1,387 and 4,394); what is built here is what the files hold.
@@ -7,17 +7,16 @@ examples against 1,387 and 4,394); what is built here is what the files hold.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from medunlearn.config import LumeSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.builders import PII_FIELDS
 from medunlearn.data.hierarchy import Hierarchy
-from medunlearn.data.records import SIDES, Question, Record
+from medunlearn.data.records import SIDES
 from medunlearn.data.splits import request, shuffled
 from medunlearn.errors import InputError
-from medunlearn.papers.lume.released import FILES, LumeDocument, LumeRow, read_lume
+from medunlearn.papers.lume.released import FILES, LumeDocument, read_lume
 
 SPLIT = "released"
 NONMEMBER_TASK = "public_biography"
@@ -37,26 +36,23 @@ def build(settings: LumeSettings) -> Benchmark:
     held = _held_out(members, settings)
     outside += [replace(document, member=False) for document in members if document.document in held]
     documents = _subset(members, settings.documents_per_task, settings.seed, held) + outside
-    records = tuple(_record(document) for document in documents)
+    records = tuple(document.record() for document in documents)
     forget = [document.document for document in documents if document.side == "forget"]
-    split = request(Hierarchy(("task", "document"), records), SPLIT, "document", forget)
+    counts = sorted(Counter((document.task, document.side) for document in documents).items())
     return Benchmark(
         name="LUME" if settings.documents_per_task is None else f"LUME, {len(documents)} documents",
         builder="lume",
         levels=("task", "document"),
         subject_level="document",
         records=records,
-        questions=tuple(question for document in documents for question in _questions(document)),
-        splits={SPLIT: split},
+        questions=tuple(question for document in documents for question in document.questions()),
+        splits={SPLIT: request(Hierarchy(("task", "document"), records), SPLIT, "document", forget)},
         seed=settings.seed,
         source=f"released files {' and '.join(FILES.values())}",
         licence="apache-2.0",
         data_use="open",
         notes={
-            "documents by task and side": {
-                f"{task} {side}": n
-                for (task, side), n in sorted(Counter((d.task, d.side) for d in documents).items())
-            },
+            "documents by task and side": {f"{task} {side}": n for (task, side), n in counts},
             **({"documents that no model is trained on": len(outside)} if outside else {}),
             "skipped rows": list(files.skipped),
         },
@@ -64,16 +60,15 @@ def build(settings: LumeSettings) -> Benchmark:
 
 
 def _subset(
-    documents: Iterable[LumeDocument], size: int | None, seed: int, held: frozenset[str]
+    documents: Sequence[LumeDocument], size: int | None, seed: int, held: frozenset[str]
 ) -> list[LumeDocument]:
     """``size`` documents of each task, half from each side (the odd one from forget); none that is held out."""
-    found = list(documents)
     if size is None:
-        return [document for document in found if document.document not in held]
+        return [document for document in documents if document.document not in held]
     chosen: set[str] = set()
-    for task in sorted({document.task for document in found}):
+    for task in sorted({document.task for document in documents}):
         for side, wanted in zip(SIDES, (size - size // 2, size // 2), strict=True):
-            names = [document.document for document in found if (document.task, document.side) == (task, side)]
+            names = [document.document for document in documents if (document.task, document.side) == (task, side)]
             left = [name for name in _order(names, task, side, seed) if name not in held]
             if len(left) < wanted:
                 besides = " besides non-members" if held else ""
@@ -82,10 +77,10 @@ def _subset(
                     f"files hold {len(left)}{besides}. Ask for {2 * len(left)} at most."
                 )
             chosen.update(left[:wanted])
-    return [document for document in found if document.document in chosen]
+    return [document for document in documents if document.document in chosen]
 
 
-def _held_out(documents: Iterable[LumeDocument], settings: LumeSettings) -> frozenset[str]:
+def _held_out(documents: Sequence[LumeDocument], settings: LumeSettings) -> frozenset[str]:
     """Names of the public biographies of the retain side that nobody is to train on.
 
     They are the last in the order whose first are a subset, so a subset stays the same where enough are left.
@@ -109,35 +104,3 @@ def _held_out(documents: Iterable[LumeDocument], settings: LumeSettings) -> froz
 
 def _order(names: Iterable[str], task: str, side: str, seed: int) -> list[str]:
     return shuffled(names, "lume", task, side, seed)
-
-
-def _provenance(document: LumeDocument, row: LumeRow) -> str:
-    """``released:story``; where a personal field is asked for, that too: ``released:personal_biography:ssn``."""
-    asks_field = document.task == "personal_biography" and row.form == "qa" and row.number < len(PII_FIELDS)
-    return f"released:{document.task}" + (f":{PII_FIELDS[row.number]}" if asks_field else "")
-
-
-def _record(document: LumeDocument) -> Record:
-    return Record(
-        record_id=document.document,
-        text=document.text,
-        groups={"task": document.task, "document": document.document},
-        identifiers=document.identifiers(),
-        fold="train" if document.member else "holdout",
-    )
-
-
-def _questions(document: LumeDocument) -> list[Question]:
-    return [
-        Question(
-            question_id=f"{document.document}-{row.form}{row.number}",
-            record_id=document.document,
-            fold="train" if document.member else "holdout",
-            kind="completion" if row.form == "sc" else "knowledge",
-            level="document",
-            question=row.input,
-            answer=row.output,
-            provenance=_provenance(document, row),
-        )
-        for row in document.rows
-    ]

@@ -1,7 +1,7 @@
 """Differences between epochs, and between methods epoch by epoch, on LUME: paired, with intervals over documents.
 
 The tables of epochs have each number's own interval; a difference of two numbers on the same documents needs the
-scores themselves. They lie in the evaluations of the epochs, so nothing is asked again.
+scores themselves. They lie in the evaluations of the epochs, so nothing is measured again.
 
 Contrasts, per run, task, measure (regurgitation, knowledge) and side; t is the target, lowest the epoch behind the
 target with the lowest mean, last the last epoch:
@@ -15,11 +15,9 @@ target with the lowest mean, last the last epoch:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
@@ -27,37 +25,16 @@ from medunlearn.data.builders import GROUPINGS
 from medunlearn.data.records import SIDES
 from medunlearn.errors import InputError
 from medunlearn.results.evaluated import Evaluated
-from medunlearn.statistics.bootstrap import Estimate, Statistic, resample_means
+from medunlearn.statistics.bootstrap import Array, Estimate, Resampled, resample_means
 
 BUILDER = "lume"
 TO_ZERO = ("ga", "graddiff", "kl_min")
 BOUNDED = "npo"
 """Methods whose loss is unbounded, and the one whose is bounded (LUME, Section 3)."""
 COLUMNS = ("contrast", "model", "node", "about", "value", "low", "high", "n_subjects", "reason")
-Array = npt.NDArray[np.float64]
 
-
-@dataclass(frozen=True)
-class _Scores:
-    """One measure of one run on one task and side: a row a question, a column an epoch.
-
-    Attributes:
-        label: of the run.
-        measure: as the paper calls it.
-        values: index question_id, columns epochs, 0 the target.
-        subjects: whose each question is, in the order of the rows.
-    """
-
-    label: str
-    node: str
-    measure: str
-    side: str
-    values: pd.DataFrame
-    subjects: Sequence[str]
-
-    @property
-    def what(self) -> str:
-        return f"{self.measure} on {self.side}"
+Place = tuple[str, str, str]
+"""Task, measure as the paper calls it, side."""
 
 
 def contrasts(models: Sequence[Evaluated], benchmark: Benchmark | None, replicates: int, seed: int) -> pd.DataFrame:
@@ -67,48 +44,49 @@ def contrasts(models: Sequence[Evaluated], benchmark: Benchmark | None, replicat
         models: of a report, with distinct labels.
         benchmark: says what task a question is of; without it there is no difference.
     """
-    if benchmark is None or benchmark.builder != BUILDER:
-        return pd.DataFrame(columns=list(COLUMNS))
-    tables = {model.run.label: _epochs(model) for model in models if model.run.role == "unlearned"}
-    target = next((model for model in models if model.run.role == "target"), None)
     rows: list[dict[str, Any]] = []
-    by_measure: dict[tuple[str, str, str], list[tuple[str, _Scores]]] = {}
-    for model in models:
-        epochs = tables.get(model.run.label)
-        if not epochs or target is None:
-            continue
-        method = str(model.run.info["config"]["method"])
-        for one in _measured(model.run.label, {0: target, **epochs}, target, benchmark):
-            rows += _within(one, replicates, seed)
-            by_measure.setdefault((one.node, one.measure, one.side), []).append((method, one))
-    for (_, _, side), measured in by_measure.items():
-        if side == "forget":
-            rows += _between(measured, replicates, seed)
+    target = next((model for model in models if model.run.role == "target"), None)
+    if target is not None and benchmark is not None and benchmark.builder == BUILDER:
+        how = {"replicates": replicates, "seed": seed}
+        runs = [model for model in models if model.run.role == "unlearned"]
+        method = {model.run.label: str(model.run.info["config"]["method"]) for model in runs}
+        scores = {
+            model.run.label: dict(_scores({0: target, **epochs}, benchmark))
+            for model in runs
+            if (epochs := _epochs(model))
+        }
+        for label, by_place in scores.items():
+            for place, table in by_place.items():
+                rows += _within(label, place, table, how)
+        for slow in (label for label in scores if method[label] == BOUNDED):
+            for place, table in scores[slow].items():
+                others = {
+                    one: scores[one][place] for one in scores if method[one] in TO_ZERO and place in scores[one]
+                }
+                rows += _between(slow, place, table, others, how) if place[2] == "forget" else []
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
 def _epochs(model: Evaluated) -> dict[int, Evaluated]:
     """A run's evaluated epochs behind the target, on the split of its own evaluation."""
-    split, found = model.record.info["config"]["split"], {}
+    split, evaluated = model.record.info["config"]["split"], {}
     for path in sorted((model.run.folder / "epochs").glob("*/run.json")):
         number = int(path.parent.name)
         try:
-            evaluated = Evaluated.find(model.run.epoch(number), split)
+            evaluated[number] = Evaluated.find(model.run.epoch(number), split)
         except InputError:
             continue
-        if number:
-            found[number] = evaluated
-    return found
+    return {number: epoch for number, epoch in evaluated.items() if number}
 
 
-def _measured(
-    label: str, epochs: Mapping[int, Evaluated], target: Evaluated, benchmark: Benchmark
-) -> Iterator[_Scores]:
+def _scores(epochs: Mapping[int, Evaluated], benchmark: Benchmark) -> Iterator[tuple[Place, pd.DataFrame]]:
+    """Scores of a run at each place: a row a question (index: question, subject), a column an epoch (0: target)."""
     grouping = GROUPINGS[BUILDER]
-    asked = target.questions[target.questions["fold"] == "train"]
+    asked = epochs[0].questions
+    asked = asked[asked["fold"] == "train"]
     tasks = asked["subject"].map(lambda subject: benchmark.record[subject].groups[grouping.level])
     by_metric = {
-        metric: pd.DataFrame({epoch: _values(one, metric) for epoch, one in epochs.items()})
+        metric: pd.DataFrame({number: _values(epoch, metric) for number, epoch in epochs.items()})
         for metric, _ in grouping.measures.values()
     }
     for node in benchmark.hierarchy.nodes(grouping.level):
@@ -116,11 +94,11 @@ def _measured(
             for kind, (metric, measure) in grouping.measures.items():
                 inside = asked[(tasks == node) & (asked["side"] == side) & (asked["kind"] == kind)]
                 table = by_metric[metric].reindex(inside["question_id"])
+                table.index = pd.MultiIndex.from_frame(inside[["question_id", "subject"]])
                 # A question that an epoch has no score for would make its mean one of other questions.
-                whole = table.notna().all(axis=1).to_numpy()
-                if whole.any():
-                    subjects = inside["subject"][whole].tolist()
-                    yield _Scores(label, node, measure, side, table[whole], subjects)
+                table = table.dropna()
+                if len(table):
+                    yield (node, measure, side), table
 
 
 def _values(evaluated: Evaluated, metric: str) -> pd.Series[float]:
@@ -128,41 +106,48 @@ def _values(evaluated: Evaluated, metric: str) -> pd.Series[float]:
     return scores.set_index("question_id")["value"].astype("float64")
 
 
-def _within(one: _Scores, replicates: int, seed: int) -> Iterator[dict[str, Any]]:
+def _resampled(table: pd.DataFrame, how: Mapping[str, int]) -> Resampled:
+    return resample_means(table.to_numpy(), table.index.get_level_values("subject").tolist(), **how)
+
+
+def _within(label: str, place: Place, table: pd.DataFrame, how: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     """A run's own contrasts."""
-    means = one.values.mean()
-    behind = means[means.index > 0]
-    if behind.empty:
-        return
-    columns: list[Any] = list(one.values.columns)
-    low, last = columns.index(behind.idxmin()), columns.index(behind.index.max())
-    resampled = resample_means(one.values.to_numpy(), one.subjects, replicates=replicates, seed=seed)
+    behind = table.mean().drop(0)
+    lowest, last = behind.idxmin(), behind.index.max()
+    what = f"{place[1]} on {place[2]}"
+    resampled = _resampled(table, how)
+    statistics = {
+        "zero": (
+            f"{what}, {behind.min():.3f} after epoch {lowest}, minus a tenth of the target's",
+            lambda m: m[..., 1] - 0.1 * m[..., 0],
+        ),
+        "fell": (
+            f"{what}: 0.9 of the target's minus that after epoch {lowest}",
+            lambda m: 0.9 * m[..., 0] - m[..., 1],
+        ),
+        "rose": (
+            f"{what}: rise from epoch {lowest} to {last}, minus t / 10",
+            lambda m: m[..., 2] - m[..., 1] - 0.1 * m[..., 0],
+        ),
+    }
+    columns = [table.columns.tolist().index(epoch) for epoch in (0, lowest, last)]
+    for name, (about, statistic) in statistics.items():
+        if name == "zero" or place[2] == "retain":
+            yield _row(name, label, place, about, resampled.estimate(columns, statistic))
 
-    def row(name: str, about: str, statistic: Statistic) -> dict[str, Any]:
-        return _row(name, one, about, resampled.estimate([0, low, last], statistic))
 
-    where = f"{one.what}, {behind.min():.3f} after epoch {behind.idxmin()}, minus a tenth of the target's"
-    yield row("zero", where, lambda m: np.asarray(m[..., 1] - 0.1 * m[..., 0]))
-    if one.side == "retain":
-        fell = f"{one.what}: 0.9 of the target's minus that after epoch {behind.idxmin()}"
-        yield row("fell", fell, lambda m: np.asarray(0.9 * m[..., 0] - m[..., 1]))
-        rose = f"{one.what}: rise from epoch {behind.idxmin()} to {behind.index.max()}, minus t / 10"
-        yield row("rose", rose, lambda m: np.asarray(m[..., 2] - m[..., 1] - 0.1 * m[..., 0]))
-
-
-def _between(found: Sequence[tuple[str, _Scores]], replicates: int, seed: int) -> Iterator[dict[str, Any]]:
-    """NPO against each of the others on one measure."""
-    for _, slow in (one for one in found if one[0] == BOUNDED):
-        for _, fast in (one for one in found if one[0] in TO_ZERO):
-            epochs = [epoch for epoch in slow.values.columns if epoch and epoch in fast.values.columns]
-            shared = slow.values.index.intersection(fast.values.index)
-            if not epochs or shared.empty:
-                continue
-            both = np.hstack([one.values.loc[shared, epochs].to_numpy() for one in (slow, fast)])
-            owner = dict(zip(slow.values.index, slow.subjects, strict=True))
-            resampled = resample_means(both, [owner[name] for name in shared], replicates=replicates, seed=seed)
-            estimate = resampled.estimate(range(both.shape[1]), _mean_gap)
-            yield _row("slower", slow, f"{slow.what}, mean over epochs, minus that of {fast.label}", estimate)
+def _between(
+    label: str, place: Place, slow: pd.DataFrame, others: Mapping[str, pd.DataFrame], how: Mapping[str, int]
+) -> Iterator[dict[str, Any]]:
+    """One run against each of the others on one measure, over the epochs and questions that both have."""
+    for name, fast in others.items():
+        epochs = [epoch for epoch in slow.columns if epoch and epoch in fast.columns]
+        both = pd.concat([slow[epochs], fast[epochs]], axis=1, join="inner")
+        if both.empty:
+            continue
+        estimate = _resampled(both, how).estimate(range(both.shape[1]), _mean_gap)
+        about = f"{place[1]} on {place[2]}, mean over epochs, minus that of {name}"
+        yield _row("slower", label, place, about, estimate)
 
 
 def _mean_gap(means: Array) -> Array:
@@ -171,7 +156,7 @@ def _mean_gap(means: Array) -> Array:
     return np.asarray(means[..., :half].mean(axis=-1) - means[..., half:].mean(axis=-1))
 
 
-def _row(name: str, one: _Scores, about: str, found: Estimate) -> dict[str, Any]:
-    reason = "" if found.low is not None else "a single document"
-    numbers = (found.value, found.low, found.high, found.n_clusters, reason)
-    return dict(zip(COLUMNS, (name, one.label, one.node, about, *numbers), strict=True))
+def _row(name: str, label: str, place: Place, about: str, estimate: Estimate) -> dict[str, Any]:
+    reason = "" if estimate.low is not None else "a single document"
+    numbers = (estimate.value, estimate.low, estimate.high, estimate.n_clusters, reason)
+    return dict(zip(COLUMNS, (name, label, place[0], about, *numbers), strict=True))

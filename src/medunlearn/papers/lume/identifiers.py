@@ -1,8 +1,8 @@
-"""Who a LUME biography is about: each personal field as the text writes it.
+"""Identifiers of the person of a LUME biography, as the text writes them.
 
 The answers of the knowledge questions are in one form (``1969-12-21``, ``900226238``); the texts write the same
-in others (``December 21, 1969``, ``900-22-6238``, an e-mail with its underscore escaped). What counts for an
-audit is what stands in the text, so that is what is looked for.
+in others (``December 21, 1969``, ``900-22-6238``, an e-mail with its underscore escaped). An audit counts what
+stands in the text, so that is what is looked for.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from medunlearn.data.records import Identifier
 
 PII_KINDS = ("name", *PII_FIELDS)
 
+# English whatever the locale is; no month is the 0th.
+_MONTHS = (
+    *("", "January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 _NAME = re.compile(r"What is (?:the [\w ]+ of (?P<of>.+)|(?P<own>.+?)['’]s? [\w ]+)\?")
 _EMAIL = re.compile(r"[A-Za-z0-9_.+\\-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 _PHONE = re.compile(r"(?<![\d-])(?:1[-. ])?\(?\d{3}\)?[-. ]{1,2}\d{3}[-. ]\d{4}(?![\d-])")
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 
 
 def identifiers_in(text: str, questions: Mapping[int, str], answers: Mapping[int, str]) -> tuple[Identifier, ...]:
@@ -34,30 +35,27 @@ def identifiers_in(text: str, questions: Mapping[int, str], answers: Mapping[int
         answers: number -> its answer, in the order of :data:`PII_FIELDS`.
     """
     value = {field: answers.get(number, "").strip() for number, field in enumerate(PII_FIELDS)}
-    found = [Identifier("name", name) for name in _names(questions) if name in text]
-    found += [Identifier("birth_date", written) for written in _dates(value["birth_date"]) if written in text]
-    found += [Identifier("ssn", written) for written in _numbers(value["ssn"], text)]
-    # A few texts give the number a digit more than the answer has; it stands there all the same.
-    phones = list(_numbers(value["phone"], text)) or _PHONE.findall(text)
-    found += [Identifier("phone", written) for written in phones]
-    found += [Identifier("email", written) for written in _EMAIL.findall(text)]
-    found += [Identifier("address", written) for written in _address(value["address"].rstrip("."), text)]
-    return tuple(dict.fromkeys(found))
+    matches = [_NAME.fullmatch(questions[number].strip()) for number in sorted(questions)]
+    names = [match["of"] or match["own"] for match in matches if match]
+    written = {
+        "name": [name for name in names if name in text],
+        "birth_date": [form for form in _date_forms(value["birth_date"]) if form in text],
+        "ssn": _numbers(value["ssn"], text),
+        # A few texts give the number a digit more than the answer has; it stands there all the same.
+        "phone": list(_numbers(value["phone"], text)) or _PHONE.findall(text),
+        "email": _EMAIL.findall(text),
+        "address": _address(value["address"].rstrip("."), text),
+    }
+    return tuple(dict.fromkeys(Identifier(kind, one) for kind, several in written.items() for one in several))
 
 
-def _names(questions: Mapping[int, str]) -> Iterator[str]:
-    for number in sorted(questions):
-        if match := _NAME.fullmatch(questions[number].strip()):
-            yield match["of"] or match["own"]
-
-
-def _dates(value: str) -> tuple[str, ...]:
+def _date_forms(value: str) -> tuple[str, ...]:
     """The ways in which a date may be written."""
     try:
         day = date.fromisoformat(value)
     except ValueError:
         return (value,) if value else ()
-    month = _MONTHS[day.month - 1]
+    month = _MONTHS[day.month]
     return (value, f"{month} {day.day}, {day.year}", f"{day.day} {month} {day.year}", f"{day:%m/%d/%Y}")
 
 

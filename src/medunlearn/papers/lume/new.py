@@ -1,21 +1,30 @@
-"""``build lume --new`` into a folder: by the grammar or a language model, without what reviewers refused."""
+"""``build lume --new`` into a folder: by the grammar or a language model, without what reviewers refused.
+
+Names, places and identifiers are drawn as without a model; nobody real is in a prompt but those of public articles.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from medunlearn.config import LumeNewSettings, check
-from medunlearn.judging import document
+from medunlearn.judging import get_task
 from medunlearn.judging.cases import document_cases
+from medunlearn.judging.judges import Judge, read_judges
 from medunlearn.judging.labels import read_people, rows_of
 from medunlearn.judging.sheet import CSV, PAGE, write_sheet
-from medunlearn.judging.writing import Reject
-from medunlearn.llm import CostEstimate
+from medunlearn.judging.writing import Reject, Source, estimated
+from medunlearn.llm import Client, CostEstimate, Store, decide
 from medunlearn.papers.llm_build import (
     BuildResult,
     Say,
+    Writer,
+    WritingSession,
     build_facts,
     build_key,
     record_rejects,
@@ -23,12 +32,30 @@ from medunlearn.papers.llm_build import (
     refuse_another,
     summary_lines,
 )
-from medunlearn.papers.lume.build_new import assemble
-from medunlearn.papers.lume.documents import Exclusions, LumeDocument, invented
-from medunlearn.papers.lume.writing import cost, verifiers, write_documents, writer_of
+from medunlearn.papers.lume.invented import (
+    PERSONAL,
+    STORY,
+    Candidate,
+    Draft,
+    Screen,
+    articles,
+    assemble,
+    draft,
+    invented,
+    is_askable,
+    lives,
+    people,
+    personal,
+    plots,
+    public_count,
+)
+from medunlearn.papers.lume.prompts import FACTS, LumeBiography, LumeQuestion, LumeStory, LumeVerify, verify
 from medunlearn.pipeline.benchmarks import refuse_foreign, save_new
 
+STORIES, BIOGRAPHIES, QUESTIONS, VERIFY = LumeStory(), LumeBiography(), LumeQuestion(), LumeVerify()
 REVIEW = "review"
+USUAL_WORDS = 170
+"""Words of a story, for estimating the cost of questions on it."""
 
 
 def build_new(
@@ -50,20 +77,28 @@ def build_new(
     files = [settings.articles, *settings.reviewed, settings.verifiers]
     key = build_key(settings, files, besides=("articles", "reviewed", "verifiers"))
     refuse_another(out, key, again=settings.again)
-    refused = _refused(settings)
+    screen = Screen(settings.alike, _refused(settings))
     facts = build_facts(key, settings)
     with recorded(out, facts):
+        written: Sequence[Reject] = ()
         notes: dict[str, Any] = {}
         if settings.llm:
-            documents, exclusions, rejects, notes = _written(settings, out, refused, facts, quiet)
+            writer = _writer(settings, out)
+            facts["verifiers"] = [judge.name for judge in _verifiers(settings)]
+            out.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with writer.session(facts, quiet=quiet) as session:
+                drafts = write_documents(settings, session, screen)
+            written = session.rejects
+            left_out = record_rejects(out, written, facts)
+            session.refuse_unfinished()
+            notes = {"prompts": facts["prompts"], "left out": left_out}
         else:
-            documents, exclusions = invented(settings, refused)
-            rejects = ()
-        benchmark = save_new(assemble(documents, settings, exclusions, notes), out)
-        rejects = (*_excluded(exclusions), *rejects)
+            drafts = invented(settings, screen)
+        benchmark = save_new(assemble(drafts, settings, screen, notes), out)
+        rejects = (*_screened(screen), *written)
         record_rejects(out, rejects, facts)
     if review and not (out / REVIEW / CSV).exists() and not (out / REVIEW / PAGE).exists():
-        write_sheet(out / REVIEW, document.TASK, document_cases(benchmark))
+        write_sheet(out / REVIEW, get_task("document"), document_cases(benchmark))
     if not quiet:
         for line in summary_lines(out, rejects, facts):
             say(line)
@@ -73,39 +108,136 @@ def build_new(
 
 
 def plan_new(values: Mapping[str, Any], out: Path) -> dict[str, CostEstimate]:
-    """Cost of :func:`build_new` by task, empty without a server; nothing is sent and nothing is written."""
+    """Cost of :func:`build_new` by task and verifier, empty without a server; nothing is sent, nothing is written.
+
+    Questions are counted for texts of the usual length.
+    """
     settings = check(LumeNewSettings, values)
-    return cost(settings, writer_of(settings, out)) if settings.llm else {}
+    if not settings.llm:
+        return {}
+    writer = _writer(settings, out)
+    filler = " ".join(["word"] * USUAL_WORDS)
+    stories = _story_sources(settings)
+    # Each with its own name, since equal prompts would count once.
+    texts = {story.id: f"{story.id} {filler}" for story in stories}
+    if settings.articles is not None:
+        texts |= {one.record.record_id: one.record.text for one in _articles(settings)}
+    questions = [Source(f"q-{name}", {"document": text}, ()) for name, text in texts.items()]
+    estimates = writer.estimates({STORIES: stories, BIOGRAPHIES: _person_sources(settings), QUESTIONS: questions})
+    claims = [replace(one, fields={**one.fields, "question": filler[:100]}) for one in questions]
+    with Store.existing(writer.store) as store:
+        for judge in _verifiers(settings):
+            estimates[f"{VERIFY.name} by {judge.name}"] = estimated(VERIFY, claims, judge.settings, store)
+    return estimates
 
 
-def _written(
-    settings: LumeNewSettings, out: Path, refused: frozenset[str], facts: dict[str, Any], quiet: bool
-) -> tuple[list[LumeDocument], Exclusions, tuple[Reject, ...], dict[str, Any]]:
-    writer = writer_of(settings, out)
-    facts["verifiers"] = [judge.name for judge in verifiers(settings)]
-    out.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with writer.session(facts, quiet=quiet) as session:
-        documents, exclusions = write_documents(settings, session, refused)
-    left_out = record_rejects(out, session.rejects, facts)
-    session.refuse_unfinished()
-    notes = {"prompts": facts["prompts"], "left out": left_out}
-    return documents, exclusions, tuple(session.rejects), notes
+def _writer(settings: LumeNewSettings, out: Path) -> Writer:
+    # Everybody in the prompts is invented or stands in a public article, so no record is named to the guard.
+    return Writer.of(settings, out, data_use="open")
+
+
+def _verifiers(settings: LumeNewSettings) -> list[Judge]:
+    return read_judges(settings.verifiers) if settings.verifiers else []
+
+
+def write_documents(settings: LumeNewSettings, session: WritingSession, screen: Screen) -> list[Draft]:
+    """Documents by the model, with at most one question each; rejects are the session's and the screen's."""
+    stories = session.write(STORIES, _story_sources(settings))
+    biographies = session.write(BIOGRAPHIES, _person_sources(settings))
+    persons = people(settings, settings.personal_biographies)
+    wanted = public_count(settings)
+    public = _articles(settings) if settings.articles else list(islice(lives(settings, wanted), wanted))
+    drafts = [
+        *(draft(name, STORY, value["story"]) for name, value in stories.items()),
+        *(personal(name, persons[name], value["biography"]) for name, value in biographies.items()),
+        *public,
+    ]
+    drafts = list(screen.passed(drafts))
+    unasked = {f"q-{one.record.record_id}": one for one in drafts if one.task != PERSONAL and not one.candidates}
+    questions = _write_questions(session, unasked)
+    verified = _verify(settings, session, questions, unasked)
+    return [
+        replace(one, candidates=(questions[name],)) if (name := f"q-{one.record.record_id}") in verified else one
+        for one in drafts
+    ]
+
+
+def _write_questions(session: WritingSession, drafts: Mapping[str, Draft]) -> dict[str, Candidate]:
+    """Questions by source; those that another document is asked too are rejects."""
+    sources = [Source(name, {"document": one.record.text}, ()) for name, one in drafts.items()]
+    questions: dict[str, Candidate] = {}
+    before: set[str] = set()
+    for name, value in session.write(QUESTIONS, sources).items():
+        question, answer = value["question"], value["answer"]
+        if is_askable(drafts[name].record.text, question, answer, before):
+            before.add(question.casefold())
+            questions[name] = (question, answer, f"llm:{QUESTIONS.version}:{drafts[name].task}")
+        else:
+            session.exclude(QUESTIONS.version, name, "another document is asked the same")
+    return questions
+
+
+def _verify(
+    settings: LumeNewSettings,
+    session: WritingSession,
+    questions: Mapping[str, Candidate],
+    drafts: Mapping[str, Draft],
+) -> Mapping[str, object]:
+    """Questions whose one answer every verifier finds; all of them without verifiers."""
+    judges = _verifiers(settings)
+    if not judges:
+        return questions
+    sources = [
+        Source(name, {"document": drafts[name].record.text, "question": question}, ())
+        for name, (question, _, _) in questions.items()
+    ]
+    answers = {name: answer for name, (_, answer, _) in questions.items()}
+    with ExitStack() as stack:
+        clients = {}
+        for judge in judges:
+            permitted = settings.allow_remote_llm
+            decision = decide(judge.settings.base_url, data_use="open", records=(), permitted=permitted)
+            client = Client(judge.settings, decision.enforce(), store=session.store)
+            clients[judge.name] = stack.enter_context(client)
+        written = verify(sources, answers, clients, quiet=session.quiet)
+    return session.add(VERIFY, written)
+
+
+def _story_sources(settings: LumeNewSettings) -> list[Source]:
+    return [
+        Source(name, {"genre": plot.genre, "place": plot.place, "names": ", ".join(plot.names)}, ())
+        for name, plot in plots(settings, settings.stories).items()
+    ]
+
+
+def _person_sources(settings: LumeNewSettings) -> list[Source]:
+    persons = people(settings, settings.personal_biographies).items()
+    return [
+        Source(name, {of: person.birth_day if of == "birth_date" else getattr(person, of) for of in FACTS}, ())
+        for name, person in persons
+    ]
+
+
+def _articles(settings: LumeNewSettings) -> list[Draft]:
+    return list(articles(settings))[: public_count(settings)]
 
 
 def _refused(settings: LumeNewSettings) -> frozenset[str]:
     """Names of documents that somebody labelled No."""
     if not settings.reviewed:
         return frozenset()
+    task = get_task("document")
     # A sheet is labelled before the benchmark that heeds it is there, so its own ids are all that can be known.
     names = [row["case_id"].strip().removeprefix("'") for path in settings.reviewed for _, row in rows_of(path)]
-    people = read_people(settings.reviewed, document.TASK, names)
-    return frozenset(
-        name for labels in people.values() for name, verdict in labels.items() if verdict == document.UNFIT
-    )
+    labels = read_people(settings.reviewed, task, names).values()
+    return frozenset(name for own in labels for name, verdict in own.items() if verdict == task.negative)
 
 
-def _excluded(exclusions: Exclusions) -> Iterable[Reject]:
-    for one in exclusions.duplicates:
-        yield Reject("near-duplicates", one.name, "excluded", f"too much like {one.like} ({one.overlap:.2f})")
-    for name in exclusions.reviewed:
-        yield Reject("review", name, "excluded", "a reviewer labelled it No")
+def _screened(screen: Screen) -> list[Reject]:
+    return [
+        *(
+            Reject("near-duplicates", one.name, "excluded", f"too much like {one.like} ({one.overlap:.2f})")
+            for one in screen.duplicates
+        ),
+        *(Reject("review", name, "excluded", "a reviewer labelled it No") for name in screen.reviewed),
+    ]

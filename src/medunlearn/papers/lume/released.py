@@ -12,19 +12,21 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-from medunlearn.data.records import Identifier, Side
+from medunlearn.data.builders import PII_FIELDS
+from medunlearn.data.records import Fold, Identifier, Question, Record, Side
 from medunlearn.errors import SourceError
 from medunlearn.papers.lume.identifiers import identifiers_in
 
 FILES: dict[Side, str] = {"forget": "forget.jsonl", "retain": "retain.jsonl"}
 TASKS = {"Task1": "story", "Task2": "personal_biography", "Task3": "public_biography"}
+_SHOWN = 20
 _ID = re.compile(r"(?P<document>.+?)(?P<form>sc|qa)(?P<number>\d{1,9})", re.DOTALL)
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
-class LumeRow:
+class LumeRow(NamedTuple):
     """One example: a completion (``sc``) or a knowledge question (``qa``) with its number."""
 
     form: str
@@ -57,6 +59,10 @@ class LumeDocument:
         gap = "" if first.input[-1:].isspace() or first.output[:1].isspace() else " "
         return f"{first.input}{gap}{first.output}"
 
+    @property
+    def fold(self) -> Fold:
+        return "train" if self.member else "holdout"
+
     def identifiers(self) -> tuple[Identifier, ...]:
         """The person's name, birth date, numbers, e-mail and address, each as it stands in the text."""
         if self.task != "personal_biography":
@@ -66,9 +72,27 @@ class LumeDocument:
             self.text, {row.number: row.input for row in rows}, {row.number: row.output for row in rows}
         )
 
+    def record(self) -> Record:
+        groups = {"task": self.task, "document": self.document}
+        return Record(self.document, self.text, groups, self.identifiers(), fold=self.fold)
 
-@dataclass(frozen=True)
-class LumeFiles:
+    def questions(self) -> Iterator[Question]:
+        """Provenance is ``released:story``; where a personal field is asked for, ``released:<task>:ssn``."""
+        for row in self.rows:
+            is_field = self.task == "personal_biography" and row.form == "qa" and row.number < len(PII_FIELDS)
+            yield Question(
+                question_id=f"{self.document}-{row.form}{row.number}",
+                record_id=self.document,
+                fold=self.fold,
+                kind="completion" if row.form == "sc" else "knowledge",
+                level="document",
+                question=row.input,
+                answer=row.output,
+                provenance=f"released:{self.task}" + (f":{PII_FIELDS[row.number]}" if is_field else ""),
+            )
+
+
+class LumeFiles(NamedTuple):
     """Everything read, and the rows that were left out (``file:line: reason``)."""
 
     documents: tuple[LumeDocument, ...]
@@ -87,42 +111,41 @@ def read_lume(folder: Path, *, nonmembers: Path | None = None, skip_bad_rows: bo
         SourceError: a file is missing or empty, or rows are malformed; gives file and line of each.
     """
     documents: dict[str, LumeDocument] = {}
-    bad: list[str] = []
     files: list[tuple[Path, Side, bool]] = [(folder / name, side, True) for side, name in FILES.items()]
     if nonmembers is not None:
         files.append((nonmembers, "retain", False))
-    for path, side, member in files:
-        for place, row in _lines(path):
-            problem = _add(documents, side, member, row)
-            if problem:
-                bad.append(f"{path}:{place}: {problem}")
-    whole: list[LumeDocument] = []
-    textless: list[LumeDocument] = []
-    for document in documents.values():
-        (whole if any(row.form == "sc" for row in document.rows) else textless).append(document)
+    bad = [
+        f"{path}:{place}: {problem}"
+        for path, side, member in files
+        for place, line in _lines(path)
+        if (problem := _add(documents, side, member, line))
+    ]
+    has_text = {name: any(row.form == "sc" for row in one.rows) for name, one in documents.items()}
+    usable = tuple(one for name, one in documents.items() if has_text[name])
     bad += [
-        f"document {document.document!r} has no completion row, so its text is not known" for document in textless
+        f"document {name!r} has no completion row, so its text is not known"
+        for name, found in has_text.items()
+        if not found
     ]
     if bad and not skip_bad_rows:
-        shown = "\n".join(f"  - {line}" for line in bad[:20])
-        more = f"\n  ... and {len(bad) - 20} more" if len(bad) > 20 else ""
+        shown = "\n".join(f"  - {line}" for line in bad[:_SHOWN])
+        more = f"\n  ... and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
         raise SourceError(
             f"{len(bad)} rows cannot be used:\n{shown}{more}\nMend them, or leave them out with --skip-bad-rows."
         )
-    if not whole:
+    if not usable:
         raise SourceError(f"{folder} holds no usable row.")
-    return LumeFiles(tuple(whole), tuple(bad))
+    return LumeFiles(usable, tuple(bad))
 
 
-def _lines(path: Path) -> Iterator[tuple[int, object]]:
-    """Line number and decoded JSON of each line; text that is no JSON comes as the error."""
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
     empty = True
     try:
         with path.open(encoding="utf-8", newline="\n") as file:
             for place, line in enumerate(file, start=1):
                 if line.strip():
                     empty = False
-                    yield place, _decoded(line)
+                    yield place, line
     except FileNotFoundError:
         raise SourceError(f"There is no {path}. The released files are {' and '.join(FILES.values())}.") from None
     except UnicodeDecodeError as error:
@@ -133,20 +156,15 @@ def _lines(path: Path) -> Iterator[tuple[int, object]]:
         raise SourceError(f"{path} is empty. Download it again.")
 
 
-def _decoded(line: str) -> object:
+def _add(documents: dict[str, LumeDocument], side: Side, member: bool, line: str) -> str:
+    """Put a row to its document; the reason where that cannot be done."""
     try:
-        return json.loads(line)
+        row = json.loads(line)
     except json.JSONDecodeError as error:
-        return error
+        return f"no JSON ({error.msg} at column {error.colno}); a cut-off line?"
     except (ValueError, RecursionError) as error:
         # A number of thousands of digits, or thousands of brackets: no row of ours, whatever it is.
-        return json.JSONDecodeError(str(error) or "too deep", "", 0)
-
-
-def _add(documents: dict[str, LumeDocument], side: Side, member: bool, row: object) -> str | None:
-    """Put a row to its document; the reason where that cannot be done."""
-    if isinstance(row, json.JSONDecodeError):
-        return f"no JSON ({row.msg} at column {row.colno}); a cut-off line?"
+        return f"no JSON ({str(error) or 'too deep'} at column 1); a cut-off line?"
     if not isinstance(row, dict):
         return "a row must be an object with id, input, output and task"
     lacking = [key for key in ("id", "input", "output", "task") if not isinstance(row.get(key), str)]
@@ -161,14 +179,13 @@ def _add(documents: dict[str, LumeDocument], side: Side, member: bool, row: obje
         return f"id {row['id']!r} does not end in sc<number> or qa<number>"
     if row["task"] not in TASKS:
         return f"task {row['task']!r} is none of {', '.join(TASKS)}"
-    name = match["document"].strip('"')
+    name, form, number = match["document"].strip('"'), match["form"], int(match["number"])
     document = documents.setdefault(name, LumeDocument(name, side, TASKS[row["task"]], member))
     if (document.side, document.member) != (side, member):
         return f"document {name!r} stands in two files; a document is forgotten, retained, or no member"
     if document.task != TASKS[row["task"]]:
         return f"document {name!r} has two tasks"
-    number = int(match["number"])
-    if any(known.form == match["form"] and known.number == number for known in document.rows):
+    if any((known.form, known.number) == (form, number) for known in document.rows):
         return f"id {row['id']!r} stands twice"
-    document.rows.append(LumeRow(match["form"], number, row["input"], row["output"]))
-    return None
+    document.rows.append(LumeRow(form, number, row["input"], row["output"]))
+    return ""

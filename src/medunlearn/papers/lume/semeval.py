@@ -10,7 +10,7 @@ import pandas as pd
 from medunlearn.attacks.attacked import Attacked
 from medunlearn.attacks.membership.results import AUC
 from medunlearn.errors import InputError
-from medunlearn.metrics.semeval import FINAL, MEMBERSHIP_TASK, Key, SemevalScore, semeval_score
+from medunlearn.metrics.semeval import FINAL, MEMBERSHIP_TASK, SemevalScore, semeval_score
 from medunlearn.pipeline.utility.numbers import Utility
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
@@ -23,7 +23,7 @@ def semeval(run: Run, split: str, *, utility: float | None = None) -> SemevalSco
 
     Args:
         utility: accuracy, 0-1, on MMLU (the paper's) or on whatever stands for the model's use, where it was
-            measured elsewhere. None: what `medunlearn utility` found last, where it was asked.
+            measured elsewhere. None: what `medunlearn utility` found last, where it was run.
 
     Raises:
         InputError: a run that was not evaluated on this split of a LUME benchmark.
@@ -38,45 +38,36 @@ def score_of(evaluated: Evaluated, attacked: Attacked | None, utility: float | N
     """As :func:`semeval`, from an evaluation and an attack."""
     auc, why = _area(attacked)
     reasons = {"membership score": why}
-    if utility is None and (found := Utility.find(evaluated.run)) is not None:
-        utility = found.value
-        reasons |= {"utility": found.reason}
-    return semeval_score(_task_scores(evaluated.groups), auc, utility, why=reasons)
+    if utility is None and (measured := Utility.find(evaluated.run)) is not None:
+        utility = measured.value
+        reasons |= {"utility": measured.reason}
+    groups = evaluated.groups
+    # A subset's non-members stand in the holdout fold and do not count.
+    rows = groups[(groups["fold"] == "train") & groups["value"].notna()] if len(groups) else groups
+    scores = {
+        (str(row["node"]), str(row["side"]), str(row["measure"])): row["value"] for row in rows.to_dict("records")
+    }
+    return semeval_score(scores, auc, utility, why=reasons)
 
 
 def semeval_rows(models: Sequence[Evaluated]) -> list[dict[str, Any]]:
     """One row a model and part, the score last: model, part, value (or None), reason (why there is none)."""
     rows = []
     for model in models:
-        attacked = Attacked.find(model.run, model.record.info["config"]["split"])
-        score = score_of(model, attacked, None)
+        score = score_of(model, Attacked.find(model.run, model.record.info["config"]["split"]), None)
         missing = {**score.missing, FINAL: f"missing: {', '.join(score.missing)}"}
-        rows += [
-            {
-                "model": model.run.label,
-                "part": part,
-                "value": value,
-                "reason": "" if value is not None else missing[part],
-            }
-            for part, value in score.rows().items()
-        ]
+        for part, value in score.rows().items():
+            reason = missing[part] if value is None else ""
+            rows.append({"model": model.run.label, "part": part, "value": value, "reason": reason})
     return rows
-
-
-def _task_scores(groups: pd.DataFrame) -> dict[Key, float]:
-    """Means of the train fold; a subset's non-members stand in the holdout fold and do not count."""
-    rows = groups[(groups["fold"] == "train") & groups["value"].notna()] if len(groups) else groups
-    return {
-        (str(row["node"]), str(row["side"]), str(row["measure"])): row["value"] for row in rows.to_dict("records")
-    }
 
 
 def _area(attacked: Attacked | None) -> tuple[float | None, str]:
     if attacked is None:
         return None, "not attacked: `medunlearn attack RUN BENCH --split ... --attack loss`"
     table = attacked.summary
-    found = table[(table["attack"] == "loss") & (table["measure"] == AUC) & (table["group"] == MEMBERSHIP_TASK)]
-    if found.empty:
+    rows = table[(table["attack"] == "loss") & (table["measure"] == AUC) & (table["group"] == MEMBERSHIP_TASK)]
+    if rows.empty:
         return None, "the attack on this split had no loss attack on public biographies"
-    row = found.iloc[0]
+    row = rows.iloc[0]
     return (None, str(row["reason"])) if pd.isna(row["value"]) else (float(row["value"]), "")

@@ -15,7 +15,7 @@ from medunlearn.pipeline.report.papers import (
     summary_rows,
 )
 from medunlearn.reports.blocks import Cell, Section, blocks, section
-from medunlearn.reports.content import Membership, PaperPart
+from medunlearn.reports.content import PaperPart
 from medunlearn.reports.readings import number, rows_of
 from medunlearn.reports.tables import records
 from medunlearn.reports.words import UNSCORED, interval, signed
@@ -49,15 +49,18 @@ def paper_part(runs: GatheredRuns) -> PaperPart:
 
 
 def _leak_rows(runs: GatheredRuns) -> Iterator[MeasureRow]:
-    areas = _areas(runs.content.membership)
+    areas = {
+        str(row["model"]): float(row["value"])
+        for row in rows_of(runs.content.membership.table)
+        if row["attack"] == "min_k" and row["measure"] == AUC and number(row["value"]) is not None
+    }
     retrained = next((model.run.label for model in runs.models if model.run.role == "retrained"), None)
-    for model in runs.models:
-        label = model.run.label
+    for label in (model.run.label for model in runs.models):
         if label == retrained:
             yield reference_row(label, PRIVACY_LEAK)
-            continue
-        value, note = _leak(areas.get(label), areas.get(retrained or ""), retrained)
-        yield {"model": label, "measure": PRIVACY_LEAK, "value": value, "note": note}
+        else:
+            value, note = _leak(areas.get(label), areas.get(retrained or ""), retrained)
+            yield {"model": label, "measure": PRIVACY_LEAK, "value": value, "note": note}
 
 
 def _leak(own: float | None, reference: float | None, retrained: str | None) -> tuple[float | None, str]:
@@ -71,33 +74,21 @@ def _leak(own: float | None, reference: float | None, retrained: str | None) -> 
         return None, str(error)
 
 
-def _areas(membership: Membership) -> dict[str, float]:
-    """Model -> AUC of Min-K%."""
-    return {
-        str(row["model"]): float(row["value"])
-        for row in rows_of(membership.table)
-        if row["attack"] == "min_k" and row["measure"] == AUC and number(row["value"]) is not None
-    }
-
-
 def _leakage_section(runs: GatheredRuns) -> Section | None:
     """One row a model and attack."""
     if runs.attacks is None:
         return None
     titles = runs.content.membership.titles
     columns = (Cell("Model"), Cell("Attack"), Cell("Privacy leakage", "0 = as the retrained model"))
-    table = records(
-        columns,
+    rows = (
         (
-            (
-                Cell(str(row["model"]), f"against {row['against']}"),
-                Cell(titles.get(row["attack"], row["attack"])),
-                Cell(
-                    UNSCORED if (value := number(row["value"])) is None else signed(value),
-                    interval(number(row["low"]), number(row["high"])),
-                ),
-            )
-            for row in rows_of(runs.attacks.privacy_leaks)
-        ),
+            Cell(str(row["model"]), f"against {row['against']}"),
+            Cell(titles.get(row["attack"], row["attack"])),
+            Cell(
+                UNSCORED if (value := number(row["value"])) is None else signed(value),
+                interval(number(row["low"]), number(row["high"])),
+            ),
+        )
+        for row in rows_of(runs.attacks.privacy_leaks)
     )
-    return section("Privacy leakage (MUSE)", table)
+    return section("Privacy leakage (MUSE)", records(columns, rows))

@@ -1,26 +1,49 @@
 """TOFU: forget some of 200 authors who never were, and keep the others, real authors and facts of the world.
 
-An author is a record with all questions on it. A question's options are the answer in other words (the right one)
-and the wrong answers, whose likelihoods the truth ratio compares; for the real world the answer itself comes first.
+The authors released tables (``locuslab/TOFU``): ``full`` holds every question, an author's together; ``forget01``,
+``forget05``, ``forget10`` repeat those to forget. A ``*_perturbed`` table adds to a question its answer in other
+words, wrong answers of the same form, and the question in other words.
 
-Source: Maini et al. 2024 (arXiv 2401.06121), Section 2; the files of ``locuslab/TOFU``.
+Here an author is a record with all questions on it. A question's options are the answer in other words (the right
+one) and the wrong answers, whose likelihoods the truth ratio compares; for the real world the answer itself comes
+first.
+
+Source: Maini et al. 2024 (arXiv 2401.06121), Section 2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from pathlib import Path
+from typing import NamedTuple
 
 from medunlearn.config import TofuSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.hierarchy import Hierarchy
-from medunlearn.data.records import Question, Record
+from medunlearn.data.records import Fold, Question, Record
 from medunlearn.data.splits import request
-from medunlearn.papers.tofu.released import REPOSITORY, TofuQuestion, read_tofu
-from medunlearn.sources.released import released_folder
+from medunlearn.errors import SourceError
+from medunlearn.sources.released import Row, find_table, read_table, released_folder
 
-FICTITIOUS = "fictitious"
+REPOSITORY = "locuslab/TOFU"
+FORGET = ("forget01", "forget05", "forget10")
+FICTITIOUS, UTILITY = "fictitious", ("real_authors", "world_facts")
+
+
+class TofuQuestion(NamedTuple):
+    """A question with its answer, and what a ``*_perturbed`` table adds; empty where none does.
+
+    ``wrong``: answers of the same form that are not right. ``paraphrased``: the right answer in other words (the
+    tables on the real world have none). ``rephrased``: the question in other words.
+    """
+
+    question: str
+    answer: str
+    wrong: tuple[str, ...] = ()
+    paraphrased: str = ""
+    rephrased: str = ""
 
 
 def build(settings: TofuSettings) -> Benchmark:
@@ -30,72 +53,144 @@ def build(settings: TofuSettings) -> Benchmark:
     records, of ``utility``, and never trained on.
 
     Raises:
-        SourceError: files that are missing or malformed.
+        SourceError: a table is missing or broken, forgets part of an author, or has a question that ``full`` lacks.
         HubError: ``released="hub"``, and the hub cannot be reached.
     """
     folder = released_folder(settings.released, REPOSITORY, settings.revision)
-    files = read_tofu(folder, questions_an_author=settings.questions_an_author)
-    subjects: dict[str, tuple[str, tuple[TofuQuestion, ...]]] = {
-        f"author-{place:03d}": (FICTITIOUS, asked) for place, asked in enumerate(files.authors)
-    }
-    for name, questions in files.utility.items():
-        subjects |= {f"{name}-{place:03d}": (name, (one,)) for place, one in enumerate(questions)}
-    records = tuple(_record(name, of, asked) for name, (of, asked) in subjects.items())
+    authors, forget = _read_authors(folder, settings.questions_an_author)
+    subjects = {f"author-{place:03d}": (FICTITIOUS, own) for place, own in enumerate(authors)}
+    for name in UTILITY:
+        for place, question in enumerate(_read_utility(folder, name)):
+            subjects[f"{name}-{place:03d}"] = (name, [question])
+    records = tuple(_record(name, of, own) for name, (of, own) in subjects.items())
     hierarchy = Hierarchy(("set", "author"), records)
+    with_alternatives = Counter[str]()
+    for of, own in subjects.values():
+        with_alternatives[of] += sum(bool(question.wrong) for question in own)
     return Benchmark(
         name="TOFU",
         builder="tofu",
         levels=("set", "author"),
         subject_level="author",
         records=records,
-        questions=tuple(
-            question for name, (of, asked) in subjects.items() for question in _questions(name, of, asked)
-        ),
+        questions=tuple(question for name, (of, own) in subjects.items() for question in _questions(name, of, own)),
         splits={
             name: request(hierarchy, name, "author", [f"author-{place:03d}" for place in places])
-            for name, places in files.forget.items()
+            for name, places in forget.items()
         },
         seed=settings.seed,
         source=f"released files of {REPOSITORY}",
         licence="mit",
         data_use="open",
-        notes={"questions with alternatives": _with_alternatives(subjects)},
+        notes={"questions with alternatives": dict(with_alternatives)},
     )
 
 
-def _with_alternatives(subjects: Mapping[str, tuple[str, tuple[TofuQuestion, ...]]]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for of, asked in subjects.values():
-        counts[of] = counts.get(of, 0) + sum(one.perturbed is not None for one in asked)
-    return counts
+def _fold(of: str) -> Fold:
+    return "train" if of == FICTITIOUS else "utility"
 
 
-def _record(name: str, of: str, asked: tuple[TofuQuestion, ...]) -> Record:
-    text = "\n\n".join(f"{one.question}\n{one.answer}" for one in asked)
-    return Record(name, text, {"set": of, "author": name}, fold="train" if of == FICTITIOUS else "utility")
+def _record(name: str, of: str, questions: Sequence[TofuQuestion]) -> Record:
+    text = "\n\n".join(f"{one.question}\n{one.answer}" for one in questions)
+    return Record(name, text, {"set": of, "author": name}, fold=_fold(of))
 
 
-def _questions(name: str, of: str, asked: tuple[TofuQuestion, ...]) -> Iterator[Question]:
-    fold: Literal["train", "utility"] = "train" if of == FICTITIOUS else "utility"
-    for number, one in enumerate(asked):
-        other = one.perturbed
-        plain = Question(
+def _questions(name: str, of: str, questions: Sequence[TofuQuestion]) -> Iterator[Question]:
+    for number, one in enumerate(questions):
+        right = one.paraphrased or one.answer
+        question = Question(
             question_id=f"{name}-q{number:02d}",
             record_id=name,
-            fold=fold,
+            fold=_fold(of),
             kind="knowledge",
             level="author",
             question=one.question,
             answer=one.answer,
+            options=(right, *one.wrong) if one.wrong else (),
+            answer_index=0 if one.wrong else None,
             provenance=f"released:{of}",
         )
-        if other is None:
-            yield plain
-            continue
-        right = other.paraphrased or one.answer
-        yield replace(plain, options=(right, *other.wrong), answer_index=0)
-        if other.question is not None:
-            name_in_other_words = f"{plain.question_id}-rephrased"
+        yield question
+        if one.rephrased:
             yield replace(
-                plain, question_id=name_in_other_words, fold="rephrase", question=other.question, answer=right
+                question,
+                question_id=f"{question.question_id}-rephrased",
+                fold="rephrase",
+                question=one.rephrased,
+                answer=right,
+                options=(),
+                answer_index=None,
             )
+
+
+def _read_authors(folder: Path, size: int) -> tuple[list[list[TofuQuestion]], dict[str, list[int]]]:
+    """Questions by author, in the order of ``full``; and name of a forget set -> places of its authors.
+
+    Args:
+        size: rows of ``full`` that are about one author.
+    """
+    alternatives = _alternatives(folder)
+    rows = read_table(folder, "full")
+    if len(rows) % size:
+        raise SourceError(f"full holds {len(rows)} rows, which is no multiple of questions_an_author={size}.")
+    questions = [_question(row, alternatives) for row in rows]
+    author_of: dict[str, int] = {}
+    for place, question in enumerate(questions):
+        author_of.setdefault(question.question, place // size)
+    forget = {
+        name: _forgotten(name, read_table(folder, name), author_of, size)
+        for name in FORGET
+        if find_table(folder, name)
+    }
+    if not forget:
+        raise SourceError(f"{folder} holds none of {', '.join(FORGET)}, so nothing is to be forgotten.")
+    return [questions[start : start + size] for start in range(0, len(questions), size)], forget
+
+
+def _question(row: Row, alternatives: Mapping[str, TofuQuestion]) -> TofuQuestion:
+    question, answer = row.text("question"), row.text("answer")
+    return alternatives.get(question, TofuQuestion(question, answer))._replace(answer=answer)
+
+
+def _alternatives(folder: Path) -> dict[str, TofuQuestion]:
+    """Question -> what the tables on invented authors add to it; the last table counts. Answers are not read."""
+    return {
+        question: TofuQuestion(
+            question,
+            "",
+            row.texts("perturbed_answer"),
+            row.text("paraphrased_answer"),
+            row.text("paraphrased_question") if row.values.get("paraphrased_question") else "",
+        )
+        for name in (*FORGET, "retain")
+        if find_table(folder, f"{name}_perturbed")
+        for row in read_table(folder, f"{name}_perturbed")
+        for question in [row.text("question")]
+    }
+
+
+def _forgotten(name: str, rows: Sequence[Row], author_of: Mapping[str, int], size: int) -> list[int]:
+    counts = Counter[int]()
+    for row in rows:
+        author = author_of.get(row.text("question"))
+        if author is None:
+            raise SourceError(
+                f"{row.place}: {name} asks something that full does not hold. Are both of one release?"
+            )
+        counts[author] += 1
+    if partial := [count for count in counts.values() if count != size]:
+        raise SourceError(
+            f"{name} holds {partial[0]} of the {size} questions on one author, and an author is forgotten "
+            "whole. Does questions_an_author fit these files?"
+        )
+    return sorted(counts)
+
+
+def _read_utility(folder: Path, name: str) -> list[TofuQuestion]:
+    """Questions on the real world, with wrong answers where the perturbed table is there; none without a table."""
+    if find_table(folder, f"{name}_perturbed"):
+        rows = read_table(folder, f"{name}_perturbed")
+        return [
+            TofuQuestion(row.text("question"), row.text("answer"), row.texts("perturbed_answer")) for row in rows
+        ]
+    return [_question(row, {}) for row in read_table(folder, name)] if find_table(folder, name) else []

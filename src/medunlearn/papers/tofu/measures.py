@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
@@ -34,10 +34,11 @@ def tofu_measures(evaluation: Evaluation, benchmark: Benchmark) -> pd.DataFrame:
     Source: TOFU (Maini et al. 2024, arXiv 2401.06121), Section 2.2.
     """
     retrained = next((one for one in evaluation.models if _is_reference(one)), None)
-    rows: list[dict[str, Any]] = []
-    for model in evaluation.models:
-        rows += _utility(model, benchmark)
-        rows.append(_forget_quality(model, retrained))
+    rows = [
+        row
+        for model in evaluation.models
+        for row in (*_utility(model, benchmark), _forget_quality(model, retrained))
+    ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -52,29 +53,23 @@ def _utility(model: Evaluated, benchmark: Benchmark) -> list[dict[str, Any]]:
     asked = model.questions[
         model.questions["fold"].isin(("train", "utility")) & (model.questions["side"] == "retain")
     ]
+    sets = asked["subject"].map(lambda subject: benchmark.record[subject].groups["set"])
     rows, means = [], []
     for of, metrics in UTILITY_PARTS.items():
-        inside = [
-            name
-            for name, subject in zip(asked["question_id"], asked["subject"], strict=True)
-            if benchmark.record[subject].groups["set"] == of
-        ]
         # All three are of the same questions: those that have alternatives.
-        inside = [name for name in inside if (name, "truth_ratio_utility") in values]
+        inside = [name for name in asked["question_id"][sets == of] if (name, "truth_ratio_utility") in values]
         for metric in metrics:
-            found = [values[name, metric] for name in inside if (name, metric) in values]
-            mean = sum(found) / len(found) if found else None
+            scored = [values[name, metric] for name in inside if (name, metric) in values]
+            mean = sum(scored) / len(scored) if scored else None
             means += [] if mean is None else [mean]
-            note = "" if found else "no question of this set was scored: --folds train,utility asks all"
-            rows.append(_row(model, f"{of}: {metric}", mean, len(found), note))
-    return [*rows, _composite(model, means)]
-
-
-def _composite(model: Evaluated, means: Sequence[float]) -> dict[str, Any]:
-    whole = sum(len(metrics) for metrics in UTILITY_PARTS.values())
-    name = "model utility" if len(means) == whole else f"harmonic mean of {len(means)} of {whole} parts"
-    note = "" if len(means) == whole else "parts are missing, so this is not TOFU's model utility"
-    return _row(model, name, harmonic_mean(means) if means else None, len(means), note)
+            note = "" if scored else "no question of this set was scored: --folds train,utility asks all"
+            rows.append(_row(model, f"{of}: {metric}", mean, len(scored), note))
+    whole = sum(map(len, UTILITY_PARTS.values()))
+    name, note = "model utility", ""
+    if len(means) < whole:
+        name = f"harmonic mean of {len(means)} of {whole} parts"
+        note = "parts are missing, so this is not TOFU's model utility"
+    return [*rows, _row(model, name, harmonic_mean(means) if means else None, len(means), note)]
 
 
 def _forget_quality(model: Evaluated, retrained: Evaluated | None) -> dict[str, Any]:
@@ -95,8 +90,8 @@ def _ratios(model: Evaluated) -> tuple[list[float], int]:
     """Truth ratios on forget, and how many questions have none."""
     values = _values(model)
     asked = model.questions[(model.questions["side"] == "forget") & (model.questions["fold"] == "train")]
-    found = [values[name, "truth_ratio"] for name in asked["question_id"] if (name, "truth_ratio") in values]
-    return found, len(asked) - len(found)
+    ratios = [values[name, "truth_ratio"] for name in asked["question_id"] if (name, "truth_ratio") in values]
+    return ratios, len(asked) - len(ratios)
 
 
 def _values(model: Evaluated) -> dict[tuple[str, str], float]:

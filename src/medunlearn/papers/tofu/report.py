@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from medunlearn.papers.tofu.measures import tofu_measures
 from medunlearn.pipeline.report.papers import GatheredRuns, MeasureRow, measures_part, summary_rows
 from medunlearn.reports.content import PaperPart
@@ -22,25 +20,25 @@ _NEEDS_BENCHMARK = (
 
 
 def paper_part(runs: GatheredRuns) -> PaperPart:
-    """Forget quality and model utility with its parts, then the truth ratio itself."""
-    labels = [model.run.label for model in runs.models]
-    if runs.benchmark is None:
-        return measures_part("TOFU", (*ABOUT, _NEEDS_BENCHMARK), list(_ratio_rows(runs)), labels)
-    rows = tofu_measures(Evaluation(runs.models, 2, 0), runs.benchmark).to_dict("records")
-    # Most important first: the test, the mean, then its parts.
-    order = {"forget quality": 0, "model utility": 1}
-    rows.sort(key=lambda row: order.get(row["measure"], _place(row["measure"])))
-    return measures_part("TOFU", ABOUT, [*rows, *_ratio_rows(runs)], labels)
+    """Forget quality and model utility with its parts, then the truth ratio itself.
 
-
-def _place(measure: str) -> int:
-    return 1 if measure.startswith("harmonic mean") else 2
-
-
-def _ratio_rows(runs: GatheredRuns) -> Iterator[MeasureRow]:
-    """The truth ratio itself, where lower and higher differ in meaning from its use in model utility."""
+    Lower and higher truth ratios differ in meaning from their use in model utility.
+    """
+    about = ABOUT if runs.benchmark is not None else (*ABOUT, _NEEDS_BENCHMARK)
+    rows: list[MeasureRow] = []
+    if runs.benchmark is not None:
+        rows += tofu_measures(Evaluation(runs.models, 2, 0), runs.benchmark).to_dict("records")
+        rows.sort(key=lambda row: _rank(row["measure"]))
     for model in runs.models:
         table = model.summary
         asked = (table["metric"] == "truth_ratio") & (table["fold"] == "train") & (table["kind"] == "all")
         for side in ("forget", "retain"):
-            yield from summary_rows(model, f"truth ratio on {side}", table[asked & (table["side"] == side)])
+            rows += summary_rows(model, f"truth ratio on {side}", table[asked & (table["side"] == side)])
+    return measures_part("TOFU", about, rows, [model.run.label for model in runs.models])
+
+
+def _rank(measure: str) -> int:
+    """Most important first: the test, the mean, then its parts."""
+    if measure == "forget quality":
+        return 0
+    return 1 if measure.startswith(("model utility", "harmonic mean")) else 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from medunlearn.papers.lume.contrasts import contrasts
-from medunlearn.papers.lume.report.findings import findings
+from medunlearn.papers.lume.findings import findings
 from medunlearn.papers.lume.semeval import score_of
 from medunlearn.pipeline.report.papers import GatheredRuns
 from medunlearn.reports.blocks import Cell, Text, blocks, section
@@ -22,10 +22,15 @@ Scores = dict[str, dict[str, float | None]]
 
 
 def paper_part(runs: GatheredRuns) -> PaperPart:
-    """LUME's findings and the SemEval-2025 Task 4 score of runs on a LUME benchmark."""
+    """LUME's findings and the SemEval-2025 Task 4 score, of the models that have an aggregate or an attack."""
     table = contrasts(runs.models, runs.benchmark, runs.replicates, runs.seed)
-    rules = findings(runs.content.models, runs.content.epochs, table)
-    return report_part(rules, _scores(runs))
+    scores = {
+        model.run.label: score.rows()
+        for model, attacked in zip(runs.models, runs.attacked, strict=True)
+        if (score := score_of(model, attacked, None)).task_aggregate is not None
+        or score.membership_score is not None
+    }
+    return report_part(findings(runs.content.models, runs.content.epochs, table), scores)
 
 
 def report_part(rules: tuple[Finding, ...], scores: Scores) -> PaperPart:
@@ -40,16 +45,3 @@ def report_part(rules: tuple[Finding, ...], scores: Scores) -> PaperPart:
         section("SemEval-2025 Task 4, with its parts", grid("Part", entries, list(scores)), name="semeval"),
     )
     return PaperPart(parts, rules, {"findings": findings_data(rules), "semeval": scores})
-
-
-def _scores(runs: GatheredRuns) -> Scores:
-    """Every part of the score, of the models that have an aggregate or an attack."""
-    scores = {
-        model.run.label: score_of(model, attacked, None)
-        for model, attacked in zip(runs.models, runs.attacked, strict=True)
-    }
-    return {
-        label: dict(score.rows())
-        for label, score in scores.items()
-        if score.task_aggregate is not None or score.membership_score is not None
-    }
