@@ -130,7 +130,8 @@ def _within(label: str, place: Place, table: pd.DataFrame, how: Mapping[str, int
             lambda m: m[..., 2] - m[..., 1] - 0.1 * m[..., 0],
         ),
     }
-    columns = [table.columns.tolist().index(epoch) for epoch in (0, lowest, last)]
+    epochs: list[Any] = table.columns.tolist()
+    columns = [epochs.index(epoch) for epoch in (0, lowest, last)]
     for name, (about, statistic) in statistics.items():
         if name == "zero" or place[2] == "retain":
             yield _row(name, label, place, about, resampled.estimate(columns, statistic))
