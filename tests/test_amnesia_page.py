@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from forking import torchrun
+from pages import Page
 
 import medunlearn as mu
 from medunlearn.cli.main import app
@@ -20,13 +21,13 @@ from medunlearn.pipeline.presets import presets
 from medunlearn.results.runs import Run
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "amnesia.md").read_text(encoding="utf-8")
+PAGE = Page.read("amnesia.md", "Notes", "Tables and splits", "Training")
 SMALL = ("--tiny-width=32", "--tiny-layers=2", "--pretrain-epochs=1", "--precision=fp32")
 
 
 def test_the_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    lines = [line for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+    lines = PAGE.commands
     assert len(lines) == 8
     for line in lines:
         more = SMALL if " train " in line else ("--epochs=1", "--precision=fp32") if " unlearn " in line else ()
@@ -34,7 +35,7 @@ def test_the_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.Mon
         assert result.exit_code == 0, f"{line}\n{result.output}"
     run = Run.open("runs/target")
     assert (run.info["config"]["pack_records"], run.info["results"]["rendering"]["context"]) == (True, "note")
-    assert 'mu.inspect("bench/").tables()' in PAGE
+    assert 'mu.inspect("bench/").tables()' in PAGE.text
     assert mu.inspect("bench/").tables()["groups"]["subjects"].iloc[-1] == 40
     graddiff = Run.open("runs/graddiff")
     assert graddiff.info["results"]["trainable"] == "layers:1"
@@ -43,11 +44,11 @@ def test_the_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_every_preset_and_setting_that_the_page_names_is_one() -> None:
     settings = {*Train.model_fields, *Unlearn.model_fields}
-    table = PAGE[PAGE.index("| setting |") : PAGE.index("The paper gives no learning rate")]
+    table = PAGE.text.partition("| setting |")[2].partition("The paper gives no learning rate")[0]
     named = set(re.findall(r"`(\w+)`", table)) - {"layers"}
     assert {"batch_size", "pack_records", "long_notes"} <= named <= settings
     pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
-    assert all(f"`{name}`" in PAGE for name in presets() if name.startswith("amnesia-"))
+    assert all(f"`{name}`" in PAGE.text for name in presets() if name.startswith("amnesia-"))
     assert [
         name
         for name in presets()

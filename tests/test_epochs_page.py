@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from forking import torchrun
+from pages import Page
 
 from medunlearn.cli.main import app
 from medunlearn.config import EpochFields, UnlearnSettings
@@ -19,7 +19,7 @@ from medunlearn.pipeline.presets import presets
 from medunlearn.results.runs import Run
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "epochs.md"
+PAGE = Page.read("unlearn.md", "Evaluate after every epoch")
 ASKED = ["--evaluate.max-new-tokens=4", "--evaluate.limit=2", "--evaluate.replicates=20"]
 SMALL = {
     "train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2"],
@@ -46,8 +46,7 @@ def test_commands_run_and_several_processes_find_what_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    text = PAGE.read_text(encoding="utf-8")
-    lines = [line for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    lines = PAGE.commands
     assert len(lines) == 5
     for line in lines:
         run(line)
@@ -65,7 +64,7 @@ def test_commands_run_and_several_processes_find_what_one_does(
 
 
 def test_every_setting_that_the_page_names_is_one() -> None:
-    named = set(re.findall(r"`(\w+)=", PAGE.read_text(encoding="utf-8")))
+    named = {name.partition(".")[0] for name in PAGE.flags}
     assert named <= set(UnlearnSettings.model_fields)
     assert set(EpochFields.__annotations__) - {"evaluate", "attack", "utility"} <= named
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -11,11 +10,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pages import Page
 
 from medunlearn.cli.main import app
 from medunlearn.metrics.leakage.extractors import Offline
 
-PAGE = (Path(__file__).parents[1] / "docs" / "leakage.md").read_text(encoding="utf-8")
+PAGE = Page.read("measure.md", "Leakage score")
 START = (
     "medunlearn build amnesia --synthetic 20 --out bench/",
     "medunlearn train bench/ --model tiny --out runs/target --epochs 1 --tiny-width 32 --tiny-layers 2",
@@ -39,7 +39,7 @@ class Pipeline:
 def test_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "spacy", SimpleNamespace(load=lambda name: Pipeline()))
-    lines = "".join(re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)).splitlines()
+    lines = PAGE.commands
     assert len(lines) == 6
     for line in (*START, *lines):
         words = shlex.split(line)
@@ -49,9 +49,3 @@ def test_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert result.exit_code == 0, f"{line}\n{result.output}"
     assert (tmp_path / "bench" / "keywords" / "offline.parquet").exists()
     assert (tmp_path / "scispacy.parquet").exists()
-
-
-def test_files_that_the_page_names_exist() -> None:
-    root = Path(__file__).parents[1]
-    for name in re.findall(r"\b((?:scripts|examples|docs|benchmarks_perf)/[\w.-]+)", PAGE):
-        assert (root / name).exists(), name

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from pages import ROOT, Page
 
 from medunlearn.cli.main import app
 
-ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/definitions.md", "docs/files.md")
+PAGES = sorted(
+    path.name for path in (ROOT, ROOT / "docs") for path in path.glob("*.md") if path.name != "CHANGELOG.md"
+)
 
 # What is appended to keep a command short; nothing that it says is changed.
 SMALL = {
@@ -43,14 +45,6 @@ SMALL = {
 }
 
 
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
-
-
-def commands(page: str) -> list[str]:
-    return [line for block in blocks(page, "bash") for line in block.splitlines() if line.strip()]
-
-
 @pytest.fixture
 def workplace(tmp_path, monkeypatch):
     """A folder that looks like a clone with the shared data beside it."""
@@ -70,50 +64,70 @@ def run(line: str) -> None:
     assert result.exit_code == 0, f"{line}\n{result.output}"
 
 
-def test_commands_of_the_readme_run_in_their_order(workplace):
-    lines = [line for line in commands("README.md") if line.startswith("medunlearn") and "lume" not in line]
+def run_all(workplace: Path, name: str) -> None:
+    lines = [line for line in Page.read(name).commands if line.startswith("medunlearn") and "lume" not in line]
     assert len(lines) > 10
     for line in lines:
         run(line)
     assert "Closest to the retrained model" in (workplace / "report" / "report.md").read_text()
 
 
+def test_the_readme_runs_in_its_order(workplace):
+    run_all(workplace, "README.md")
+
+
+def test_the_first_page_runs_in_its_order(workplace, capsys):
+    run_all(workplace, "start.md")
+    (code,) = Page.read("start.md").blocks("python")
+    exec(code.replace('model="tiny"', 'model="tiny", epochs=1, tiny_width=32, tiny_layers=2'), {})
+    assert "rouge_l" in capsys.readouterr().out
+
+
 @pytest.mark.skipif(not DATA.exists(), reason="the real LUME files (../shared/data/lume) are not here")
 def test_commands_on_the_real_lume_files_run(workplace):
-    lines = [line for line in commands("README.md") if line.startswith("medunlearn") and "lume" in line]
+    lines = [line for line in Page.read("README.md").commands if "lume" in line]
     assert len(lines) == 2
     for line in lines:
         run(line)
 
 
-def test_every_command_is_one_that_is_tested_or_run_by_ci():
+def test_every_section_with_commands_is_read_by_a_test():
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    read = {
+        (name, heading)
+        for name, headings in re.findall(r'Page\.read\(\s*"([\w-]+\.md)"((?:,\s*"[^"]+")*),?\s*\)', sources)
+        for heading in re.findall(r'"([^"]+)"', headings) or [None]
+    }
     ci = (ROOT / ".ci" / "run").read_text()
-    for page in PAGES:
-        for line in commands(page):
-            assert line.startswith("medunlearn") or line in ci, f"{page}: nobody runs {line!r}"
-    for page in PAGES[1:]:
-        assert not [line for line in commands(page) if line.startswith("medunlearn")], (
-            f"{page}: add it to the tests"
-        )
+    for name in PAGES:
+        for section in re.split(r"^## ", Page.read(name).text, flags=re.MULTILINE)[1:]:
+            lines = Page(section).commands
+            heading = section.partition("\n")[0]
+            tested = {(name, heading), (name, None)} & read
+            assert tested or all(line in ci for line in lines), f"{name}: nobody runs the section {heading!r}"
 
 
-def test_scripts_and_examples_that_pages_name_exist():
-    for page in PAGES:
-        for name in re.findall(r"\b((?:scripts|examples|docs|benchmarks_perf)/[\w.-]+)", (ROOT / page).read_text()):
-            assert (ROOT / name).exists(), f"{page} names {name}"
-
-
-def test_the_python_of_the_readme_runs(workplace, capsys):
-    (code,) = blocks("README.md", "python")
-    exec(code.replace('model="tiny"', 'model="tiny", epochs=1, tiny_width=32, tiny_layers=2'), {})
-    assert "rouge_l" in capsys.readouterr().out
+def test_files_links_and_anchors_of_the_pages_exist():
+    for name in PAGES:
+        text = Page.read(name).text
+        folder = ROOT if (ROOT / name).exists() else ROOT / "docs"
+        for path in re.findall(r"\b((?:scripts|examples|docs|benchmarks_perf|tests)/[\w./-]*\w)", text):
+            assert (ROOT / path).exists(), f"{name} names {path}"
+        for link, anchor in re.findall(r"\]\(([\w./-]*)(?:#([\w-]+))?\)", text):
+            target = folder / link if link else folder / name
+            assert target.exists(), f"{name} links to {link}"
+            if anchor:
+                titles = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+                assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, (
+                    anchor
+                )
 
 
 def test_the_method_of_the_contributing_page_is_a_method(tmp_path, monkeypatch):
     from medunlearn.methods import make_method
     from medunlearn.methods.protocol import LossMethod
 
-    (code,) = blocks("CONTRIBUTING.md", "python")
+    (code,) = Page.read("CONTRIBUTING.md").blocks("python")
     (tmp_path / "contributed_method.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     method = make_method("contributed_method:Mine", {"alpha": 2.0})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -12,11 +11,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from forking import torchrun
+from pages import Page
 
 from medunlearn.cli.main import app
 from medunlearn.results.runs import Run
 
-PAGE = Path(__file__).parents[1] / "docs" / "scaling.md"
+PAGE = Page.read("scale.md", "Several processes", "Less memory")
 SMALL = {
     "train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2"],
     "unlearn": ["--epochs=1"],
@@ -40,8 +40,7 @@ def run(line: str) -> None:
 
 def test_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    text = PAGE.read_text(encoding="utf-8")
-    lines = [line for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    lines = PAGE.commands
     assert len(lines) == 5
     for line in lines:
         run(line)
@@ -52,8 +51,8 @@ def test_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_every_setting_that_the_page_names_is_one() -> None:
-    from medunlearn.config import UnlearnSettings
+    from medunlearn.config import TrainSettings, UnlearnSettings
 
-    named = set(re.findall(r"`(\w+)=", PAGE.read_text(encoding="utf-8")))
-    assert named <= set(UnlearnSettings.model_fields)
+    named = PAGE.flags - {"plan"}
+    assert named <= {*TrainSettings.model_fields, *UnlearnSettings.model_fields}
     assert {"offload", "optimizer", "gradient_checkpointing"} <= named

@@ -9,11 +9,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from pages import Page
 
 from medunlearn.cli.main import app
 from medunlearn.config import UtilitySettings
 
-PAGE = Path(__file__).parents[1] / "docs" / "utility.md"
+PAGE = Page.read("measure.md", "General utility")
 SMALL = {
     "train": ("--epochs=1", "--tiny-width=32", "--tiny-layers=2", "--precision=fp32"),
     "unlearn": ("--epochs=1", "--precision=fp32", "--evaluate.max-new-tokens=4", "--evaluate.replicates=20"),
@@ -21,10 +22,6 @@ SMALL = {
     "attack": ("--replicates=20",),
     "utility": ("--replicates=20",),
 }
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
 def run(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
@@ -47,8 +44,8 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
     (tmp_path / "my-tasks").mkdir()
     for suffix, language in (("yaml", "yaml"), ("jsonl", "json")):
-        (tmp_path / "my-tasks" / f"capitals.{suffix}").write_text(blocks(language)[0])
-    lines = [line for block in blocks("bash") for line in block.splitlines()]
+        (tmp_path / "my-tasks" / f"capitals.{suffix}").write_text(PAGE.blocks(language)[0])
+    lines = PAGE.commands
     assert len(lines) == 11
     said = [run(line, monkeypatch, capsys) for line in lines]
     assert "SemEval-2025 Task 4" in said[6]
@@ -62,6 +59,6 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 def test_every_setting_that_the_page_names_is_one() -> None:
-    named = set(re.findall(r"^\| `(\w+)", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    named = set(re.findall(r"^\| `(\w+)", PAGE.text, re.MULTILINE))
     assert named <= set(UtilitySettings.model_fields)
     assert len(named) == 6

@@ -280,7 +280,7 @@ def audit(
         responses: table of stored responses instead of MODEL and CORPUS; needs no torch
         baseline: model, NAME@http://HOST/v1, table of responses or audit to compare with; repeatable
         model_name: the model as the server calls it
-        llm: settings of the server: llm.concurrency, ... (docs/llm.md)
+        llm: settings of the server: llm.concurrency, ... (docs/servers.md)
         allow_remote_llm: permit sending protected texts to a server off this machine
         label: name of the model in tables
         settings: as `medunlearn audit --help` lists them

@@ -1,4 +1,4 @@
-"""The commands of docs/attacks.md run as they stand but for the size of the training; its tables are complete."""
+"""The commands of docs/measure.md run as they stand but for the size of the training; its tables are complete."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from pages import Page
 
 from medunlearn.attacks import ATTACKS
 from medunlearn.cli.main import app
 
-PAGE = Path(__file__).parents[2] / "docs" / "attacks.md"
+PAGE = Page.read("measure.md", "Membership inference", "Reconstruction")
 SMALL = {
     "train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2"],
     "unlearn": ["--epochs=1"],
@@ -22,8 +23,7 @@ SMALL = {
 
 def test_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    text = PAGE.read_text(encoding="utf-8")
-    lines = [line for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    lines = PAGE.commands
     assert len(lines) == 9
     for line in lines:
         words = shlex.split(line)
@@ -31,9 +31,9 @@ def test_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert result.exit_code == 0, f"{line}\n{result.output}"
     assert "## Membership inference" in (tmp_path / "report" / "report.md").read_text()
     kept = {path.name for path in (tmp_path / "runs" / "npo" / "attacks").glob("*/*.parquet")}
-    assert kept == set(re.findall(r"`(membership_\w+\.parquet|scores\.parquet)`", text))
+    assert kept == set(re.findall(r"`(membership_\w+\.parquet|scores\.parquet)`", PAGE.text))
 
 
 def test_the_page_names_every_attack_with_its_source() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| .+ \| .+ \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| .+ \| .+ \|$", PAGE.text, re.MULTILINE)
     assert rows == list(ATTACKS)

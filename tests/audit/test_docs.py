@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from fake_server import FakeServer
+from pages import Page
 
 from medunlearn.audit.measures import default_measures
 from medunlearn.audit.tables import BASELINES_FILE, PROBES, SPANS, STARTS
 from medunlearn.cli.main import app
 from medunlearn.results.scores import FILE
 
-PAGE = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+PAGE = Page.read("audit.md", "Run an audit")
 TRAIN = "medunlearn train bench/ --model tiny --tiny-width 32 --tiny-layers 2 --train-on records --quiet"
 START = (
     "medunlearn build amnesia --synthetic 20 --out bench/",
@@ -52,7 +52,7 @@ def test_commands_run_in_their_order(workplace: Path, monkeypatch: pytest.Monkey
         (workplace / f"{name}.jsonl").write_text("\n".join(lines))
     for line in START:
         run(line)
-    lines = [one for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for one in block.splitlines()]
+    lines = PAGE.commands
     assert len(lines) == 10
     with FakeServer() as server:
         for line in lines:
@@ -66,10 +66,10 @@ def test_commands_run_in_their_order(workplace: Path, monkeypatch: pytest.Monkey
 
 def test_the_python_runs(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workplace)
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (block,) = PAGE.blocks("python")
     exec(block.replace("limit=10", "limit=2, max_new_tokens=31, replicates=20"), {})
 
 
 def test_tables_are_complete() -> None:
     for name in (*default_measures(), PROBES, FILE, SPANS, STARTS, BASELINES_FILE):
-        assert f"`{name}`" in PAGE
+        assert f"`{name}`" in PAGE.text

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from pages import Page
 from PIL import Image
 
 from medunlearn.data.benchmark import Benchmark
@@ -20,7 +21,7 @@ from medunlearn.data.images import read_image
 from medunlearn.synthetic.mimic_layout import write_mimic_layout
 
 Medunlearn = Callable[..., Any]
-PAGE = Path(__file__).parents[2] / "docs" / "medforget.md"
+PAGE = Page.read("medforget.md", "Build")
 OPENI = Path(__file__).parents[3] / "shared" / "data" / "openi"
 SIZE = ("--institutions", 2, "--studies", 2)
 TINY = (*SIZE, "--image-size=48")
@@ -198,8 +199,7 @@ def test_the_page_runs(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pyte
     general_files(tmp_path / "pmc-vqa")
     write_mimic_layout(tmp_path / "mimic-cxr", patients=2, studies=2, image_size=0)
     write_mimic_layout(tmp_path / "mimic-cxr-jpg", patients=2, studies=2, image_size=32)
-    blocks = re.findall(r"```bash\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines() if line.strip()]
+    lines = PAGE.commands
     assert len(lines) == 7
     for line in lines:
         words = shlex.split(line.replace("--synthetic 64", "--synthetic 2"))[1:]
@@ -224,7 +224,7 @@ def test_the_page_runs(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_python_of_the_page_runs() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (code,) = PAGE.blocks("python")
     scope: dict[str, Any] = {}
     exec(code, scope)
     assert len({view.tobytes() for view in scope["views"]}) == 5
@@ -233,9 +233,8 @@ def test_the_python_of_the_page_runs() -> None:
 def test_every_setting_of_the_page_is_one() -> None:
     from medunlearn.config import MedforgetSettings
 
-    text = PAGE.read_text(encoding="utf-8")
-    named = set(re.findall(r"[` ]([a-z_]+)=[\w,.]*[` \n]", text))
-    assert named <= set(MedforgetSettings.model_fields) | {"subject", "study"}
+    named = Page.read("medforget.md", "Build", "Questions", "Splits").flags
+    assert named <= set(MedforgetSettings.model_fields) | {"split", "llm", "llm.model", "allow_remote_llm"}
 
 
 def test_a_plan_of_an_experiment_draws_nothing(medunlearn: Medunlearn, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_for_machines_and_in_a_file(medunlearn: Medunlearn, own: Path, tmp_path:
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (("--extractor", "scispacy"), "docs/leakage.md"),
+        (("--extractor", "scispacy"), "docs/measure.md"),
         (("--extractor", "ofline"), "Did you mean 'offline'?"),
         (("--extractor", "nowhere:Nothing"), "cannot be imported"),
         (("--out", "."), "is a folder"),

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from forking import forked_workers
+from pages import Page
 
 Medunlearn = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "sweeps.md"
+PAGE = Page.read("scale.md", "Sweeps")
 EXAMPLE = ROOT / "examples" / "sweep-small.yaml"
 SMALL = (
     "--benchmark.synthetic=20",
@@ -37,9 +38,9 @@ def swept(medunlearn: Medunlearn, tmp_path_factory: pytest.TempPathFactory) -> A
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         (folder / "examples").symlink_to(ROOT / "examples")
-        (block,) = re.findall(r"```bash\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+        lines = PAGE.commands
         with forked_workers():
-            said = [medunlearn(*shlex.split(line)[1:], *SMALL) for line in block.splitlines()]
+            said = [medunlearn(*shlex.split(line)[1:], *SMALL) for line in lines]
         yield (*said, folder / "runs" / "sweep-small")
 
 
@@ -128,7 +129,7 @@ def test_the_python_of_the_page(
 
     *_, out = swept
     monkeypatch.chdir(out.parents[1])
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (code,) = PAGE.blocks("python")
     small = {key: json.loads(value.replace("[", '["').replace("]", '"]')) if value[0] == "[" else value
              for key, value in (word[2:].replace("-", "_").split("=") for word in SMALL)}  # fmt: skip
     small |= {key: int(value) for key, value in small.items() if isinstance(value, str) and value.isdecimal()}
@@ -141,5 +142,5 @@ def test_the_python_of_the_page(
 def test_the_page_names_every_key() -> None:
     from medunlearn.config import SweepSettings
 
-    named = set(re.findall(r"`(\w+)`", PAGE.read_text(encoding="utf-8")))
+    named = set(re.findall(r"`(\w+)`", PAGE.text))
     assert set(SweepSettings.model_fields) <= named

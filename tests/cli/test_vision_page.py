@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pages import Page
 
-PAGE = (Path(__file__).parents[2] / "docs" / "vision.md").read_text(encoding="utf-8")
+PAGE = Page.read("medforget.md", "Vision-language models")
 SMALL = {
     "build": ["--synthetic=4", "--studies", "1", "--rephrase=none", "--image-size=32"],
     "train": ["--tiny-width=16", "--tiny-layers=1", "--epochs=1", "--precision=fp32"],
@@ -22,16 +22,9 @@ SMALL = {
 
 def test_the_page_runs(medunlearn: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    lines = "".join(re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)).splitlines()
+    lines = PAGE.commands
     assert len(lines) == 7
     for line in lines:
         words = [word for word in shlex.split(line)[1:] if word != "--image-size=64"]
         medunlearn(*words, *SMALL[words[0]], *([] if words[0] == "export" else ["--quiet"]))
     assert (tmp_path / "hf" / "preprocessor_config.json").exists()
-
-
-def test_what_the_page_names_is_there() -> None:
-    for name in re.findall(r"\b(?:docs|benchmarks_perf)/[\w.-]+", PAGE):
-        assert (Path(__file__).parents[2] / name).exists(), name
-    for name in re.findall(r"\]\(([\w.-]+\.md)\)", PAGE):
-        assert (Path(__file__).parents[2] / "docs" / name).exists(), name

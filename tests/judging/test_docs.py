@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from fake_server import FakeServer
+from pages import Page
 
 from medunlearn.cli.main import app
 
-PAGE = (Path(__file__).parents[2] / "docs" / "judging.md").read_text(encoding="utf-8")
+PAGE = Page.read("servers.md", "Judging")
 
 
 def answer(body: dict[str, Any]) -> str:
@@ -33,9 +34,7 @@ def fill_in(sheet: Path) -> None:
 
 
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    yaml, bash, python = (
-        re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)[0] for language in ("yaml", "bash", "python")
-    )
+    ((yaml,), (python,)) = (PAGE.blocks(language) for language in ("yaml", "python"))
     monkeypatch.chdir(tmp_path)
     with ExitStack() as stack:
         for address in re.findall(r"http://[\d.:]+/v1", yaml):
@@ -43,7 +42,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
             yaml = yaml.replace(address, server.base_url)
         Path("judges.yaml").write_text(yaml)
         said = ""
-        for line in bash.splitlines():
+        for line in PAGE.commands:
             if " agree " in line:
                 fill_in(Path("sheet"))
             result = CliRunner().invoke(app, shlex.split(line)[1:])
@@ -61,4 +60,4 @@ def test_the_page_names_every_task_and_file() -> None:
 
     files = [value for name, value in vars(run).items() if name.isupper() and isinstance(value, str)]
     assert len(files) > 8
-    assert [name for name in (*files, *TASKS) if f"`{name}`" not in PAGE] == []
+    assert [name for name in (*files, *TASKS) if f"`{name}`" not in PAGE.text] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 import shlex
 import subprocess
 import sys
@@ -13,17 +12,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from fake_server import FakeServer
+from pages import Page
 
 from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.judging.writing import TASKS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "llm.md").read_text(encoding="utf-8")
+PAGE = Page.read("servers.md", "Rehearse without a model", "A benchmark from notes of your own", "The client")
 
 
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    command, _ = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
+    (code,) = PAGE.blocks("python")
+    command = PAGE.commands[0]
     words = [sys.executable, *shlex.split(command)[1:-1], "0"]  # any free port instead of 8000
     monkeypatch.chdir(tmp_path)
     server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
@@ -42,14 +42,13 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
 def test_the_commands_on_notes_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, canned: Any, own_notes: Any
 ) -> None:
-    _, commands = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     with (tmp_path / "notes.csv").open("w", newline="") as file:
         table = csv.DictWriter(file, ("id", "title", "text"))
         table.writeheader()
         table.writerows(own_notes(6))
     with FakeServer(answer=canned) as server:
-        for line in commands.splitlines():
+        for line in PAGE.commands[1:]:
             words = shlex.split(line.replace("http://127.0.0.1:8000/v1", server.base_url))
             result = CliRunner().invoke(app, words[1:])
             assert result.exit_code == 0, f"{line}\n{result.output}"
@@ -57,4 +56,4 @@ def test_the_commands_on_notes_run(
 
 
 def test_every_task_is_on_the_page() -> None:
-    assert not [name for name in TASKS if f"| `{name}` |" not in PAGE]
+    assert not [name for name in TASKS if f"| `{name}` |" not in PAGE.text]

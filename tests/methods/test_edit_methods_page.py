@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pages import Page
 
 from medunlearn.cli.main import app
 from medunlearn.methods import METHODS, is_edit, make_method
 from medunlearn.methods.editing import EditedModel, EditMethod
 from medunlearn.models.activations import SequenceReader, Side
 
-PAGE = (Path(__file__).parents[2] / "docs" / "edit_methods.md").read_text(encoding="utf-8")
+PAGE = Page.read("unlearn.md", "Methods that edit weights")
 SMALL = {
     "train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2"],
     "attack": ["--cumulative.max-new-tokens=2", "--replicates=20"],
@@ -25,8 +26,7 @@ SMALL = {
 
 def test_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines()]
+    lines = PAGE.commands
     assert len(lines) == 6
     for line in lines:
         words = shlex.split(line)
@@ -40,7 +40,7 @@ def test_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_page_gives_every_setting_with_its_default() -> None:
-    rows = dict(re.findall(r"^\| `((?:manu|chip)\.\w+)` \| (\S+) \|", PAGE, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `((?:manu|chip)\.\w+)` \| (\S+) \|", PAGE.text, re.MULTILINE))
     for name in (name for name in METHODS if is_edit(name)):
         found = {f"{name}.{key}": value for key, value in vars(make_method(name, {})).items()}
         own = {key: text for key, text in rows.items() if key.startswith(f"{name}.")}
@@ -56,7 +56,7 @@ def test_the_pages_method_runs(tiny: Any, make_sequences: Any, monkeypatch: pyte
 
     module = ModuleType("own_edit")
     monkeypatch.setitem(sys.modules, "own_edit", module)
-    exec(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0], vars(module))
+    exec(PAGE.blocks("python")[0], vars(module))
     method = make_method("own_edit:Mine", {"layers": "1"})
     assert isinstance(method, EditMethod)
     language_model = tiny()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from fake_server import FakeServer
+from pages import Page
 
 from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
@@ -36,11 +36,6 @@ SMALL = {
 }
 
 
-def lines(page: str) -> list[str]:
-    blocks = re.findall(r"```bash\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
-    return [line for block in blocks for line in block.splitlines() if line.strip()]
-
-
 def run(line: str) -> str:
     extra = next((more for start, more in SMALL.items() if line.startswith(start)), ())
     result = CliRunner().invoke(app, [*shlex.split(line)[1:], *extra])
@@ -56,7 +51,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_page_on_lume_runs(here: Path, writer: Callable[[dict[str, Any]], str]) -> None:
     # Those on the released files: tests/lume/test_experiment.py.
-    commands = [line for line in lines("lume.md") if "lume-small" not in line]
+    commands = [line for line in Page.read("lume.md").commands if "lume-small" not in line]
     assert len(commands) == 5
     with FakeServer(answer=writer) as server:
         said = "".join(run(line.replace("http://127.0.0.1:8000/v1", server.base_url)) for line in commands)
@@ -86,7 +81,7 @@ def test_the_page_on_tofu_and_muse_runs(here: Path) -> None:
     put(here / "muse-files" / "verbmem" / "forget.json", [{"prompt": "forget 0 is", "gt": "a bridge."}])
     for side in ("forget", "retain"):
         put(here / "muse-files" / "knowmem" / f"{side}_qa.json", [{"question": f"{side} 1?", "answer": "A bridge"}])
-    said = "".join(run(line) for line in lines("tofu_muse.md"))
+    said = "".join(run(line) for line in Page.read("benchmarks.md", "TOFU", "MUSE").commands)
     assert "forget quality" in said
     assert "rouge_l_f" in said
     assert "Privacy leakage (PrivLeak)" in said
@@ -98,7 +93,8 @@ def test_every_setting_of_the_pages_is_one() -> None:
 
     for model in (LumeNewSettings, TrainSettings, EvaluateSettings):
         known |= set(model.model_fields)
-    for page in ("lume.md", "tofu_muse.md"):
-        text = (DOCS / page).read_text(encoding="utf-8")
-        assert not set(re.findall(r"[` ]([a-z_]+)=[\w,.@]*[` ]", text)) - known
+    for page in (Page.read("lume.md"), Page.read("benchmarks.md", "TOFU", "MUSE")):
+        assert (
+            not {name for name in page.flags if "." not in name} - known - {"review", "benchmark"}
+        )  # flags of the verbs
     assert set(BENCHMARKS) == set(SETTINGS)

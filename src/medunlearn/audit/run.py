@@ -62,7 +62,7 @@ def audit(
         responses: a table of stored responses instead of model and corpus; needs no torch.
         baseline: models, servers as ``NAME@http://...``, tables of responses or complete audits to compare with.
         model_name: the model as the server calls it.
-        llm: settings of the server (docs/llm.md).
+        llm: settings of the server (docs/servers.md).
         allow_remote_llm: protected texts may go to a server off this machine.
         label: model name in tables.
         settings: as `medunlearn audit --help` lists them, those of optional stages among them

@@ -139,7 +139,7 @@ def report(
         split: which evaluation, if there are several
         title: title of the report
         show_text: show text of real records (invented ones are always shown)
-        relations: audits: YAML that says which model is which to which (docs/audit_report.md)
+        relations: audits: YAML that says which model is which to which (docs/audit.md)
         seed: seed of the bootstrap
     """
     folders, page = [Path(run) for run in runs], Path(out)

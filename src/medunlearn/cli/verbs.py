@@ -41,7 +41,7 @@ API, CALLS, SHOW, AUDITS = (
     "medunlearn.cli.show_audits",
 )
 CONFIG, BUILD = "medunlearn.config", "medunlearn.build"
-LLM = "--llm URL --llm.model NAME names a language-model server; other keys of it: docs/llm.md."
+LLM = "--llm URL --llm.model NAME names a language-model server; other keys of it: docs/servers.md."
 
 
 def _build(name: str, summary: str, example: str, settings: str, first: tuple[str, ...], plan: str = "") -> Verb:
@@ -188,7 +188,7 @@ VERBS: Mapping[tuple[str, ...], Verb] = {
         ("split", "attacks", "against", "reference", "out"),
         notes="An attack's own settings are --ATTACK.KEY VALUE; `medunlearn list attacks` shows "
         "them. Membership needs "
-        "documents that no model is trained on (docs/attacks.md).",
+        "documents that no model is trained on (docs/measure.md).",
     ),
     ("utility",): Verb(
         "Measure a model's utility with tasks of lm-evaluation-harness.",
@@ -288,7 +288,7 @@ VERBS: Mapping[tuple[str, ...], Verb] = {
         "medunlearn judge bench/ --task label --llm judges.yaml --out runs/labels --per-group 300",
         (f"{CONFIG}:JudgeSettings",),
         ("llm", "task", "benchmark", "out", "per_group"),
-        notes="judges.yaml holds `judges:` and a list, each with base_url and model (docs/llm.md); "
+        notes="judges.yaml holds `judges:` and a list, each with base_url and model (docs/servers.md); "
         "--llm.KEY VALUE sets "
         "a key for every judge. Answers are kept as they come.",
     ),

@@ -41,7 +41,7 @@ class AmnesiaNotesSettings(SplitFields):
         description="CSV, TSV, JSONL, JSON or Parquet, one note a row, or a folder of such files, or "
         "hub:org/name[/FILE][@REVISION]; PMC-Patients is recognised"
     )
-    llm: Server = Field(description="the server: llm.base_url, llm.model, llm.concurrency, ... (docs/llm.md)")
+    llm: Server = Field(description="the server: llm.base_url, llm.model, llm.concurrency, ... (docs/servers.md)")
     id: str | None = Field(None, description="column of the note's id; none: id, or the row's number")
     text: str | None = Field(None, description="column of the note; none: text")
     title: str | None = Field(None, description="column of the title that a disease is told by; none: title")
@@ -133,7 +133,7 @@ class LumeNewSettings(Settings):
         default_factory=dict, description="the server that writes: llm.base_url, llm.model, ...; none: a grammar"
     )
     verifiers: Path | None = Field(
-        None, description="YAML of models that try each question a language model wrote (docs/judging.md: judges:)"
+        None, description="YAML of models that try each question a language model wrote (docs/servers.md: judges:)"
     )
     allow_remote_llm: bool = Field(False, description="permit a server off this machine; invented data need it not")
     leave_out_failed: bool = Field(False, description="build without what server or network failed on")

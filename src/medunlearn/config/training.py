@@ -106,7 +106,7 @@ class TrainSettings(EpochFields):
     )
     watch: dict[str, Any] = Field(
         default_factory=dict,
-        description="what else is found out after each evaluated epoch (docs/diagnosis.md): --watch.part test, "
+        description="what else is found out after each evaluated epoch (docs/benchmarks.md): --watch.part test, "
         "watch.prefix_tokens=50, ...",
     )
     seed: int = Field(0, description="seed of order, dropout and the tiny model's weights")

@@ -31,7 +31,7 @@ class CHIP:
 
     Source: Wu et al. 2025 (arXiv 2512.09867v2, CHIP), with the choices of its published code where the paper leaves
     room: gate, up and down matrices each with units of its own, six layers of twenty-eight
-    (docs/edit_methods.md).
+    (docs/unlearn.md).
 
     Attributes:
         top: percent of a matrix's units to select; at least one is.

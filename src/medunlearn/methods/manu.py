@@ -26,7 +26,7 @@ class MANU:
     are zeroed.
 
     Source: Liu et al. 2025 (MANU, arXiv 2502.15910); MedForget, Appendix A.1. MedForget gives no alpha, epsilon or
-    threshold, nor how a deviation is taken between inputs of unlike length (docs/edit_methods.md).
+    threshold, nor how a deviation is taken between inputs of unlike length (docs/unlearn.md).
 
     Attributes:
         alpha: percent of the neurons to zero; at least one neuron is.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from fake_server import FakeServer
+from pages import Page
 
 from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "identifiers.md").read_text(encoding="utf-8")
+PAGE = Page.read("audit.md", "Identifiers")
 
 
 def run(*words: object, code: int = 0) -> Any:
@@ -55,7 +55,7 @@ def workplace(bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 
 def test_commands_and_python_of_the_page_run(workplace: Path) -> None:
-    lines = "".join(re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)).splitlines()
+    lines = PAGE.commands
     assert len(lines) == 7
     with FakeServer(answer=lambda body: '{"pieces": []}') as server:
         for line in lines:
@@ -65,7 +65,7 @@ def test_commands_and_python_of_the_page_run(workplace: Path) -> None:
                 fill(workplace / "sheet" / "review.csv")
             run(*words[1:])
         assert server.seen
-    for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+    for code in PAGE.blocks("python"):
         exec(code, {})
 
 
@@ -76,11 +76,6 @@ def fill(sheet: Path) -> None:
         table = csv.DictWriter(file, list(rows[0]))
         table.writeheader()
         table.writerows({**row, "label": "" if row["response"] else "yes"} for row in rows)
-
-
-def test_files_that_the_page_names_exist() -> None:
-    for name in re.findall(r"\b((?:scripts|examples|docs|benchmarks_perf)/[\w.-]+)", PAGE):
-        assert (ROOT / name.rstrip(".")).exists(), name
 
 
 def test_counts_are_exact_and_no_value_is_shown(workplace: Path) -> None:

@@ -13,17 +13,14 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from fake_server import FakeServer
+from pages import Page
 
 from medunlearn.audit.options.audit import CHOICES_SCHEMA, OPTIONS_SCHEMA
 from medunlearn.audit.options.questions import read_prompts
 from medunlearn.cli.main import app
 
-PAGE = (Path(__file__).parents[3] / "docs" / "options.md").read_text(encoding="utf-8")
+PAGE = Page.read("audit.md", "Answer options", "Semantic measures")
 SMALL = {"build": ["--limit=14"], "train": ["--tiny-width=32", "--tiny-layers=2", "--precision=fp32"]}
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_page_runs(
@@ -31,14 +28,14 @@ def test_the_page_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(question_file, "questions.jsonl")
-    lines = [line for block in blocks("bash") for line in block.splitlines()]
+    lines = PAGE.commands
     assert len(lines) == 3
     for line in lines:
         words = shlex.split(line.replace("--nonmembers 100", "--nonmembers 5"))
         small = SMALL[words[1]] + ([] if "--epochs 0" in line or words[1] == "build" else ["--epochs=2"])
         result = CliRunner().invoke(app, [*words[1:], *small])
         assert result.exit_code == 0, f"{line}\n{result.output}"
-    local, served, _ = blocks("python")
+    local, served, _ = PAGE.blocks("python")
     spaces: dict[str, Any] = {}
     exec(local.replace('trained_on="bench/"', 'trained_on="bench/", limit=14, max_new_tokens=4'), spaces)
     assert set(spaces["table"]["group"]) == {"all", "member", "non-member", "member - non-member"}
@@ -56,16 +53,16 @@ def test_the_semantic_part_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make_pair_models(tmp_path)
-    exec(blocks("python")[2], {})
+    exec(PAGE.blocks("python")[2], {})
     bert, bart = (float(line) for line in capsys.readouterr().out.split())
     assert -1 <= bert <= 1
     assert bart < 0
 
 
 def test_the_page_names_prompts_measures_and_columns() -> None:
-    prompts = re.findall(r"^\| `(\w+)` \| (?:text|instruction)", PAGE, re.MULTILINE)
+    prompts = re.findall(r"^\| `(\w+)` \| (?:text|instruction)", PAGE.text, re.MULTILINE)
     assert prompts == list(read_prompts())
-    rows = dict(re.findall(r"^\| `(\w+\.parquet)` \| (.*) \|$", PAGE, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `(\w+\.parquet)` \| (.*) \|$", PAGE.text, re.MULTILINE))
     assert re.findall(r"`(\w+)`", rows["options.parquet"]) == OPTIONS_SCHEMA.names
     named = re.findall(r"`(\w+)`", rows["choices.parquet"])
     assert named == [name for name in CHOICES_SCHEMA.names if name not in ("question_id", "form")]
@@ -79,4 +76,4 @@ def test_every_measure_of_the_table_is_on_the_page() -> None:
     )
     choices = pd.DataFrame({"question_id": ["a"] * 2, "form": ["text", "letter"], "correct": [True, False]})
     values, _ = observations(options, choices)
-    assert all(f"`{measure}`" in PAGE for _, measure in values.columns)
+    assert all(f"`{measure}`" in PAGE.text for _, measure in values.columns)

@@ -76,7 +76,7 @@ def test_a_model_that_is_missing_or_lacks_a_part_is_refused(spacy: Any) -> None:
     with pytest.raises(InputError, match="no ner and no parser"):
         SciSpacy()
     spacy.model = None
-    with pytest.raises(InputError, match=r"cannot be loaded.*E050.*docs/leakage.md"):
+    with pytest.raises(InputError, match=r"cannot be loaded.*E050.*docs/measure.md"):
         SciSpacy()
 
 
@@ -87,7 +87,7 @@ def test_a_text_longer_than_the_model_reads_is_refused(spacy: Any) -> None:
 
 def test_without_spacy_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "spacy", None)
-    with pytest.raises(InputError, match=r"docs/leakage.md"):
+    with pytest.raises(InputError, match=r"docs/measure.md"):
         SciSpacy()
 
 

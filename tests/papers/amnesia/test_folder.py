@@ -1,9 +1,8 @@
-"""A sweep's report written again from its folder, by Python and by the command of docs/findings.md."""
+"""A sweep's report written again from its folder, by Python and by the command of docs/amnesia.md."""
 
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import shutil
 from collections.abc import Callable
@@ -12,13 +11,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pages import Page
 
 from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
 from medunlearn.papers.sweeps.report import folder_report
 
-DOCS = Path(__file__).parents[3] / "docs" / "findings.md"
+PAGE = Page.read("amnesia.md", "The sweep's report")
 
 
 @pytest.fixture
@@ -63,11 +63,7 @@ def test_the_folder_holds_all_that_the_report_needs(workplace: Path, monkeypatch
 
 
 def test_commands_of_the_docs_run(workplace: Path) -> None:
-    lines = [
-        line
-        for block in re.findall(r"```bash\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
-        for line in block.splitlines()
-    ]
+    lines = PAGE.commands
     assert lines == ["medunlearn report runs/sweep --out report"]
     for line in lines:
         result = CliRunner().invoke(app, shlex.split(line)[1:])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections import Counter
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pages import Page
 
 from medunlearn.cli.main import app
 from medunlearn.config import read_yaml
@@ -23,7 +23,7 @@ from medunlearn.pipeline.sweep.pool import Slot
 from medunlearn.pipeline.sweep.result import cell_facts
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs" / "medforget_report.md"
+PAGE = Page.read("medforget.md", "The experiment and its report")
 Values = dict[str, Any]
 
 
@@ -123,8 +123,7 @@ def test_commands_of_the_page_run(swept: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(swept.parents[1])
     if not Path("examples").exists():
         Path("examples").symlink_to(ROOT / "examples")
-    text = PAGE.read_text(encoding="utf-8")
-    lines = [line for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    lines = PAGE.commands
     assert lines == [
         "medunlearn sweep examples/medforget-tiny.yaml",
         "medunlearn report runs/medforget-tiny --out report",

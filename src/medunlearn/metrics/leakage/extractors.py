@@ -4,7 +4,7 @@
 between words that cannot stand in one. Punctuation and the end of a line end a phrase, too, but a hyphen or an
 apostrophe within a word does not. It is rougher than a parser: a verb that the lists lack stays in its phrase.
 
-:class:`SciSpacy` is the paper's extractor. Its packages are not installed with ours: see docs/leakage.md.
+:class:`SciSpacy` is the paper's extractor. Its packages are not installed with ours: see docs/measure.md.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def regular_forms(verb: str) -> tuple[str, str, str, str]:
 MODEL = "en_core_sci_lg"
 
 INSTALL = (
-    "It needs numpy below 2, so it has an environment of its own: docs/leakage.md says how to make one, and how to "
+    "It needs numpy below 2, so it has an environment of its own: docs/measure.md says how to make one, and how to "
     "use the keywords that `medunlearn build keywords BENCHMARK --extractor scispacy --out FILE` writes there."
 )
 

@@ -1,1 +1,1 @@
-"""Sweeps: methods x splits x seeds, cell by cell in several processes (docs/sweeps.md)."""
+"""Sweeps: methods x splits x seeds, cell by cell in several processes (docs/scale.md)."""

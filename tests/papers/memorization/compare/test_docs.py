@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import shutil
 from pathlib import Path
@@ -12,31 +11,28 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from fake_server import FakeServer
+from pages import Page
 
 from medunlearn.cli.main import app
 from medunlearn.config import check
 from medunlearn.config.audit_report import AuditRelations
 
 ROOT = Path(__file__).parents[4]
-PAGE = (ROOT / "docs" / "audit_report.md").read_text(encoding="utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+PAGE = Page.read("audit.md", "The report of audits", "Kinds of memorized text")
 
 
 @pytest.fixture
 def workplace(audits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(audits, tmp_path / "runs")
     shutil.copy(audits / "epochs.parquet", tmp_path / "epochs.parquet")
-    (tmp_path / "relations.yaml").write_text(blocks("yaml")[0])
+    (tmp_path / "relations.yaml").write_text(PAGE.blocks("yaml")[0])
     (tmp_path / "clinical.yaml").write_text("clinical: [notes]\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def test_commands_of_the_page_run(workplace: Path):
-    lines = "".join(blocks("bash")).splitlines()
+    lines = PAGE.commands
     assert len(lines) == 7
     with FakeServer(answer=lambda body: '{"kind": "editorial", "reason": "so it reads"}') as server:
         for line in lines:
@@ -59,7 +55,7 @@ def test_commands_of_the_page_run(workplace: Path):
 
 def test_python_of_the_page_runs(workplace: Path, capsys: pytest.CaptureFixture[str]):
     names: dict[str, object] = {}
-    for block in blocks("python"):
+    for block in PAGE.blocks("python"):
         exec(block, names)
     assert "holds The longer the prefix" in capsys.readouterr().out
     assert (workplace / "report-python" / "report.html").exists()
@@ -67,11 +63,6 @@ def test_python_of_the_page_runs(workplace: Path, capsys: pytest.CaptureFixture[
 
 
 def test_every_relation_is_explained():
-    shown = yaml.safe_load(blocks("yaml")[0])
+    shown = yaml.safe_load(PAGE.blocks("yaml")[0])
     assert set(shown) == set(AuditRelations.model_fields)
     check(AuditRelations, shown)
-
-
-def test_files_that_the_page_names_exist():
-    for name in re.findall(r"\b((?:scripts|examples|docs|benchmarks_perf|tests)/[\w./-]+)", PAGE):
-        assert (ROOT / name).exists(), name

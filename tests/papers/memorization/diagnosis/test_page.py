@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from pages import Page
 
 from medunlearn.cli.main import app
 from medunlearn.config import DiagnoseSettings, DiagnosisSettings, TrainSettings, WatchSettings
 
-PAGE = (Path(__file__).parents[4] / "docs" / "diagnosis.md").read_text(encoding="utf-8")
+PAGE = Page.read("benchmarks.md", "Diagnosis")
 SMALL = {
     "train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2", "--watch.limit=2", "--watch.new-tokens=50"],
     "build": ["--synthetic", "16", "--validation=2", "--test=3"],
@@ -21,7 +21,7 @@ SMALL = {
 
 def test_the_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    lines = [line for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+    lines = PAGE.commands
     assert len(lines) == 3
     for line in lines:
         words = shlex.split(line)[1:]
@@ -31,8 +31,8 @@ def test_the_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_every_setting_that_the_page_names_is_one() -> None:
-    watched = set(re.findall(r"`watch\.(\w+)=", PAGE))
-    named = set(re.findall(r"`(\w+)=", PAGE)) - {"preset", "level"}
+    watched = {name.partition(".")[2] for name in PAGE.flags if name.startswith("watch.")}
+    named = {name.partition(".")[0] for name in PAGE.flags} - {"preset", "against"}
     known = {*TrainSettings.model_fields, *DiagnosisSettings.model_fields, *DiagnoseSettings.model_fields}
     assert watched <= set(WatchSettings.model_fields)
     assert len(watched) >= 4

@@ -1,0 +1,41 @@
+"""Sections of the documentation and the commands, code and settings in them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Page:
+    """Text of a page, or of some of its ``##`` sections."""
+
+    text: str
+
+    @staticmethod
+    def read(name: str, *headings: str) -> Page:
+        """A page of ``docs/`` or of the root; with headings, these sections alone, in the page's order."""
+        path = next(folder / name for folder in (ROOT / "docs", ROOT) if (folder / name).exists())
+        text = path.read_text(encoding="utf-8")
+        if not headings:
+            return Page(text)
+        sections = {part.partition("\n")[0]: part for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]}
+        assert set(headings) <= set(sections), f"docs/{name} has no section {set(headings) - set(sections)}"
+        return Page("\n".join(part for heading, part in sections.items() if heading in headings))
+
+    def blocks(self, language: str) -> list[str]:
+        """Code blocks in a language."""
+        return re.findall(rf"```{language}\n(.*?)```", self.text, re.DOTALL)
+
+    @property
+    def commands(self) -> list[str]:
+        """Lines of the ``bash`` blocks."""
+        return [line for block in self.blocks("bash") for line in block.splitlines() if line.strip()]
+
+    @property
+    def flags(self) -> set[str]:
+        """Settings whose flags stand at the beginning of inline code, as keys: ``micro_batch_size``."""
+        return {name.replace("-", "_") for name in re.findall(r"`--([a-z][\w.-]*)", self.text)}
