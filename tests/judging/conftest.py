@@ -11,7 +11,7 @@ import pytest
 from fake_server import FakeServer
 
 from medunlearn.judging.judges import Judge, panel_of
-from medunlearn.judging.task import JudgingCase
+from medunlearn.judging.tasks import JudgingCase
 
 Opinion = Callable[[str, str], Any]
 

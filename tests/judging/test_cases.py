@@ -11,7 +11,6 @@ import pytest
 
 from medunlearn.config import AmnesiaSettings
 from medunlearn.errors import ConfigError, InputError, SourceError
-from medunlearn.judging import TASKS
 from medunlearn.judging.cases import (
     case_table,
     categories_of,
@@ -24,11 +23,11 @@ from medunlearn.judging.cases import (
     to_cases,
 )
 from medunlearn.judging.judges import panel_of, read_judges
-from medunlearn.judging.task import JudgingCase
+from medunlearn.judging.tasks import JudgingCase, get_task
 from medunlearn.papers.amnesia.build import build
 
 BENCHMARK = build(AmnesiaSettings(synthetic=12))
-LABEL, QUESTION, FACTUALITY = TASKS["label"], TASKS["question"], TASKS["factuality"]
+LABEL, QUESTION, FACTUALITY = get_task("label"), get_task("question"), get_task("factuality")
 
 
 def test_cases_of_a_benchmark() -> None:

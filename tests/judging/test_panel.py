@@ -1,4 +1,4 @@
-"""A panel asked over real HTTP: what it says, what fails, and what the panel makes of it."""
+"""A panel over real HTTP: verdicts, failures, and the panel's majority."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ import pytest
 from fake_server import share_of_faults
 
 from medunlearn.config import check
-from medunlearn.judging import TASKS
 from medunlearn.judging.judges import Judge, JudgeSettings, panel_of
-from medunlearn.judging.panel import Asking, ask, dry_run
-from medunlearn.judging.tables import majority, mean_rating, panel_table, wide
-from medunlearn.judging.task import JudgingCase
-from medunlearn.llm import RemoteRefusedError, Store, decide
+from medunlearn.judging.panel import JudgingMaterial, ask
+from medunlearn.judging.run import plan
+from medunlearn.judging.tables import JudgePanel, majority, mean_rating
+from medunlearn.judging.tasks import JudgingCase, get_task
+from medunlearn.llm import RemoteRefusedError, Store
 
 Bench = Callable[..., Any]
-IDS = [f"t{n}" for n in range(6)]
 
 
-def asking(cases: list[JudgingCase], **settings: Any) -> Asking:
-    return Asking(TASKS["label"], cases, ("Cancer", "Cardiovascular"), check(JudgeSettings, settings))
-
-
-def decisions(judges: list[Judge]) -> dict[str, Any]:
-    return {judge.name: decide(judge.settings.base_url, data_use="credentialed") for judge in judges}
+def asked(cases: list[JudgingCase], judges: list[Judge], folder: Path, **settings: Any) -> tuple[JudgePanel, Any]:
+    """The panel after all judges were asked, and the facts of each."""
+    material = JudgingMaterial(
+        get_task("label"), cases, ("Cancer", "Cardiovascular"), check(JudgeSettings, settings)
+    )
+    with Store(folder) as store:
+        found, facts = ask(material, judges, material.decisions(judges), store, quiet=True)
+    return JudgePanel(material.task, cases, [judge.name for judge in judges], found), facts
 
 
 def own(text: str) -> str:
@@ -45,29 +46,32 @@ def opinion(model: str, text: str) -> dict[str, str]:
 
 
 def test_every_judge_on_every_case(bench: Bench, cases: list[JudgingCase], tmp_path: Path) -> None:
-    server, judges = bench(opinion, "a", "b", "c")
-    with Store(tmp_path) as store:
-        found, facts = ask(asking(cases, seed=7), judges, decisions(judges), store, quiet=True)
-        assert server.count == 18
-        votes = wide(found, "abc", IDS)
-        assert votes["a"] == ["Supported"] * 6
-        assert votes["b"][1] == votes["c"][1] == "Unsupported"
-        assert found["case_id"].tolist() == [name for name in IDS for _ in range(3)]
-        row = found.iloc[0]
-        assert (row["reasoning"], json.loads(row["detail"])) == ("a says so.", {"correct_category": "Cancer"})
-        assert (row["status"], row["model"], row["prompt_version"]) == ("answered", "a", "judge-label@1")
-        assert facts["a"]["requests"] == 6
-        body = server.seen[0][0]
-        assert (body["temperature"], body["seed"], body["max_tokens"]) == (0.0, 7, 1024)
-        # A second run, over other addresses even, sends nothing.
-        again, facts = ask(asking(cases, seed=7), judges, decisions(judges), store, quiet=True)
-        assert server.count == 18
-        assert facts["a"]["requests"] == 0
-        assert again.equals(found)
-        assert all(one.requests == 0 for one in dry_run(asking(cases, seed=7), judges, store).values())
-    panel = panel_table(TASKS["label"], found, "abc")
-    assert panel["verdict"].tolist() == ["Supported", "Unsupported", *["Supported"] * 4]
-    assert panel["n_verdicts"].tolist() == [3] * 6
+    server, judges = bench(opinion, "a", "b", "c", prices={"a": [1.0, 2.0]})
+    material = JudgingMaterial(get_task("label"), cases, ("Cancer", "Cardiovascular"), JudgeSettings(seed=7))
+    before = plan(material, judges, tmp_path).estimates
+    assert (before["a"].requests, before["b"].requests, server.count) == (6, 6, 0)
+    assert before["a"].most.money > 0
+    assert before["b"].most.money is None
+    panel, facts = asked(cases, judges, tmp_path, seed=7)
+    assert server.count == 18
+    assert panel.own["a"] == ["Supported"] * 6
+    assert panel.own["b"][1] == panel.own["c"][1] == "Unsupported"
+    found = panel.judgements
+    assert found["case_id"].tolist() == [case.case_id for case in cases for _ in range(3)]
+    row = found.iloc[0]
+    assert (row["reasoning"], json.loads(row["detail"])) == ("a says so.", {"correct_category": "Cancer"})
+    assert (row["status"], row["model"], row["prompt_version"]) == ("answered", "a", "judge-label@1")
+    assert facts["a"]["requests"] == 6
+    body = server.seen[0][0]
+    assert (body["temperature"], body["seed"], body["max_tokens"]) == (0.0, 7, 1024)
+    # A second run sends nothing.
+    again, facts = asked(cases, judges, tmp_path, seed=7)
+    assert (server.count, facts["a"]["requests"]) == (18, 0)
+    assert again.judgements.equals(found)
+    assert all(one.requests == 0 for one in plan(material, judges, tmp_path).estimates.values())
+    verdicts = panel.panel_verdicts()
+    assert verdicts["verdict"].tolist() == ["Supported", "Unsupported", *["Supported"] * 4]
+    assert verdicts["n_verdicts"].tolist() == [3] * 6
 
 
 def test_a_contradiction_is_sent_back_with_the_reason(
@@ -75,35 +79,31 @@ def test_a_contradiction_is_sent_back_with_the_reason(
 ) -> None:
     wrong = {"reasoning": "x", "verdict": "Unsupported"}
     server, judges = bench(lambda model, text: wrong | {"correct_category": own(text)}, "a", corrections=1)
-    with Store(tmp_path) as store:
-        found, _ = ask(asking(cases[:1]), judges, decisions(judges), store, quiet=True)
+    panel, _ = asked(cases[:1], judges, tmp_path)
     assert server.count == 2
     assert "correct_category is the assigned category" in server.seen[1][0]["messages"][-1]["content"]
-    (row,) = found.to_dict("records")
+    (row,) = panel.judgements.to_dict("records")
     assert (row["status"], row["verdict"]) == ("invalid", None)
-    (case,) = panel_table(TASKS["label"], found, "a").to_dict("records")
+    (case,) = panel.panel_verdicts().to_dict("records")
     assert case["verdict"] is None
     assert case["reason"].startswith("0 of 1 judges gave a verdict (a: invalid, ")
 
 
 def test_a_judge_that_fails_leaves_its_verdict_out(bench: Bench, cases: list[JudgingCase], tmp_path: Path) -> None:
-    _, (good,) = bench(opinion, "a")
-    _, (other,) = bench(opinion, "c")
-    _, (bad,) = bench(opinion, "b", behave=("error_500",))
-    judges = [good, bad, other]
-    with Store(tmp_path) as store:
-        found, _ = ask(asking(cases), judges, decisions(judges), store, quiet=True)
-    panel = panel_table(TASKS["label"], found, "abc")
-    assert set(found[found["judge"] == "b"]["status"]) == {"failed"}
+    judges = [
+        bench(opinion, name, behave=(behave,))[1][0]
+        for name, behave in zip("abc", ("well", "error_500", "well"), strict=True)
+    ]
+    panel, _ = asked(cases, judges, tmp_path)
+    assert set(panel.judgements.groupby("judge")["status"].unique().loc["b"]) == {"failed"}
     # Two of three left: where they differ there is no majority.
-    assert panel["verdict"].tolist() == ["Supported", "Disagree", "Disagree", *["Supported"] * 3]
+    expected = ["Supported", "Disagree", "Disagree", *["Supported"] * 3]
+    assert panel.panel_verdicts()["verdict"].tolist() == expected
 
 
 def test_with_faults_every_case_ends_judged_once(bench: Bench, cases: list[JudgingCase], tmp_path: Path) -> None:
     _, judges = bench(opinion, "a", "b", "c", behave=share_of_faults(0.4), retries=20, corrections=20)
-    with Store(tmp_path) as store:
-        found, _ = ask(asking(cases), judges, decisions(judges), store, quiet=True)
-        assert len(store) == 18
+    found = asked(cases, judges, tmp_path)[0].judgements
     assert set(found["status"]) == {"answered"}
     assert not found.duplicated(["case_id", "judge"]).any()
     assert len(found) == 18
@@ -112,17 +112,9 @@ def test_with_faults_every_case_ends_judged_once(bench: Bench, cases: list[Judgi
 def test_the_guard_is_asked_before_anything_is_sent(bench: Bench, cases: list[JudgingCase], tmp_path: Path) -> None:
     server, judges = bench(opinion, "a")
     judges = [*judges, *panel_of([{"base_url": "https://judge.example/v1", "model": "away"}])]
-    with Store(tmp_path) as store, pytest.raises(RemoteRefusedError, match="--allow-remote-llm"):
-        ask(asking(cases), judges, decisions(judges), store, quiet=True)
+    with pytest.raises(RemoteRefusedError, match="--allow-remote-llm"):
+        asked(cases, judges, tmp_path)
     assert server.count == 0
-
-
-def test_a_dry_run_sends_nothing(bench: Bench, cases: list[JudgingCase]) -> None:
-    server, judges = bench(opinion, "a", "b", prices={"a": [1.0, 2.0]})
-    found = dry_run(asking(cases), judges, None)
-    assert (found["a"].requests, found["b"].requests, server.count) == (6, 6, 0)
-    assert found["a"].most.money > 0
-    assert found["b"].most.money is None
 
 
 @pytest.mark.parametrize(
@@ -134,9 +126,7 @@ def test_a_dry_run_sends_nothing(bench: Bench, cases: list[JudgingCase]) -> None
         ("SS-", "S"),
         ("SU-", "Disagree"),
         ("S--", None),
-        ("S", "S"),
         ("-", None),
-        ("SU", "Disagree"),
         ("SSUU", "Disagree"),
         ("SSUA", "Disagree"),  # the most votes, but not the majority
         ("SSS--", "S"),

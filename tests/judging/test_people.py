@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from medunlearn.errors import InputError, SourceError
-from medunlearn.judging import TASKS
 from medunlearn.judging.labels import read_people
 from medunlearn.judging.sheet import as_csv, as_page, for_script, write_sheet
-from medunlearn.judging.task import JudgingCase
+from medunlearn.judging.tasks import JudgingCase, get_task
 
-LABEL, RATE = TASKS["label"], TASKS["factuality"]
+LABEL, RATE = get_task("label"), get_task("factuality")
 EVIL = '</script><img src=x onerror="hacked=1">&\u2028 \'"'
 CASES = [
     JudgingCase("t0", "s", "g", {"title": EVIL, "category": "Cancer"}),

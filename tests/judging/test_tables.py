@@ -8,11 +8,10 @@ import pandas as pd
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from medunlearn.judging import TASKS
 from medunlearn.judging.people import confusions, with_people
 from medunlearn.judging.sections import panel_words, people_words
 from medunlearn.judging.tables import JudgePanel, agreements, criteria, distribution, ratings
-from medunlearn.judging.task import JudgingCase
+from medunlearn.judging.tasks import JudgingCase, get_task
 
 LETTERS = {"S": "Supported", "U": "Unsupported", "A": "Ambiguous", "V": "Valid", "I": "Invalid"}
 
@@ -36,7 +35,7 @@ def panel(task: str, votes: dict[str, str], groups: str = "", subjects: str = ""
         for k in range(n)
         for judge, said in votes.items()
     ]
-    return JudgePanel(TASKS[task], cases, list(votes), pd.DataFrame(rows), replicates=50)
+    return JudgePanel(get_task(task), cases, list(votes), pd.DataFrame(rows), replicates=50)
 
 
 def cell(table: pd.DataFrame, **where: str) -> dict[str, object]:

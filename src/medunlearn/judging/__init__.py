@@ -1,30 +1,8 @@
 """Judging with language models: prompts, panels of judges, and the people who check them.
 
-- :mod:`label`, :mod:`question`, :mod:`document`, :mod:`factuality`: one task a file, with prompt,
-  version, schema and rules.
-- :mod:`task` is what a task is; :mod:`cases` what is judged, and where it is read from; :mod:`sampling` draws some.
-- :mod:`judges` reads who judges; :mod:`panel` asks them; :mod:`verdicts` is what comes back, and the majority.
-- :mod:`tables` counts verdicts and agreement; :mod:`human` compares with people's labels, which :mod:`sheet` asks
-  for and :mod:`labels` reads; :mod:`words` writes it all down as Markdown.
+- :mod:`tasks`: what is judged, and how; a YAML file a task. :mod:`cases`: read, and drawn.
+- :mod:`judges`: who judges. :mod:`panel`: asks them. :mod:`run`: as a recorded run; :mod:`responses`: of models.
+- :mod:`tables`: majority, distributions and agreement. :mod:`sections`: the same for reports.
+- :mod:`sheet` asks people for labels, :mod:`labels` reads them, :mod:`people` compares.
+- :mod:`writing`: tasks that write. :mod:`rehearsal`: a server that answers all of this offline.
 """
-
-from __future__ import annotations
-
-from medunlearn.errors import UnknownNameError
-from medunlearn.judging import document, factuality, label, question
-from medunlearn.judging.task import JudgingTask
-
-TASKS: dict[str, JudgingTask] = {
-    task.name: task for task in (label.TASK, question.TASK, document.TASK, factuality.TASK)
-}
-
-
-def get_task(name: str) -> JudgingTask:
-    """The judging task of a name.
-
-    Raises:
-        UnknownNameError: there is none.
-    """
-    if name not in TASKS:
-        raise UnknownNameError("judging task", name, TASKS)
-    return TASKS[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ import pandas as pd
 import pyarrow as pa
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.records import Question, Record
+from medunlearn.data.records import Record
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError, SourceError
-from medunlearn.judging.task import UNSURE, JudgingCase, JudgingTask
+from medunlearn.judging.tasks import UNSURE, JudgingCase, JudgingTask
+
+_LABEL_LEVEL = "disease"
 
 
 def _read_jsonl(path: Path) -> pd.DataFrame:
@@ -30,11 +32,11 @@ _READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     ".jsonl": _read_jsonl,
     ".parquet": pd.read_parquet,
 }
-_LABEL_LEVEL = "disease"
 
 
-def identifiers_of(record: Record) -> tuple[str, ...]:
-    return tuple(found.value for found in record.identifiers)
+def _record_case(benchmark: Benchmark, record: Record, name: str, group: str, **fields: str) -> JudgingCase:
+    identifiers = tuple(identifier.value for identifier in record.identifiers)
+    return JudgingCase(name, benchmark.subject(record.record_id), group, fields, identifiers)
 
 
 def label_cases(benchmark: Benchmark) -> list[JudgingCase]:
@@ -49,15 +51,9 @@ def label_cases(benchmark: Benchmark) -> list[JudgingCase]:
             "labels to judge. Give a table with case_id, title and category instead."
         )
     return [
-        JudgingCase(
-            case_id=record.record_id,
-            subject=benchmark.subject(record.record_id),
-            group=record.groups[_LABEL_LEVEL],
-            fields={"title": record.text, "category": record.groups[_LABEL_LEVEL]},
-            identifiers=identifiers_of(record),
-        )
+        _record_case(benchmark, record, record.record_id, label, title=record.text, category=label)
         for record in benchmark.records
-        if _LABEL_LEVEL in record.groups
+        if (label := record.groups.get(_LABEL_LEVEL)) is not None
     ]
 
 
@@ -71,37 +67,30 @@ def question_cases(benchmark: Benchmark, kinds: Sequence[str] = ()) -> list[Judg
     if not questions:
         there = sorted({q.kind for q in benchmark.questions})
         raise InputError(f"The benchmark has no question of kind {', '.join(kinds)}; it has {', '.join(there)}.")
-    return [_question_case(benchmark, question) for question in questions]
-
-
-def _question_case(benchmark: Benchmark, question: Question) -> JudgingCase:
-    record = benchmark.record[question.record_id]
-    return JudgingCase(
-        case_id=question.question_id,
-        subject=benchmark.subject(question.record_id),
-        group=question.kind,
-        fields={"note": record.text, "question": question.question, "answer": question.answer},
-        identifiers=identifiers_of(record),
-    )
+    return [
+        _record_case(
+            benchmark, record, q.question_id, q.kind, note=record.text, question=q.question, answer=q.answer
+        )
+        for q in questions
+        for record in [benchmark.record[q.record_id]]
+    ]
 
 
 def document_cases(benchmark: Benchmark) -> list[JudgingCase]:
     """Every record with all the questions on it but completions."""
-    asked: dict[str, list[str]] = {record.record_id: [] for record in benchmark.records}
+    asked: dict[str, list[str]] = {}
     for question in benchmark.questions:
         if question.kind != "completion":
-            asked[question.record_id].append(f"{question.question} -> {question.answer}")
+            asked.setdefault(question.record_id, []).append(f"{question.question} -> {question.answer}")
     return [
-        JudgingCase(
-            case_id=record.record_id,
-            subject=benchmark.subject(record.record_id),
-            group=record.groups[benchmark.levels[0]],
-            fields={
-                "task": record.groups[benchmark.levels[0]],
-                "document": record.text,
-                "questions": "\n".join(asked[record.record_id]) or "none",
-            },
-            identifiers=identifiers_of(record),
+        _record_case(
+            benchmark,
+            record,
+            record.record_id,
+            task := record.groups[benchmark.levels[0]],
+            task=task,
+            document=record.text,
+            questions="\n".join(asked.get(record.record_id, ())) or "none",
         )
         for record in benchmark.records
     ]
@@ -130,45 +119,38 @@ def read_cases(path: Path, task: JudgingTask) -> list[JudgingCase]:
         raise SourceError(
             f"{path} lacks the column {', '.join(missing)}. Judging a {task.name} needs {', '.join(needed)}."
         )
-    rows = _rows(table)
-    empty = [(place, name) for place, row in enumerate(rows, 1) for name in needed if not row[name].strip()]
+    rows = _text_rows(table)
     # A model may well have said nothing; that is a response to judge.
-    empty = [(place, name) for place, name in empty if name != "response"]
+    required = [name for name in needed if name != "response"]
+    empty = [(place, name) for place, row in enumerate(rows, 1) for name in required if not row[name].strip()]
     if empty:
         raise SourceError(f"{path}: row {empty[0][0]} has no {empty[0][1]} ({len(empty)} such cells in all).")
-    return checked([_case(row, task) for row in rows], str(path))
+    return checked([_row_case(row, task) for row in rows], str(path))
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, str]]:
-    return [{str(name): _text(value) for name, value in row.items()} for row in table.to_dict("records")]
+def _text_rows(table: pd.DataFrame) -> list[dict[str, str]]:
+    def text(value: Any) -> str:
+        return "" if value is None or (isinstance(value, float) and pd.isna(value)) else str(value)
+
+    return [{str(name): text(value) for name, value in row.items()} for row in table.to_dict("records")]
 
 
-def _text(value: Any) -> str:
-    return "" if value is None or (isinstance(value, float) and pd.isna(value)) else str(value)
-
-
-def _case(row: dict[str, str], task: JudgingTask) -> JudgingCase:
+def _row_case(row: Mapping[str, str], task: JudgingTask) -> JudgingCase:
+    group = row.get("group") or row.get("category") or "all"
     return JudgingCase(
-        case_id=row["case_id"],
-        subject=row.get("subject") or row["case_id"],
-        group=row.get("group") or row.get("category") or "all",
-        fields={name: row[name] for name in task.shows},
+        row["case_id"], row.get("subject") or row["case_id"], group, {name: row[name] for name in task.shows}
     )
 
 
 def checked(cases: Iterable[JudgingCase], where: str) -> list[JudgingCase]:
-    """The cases, if there are any and no id is there twice.
-
-    Raises:
-        SourceError: which it is.
-    """
-    found = list(cases)
-    twice = [name for name, times in Counter(case.case_id for case in found).items() if times > 1]
+    """The cases, or a SourceError if there are none, or an id is there twice."""
+    cases = list(cases)
+    twice = [name for name, times in Counter(case.case_id for case in cases).items() if times > 1]
     if twice:
         raise SourceError(f"{where}: case_id {twice[0]!r} is there more than once ({len(twice)} such in all).")
-    if not found:
+    if not cases:
         raise SourceError(f"{where} holds nothing to judge.")
-    return found
+    return cases
 
 
 def categories_of(cases: Sequence[JudgingCase], task: JudgingTask) -> tuple[str, ...]:
@@ -179,10 +161,10 @@ def categories_of(cases: Sequence[JudgingCase], task: JudgingTask) -> tuple[str,
     """
     if "category" not in task.shows:
         return ()
-    found = tuple(sorted({case.fields["category"] for case in cases}))
-    if UNSURE in found:
+    categories = sorted({case.fields["category"] for case in cases})
+    if UNSURE in categories:
         raise SourceError(f"A category is called {UNSURE!r}, the judges' word for none of them. Rename it.")
-    return found
+    return tuple(categories)
 
 
 def case_table(cases: Sequence[JudgingCase]) -> pd.DataFrame:
@@ -193,16 +175,21 @@ def case_table(cases: Sequence[JudgingCase]) -> pd.DataFrame:
 
 def to_cases(table: pd.DataFrame, task: JudgingTask) -> list[JudgingCase]:
     """Back from :func:`case_table`."""
-    return [_case(row, task) for row in _rows(table)]
+    return [_row_case(row, task) for row in _text_rows(table)]
+
+
+def _ids_by_group(cases: Sequence[JudgingCase], *purpose: str | int) -> dict[str, list[str]]:
+    """Group -> ids of its cases in a drawn order; ``purpose`` ends in the seed."""
+    ids: dict[str, list[str]] = {group: [] for group in sorted({case.group for case in cases})}
+    for case in cases:
+        ids[case.group].append(case.case_id)
+    *name, seed = purpose
+    return {group: shuffled(own, *name, group, seed) for group, own in ids.items()}
 
 
 def per_group(cases: Sequence[JudgingCase], number: int, seed: int) -> list[JudgingCase]:
     """So many cases of each group, or all where it has fewer (AMNESIA, F: 300 titles of each of three diseases)."""
-    chosen = {
-        case_id
-        for group in sorted({case.group for case in cases})
-        for case_id in shuffled([c.case_id for c in cases if c.group == group], "judge", group, seed)[:number]
-    }
+    chosen = {name for ids in _ids_by_group(cases, "judge", seed).values() for name in ids[:number]}
     return [case for case in cases if case.case_id in chosen]
 
 
@@ -211,15 +198,17 @@ def per_subject(cases: Sequence[JudgingCase], subjects: int, seed: int) -> list[
 
     Subjects that lack a group come last, so that every one drawn has all groups as long as there are enough.
     """
-    groups = sorted({case.group for case in cases})
-    of: dict[str, dict[str, list[str]]] = {}
+    by_subject: dict[str, list[JudgingCase]] = {}
     for case in cases:
-        of.setdefault(case.subject, {}).setdefault(case.group, []).append(case.case_id)
-    drawn = sorted(shuffled(list(of), "judge subjects", seed), key=lambda name: len(of[name]) < len(groups))
+        by_subject.setdefault(case.subject, []).append(case)
+    n_groups = {subject: len({case.group for case in own}) for subject, own in by_subject.items()}
+    drawn = shuffled(list(by_subject), "judge subjects", seed)
+    every = len({case.group for case in cases})
+    drawn.sort(key=lambda subject: n_groups[subject] < every)
     chosen = {
-        shuffled(ids, "judge one", subject, group, seed)[0]
+        ids[0]
         for subject in drawn[:subjects]
-        for group, ids in of[subject].items()
+        for ids in _ids_by_group(by_subject[subject], "judge one", subject, seed).values()
     }
     return [case for case in cases if case.case_id in chosen]
 
@@ -232,14 +221,12 @@ def spread(cases: Sequence[JudgingCase], number: int, seed: int) -> list[Judging
     """
     if not 1 <= number <= len(cases):
         raise InputError(f"{number} cases cannot be drawn of {len(cases)}.")
-    waiting = {
-        group: shuffled([c.case_id for c in cases if c.group == group], "annotate", group, seed)
-        for group in sorted({case.group for case in cases})
-    }
-    taken: list[str] = []
-    while len(taken) < number:
-        for ids in waiting.values():
-            if ids and len(taken) < number:
-                taken.append(ids.pop(0))
+    # The first of every group, then the second of every group that has one, and so on.
+    turns = [
+        (turn, place, name)
+        for place, ids in enumerate(_ids_by_group(cases, "annotate", seed).values())
+        for turn, name in enumerate(ids)
+    ]
     by_id = {case.case_id: case for case in cases}
-    return [by_id[case_id] for case_id in shuffled(taken, "annotate order", seed)]
+    taken = [name for _, _, name in sorted(turns)[:number]]
+    return [by_id[name] for name in shuffled(taken, "annotate order", seed)]

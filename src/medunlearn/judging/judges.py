@@ -15,17 +15,14 @@ from medunlearn.errors import ConfigError
 from medunlearn.llm.settings import ServerSettings
 
 PANEL = "panel"
-"""What tables call all judges together."""
+"""All judges together, in tables."""
+
+Llm = str | Path | Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """One member of a panel.
-
-    Attributes:
-        name: what tables call it.
-        settings: of its server.
-    """
+    """One member of a panel: its name in tables, and the settings of its server."""
 
     name: str
     settings: ServerSettings
@@ -34,9 +31,6 @@ class Judge:
     def identity(self) -> str:
         """What its answers depend on, wherever its server stands, as JSON."""
         return json.dumps([self.settings.name, self.settings.extra], sort_keys=True)
-
-
-Llm = str | Path | Sequence[Mapping[str, Any]]
 
 
 def read_judges(path: Path, overrides: Mapping[str, Any] | None = None) -> list[Judge]:
@@ -74,8 +68,8 @@ def panel_of(entries: Sequence[Any], overrides: Mapping[str, Any] | None = None)
             settings = check(ServerSettings, values)
         except ConfigError as error:
             problems += [f"judge {place}: {problem}" for problem in error.problems]
-            continue
-        judges.append(Judge(str(name or settings.name), settings))
+        else:
+            judges.append(Judge(str(name or settings.name), settings))
     if any(judge.name == PANEL for judge in judges):
         problems.append(f"a judge cannot be called {PANEL!r}: that is what all of them together are called")
     for name, times in Counter(judge.name for judge in judges).items():

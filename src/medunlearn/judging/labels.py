@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from medunlearn.errors import SourceError
-from medunlearn.judging.task import JudgingTask
+from medunlearn.judging.tasks import JudgingTask
 
 NEEDED = ("case_id", "label")
 _SHOWN = 5
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
-People = dict[str, dict[str, str]]
-"""Annotator -> case id -> verdict; what somebody left blank is not there."""
+People = Mapping[str, Mapping[str, str]]
+"""Annotator -> case id -> verdict; blank labels are not there."""
 
 
 def harmless(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula; a model may have said one."""
+    """A cell that no spreadsheet takes for a formula; a model may have written one."""
     return f"'{cell}" if cell.startswith(_FORMULA) else cell
 
 
@@ -33,34 +33,27 @@ def read_people(paths: Sequence[Path], task: JudgingTask, case_ids: Sequence[str
             or two labels of one annotator for one case; the first few with their lines. No label at all.
     """
     known = {harmless(case_id): case_id for case_id in case_ids} | {case_id: case_id for case_id in case_ids}
-    people: People = {}
+    allowed = {label.casefold(): task.as_verdict(label) for label in task.human_labels}
+    people: dict[str, dict[str, str]] = {}
     for path in paths:
-        _read_file(path, task, known, people)
+        problems: list[str] = []
+        for line, row in rows_of(path):
+            if not (given := row["label"].strip()):
+                continue
+            case_id, verdict = known.get(row["case_id"].strip()), allowed.get(given.casefold())
+            own = people.setdefault((row.get("annotator") or "").strip() or path.stem, {})
+            if case_id is None:
+                problems.append(f"line {line}: case_id {row['case_id']!r} is not among the judged cases")
+            elif verdict is None:
+                problems.append(f"line {line}: label {given!r} is none of {', '.join(task.human_labels)}")
+            elif own.setdefault(case_id, verdict) != verdict:
+                problems.append(f"line {line}: case_id {case_id!r} has another label further up")
+        if problems:
+            more = f" ({len(problems)} such in all)" if len(problems) > _SHOWN else ""
+            raise SourceError(f"{path}: " + "; ".join(problems[:_SHOWN]) + more + ".")
     if not any(people.values()):
         raise SourceError(f"{', '.join(map(str, paths))}: no case has a label. Fill in the column `label`.")
     return {name: labels for name, labels in people.items() if labels}
-
-
-def _read_file(path: Path, task: JudgingTask, known: Mapping[str, str], people: People) -> None:
-    allowed = {label.casefold(): label for label in task.human_labels}
-    problems: list[str] = []
-    for line, row in rows_of(path):
-        given = row["label"].strip()
-        if not given:
-            continue
-        case_id, label = known.get(row["case_id"].strip()), allowed.get(given.casefold())
-        own = people.setdefault((row.get("annotator") or "").strip() or path.stem, {})
-        if case_id is None:
-            problems.append(f"line {line}: case_id {row['case_id']!r} is not among the judged cases")
-        elif label is None:
-            problems.append(f"line {line}: label {given!r} is none of {', '.join(task.human_labels)}")
-        elif own.get(case_id, task.as_verdict(label)) != task.as_verdict(label):
-            problems.append(f"line {line}: case_id {case_id!r} has another label further up")
-        else:
-            own[case_id] = task.as_verdict(label)
-    if problems:
-        more = f" ({len(problems)} such in all)" if len(problems) > _SHOWN else ""
-        raise SourceError(f"{path}: " + "; ".join(problems[:_SHOWN]) + more + ".")
 
 
 def rows_of(path: Path, needed: Sequence[str] = NEEDED) -> list[tuple[int, dict[str, str]]]:

@@ -5,38 +5,55 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
 from medunlearn.config import JudgeSettings
+from medunlearn.data.records import Record
 from medunlearn.judging.judges import Judge
-from medunlearn.judging.task import JudgingCase, JudgingTask
+from medunlearn.judging.tasks import JudgingCase, JudgingTask
 from medunlearn.llm.client import Client
-from medunlearn.llm.estimate import CostEstimate, estimate
-from medunlearn.llm.guard import Decision
+from medunlearn.llm.guard import Decision, decide
 from medunlearn.llm.requests import Outcome, Request
 from medunlearn.llm.store import Store
 
 UNFINISHED = ("failed", "not_sent")
-"""Outcomes that the next run asks again: what a server, the network or a budget did, not what a judge said."""
+"""Outcomes of server, network or budget, not of a judge: the next run asks them again."""
+
+COLUMNS: dict[str, Any] = {
+    "case_id": "str",
+    "judge": "str",
+    "verdict": "object",
+    "reasoning": "object",
+    "detail": "object",
+    "status": "str",
+    "reason": "object",
+    "model": "str",
+    "prompt_version": "str",
+    "key": "str",
+    "prompt_tokens": "int64",
+    "answer_tokens": "int64",
+}
+"""A judgement: ``verdict``, ``reasoning`` and ``detail`` (JSON) are of an answer; else ``reason`` says why not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """Everything that a panel is asked.
+@dataclass(frozen=True)
+class JudgingMaterial:
+    """Cases to judge, and what the guard must know of them.
 
     Attributes:
-        task: how it judges.
-        cases: what.
         categories: in use, for tasks that have some.
-        settings: how it is asked.
+        data_use: of the data; ``credentialed`` where nobody said.
+        records: all that the prompts can hold something of.
     """
 
     task: JudgingTask
     cases: Sequence[JudgingCase]
     categories: tuple[str, ...]
     settings: JudgeSettings
+    data_use: Literal["open", "credentialed"] = "credentialed"
+    records: Sequence[Record] = ()
 
     def requests(self) -> Iterator[Request]:
         """One a case, the same for every judge."""
@@ -54,14 +71,14 @@ class Asking:
                 identifiers=case.identifiers,
             )
 
-
-def dry_run(asking: Asking, judges: Sequence[Judge], store: Store | None) -> dict[str, CostEstimate]:
-    """What each judge would be sent, and what that would cost; nothing is sent."""
-    return {judge.name: estimate(asking.requests(), judge.settings, store) for judge in judges}
+    def decisions(self, judges: Sequence[Judge], *, permitted: bool = False) -> dict[str, Decision]:
+        """The guard's decision on each judge's server."""
+        how: dict[str, Any] = {"data_use": self.data_use, "records": self.records, "permitted": permitted}
+        return {judge.name: decide(judge.settings.base_url, **how) for judge in judges}
 
 
 def ask(
-    asking: Asking,
+    material: JudgingMaterial,
     judges: Sequence[Judge],
     decisions: Mapping[str, Decision],
     store: Store,
@@ -86,49 +103,34 @@ def ask(
         decisions[judge.name].enforce()
     rows: list[dict[str, Any]] = []
     facts: dict[str, Any] = {}
+    n_cases = len(material.cases)
     for judge in judges:
         with Client(judge.settings, decisions[judge.name], store=store, again=again) as client:
-            stream = client.stream(
-                asking.requests(), what=f"{judge.name}: judging", total=len(asking.cases), quiet=quiet
-            )
-            rows += [_row(asking, judge, outcome) for outcome in stream]
+            stream = client.stream(material.requests(), what=f"{judge.name}: judging", total=n_cases, quiet=quiet)
+            rows += [_row(material.task, judge, outcome) for outcome in stream]
             facts[judge.name] = client.facts()
-    place = {case.case_id: number for number, case in enumerate(asking.cases)}
+    place = {case.case_id: number for number, case in enumerate(material.cases)}
     order = {judge.name: number for number, judge in enumerate(judges)}
     rows.sort(key=lambda row: (place[row["case_id"]], order[row["judge"]]))
     table = {name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in COLUMNS.items()}
     return pd.DataFrame(table), facts
 
 
-COLUMNS: dict[str, Any] = {
-    "case_id": "str",
-    "judge": "str",
-    "verdict": "object",
-    "reasoning": "object",
-    "detail": "object",
-    "status": "str",
-    "reason": "object",
-    "model": "str",
-    "prompt_version": "str",
-    "key": "str",
-    "prompt_tokens": "int64",
-    "answer_tokens": "int64",
-}
-"""A judgement: ``verdict``, ``reasoning`` and ``detail`` (JSON) are of an answer; else ``reason`` says why not."""
-
-
-def _row(asking: Asking, judge: Judge, outcome: Outcome) -> dict[str, Any]:
-    reading = asking.task.read(outcome.value) if outcome.status == "answered" else None
+def _row(task: JudgingTask, judge: Judge, outcome: Outcome) -> dict[str, Any]:
+    verdict, reasoning, detail = None, None, None
+    if outcome.status == "answered":
+        verdict, extra = task.read(outcome.value)
+        reasoning, detail = outcome.value["reasoning"], json.dumps(extra, ensure_ascii=False)
     return {
         "case_id": outcome.id,
         "judge": judge.name,
-        "verdict": reading.verdict if reading else None,
-        "reasoning": reading.reasoning if reading else None,
-        "detail": json.dumps(dict(reading.detail), ensure_ascii=False) if reading else None,
+        "verdict": verdict,
+        "reasoning": reasoning,
+        "detail": detail,
         "status": outcome.status,
         "reason": outcome.reason or None,
         "model": judge.settings.name,
-        "prompt_version": asking.task.version,
+        "prompt_version": task.version,
         "key": outcome.key,
         "prompt_tokens": outcome.usage.prompt_tokens,
         "answer_tokens": outcome.usage.answer_tokens,

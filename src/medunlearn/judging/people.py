@@ -17,8 +17,8 @@ from medunlearn.judging.run import CONFUSION as CONFUSION_FILE
 from medunlearn.judging.run import LABELS, PEOPLE, PEOPLE_WORDS, JudgingRun
 from medunlearn.judging.sections import people_words
 from medunlearn.judging.sheet import write_sheet
-from medunlearn.judging.tables import JudgePanel, agreed, numbers, pair_rows
-from medunlearn.statistics.agreement import Rating, confusion, fleiss_kappa
+from medunlearn.judging.tables import JudgePanel, Votes, agreement_row, pair_rows
+from medunlearn.statistics.agreement import confusion, fleiss_kappa
 from medunlearn.statistics.bootstrap import bootstrap_mean
 
 AGREEMENT = (
@@ -28,17 +28,16 @@ AGREEMENT = (
 CONFUSION = ("annotator", "judge", "human", "verdict", "n")
 
 
-def confusions(panel: JudgePanel, people: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
+def confusions(panel: JudgePanel, people: People) -> pd.DataFrame:
     """One row an annotator, judge (the panel last), human verdict and judge's verdict: how many cases (Table 11).
 
     A verdict that is no Yes or No (Ambiguous, Disagree, none) is in no cell; :func:`with_people` counts them.
     """
-    categories = _categories(panel)
+    categories = panel.task.decided
     rows = []
     for person, labels in people.items():
-        own = _of_person(panel, labels)
-        for judge, said in panel.verdicts().items():
-            table = confusion(own, said, categories)
+        for judge, votes in panel.verdicts().items():
+            table = confusion(_of_person(panel, labels), votes, categories)
             rows += [
                 (person, judge, human, verdict, int(table[row, column]))
                 for row, human in enumerate(categories)
@@ -47,7 +46,7 @@ def confusions(panel: JudgePanel, people: Mapping[str, Mapping[str, str]]) -> pd
     return pd.DataFrame(rows, columns=list(CONFUSION))
 
 
-def with_people(panel: JudgePanel, people: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
+def with_people(panel: JudgePanel, people: People) -> pd.DataFrame:
     """Agreement of each annotator with each judge and the panel, and of annotators among themselves.
 
     Measures: ``agreement`` and ``cohen_kappa`` on the cases that both decided; for ratings ``weighted_kappa``
@@ -59,64 +58,49 @@ def with_people(panel: JudgePanel, people: Mapping[str, Mapping[str, str]]) -> p
         One row a measure, annotator and other (a judge, ``panel``, or another annotator): value, low, high, words,
         n_cases (behind the value), n_excluded (labelled, but without such a verdict), n_labelled, n_subjects.
     """
+    categories = panel.task.decided
     rows: list[dict[str, Any]] = []
     own = {person: _of_person(panel, labels) for person, labels in people.items()}
     for person, labelled in own.items():
-        for judge, said in panel.verdicts().items():
-            decided = [verdict if verdict in _categories(panel) else None for verdict in said]
+        for judge, votes in panel.verdicts().items():
+            decided = [vote if vote in categories else None for vote in votes]
             rows += _pair(panel, (person, judge), (labelled, decided))
             if not panel.task.rates:
-                rows.append(_both_positive(panel, person, judge, labelled, said))
+                rows.append(_both_positive(panel, (person, judge), labelled, votes))
     for first, second in combinations(own, 2):
         rows += _pair(panel, (first, second), (own[first], own[second]))
     if len(own) > 2:
         together = [list(of_case) for of_case in zip(*own.values(), strict=True)]
-        found = fleiss_kappa(
-            together, panel.subjects, _categories(panel), replicates=panel.replicates, seed=panel.seed
-        )
+        kappa = fleiss_kappa(together, panel.subjects, categories, **panel.how)
         shared = sum(None not in of_case for of_case in together)
-        rows.append(_named(agreed("fleiss_kappa", "", "all", "", found, words=True), shared))
+        rows.append(_counted(agreement_row("fleiss_kappa", "", "all", "", kappa), shared))
     return pd.DataFrame(rows, columns=list(AGREEMENT))
 
 
-def _categories(panel: JudgePanel) -> tuple[str, ...]:
-    return panel.task.verdicts if panel.task.rates else (panel.task.positive, panel.task.negative)
-
-
-def _of_person(panel: JudgePanel, labels: Mapping[str, str]) -> list[Rating]:
+def _of_person(panel: JudgePanel, labels: Mapping[str, str]) -> Votes:
     return [labels.get(case.case_id) for case in panel.cases]
 
 
-def _pair(
-    panel: JudgePanel, names: tuple[str, str], votes: tuple[list[Rating], list[Rating]]
-) -> Iterator[dict[str, Any]]:
+def _pair(panel: JudgePanel, names: tuple[str, str], votes: tuple[Votes, Votes]) -> Iterator[dict[str, Any]]:
     n_labelled = sum(label is not None for label in votes[0])
-    for row in pair_rows(panel, "", names, votes, _categories(panel)):
-        yield _named(row, n_labelled)
+    for row in pair_rows(panel, "", names, votes, panel.task.decided):
+        yield _counted(row, n_labelled)
 
 
-def _both_positive(
-    panel: JudgePanel, person: str, judge: str, labelled: list[Rating], said: list[Rating]
-) -> dict[str, Any]:
-    positive = panel.task.positive
-    places = [place for place, one in enumerate(labelled) if one is not None]
-    found = bootstrap_mean(
-        [float(labelled[place] == said[place] == positive) for place in places],
-        [panel.subjects[place] for place in places],
-        replicates=panel.replicates,
-        seed=panel.seed,
-    )
-    row = {"measure": "both_positive", "first": person, "second": judge, "words": "", "n_cases": found.n}
-    return _named(row | numbers(found, "value"), len(places))
+def _both_positive(panel: JudgePanel, names: tuple[str, str], labelled: Votes, votes: Votes) -> dict[str, Any]:
+    places = [place for place, label in enumerate(labelled) if label is not None]
+    both = [float(labelled[place] == votes[place] == panel.task.positive) for place in places]
+    estimate = bootstrap_mean(both, [panel.subjects[place] for place in places], **panel.how)
+    return _counted(agreement_row("both_positive", "", *names, estimate), len(places))
 
 
-def _named(row: dict[str, Any], n_labelled: int) -> dict[str, Any]:
+def _counted(row: dict[str, Any], n_labelled: int) -> dict[str, Any]:
     renamed = {"annotator": row["first"], "other": row["second"]}
     return row | renamed | {"n_labelled": n_labelled, "n_excluded": n_labelled - row["n_cases"]}
 
 
 def annotate(judged: JudgingRun, out: Path, *, number: int | None = None, seed: int = 0) -> tuple[Path, Path]:
-    """Write a CSV and a page for a person who checks a panel's cases, blind to what it said.
+    """Write a CSV and a page for a person who checks a panel's cases, blind to its verdicts.
 
     Args:
         number: cases to draw, as evenly over groups as they allow; None for all.
@@ -155,11 +139,11 @@ def agree(judged: JudgingRun, labels: Sequence[Path]) -> PeopleAgreement:
     """
     panel = judged.panel
     people = read_people(labels, panel.task, [case.case_id for case in panel.cases])
-    measured, confusion = with_people(panel, people), confusions(panel, people)
-    result = PeopleAgreement(people, measured, confusion, people_words(panel, confusion, measured))
+    measured, cells = with_people(panel, people), confusions(panel, people)
+    result = PeopleAgreement(people, measured, cells, people_words(panel, cells, measured))
     rows = [(person, case, verdict) for person, own in people.items() for case, verdict in own.items()]
     given = pd.DataFrame(rows, columns=["annotator", "case_id", "verdict"])
-    for name, table in {LABELS: given, PEOPLE: measured, CONFUSION_FILE: confusion}.items():
+    for name, table in {LABELS: given, PEOPLE: measured, CONFUSION_FILE: cells}.items():
         write_atomically(judged.run.folder / name, table.to_parquet)
     write_text(judged.run.folder / PEOPLE_WORDS, result.words)
     return result

@@ -14,27 +14,14 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Record
 from medunlearn.data.storage import sha256_of_json, write_atomically, write_text
 from medunlearn.errors import InputError, MedunlearnError
-from medunlearn.judging import get_task
-from medunlearn.judging.cases import (
-    case_table,
-    categories_of,
-    checked,
-    document_cases,
-    label_cases,
-    per_group,
-    per_subject,
-    question_cases,
-    read_cases,
-    to_cases,
-)
+from medunlearn.judging import cases as samples
 from medunlearn.judging.judges import Judge, JudgeSettings
-from medunlearn.judging.panel import UNFINISHED, Asking, ask
-from medunlearn.judging.panel import dry_run as estimates
+from medunlearn.judging.panel import UNFINISHED, JudgingMaterial, ask
 from medunlearn.judging.sections import panel_sections, panel_words, people_sections
 from medunlearn.judging.tables import JudgePanel, agreements, criteria, distribution, ratings
-from medunlearn.judging.task import JudgingCase
-from medunlearn.llm.estimate import CostEstimate
-from medunlearn.llm.guard import Decision, decide
+from medunlearn.judging.tasks import JudgingCase, get_task
+from medunlearn.llm.estimate import CostEstimate, estimate
+from medunlearn.llm.guard import Decision
 from medunlearn.llm.store import Store
 from medunlearn.reports.blocks import Section
 from medunlearn.results.runs import Recording, Run
@@ -45,8 +32,11 @@ LABEL = {
     "document": "judged documents",
     "factuality": "judged responses",
 }
-FROM_BENCHMARK = {"label": label_cases, "question": question_cases, "document": document_cases}
-
+FROM_BENCHMARK = {
+    "label": samples.label_cases,
+    "question": samples.question_cases,
+    "document": samples.document_cases,
+}
 
 CASES, JUDGEMENTS, PANEL_FILE = "cases.parquet", "judgements.parquet", "panel.parquet"
 VERDICTS, RATINGS, AGREEMENT = "verdicts.parquet", "ratings.parquet", "agreement.parquet"
@@ -56,11 +46,7 @@ LABELS, PEOPLE, CONFUSION, PEOPLE_WORDS = "labels.parquet", "people.parquet", "c
 
 @dataclass(frozen=True)
 class JudgingRun:
-    """Run of a judge panel: its tables by name, and its Markdown.
-
-    Attributes:
-        run: the run; ``run.folder`` holds the tables.
-    """
+    """Run of a judge panel: its tables by name, and its Markdown."""
 
     run: Run
 
@@ -81,9 +67,9 @@ class JudgingRun:
         """Cases and judgements, ready to be counted."""
         inputs, config = self.run.info["inputs"], self.run.info["config"]
         task = get_task(inputs["task"])
-        cases = to_cases(self.table(CASES), task)
-        judges = list(inputs["judges"])
-        return JudgePanel(task, cases, judges, self.table(JUDGEMENTS), config["replicates"], config["seed"])
+        cases = samples.to_cases(self.table(CASES), task)
+        judgements = self.table(JUDGEMENTS)
+        return JudgePanel(task, cases, list(inputs["judges"]), judgements, config["replicates"], config["seed"])
 
     def table(self, name: str) -> pd.DataFrame:
         """One of its tables; empty where this run has none of that name."""
@@ -108,40 +94,15 @@ def split_runs(runs: Sequence[Run]) -> tuple[list[Run], list[JudgingRun]]:
     return [run for run in runs if run.info.get("verb") != "judge"], judged
 
 
-@dataclass(frozen=True)
-class JudgingMaterial:
-    """Cases to judge, and what the guard must know of them.
-
-    Attributes:
-        asking: task, cases and settings.
-        data_use: of the data; ``credentialed`` where nobody said.
-        records: all that the prompts can hold something of.
-    """
-
-    asking: Asking
-    data_use: Literal["open", "credentialed"]
-    records: Sequence[Record]
-
-    def decisions(self, judges: Sequence[Judge], *, permitted: bool) -> dict[str, Decision]:
-        """The guard's decision on each judge's server."""
-        return {
-            judge.name: decide(
-                judge.settings.base_url, data_use=self.data_use, records=self.records, permitted=permitted
-            )
-            for judge in judges
-        }
-
-
 def material(source: Benchmark | Path, task: str, settings: JudgeSettings) -> JudgingMaterial:
     """Cases of a benchmark (task ``label``, ``question`` or ``document``) or of a table (any task).
 
     Raises:
         InputError: no such task, none of the groups named, an unreadable table, nothing to judge.
     """
-    chosen = get_task(task)
     if isinstance(source, Path):
-        return material_of(read_cases(source, chosen), task, settings, "credentialed", ())
-    if chosen.rates:
+        return material_of(samples.read_cases(source, get_task(task)), task, settings, "credentialed", ())
+    if get_task(task).rates:
         raise InputError("A benchmark holds no responses to rate. Name a run and --benchmark, or a table.")
     cases = FROM_BENCHMARK[task](source)
     judged = {case.case_id for case in cases}
@@ -157,6 +118,7 @@ def material_of(
     data_use: Literal["open", "credentialed"],
     records: Sequence[Record],
 ) -> JudgingMaterial:
+    """The sample of the cases that the settings ask for; see :func:`material`."""
     if settings.per_group is not None and settings.limit is not None:
         raise InputError("per_group and limit are two ways of drawing a sample: give one of them.")
     known = {case.group for case in cases}
@@ -164,14 +126,13 @@ def material_of(
     if unknown:
         raise InputError(f"There is no group {unknown[0]!r} to judge. There are: {', '.join(sorted(known))}.")
     sample = [case for case in cases if not settings.groups or case.group in settings.groups]
-    categories = categories_of(sample, get_task(task))
+    categories = samples.categories_of(sample, get_task(task))
     if settings.per_group is not None:
-        sample = per_group(sample, settings.per_group, settings.seed)
+        sample = samples.per_group(sample, settings.per_group, settings.seed)
     if settings.limit is not None:
-        sample = per_subject(sample, settings.limit, settings.seed)
-    return JudgingMaterial(
-        Asking(get_task(task), checked(sample, "the sample"), categories, settings), data_use, list(records)
-    )
+        sample = samples.per_subject(sample, settings.limit, settings.seed)
+    sample = samples.checked(sample, "the sample")
+    return JudgingMaterial(get_task(task), sample, categories, settings, data_use, list(records))
 
 
 @dataclass(frozen=True)
@@ -187,7 +148,8 @@ def plan(
 ) -> JudgingPlan:
     """Count what judging would send and cost; sends and writes nothing."""
     with Store.existing(store_folder) as store:
-        return JudgingPlan(estimates(what.asking, judges, store), what.decisions(judges, permitted=permitted))
+        estimates = {judge.name: estimate(what.requests(), judge.settings, store) for judge in judges}
+    return JudgingPlan(estimates, what.decisions(judges, permitted=permitted))
 
 
 def judge(
@@ -209,21 +171,21 @@ def judge(
         again: ask again what ended without a usable answer in an earlier run.
         allow_missing: finish though servers failed or the budget ended; those cases stay without a verdict.
         store_folder: of the answers; None for a folder in ``out``.
-        inputs: what else the result depends on.
+        inputs: further inputs that the result depends on.
 
     Raises:
         InputError: the guard refuses, or ``out`` holds another run.
         MedunlearnError: some judgements are missing. All others are kept; the same call asks only for those.
     """
-    asking = what.asking
     depends = {
-        "task": asking.task.name,
-        "prompt": asking.task.version,
-        "cases": sha256_of_json([[c.case_id, c.subject, c.group, dict(c.fields)] for c in asking.cases]),
+        "task": what.task.name,
+        "prompt": what.task.version,
+        "cases": sha256_of_json([[c.case_id, c.subject, c.group, dict(c.fields)] for c in what.cases]),
         "judges": {one.name: one.identity for one in judges},
         **(inputs or {}),
     }
-    recording = Recording(out, "judge", LABEL[asking.task.name], asking.settings, depends)
+    settings = what.settings
+    recording = Recording(out, "judge", LABEL[what.task.name], settings, depends)
     if recording.done and not again:
         return JudgingRun(Run.open(out))
     decisions = what.decisions(judges, permitted=permitted)
@@ -231,26 +193,26 @@ def judge(
         decision.enforce()
     with recording.running():
         with recording.stage("ask"), Store(store_folder or out / "llm") as store:
-            judgements, facts = ask(asking, judges, decisions, store, again=again, quiet=quiet)
-        recording.info["results"] = {"judges": facts, "outcomes": _outcomes(judgements)}
-        _write(out, CASES, case_table(asking.cases))
-        _write(out, JUDGEMENTS, judgements)
+            judgements, facts = ask(what, judges, decisions, store, again=again, quiet=quiet)
+        outcomes = {
+            str(name): {str(status): int(n) for status, n in own.value_counts().sort_index().items()}
+            for name, own in judgements.groupby("judge", sort=False)["status"]
+        }
+        recording.info["results"] = {"judges": facts, "outcomes": outcomes}
+        _write(out, {CASES: samples.case_table(what.cases), JUDGEMENTS: judgements})
         if not allow_missing:
             _refuse_unfinished(judgements, facts)
         with recording.stage("count"):
-            settings = asking.settings
             names = [one.name for one in judges]
-            _count(
-                out, JudgePanel(asking.task, asking.cases, names, judgements, settings.replicates, settings.seed)
+            panel = JudgePanel(what.task, what.cases, names, judgements, settings.replicates, settings.seed)
+            counted = {RATINGS: ratings(panel)} if what.task.rates else {VERDICTS: distribution(panel)}
+            counted |= {AGREEMENT: agreements(panel), CRITERIA: criteria(panel)}
+            _write(
+                out,
+                {PANEL_FILE: panel.panel_verdicts(), **{n: table for n, table in counted.items() if len(table)}},
             )
+            write_text(out / WORDS, panel_words(panel))
     return JudgingRun(Run.open(out))
-
-
-def _outcomes(judgements: pd.DataFrame) -> dict[str, dict[str, int]]:
-    return {
-        str(name): {str(status): int(n) for status, n in own["status"].value_counts().sort_index().items()}
-        for name, own in judgements.groupby("judge", sort=False)
-    }
 
 
 def _refuse_unfinished(judgements: pd.DataFrame, facts: Mapping[str, Any]) -> None:
@@ -265,19 +227,6 @@ def _refuse_unfinished(judgements: pd.DataFrame, facts: Mapping[str, Any]) -> No
     )
 
 
-def _count(out: Path, panel: JudgePanel) -> None:
-    counted = {RATINGS: ratings(panel)} if panel.task.rates else {VERDICTS: distribution(panel)}
-    tables = {
-        PANEL_FILE: panel.panel_verdicts(),
-        AGREEMENT: agreements(panel),
-        CRITERIA: criteria(panel),
-        **counted,
-    }
+def _write(out: Path, tables: Mapping[str, pd.DataFrame]) -> None:
     for name, table in tables.items():
-        if len(table) or name == PANEL_FILE:
-            _write(out, name, table)
-    write_text(out / WORDS, panel_words(panel))
-
-
-def _write(out: Path, name: str, table: pd.DataFrame) -> None:
-    write_atomically(out / name, table.to_parquet)
+        write_atomically(out / name, table.to_parquet)

@@ -1,9 +1,8 @@
-"""Sections of a panel's report: numbers and names, no text of a record and nothing that a judge said."""
+"""Sections of a panel's report: numbers and names, no text of a record and nothing that a judge wrote."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -28,10 +27,9 @@ _KAPPA = (
 
 
 def panel_title(panel: JudgePanel) -> str:
-    """What was judged, how much of it and by how many."""
-    return f"{panel.task.title}: {len(panel.cases)} cases, {len(set(panel.subjects))} subjects, " + (
-        f"{len(panel.judges)} judges"
-    )
+    """Task, and counts of cases, subjects and judges."""
+    counts = f"{len(panel.cases)} cases, {len(set(panel.subjects))} subjects, {len(panel.judges)} judges"
+    return f"{panel.task.title}: {counts}"
 
 
 def panel_about(panel: JudgePanel) -> str:
@@ -41,11 +39,36 @@ def panel_about(panel: JudgePanel) -> str:
 
 def panel_sections(panel: JudgePanel) -> list[Section]:
     """Verdicts, groups, agreement, and what is missing (AMNESIA, Tables 8-10, 12 and 13)."""
+    counted = _rating_sections(panel) if panel.task.rates else _verdict_sections(panel)
+    agreed = [
+        (
+            _MEASURES[row["measure"]],
+            row["on"],
+            f"{row['first']} and {row['second']}" if row["second"] else "all judges",
+            _number(row, percent="kappa" not in row["measure"]),
+            row["words"],
+            row["n_cases"],
+        )
+        for row in agreements(panel).to_dict("records")
+    ]
+    met = [
+        (row["judge"], row["criterion"], _number(row, "share"), row["n_cases"])
+        for row in criteria(panel).to_dict("records")
+    ]
+    lacking = panel.judgements[panel.judgements["verdict"].isna()]
+    missing = lacking.groupby(["judge", "status", "reason"], sort=False, dropna=False).size()
+    missing = missing.sort_values(ascending=False, kind="stable")
+    none = "" if len(missing) else "None: every judge gave a verdict on every case."
+    sections = [
+        _section("Agreement of the judges", ("measure", "on", "who", "value", "", "cases"), agreed, _KAPPA),
+        _section("Criteria met", ("judge", "criterion", "share", "cases"), met),
+    ]
     return [
-        *(_rating_parts(panel) if panel.task.rates else _verdict_parts(panel)),
-        *_agreement_parts(panel),
-        *_criteria_parts(panel),
-        _missing(panel),
+        *counted,
+        *(one for one, rows in zip(sections, (agreed, met), strict=True) if rows),
+        _section(
+            "Without a verdict", ("judge", "what", "why", "cases"), [(*key, n) for key, n in missing.items()], none
+        ),
     ]
 
 
@@ -56,7 +79,7 @@ def people_sections(panel: JudgePanel, confusion: pd.DataFrame, measured: pd.Dat
             _MEASURES[row["measure"]],
             row["annotator"],
             row["other"],
-            _share(row, percent=row["measure"] in ("agreement", "both_positive")),
+            _number(row, percent=row["measure"] in ("agreement", "both_positive")),
             row["words"],
             row["n_cases"],
             row["n_excluded"],
@@ -70,13 +93,13 @@ def people_sections(panel: JudgePanel, confusion: pd.DataFrame, measured: pd.Dat
         f"{panel.task.positive} nor {panel.task.negative}."
     )
     head = ("measure", "annotator", "against", "value", "", "cases", "left out")
-    parts = [_section("Judges against people", head, rows, _KAPPA + left_out)]
-    for (person, judge), group in confusion.groupby(["annotator", "judge"], sort=False):
-        names = list(dict.fromkeys(group["human"]))
-        cells = {(row["human"], row["verdict"]): row["n"] for row in group.to_dict("records")}
-        body = [(human, *(cells[human, verdict] for verdict in names)) for human in names]
-        parts.append(_section(f"{person} (rows) and {judge} (columns)", ("", *names), body))
-    return parts
+    sections = [_section("Judges against people", head, rows, _KAPPA + left_out)]
+    for (person, judge), cells in confusion.groupby(["annotator", "judge"], sort=False):
+        names = list(dict.fromkeys(cells["human"]))
+        table = cells.pivot(index="human", columns="verdict", values="n").loc[names, names]
+        body = [(human, *table.loc[human]) for human in names]
+        sections.append(_section(f"{person} (rows) and {judge} (columns)", ("", *names), body))
+    return sections
 
 
 def panel_words(panel: JudgePanel) -> str:
@@ -95,85 +118,52 @@ def _section(title: str, head: Iterable[object], rows: Iterable[Sequence[object]
     return Section(title, (*((table,) if cells else ()), *((Text(aside, "aside"),) if aside else ())))
 
 
-def _verdict_parts(panel: JudgePanel) -> list[Section]:
+def _verdict_sections(panel: JudgePanel) -> list[Section]:
+    """Verdicts of every judge on all cases, and of the last, the panel where there is one, by group."""
     found = distribution(panel)
     judges = list(dict.fromkeys(found["judge"]))
-    of_all = {(row["judge"], row["verdict"]): row for row in found[found["group"] == ALL].to_dict("records")}
-    verdicts = [v for v in (*panel.task.verdicts, panel.task.split, NONE) if any((j, v) in of_all for j in judges)]
-    rows = [
-        (verdict, *(_counted(of_all.get((judge, verdict))) for judge in judges))
-        for verdict in verdicts
-        if verdict != NONE or any(of_all[judge, verdict]["n"] for judge in judges)
-    ]
-    parts = [_section("Verdicts", ("verdict", *judges), rows)]
-    last = judges[-1]
-    groups = found[(found["group"] != ALL) & (found["judge"] == last)]
-    groups = groups[(groups["verdict"] != NONE) | (groups.groupby("verdict")["n"].transform("sum") > 0)]
-    if len(groups):
-        body = [
-            (group, *(_counted(row) for row in own.to_dict("records")))
-            for group, own in groups.groupby("group", sort=False)
-        ]
-        heads = list(dict.fromkeys(groups["verdict"]))
-        parts.append(_section(f"{str(last).capitalize()} by group", ("group", *heads), body))
-    return parts
+    rank = {verdict: place for place, verdict in enumerate((*panel.task.verdicts, panel.task.split, NONE))}
+    found = found.sort_values("verdict", key=lambda names: names.map(rank), kind="stable")
+    of_all, of_groups = (
+        found[found["group"] == ALL],
+        found[(found["group"] != ALL) & (found["judge"] == judges[-1])],
+    )
+    sections = [_section("Verdicts", ("verdict", *judges), _cross(of_all, "verdict", "judge", judges))]
+    if len(of_groups):
+        shown = of_groups[of_groups["verdict"] != NONE]
+        if of_groups.loc[of_groups["verdict"] == NONE, "n"].any():
+            shown = of_groups
+        heads = list(dict.fromkeys(shown["verdict"]))
+        body = _cross(shown, "group", "verdict", heads)
+        sections.append(_section(f"{judges[-1].capitalize()} by group", ("group", *heads), body))
+    return sections
 
 
-def _rating_parts(panel: JudgePanel) -> list[Section]:
+def _cross(found: pd.DataFrame, index: str, columns: str, names: Sequence[str]) -> list[tuple[object, ...]]:
+    """A row a value of one label, a cell a value of another; no row of missing verdicts where there are none."""
+    rows = []
+    for value, own in found.groupby(index, sort=False):
+        if value != NONE or own["n"].any():
+            cells = {row[columns]: _counted(row) for row in own.to_dict("records")}
+            rows.append((value, *(cells.get(name, Cell("")) for name in names)))
+    return rows
+
+
+def _rating_sections(panel: JudgePanel) -> list[Section]:
     rows = [
-        (row["group"], row["judge"], _share(row, "mean", percent=False), row["n_scored"], row["n_unscored"])
+        (row["group"], row["judge"], _number(row, "mean", percent=False), row["n_scored"], row["n_unscored"])
         for row in ratings(panel).to_dict("records")
     ]
     return [_section("Ratings, 1 to 10", ("group", "judge", "mean", "rated", "not rated"), rows)]
 
 
-def _agreement_parts(panel: JudgePanel) -> list[Section]:
-    found = agreements(panel)
-    if found.empty:
-        return []
-    rows = [
-        (
-            _MEASURES[row["measure"]],
-            row["on"],
-            f"{row['first']} and {row['second']}" if row["second"] else "all judges",
-            _share(row, percent="kappa" not in row["measure"]),
-            row["words"],
-            row["n_cases"],
-        )
-        for row in found.to_dict("records")
-    ]
-    return [_section("Agreement of the judges", ("measure", "on", "who", "value", "", "cases"), rows, _KAPPA)]
-
-
-def _criteria_parts(panel: JudgePanel) -> list[Section]:
-    rows = [
-        (row["judge"], row["criterion"], _share(row, "share"), row["n_cases"])
-        for row in criteria(panel).to_dict("records")
-    ]
-    return [_section("Criteria met", ("judge", "criterion", "share", "cases"), rows)] if rows else []
-
-
-def _missing(panel: JudgePanel) -> Section:
-    lacking = panel.judgements[panel.judgements["verdict"].isna()]
-    counts = Counter(zip(lacking["judge"], lacking["status"], lacking["reason"], strict=True))
-    none = "" if counts else "None: every judge gave a verdict on every case."
-    rows = [(*key, n) for key, n in counts.most_common()]
-    return _section("Without a verdict", ("judge", "what", "why", "cases"), rows, none)
-
-
-def _counted(row: Any) -> Cell:
-    if row is None:
-        return Cell("")
-    share = _share(row, "share")
+def _counted(row: Mapping[Any, Any]) -> Cell:
+    share = _number(row, "share")
     return Cell(f"{row['n']} ({share.text})", share.note if row["judge"] == PANEL else "")
 
 
-def _share(row: Any, name: str = "value", *, percent: bool = True) -> Cell:
-    show = _percent if percent else lambda value: f"{value:.3f}"
+def _number(row: Mapping[Any, Any], name: str = "value", *, percent: bool = True) -> Cell:
+    show = "{:.1%}".format if percent else "{:.3f}".format
     if pd.isna(row[name]):
         return Cell("none")
     return Cell(show(row[name]), "" if pd.isna(row["low"]) else f"[{show(row['low'])}, {show(row['high'])}]")
-
-
-def _percent(value: Any) -> str:
-    return f"{100 * value:.1f}%"

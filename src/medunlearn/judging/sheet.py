@@ -1,6 +1,6 @@
-"""What a person gets who checks the judges: a CSV to fill in, and a page that does the same in a browser.
+"""Sheets for a person who checks the judges: a CSV to fill in, and a page that does the same in a browser.
 
-Both show the cases alone, in a drawn order, and nothing that a judge said: annotators are blinded (AMNESIA, F.3).
+Both show the cases alone, in a drawn order, and nothing that a judge wrote: annotators are blinded (AMNESIA, F.3).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from medunlearn.data.storage import sha256_of_json, write_text
 from medunlearn.errors import InputError
 from medunlearn.judging.labels import harmless
-from medunlearn.judging.task import JudgingCase, JudgingTask
+from medunlearn.judging.tasks import JudgingCase, JudgingTask
 
 CSV, PAGE = "labels.csv", "annotate.html"
 NOTE = (
@@ -62,21 +62,11 @@ def as_page(task: JudgingTask, cases: Sequence[JudgingCase]) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
-    script = (_TEMPLATES / "annotate.js").read_text(encoding="utf-8")
-    style = (_TEMPLATES / "annotate.css").read_text(encoding="utf-8")
-    return environment.get_template("annotate.html.jinja").render(
-        task=task,
-        note=NOTE,
-        number=len(cases),
-        script=script,
-        style=style,
-        script_hash=_hash(script),
-        style_hash=_hash(style),
-        data=for_script(_data(task, cases)),
-    )
-
-
-def _data(task: JudgingTask, cases: Sequence[JudgingCase]) -> dict[str, Any]:
+    assets = {
+        name: (_TEMPLATES / f"annotate.{suffix}").read_text(encoding="utf-8")
+        for name, suffix in (("script", "js"), ("style", "css"))
+    }
+    hashes = {f"{name}_hash": _hash(content) for name, content in assets.items()}
     shown = [
         {
             "id": case.case_id,
@@ -84,10 +74,14 @@ def _data(task: JudgingTask, cases: Sequence[JudgingCase]) -> dict[str, Any]:
         }
         for case in cases
     ]
-    return {"sheet": sha256_of_json([task.version, [case.case_id for case in cases]])[:16], "cases": shown} | {
+    data = {
+        "sheet": sha256_of_json([task.version, [case.case_id for case in cases]])[:16],
+        "cases": shown,
         "task": task.name,
         "labels": list(task.human_labels),
     }
+    page = environment.get_template("annotate.html.jinja")
+    return page.render(task=task, note=NOTE, number=len(cases), data=for_script(data), **assets, **hashes)
 
 
 def for_script(value: Any) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,13 +15,22 @@ from medunlearn.data.records import Question
 from medunlearn.data.responses import ResponseStore
 from medunlearn.data.storage import write_atomically
 from medunlearn.errors import InputError
-from medunlearn.judging.judges import Judge, JudgeSettings
-from medunlearn.judging.responses import METRICS, NOT_ASKED, TASK, kinds_to_judge, store_of
-from medunlearn.judging.run import PANEL_FILE, JudgingMaterial, JudgingRun, judge, material_of
-from medunlearn.judging.task import JudgingCase
+from medunlearn.judging.judges import JudgeSettings
+from medunlearn.judging.responses import (
+    FOLDER,
+    METRICS,
+    NOT_ASKED,
+    TASK,
+    JudgedResponses,
+    judgements_of,
+    kinds_to_judge,
+    store_of,
+)
+from medunlearn.judging.run import PANEL_FILE, material_of
+from medunlearn.judging.tasks import JudgingCase
 from medunlearn.metrics import Item, Judgement, get_metric
 from medunlearn.metrics.scoring import score
-from medunlearn.results.runs import Recording, Run
+from medunlearn.results.runs import Run
 from medunlearn.results.scores import replace_scores
 
 
@@ -37,13 +45,13 @@ def attacked_run(record: Run) -> Reconstructed:
     return Reconstructed(Run.open(record.folder.parents[1]), record)
 
 
-def reconstruction_material(record: Run, benchmark: Benchmark, settings: JudgeSettings) -> JudgingMaterial:
-    """What was said at each context level, with the question as it was put and the reference.
+def attacked_responses(record: Run, benchmark: Benchmark, settings: JudgeSettings) -> JudgedResponses:
+    """The responses at each context level, with the question as it was put and the reference.
 
     Raises:
         InputError: no reconstruction attack, another benchmark, no such kind of question.
     """
-    found = attacked_run(record)
+    attacked = attacked_run(record)
     if record.info.benchmark != benchmark.fingerprint:
         raise InputError(f"{record.folder} attacked on another benchmark than the one named.")
     cases = [
@@ -53,63 +61,43 @@ def reconstruction_material(record: Run, benchmark: Benchmark, settings: JudgeSe
             group=f"{side}, {one.kind}, {context}",
             fields={"question": shown, "reference": one.answer, "response": said},
         )
-        for one, side, context, shown, said in _said(found, benchmark, settings.groups)
+        for one, side, context, shown, said in _said(attacked, benchmark, settings.groups)
     ]
     plain = settings.model_copy(update={"groups": (), "split": None})
-    return material_of(cases, TASK, plain, benchmark.data_use, benchmark.records)
+    return JudgedResponses(
+        material_of(cases, TASK, plain, benchmark.data_use, benchmark.records),
+        store_of(attacked.run),
+        f"{record.folder / FOLDER}/",
+        {"attack": record.info.key},
+        lambda judged: _add(attacked, benchmark, judged.table(PANEL_FILE), settings),
+    )
 
 
-def attack_material(record: Run, benchmark: Benchmark, settings: JudgeSettings) -> tuple[JudgingMaterial, Path]:
-    """:func:`reconstruction_material`, and the folder of the answers on it."""
-    return reconstruction_material(record, benchmark, settings), store_of(attacked_run(record).run)
-
-
-def judge_reconstruction(
-    record: Run, benchmark: Benchmark, judges: Sequence[Judge], settings: JudgeSettings, **how: Any
-) -> JudgingRun:
-    """Rate the responses of an attack and add ``factuality`` and ``gen_score`` to its tables.
-
-    Args:
-        how: as :func:`medunlearn.judging.run.judge` takes it.
-
-    Raises:
-        InputError: as :func:`reconstruction_material`; the guard refuses.
-        MedunlearnError: some judgements are missing; no score was added.
-    """
-    what, found = reconstruction_material(record, benchmark, settings), attacked_run(record)
-    depends = {"attack": record.info.key}
-    name = Recording.key_of("judge", settings, depends | {one.name: one.identity for one in judges})[:8]
-    out = record.folder / "judgements" / name
-    judged = judge(what, judges, out, store_folder=store_of(found.run), inputs=depends, **how)
-    _add(found, benchmark, judged.table(PANEL_FILE), settings)
-    return judged
-
-
-def _add(found: Reconstructed, benchmark: Benchmark, panel: pd.DataFrame, settings: JudgeSettings) -> None:
-    """Put the two metrics into the attack's tables; earlier ones of theirs are replaced."""
-    ratings = {row["case_id"]: row for row in panel.to_dict("records")}
+def _add(attacked: Reconstructed, benchmark: Benchmark, panel: pd.DataFrame, settings: JudgeSettings) -> None:
+    """Put factuality and Gen Score into the attack's tables; earlier ones of theirs are replaced."""
+    judgements = judgements_of(panel)
     items: dict[str, list[Item]] = {}
-    for one, side, context, shown, said in _said(found, benchmark, settings.groups):
+    for one, side, context, shown, said in _said(attacked, benchmark, settings.groups):
         item = Item(
             question_id=one.question_id,
             side=side,
             question=shown,
             reference=one.answer,
             response=said,
-            judgement=_judgement(ratings.get(_case(one.question_id, context))),
+            judgement=judgements.get(_case(one.question_id, context), Judgement(None, NOT_ASKED)),
         )
         items.setdefault(context, []).append(item)
-    labels = _labels(found)
+    labels = _labels(attacked)
     contexts = {context.name: context for context in Names.of(benchmark).contexts()}
     new = [
         context_scores(score(some, [get_metric(name) for name in METRICS]), labels, contexts[context])
         for context, some in items.items()
     ]
-    scores = pd.concat([found.scores[~found.scores["measure"].isin(METRICS)], *new], ignore_index=True)
-    config = found.record.info.config
+    scores = pd.concat([attacked.scores[~attacked.scores["measure"].isin(METRICS)], *new], ignore_index=True)
+    config = attacked.record.info.config
     split = benchmark.split(config["split"])
     summary = summarize_contexts(scores, split, replicates=config["replicates"], seed=config["seed"])
-    folder = found.record.folder
+    folder = attacked.record.folder
     replace_scores(folder, scores, attack=[ATTACK])
     write_atomically(folder / SUMMARY, summary.to_parquet)
 
@@ -118,12 +106,6 @@ def _labels(found: Reconstructed) -> pd.DataFrame:
     """Labels of the attacked questions, one row each."""
     measured = {"measure", "value", "reason", "given", "identifiers", "attack"}
     return found.scores.drop(columns=list(measured)).drop_duplicates("item").reset_index(drop=True)
-
-
-def _judgement(row: Mapping[Any, Any] | None) -> Judgement:
-    if row is None:
-        return Judgement(None, NOT_ASKED)
-    return Judgement(None, row["reason"]) if pd.isna(row["rating"]) else Judgement(float(row["rating"]))
 
 
 def _said(

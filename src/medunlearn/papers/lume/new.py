@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.config import LumeNewSettings, check
-from medunlearn.judging import get_task
 from medunlearn.judging.cases import document_cases
 from medunlearn.judging.judges import Judge, read_judges
 from medunlearn.judging.labels import read_people, rows_of
 from medunlearn.judging.sheet import CSV, PAGE, write_sheet
+from medunlearn.judging.tasks import get_task
 from medunlearn.judging.writing import Reject, Source, estimated
 from medunlearn.llm import Client, CostEstimate, Store, decide
 from medunlearn.papers.llm_build import (

@@ -1,0 +1,222 @@
+"""Judging tasks: a versioned prompt (YAML), the schema of its answer, and the rules that code checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from medunlearn.config import read_yaml
+from medunlearn.errors import UnknownNameError
+from medunlearn.llm.requests import Message
+
+UNSURE = "Unclear"
+"""The judges' word for none of the categories."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgingCase:
+    """One thing to judge.
+
+    Attributes:
+        case_id: unique among the cases of a run.
+        subject: whose data it is; intervals are over subjects.
+        group: what tables break down by (the assigned category, the kind of question).
+        fields: what judges are shown, by the names that the task asks for.
+        identifiers: known identifiers of the record behind it; None where nobody looked.
+    """
+
+    case_id: str
+    subject: str
+    group: str
+    fields: Mapping[str, str] = field(repr=False)
+    identifiers: tuple[str, ...] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class JudgingTask:
+    """A way of judging; this one rates.
+
+    Attributes:
+        name: its key on the command line.
+        title: its name in tables.
+        version: name and version of the prompt; any change of a word is another version.
+        shows: the fields that a case must have, in the order in which they are shown.
+        verdicts: what a judge can say, in the order of tables; a person's Yes and No stand for the first two.
+        asks: what a person is asked.
+        source: of its rules.
+        system, prompt: of a chat; the prompt is a format string.
+        split: what a panel without a majority is called; empty for ratings.
+    """
+
+    name: str
+    title: str
+    version: str
+    shows: Sequence[str]
+    verdicts: Sequence[str]
+    asks: str
+    source: str
+    system: str = field(repr=False)
+    prompt: str = field(repr=False)
+    split: str = ""
+
+    @property
+    def rates(self) -> bool:
+        """Verdicts are numbers on a scale."""
+        return not self.split
+
+    @property
+    def decided(self) -> Sequence[str]:
+        """Verdicts that a person can give: all ratings, else the positive and the negative one."""
+        return self.verdicts if self.rates else self.verdicts[:2]
+
+    @property
+    def positive(self) -> str:
+        return self.verdicts[0]
+
+    @property
+    def negative(self) -> str:
+        return self.verdicts[1]
+
+    @property
+    def human_labels(self) -> Sequence[str]:
+        """What a person can answer."""
+        return self.verdicts if self.rates else ("Yes", "No")
+
+    def as_verdict(self, human: str) -> str:
+        """The verdict that a person's label stands for."""
+        return self.decided[self.human_labels.index(human)]
+
+    def messages(self, case: JudgingCase, categories: Sequence[str]) -> tuple[Message, ...]:
+        """The prompt about a case, for the categories in use."""
+        fields = {name: quoted(name, case.fields[name]) for name in self.shows}
+        text = self.prompt.format(**fields, **self.extras(case, categories))
+        return Message("system", self.system), Message("user", text)
+
+    def extras(self, case: JudgingCase, categories: Sequence[str]) -> dict[str, str]:
+        """Further fields of the prompt."""
+        return {}
+
+    def schema(self, categories: Sequence[str]) -> dict[str, Any]:
+        """Form of an answer."""
+        ratings = [int(verdict) for verdict in self.verdicts]
+        return object_schema(rating={"type": "integer", "minimum": min(ratings), "maximum": max(ratings)})
+
+    def check(self, case: JudgingCase, value: Mapping[str, Any]) -> str | None:
+        """What is wrong with an answer that has the right form; a judgement without a reason is none."""
+        return self.contradiction(case, value) or (
+            None if str(value["reasoning"]).strip() else "reasoning is empty: say why"
+        )
+
+    def contradiction(self, case: JudgingCase, value: Mapping[str, Any]) -> str:
+        """Why an answer contradicts itself; empty where it does not."""
+        return ""
+
+    def read(self, value: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The verdict of an answer that passed, and what else it says."""
+        # JSON Schema takes 7.0 for an integer, and a server may write it so.
+        return str(int(value["rating"])), {}
+
+
+@dataclass(frozen=True)
+class CategoryTask(JudgingTask):
+    """Compares an assigned category with the one that fits best.
+
+    Attributes:
+        belongs: a word that a category's name holds -> what the category covers.
+    """
+
+    belongs: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def extras(self, case: JudgingCase, categories: Sequence[str]) -> dict[str, str]:
+        lines = []
+        for category in categories:
+            scope = next((text for word, text in self.belongs.items() if word in category.lower()), "")
+            lines.append(f"- {category}: {scope}" if scope else f"- {category}")
+        assigned = quoted("assigned_category", case.fields["category"])
+        return {"categories": "\n".join(lines), "assigned_category": assigned}
+
+    def schema(self, categories: Sequence[str]) -> dict[str, Any]:
+        return object_schema(
+            verdict={"enum": list(self.verdicts)}, correct_category={"enum": [*categories, UNSURE]}
+        )
+
+    def contradiction(self, case: JudgingCase, value: Mapping[str, Any]) -> str:
+        fits = value["correct_category"] == case.fields["category"]
+        if value["verdict"] == self.positive and not fits:
+            return f"verdict is {self.positive}, but correct_category is not the assigned category"
+        if value["verdict"] == self.negative and fits:
+            return f"verdict is {self.negative}, but correct_category is the assigned category"
+        return ""
+
+    def read(self, value: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        return value["verdict"], {"correct_category": value["correct_category"]}
+
+
+@dataclass(frozen=True)
+class CriteriaTask(JudgingTask):
+    """Criteria that are true or false, and a verdict that must follow from them: true only if all are.
+
+    Attributes:
+        verdict: key of the verdict in the answer.
+        criteria: name -> meaning.
+    """
+
+    verdict: str = ""
+    criteria: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def extras(self, case: JudgingCase, categories: Sequence[str]) -> dict[str, str]:
+        return {"criteria": "\n".join(f"- {name}: {meaning};" for name, meaning in self.criteria.items())}
+
+    def schema(self, categories: Sequence[str]) -> dict[str, Any]:
+        return object_schema(**{key: {"type": "boolean"} for key in (*self.criteria, self.verdict)})
+
+    def contradiction(self, case: JudgingCase, value: Mapping[str, Any]) -> str:
+        failed = [name for name in self.criteria if not value[name]]
+        if value[self.verdict] and failed:
+            return f"{self.verdict} is true, but {', '.join(failed)} is false: all criteria must be true"
+        if not value[self.verdict] and not failed:
+            return f"{self.verdict} is false, but no criterion is: say which one is not met"
+        return ""
+
+    def read(self, value: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        verdict = self.positive if value[self.verdict] else self.negative
+        return verdict, {name: value[name] for name in self.criteria}
+
+
+TASKS: Mapping[str, type[JudgingTask]] = {
+    "label": CategoryTask,
+    "question": CriteriaTask,
+    "document": CriteriaTask,
+    "factuality": JudgingTask,
+}
+
+
+@cache
+def get_task(name: str) -> JudgingTask:
+    """The judging task of a name.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    if name not in TASKS:
+        raise UnknownNameError("judging task", name, TASKS)
+    return TASKS[name](name, **read_yaml(Path(__file__).with_name(f"{name}.yaml")))
+
+
+def quoted(name: str, text: str) -> str:
+    """Material in a prompt, between tags that it cannot close by itself."""
+    return f"<{name}>\n{text.replace(f'</{name}', f'< /{name}')}\n</{name}>"
+
+
+def object_schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON schema of an object with a reasoning and exactly these keys."""
+    properties = {"reasoning": {"type": "string"}, **properties}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
