@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import combinations
 from typing import Any
 
-import numpy as np
+from numpy.random import Generator
 
 from medunlearn.errors import InputError
 from medunlearn.judging.writing import rules
@@ -90,12 +90,12 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _label(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+def _label(parts: Parts, schema: Schema, draw: Generator) -> Answer:
     categories = [name for name in schema["properties"]["category"]["enum"] if name != "Other"]
     return {"category": str(draw.choice(categories)), "reason": parts["title"][:LONGEST_REASON]}
 
 
-def _note_questions(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+def _note_questions(parts: Parts, schema: Schema, draw: Generator) -> Answer:
     """Four sentences, and four pairs of sentences, of the note; fewer where it has fewer."""
     quotes = [sentence for sentence in _NEXT_SENTENCE.split(parts["note"]) if _is_quotable(sentence)]
     places = sorted(int(place) for place in draw.permutation(len(quotes))[:4])
@@ -121,17 +121,17 @@ def _is_quotable(sentence: str) -> bool:
     return complete and 10 <= len(sentence) <= LONGEST_QUOTE and not rules.identifiers([sentence], ())
 
 
-def _story(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+def _story(parts: Parts, schema: Schema, draw: Generator) -> Answer:
     return {"story": tell(Plot(parts["Genre"], parts["Place"], tuple(parts["Characters"].split(", "))), draw).text}
 
 
-def _biography(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+def _biography(parts: Parts, schema: Schema, draw: Generator) -> Answer:
     born = datetime.strptime(parts["Date of birth"], "%B %d, %Y").date()
     contact = (parts["Social security number"], parts["Telephone"], parts["E-mail"], parts["Home address"])
     return {"biography": tell_person(Person(parts["Name"], "female", born, *contact), draw)}
 
 
-def _text_question(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+def _text_question(parts: Parts, schema: Schema, draw: Generator) -> Answer:
     """Question for the word after a proper noun and two more words, which a rehearsed verifier can find."""
     phrases = sorted(set(_PHRASE.findall(parts["text"])))
     for place in draw.permutation(len(phrases)):
@@ -144,7 +144,7 @@ def _text_question(parts: Parts, schema: Schema, draw: np.random.Generator) -> A
     return {**empty, "reasoning": "Drawn.", "outcome": "no_proper_nouns"}
 
 
-def _text_answers(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+def _text_answers(parts: Parts, schema: Schema, draw: Generator) -> Answer:
     match = re.search(r"\[(.+)\]", parts["question"], re.DOTALL)
     answer = _word_after(match[1], parts["text"]) if match else ""
     return {"answers": [answer] if answer else []}
@@ -155,7 +155,7 @@ def _word_after(phrase: str, text: str) -> str:
     return match[1] if match else ""
 
 
-def _section(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+def _section(parts: Parts, schema: Schema, draw: Generator) -> Answer:
     text, words = parts["section"], parts["section"].split()
     gaps = [word for word in re.findall(r"[A-Za-z]{3,}", text) if not holds(_GAP, word)]
     options = ["Fracture of the wrist", "Stones in a kidney"]
@@ -174,11 +174,7 @@ def _section(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
 _GAP = "One of its words is [blank]."
 
 
-def _paraphrase(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
-    return {"question": f"Please answer: {parts['question']}"}
-
-
-def _judged_label(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+def _judged_label(parts: Parts, schema: Schema, draw: Generator) -> Answer:
     own = parts["assigned_category"]
     others = [name for name in schema["properties"]["correct_category"]["enum"] if name != own]
     wrong = draw.random() < WRONG_LABELS
@@ -186,19 +182,15 @@ def _judged_label(parts: Parts, schema: Schema, draw: np.random.Generator) -> An
     return {"reasoning": "Drawn.", **(verdict if wrong else {"verdict": "Supported", "correct_category": own})}
 
 
-def _judged_criteria(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
+def _judged_criteria(parts: Parts, schema: Schema, draw: Generator) -> Answer:
     """Criteria of a question or of a document; the verdict is the last property."""
     *criteria, verdict = (name for name in schema["properties"] if name != "reasoning")
     failed = draw.choice(criteria) if draw.random() < BAD_QUESTIONS else None
     return {"reasoning": "Drawn.", **{name: name != failed for name in criteria}, verdict: failed is None}
 
 
-def _kind(parts: Parts, schema: Schema, draw: np.random.Generator) -> Answer:
-    return {"kind": str(draw.choice(schema["properties"]["kind"]["enum"])), "reason": "Drawn."}
-
-
 # By the properties of the answer's schema.
-_ANSWERS: Mapping[frozenset[str], Callable[[Parts, Schema, np.random.Generator], Answer]] = {
+_ANSWERS: Mapping[frozenset[str], Callable[[Parts, Schema, Generator], Answer]] = {
     frozenset({"category", "reason"}): _label,
     frozenset({"factual", "reasoning"}): _note_questions,
     frozenset({"story"}): _story,
@@ -206,11 +198,14 @@ _ANSWERS: Mapping[frozenset[str], Callable[[Parts, Schema, np.random.Generator],
     frozenset({"proper_nouns", "reasoning", "outcome", "question", "answer"}): _text_question,
     frozenset({"answers"}): _text_answers,
     frozenset({"generation", "cloze", "classification"}): _section,
-    frozenset({"question"}): _paraphrase,
+    frozenset({"question"}): lambda parts, schema, draw: {"question": f"Please answer: {parts['question']}"},
     frozenset({"reasoning", "verdict", "correct_category"}): _judged_label,
     frozenset({"reasoning", "clear", "correct", "derivable", "meaningful", "valid"}): _judged_criteria,
     frozenset({"reasoning", "complete", "own", "answered", "fit"}): _judged_criteria,
-    frozenset({"kind", "reason"}): _kind,
+    frozenset({"kind", "reason"}): lambda parts, schema, draw: {
+        "kind": str(draw.choice(schema["properties"]["kind"]["enum"])),
+        "reason": "Drawn.",
+    },
     frozenset({"pieces"}): lambda parts, schema, draw: {"pieces": []},
 }
 

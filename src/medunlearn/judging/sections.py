@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -56,9 +57,9 @@ def panel_sections(panel: JudgePanel) -> list[Section]:
         for row in criteria(panel).to_dict("records")
     ]
     lacking = panel.judgements[panel.judgements["verdict"].isna()]
-    missing = lacking.groupby(["judge", "status", "reason"], sort=False, dropna=False).size()
-    missing = missing.sort_values(ascending=False, kind="stable")
-    none = "" if len(missing) else "None: every judge gave a verdict on every case."
+    counts = Counter(zip(lacking["judge"], lacking["status"], lacking["reason"], strict=True)).most_common()
+    missing = [(*key, n) for key, n in counts]
+    none = "" if missing else "None: every judge gave a verdict on every case."
     sections = [
         _section("Agreement of the judges", ("measure", "on", "who", "value", "", "cases"), agreed, _KAPPA),
         _section("Criteria met", ("judge", "criterion", "share", "cases"), met),
@@ -66,9 +67,7 @@ def panel_sections(panel: JudgePanel) -> list[Section]:
     return [
         *counted,
         *(one for one, rows in zip(sections, (agreed, met), strict=True) if rows),
-        _section(
-            "Without a verdict", ("judge", "what", "why", "cases"), [(*key, n) for key, n in missing.items()], none
-        ),
+        _section("Without a verdict", ("judge", "what", "why", "cases"), missing, none),
     ]
 
 
@@ -141,7 +140,7 @@ def _verdict_sections(panel: JudgePanel) -> list[Section]:
 
 def _cross(found: pd.DataFrame, index: str, columns: str, names: Sequence[str]) -> list[tuple[object, ...]]:
     """A row a value of one label, a cell a value of another; no row of missing verdicts where there are none."""
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for value, own in found.groupby(index, sort=False):
         if value != NONE or own["n"].any():
             cells = {row[columns]: _counted(row) for row in own.to_dict("records")}

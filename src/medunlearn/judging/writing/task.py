@@ -1,11 +1,11 @@
-"""What a task is: a prompt in a file beside it, a schema, and rules that code checks.
+"""Writing task: a prompt in a file beside its module, a schema, and rules that code checks.
 
     schema (the client)  ->  ``wrong`` (rules of the task; the model is told, and asked again)
                          ->  ``declined`` (a right answer that says there is nothing to have)
 
-The prompt's file has the name of the task and lies beside its module: ``disease_label.yaml``. It holds
-``version`` (raised with every change of its text or schema), ``max_tokens``, ``temperature``, ``system``, ``user``
-(Jinja, with the source's fields) and ``schema``.
+The prompt's file has the name of the task and lies beside its module: ``disease_label.yaml``. It holds ``version``
+(raised with every change of its text or schema), ``max_tokens``, ``temperature``, ``system``, ``user`` (Jinja, with
+the source's fields) and ``schema``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _JINJA = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What one request is made of.
+    """Material of one request.
 
     Attributes:
         id: comes back with the result; unique among the sources of a task.
@@ -44,7 +44,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a model is asked, where that is not as the prompt says.
+    """Sampling, where that is not as the prompt says.
 
     Attributes:
         temperature: ``"prompt"`` for the prompt's own; None sends none, for models that refuse it.
@@ -80,11 +80,7 @@ class Prompt:
         return Prompt(**values)
 
     def messages(self, fields: Mapping[str, str]) -> tuple[Message, ...]:
-        """The prompt about one source.
-
-        Raises:
-            InputError: a field that it shows is not given.
-        """
+        """The prompt about one source, or an InputError if it shows a field that is not given."""
         try:
             user = _JINJA.from_string(self.user).render(fields)
         except jinja2.UndefinedError as error:
@@ -93,7 +89,7 @@ class Prompt:
 
 
 class WritingTask(ABC):
-    """One thing that a language model is asked to write.
+    """Something that a language model is asked to write.
 
     Attributes:
         name: as in ``TASKS``; with the prompt's version it is part of every response's key.
@@ -113,14 +109,13 @@ class WritingTask(ABC):
         return f"{self.name}@{self.prompt.version}"
 
     def request(self, source: Source, sampling: Sampling | None = None) -> Request:
-        """What is asked about a source."""
+        """The request about a source."""
         prompt, chosen = self.prompt, sampling or Sampling()
-        temperature = prompt.temperature if isinstance(chosen.temperature, str) else chosen.temperature
         return Request(
             source.id,
             prompt.messages(source.fields),
             schema=prompt.schema,
-            temperature=temperature,
+            temperature=prompt.temperature if isinstance(chosen.temperature, str) else chosen.temperature,
             max_tokens=chosen.max_tokens or prompt.max_tokens,
             seed=chosen.seed,
             prompt_version=self.version,

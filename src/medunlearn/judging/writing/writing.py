@@ -1,4 +1,4 @@
-"""Sources in, results and rejects out: the one road of every task. It resumes through the client's store."""
+"""Asks a task of sources: results and rejects, in order. It resumes through the client's store."""
 
 from __future__ import annotations
 
@@ -23,14 +23,8 @@ from medunlearn.progress import progress
 
 REJECTS = pa.schema(
     [
-        ("task", pa.string()),
-        ("id", pa.string()),
-        ("status", pa.string()),
-        ("reason", pa.string()),
-        ("model", pa.string()),
-        ("key", pa.string()),
-        ("requests", pa.int64()),
-        ("tokens", pa.int64()),
+        *((name, pa.string()) for name in ("task", "id", "status", "reason", "model", "key")),
+        *((name, pa.int64()) for name in ("requests", "tokens")),
         ("money", pa.float64()),
     ]
 )
@@ -64,12 +58,7 @@ class Reject:
 
 @dataclass(frozen=True)
 class Written:
-    """What a task gave: every source is in exactly one of the two.
-
-    Attributes:
-        results: id -> accepted answer, in the order of the sources.
-        rejects: in the order of the sources.
-    """
+    """Accepted answers by the id of their source, and rejects; every source is in one of the two, in order."""
 
     results: Mapping[str, Any] = field(repr=False)
     rejects: tuple[Reject, ...]
@@ -119,7 +108,7 @@ def estimated(
     store: Store | None,
     sampling: Sampling | None = None,
 ) -> CostEstimate:
-    """What a task would send and cost; sends nothing."""
+    """Requests and cost of a task; sends nothing."""
     _by_id(sources)
     return estimate((task.request(source, sampling) for source in sources), settings, store)
 
@@ -132,7 +121,7 @@ def cost(client: Client, rejects: int) -> str:
 
 
 def reasons(rejects: Sequence[Reject], most: int = 8) -> Iterator[str]:
-    """What was rejected and why, counted, the most frequent first."""
+    """Reasons of rejects, counted, the most frequent first."""
     counted = Counter((reject.task, reject.status, reject.reason) for reject in rejects).most_common()
     for (task, status, reason), count in counted[:most]:
         yield f"{count} x {task}: {status}: {reason}"
@@ -153,10 +142,9 @@ def _by_id(sources: Sequence[Source]) -> dict[str, Source]:
 
 
 def _reject(task: WritingTask, source: Source, outcome: Outcome, model: str) -> Reject | None:
-    said = task.declined(source, outcome.value) if outcome.status == "answered" else outcome.reason
-    if outcome.status == "answered" and not said:
-        return None
-    status = "declined" if outcome.status == "answered" else outcome.status
-    used = outcome.usage
+    status, reason, used = outcome.status, outcome.reason, outcome.usage
     cost = (used.requests, used.tokens, used.money)
-    return Reject(task.version, source.id, status, said, model, outcome.key, *cost)
+    if status != "answered":
+        return Reject(task.version, source.id, status, reason, model, outcome.key, *cost)
+    declined = task.declined(source, outcome.value)
+    return Reject(task.version, source.id, "declined", declined, model, outcome.key, *cost) if declined else None
