@@ -1,9 +1,9 @@
 """Check that nothing of version 0.1.0 was lost: fill the column ``afterwards`` of golden/capabilities.csv.
 
-    python benchmarks_perf/capabilities.py            # writes the column; exit code 1 and a list where something is gone
+    python benchmarks_perf/capabilities.py    # exit code 1 and a list where something is gone
 
-Each verb, flag, setting, registered name and Python call of 0.1.0 is looked up in the commands of today, under its own name or
-the one that the CHANGELOG gives it.
+Each verb, flag, setting, registered name and Python call of 0.1.0 is looked up in the commands of today, under its
+own name or the one that the CHANGELOG gives it.
 """
 
 from __future__ import annotations
