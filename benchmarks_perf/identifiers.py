@@ -15,14 +15,15 @@ import re
 import time
 
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
-from medunlearn.audit.identifiers.findings import Output, find_known
+from medunlearn.audit.identifiers.findings import find_known
 from medunlearn.audit.identifiers.known import KnownIdentifiers
+from medunlearn.audit.identifiers.outputs import RecordResponse
 from medunlearn.data.records import Record
 from medunlearn.seeds import generator
 from medunlearn.synthetic import invent_hospital
 
 
-def responses(records: list[Record], count: int, words: int) -> list[Output]:
+def responses(records: list[Record], count: int, words: int) -> list[RecordResponse]:
     """Each says the end of its own note and then pieces of others, about ``words`` words."""
     draw = generator("identifier benchmark", count)
     made = []
@@ -33,7 +34,9 @@ def responses(records: list[Record], count: int, words: int) -> list[Output]:
             other = records[int(draw.integers(len(records)))].text
             start = int(draw.integers(max(1, len(other) - 200)))
             said += " " + other[start : start + 200]
-        made.append(Output(record.record_id, f"p{number}", record.record_id, "greedy", 0, record.text[:40], said))
+        made.append(
+            RecordResponse(record.record_id, f"p{number}", record.record_id, "greedy", 0, record.text[:40], said)
+        )
     return made
 
 
@@ -60,9 +63,9 @@ def main() -> None:
     texts = {one.record_id: one.text for one in records}
 
     started = time.process_time()
-    known = KnownIdentifiers.of(records)
+    known = KnownIdentifiers(records)
     built = time.process_time() - started
-    print(f"{len(known.identities):,} identifiers of {len(records):,} records, {len(outputs):,} responses")
+    print(f"{len(known.identifiers):,} identifiers of {len(records):,} records, {len(outputs):,} responses")
     print(f"index built in {built:.1f} s")
 
     some = outputs[: chosen.loops]

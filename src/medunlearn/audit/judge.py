@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -69,8 +69,6 @@ class AuditJudge:
     """A judge that passed the guard.
 
     Attributes:
-        settings: of its server.
-        decision: of the guard.
         folder: where responses are kept; what is in it is not asked again.
         again: ask again where a response was unusable.
         allow_missing: finish with responses missing.
@@ -97,9 +95,7 @@ class AuditJudge:
 
     def estimate(self, task: WritingTask, sources: Sequence[Source]) -> CostEstimate:
         """Requests and tokens of a task; sends and writes nothing."""
-        if not (self.folder / FILE).exists():
-            return estimated(task, sources, self.settings, None)
-        with Store(self.folder) as store:
+        with Store(self.folder) if (self.folder / FILE).exists() else nullcontext() as store:
             return estimated(task, sources, self.settings, store)
 
     def refuse_missing(self, rejects: Sequence[Reject], noun: str) -> None:

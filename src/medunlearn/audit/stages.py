@@ -166,14 +166,16 @@ def _identifiers(
     if parts.identifiers is None:
         return None
     from medunlearn.audit.identifiers.outputs import read_audit, response_tokens
-    from medunlearn.audit.identifiers.search import search_outputs
+    from medunlearn.audit.identifiers.search import IdentifierSearch
 
     documents = [document for corpus in corpora for document in corpus.documents]
     records = [Record(one.record_id, one.text, {}, one.identifiers or ()) for one in documents]
     subjects = {one.record_id: one.subject for one in documents}
     settings = check(IdentifierSettings, parts.identifiers)
     records, tokens = records or _probed_records(folder), response_tokens(folder)
-    return search_outputs(read_audit(folder), records, subjects, settings, folder, tokens=tokens, quiet=quiet)
+    search = IdentifierSearch(read_audit(folder), records, subjects, settings, folder, tokens, quiet=quiet)
+    search.tables()
+    return search
 
 
 def _probed_records(folder: Path) -> list[Record]:

@@ -1,7 +1,8 @@
-"""Detectors: what each finds, that none asks the network, and what they are worth on labelled text."""
+"""Spans of each detector, none of which asks the network, and their recall on labelled text."""
 
 from __future__ import annotations
 
+import csv
 import json
 import socket
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,6 @@ import pytest
 
 from medunlearn.audit.identifiers.detectors import DetectedSpan, make_detector, without_overlaps
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
-from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.audit.identifiers.recall import (
     LabelledText,
     detector_recall,
@@ -23,12 +23,13 @@ from medunlearn.audit.identifiers.recall import (
 from medunlearn.data.records import Identifier, Record
 from medunlearn.errors import InputError, SourceError, UnknownNameError
 
+REPORTS = Path(__file__).parents[4] / "shared" / "data" / "openi" / "indiana_reports.csv"
 TEXT = (
     "Jorilvance Morvaquill, born 1961-04-03, MRN HX-204511, SSN 900-01-0001, phone 299-555-0123 x456, was seen on "
     "05/06/2014 by Dr. Tamb Alder at Tarnhythe Clinic; e-mail a.b@example.org, host 10.1.2.3. This 61-year-old man "
     "lives at 1200 Inkwell Lane, Lornvale. Fax: (299) 555-0124. Works as a baker."
 )
-THERE = [
+IDENTIFIERS = [
     ("name", "Jorilvance Morvaquill"),
     ("date", "1961-04-03"),
     ("record_number", "HX-204511"),
@@ -46,16 +47,8 @@ THERE = [
 ]
 
 
-class Always:
-    """Finds what it was told to."""
-
-    name, version = "always", "1"
-
-    def __init__(self, found: Sequence[Sequence[DetectedSpan]]) -> None:
-        self.found = found
-
-    def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
-        return [list(spans) for spans in self.found]
+def identifiers_in(spans: Sequence[DetectedSpan]) -> list[tuple[str, str]]:
+    return [(span.kind, TEXT[span.start : span.end]) for span in spans]
 
 
 @pytest.fixture(scope="module")
@@ -66,48 +59,45 @@ def presidio() -> Iterator[Any]:
         yield make_detector("presidio")
 
 
-def told(spans: Sequence[DetectedSpan]) -> list[tuple[str, str]]:
-    return [(span.kind, TEXT[span.start : span.end]) for span in spans]
-
-
-def test_patterns_find_what_has_a_form_or_a_cue() -> None:
-    assert told(Patterns().find([TEXT])[0]) == THERE
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_patterns_find_forms_and_cues_and_nothing_else() -> None:
+    assert identifiers_in(Patterns().find([TEXT])[0]) == IDENTIFIERS
+    texts = [
         "Sodium was 128 mmol/L, pressure 128/74, platelets 210, a mass of 12 mm, week 4, 100 mg daily.",
         "The Chest CT and Magnetic Resonance showed Hodgkin lymphoma, stage 2.",
         "Version 13.20.30 of 3 parts; ratio 1-2-3; and so on.",
-    ],
-)
-def test_patterns_find_nothing_where_nothing_is(text: str) -> None:
-    assert Patterns().find([text]) == [[]]
+    ]
+    assert Patterns().find(texts) == [[], [], []]
 
 
-def test_presidio_finds_the_same_without_a_model_or_a_network(presidio: Any) -> None:
-    assert told(presidio.find([TEXT])[0]) == THERE
+@pytest.mark.skipif(not REPORTS.exists(), reason="the Open-i reports are not beside this checkout")
+def test_deidentified_reports_hold_next_to_nothing() -> None:
+    with REPORTS.open(encoding="utf-8") as file:
+        texts = [" ".join((row["indication"], row["findings"], row["impression"])) for row in csv.DictReader(file)]
+    pairs = zip(texts, Patterns().find(texts), strict=True)
+    values = [text[span.start : span.end] for text, spans in pairs for span in spans]
+    assert len(texts) > 3000
+    # What was taken out reads XXXX, and "Dr. XXXX" is a clinician all the same.
+    assert len([value for value in values if set(value) - {"X", " "}]) <= 3
+
+
+def test_presidio_finds_the_same_and_more_without_a_model_or_a_network(presidio: Any) -> None:
+    assert identifiers_in(presidio.find([TEXT])[0]) == IDENTIFIERS
     assert presidio.version.endswith(Patterns().version)
-
-
-def test_presidio_knows_numbers_that_our_rules_do_not(presidio: Any) -> None:
     text = "Her card is 4012 8888 8888 1881, his phone +44 20 7946 0958."
     assert Patterns().find([text]) == [[]]
     assert [span.kind for span in presidio.find([text])[0]] == ["account_number", "phone"]
 
 
-def test_without_presidio_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_detectors_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(__import__("sys").modules, "presidio_analyzer", None)
     with pytest.raises(InputError, match=r"medunlearn\[identifiers\].*patterns"):
         make_detector("presidio")
-
-
-def test_wrong_names_are_answered() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'presidio'"):
         make_detector("presido")
     with pytest.raises(InputError, match="no model folder"):
         make_detector("tagger")
+    with pytest.raises(InputError, match="holds no token classification model"):
+        make_detector(f"tagger:{tmp_path}")
 
 
 def test_of_spans_that_overlap_the_surest_stays() -> None:
@@ -115,39 +105,40 @@ def test_of_spans_that_overlap_the_surest_stays() -> None:
     assert without_overlaps(spans) == spans[1:]
 
 
+class Scripted:
+    """Detector that returns given spans."""
+
+    name, version = "scripted", "1"
+
+    def __init__(self, *spans: list[DetectedSpan]) -> None:
+        self.spans = list(spans)
+
+    def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
+        return self.spans
+
+
 def test_recall_and_precision_by_hand() -> None:
     texts = [
         LabelledText("a", "x" * 40, (DetectedSpan(0, 10, "name"), DetectedSpan(20, 24, "date"))),
         LabelledText("b", "x" * 40, (DetectedSpan(0, 10, "clinician"), DetectedSpan(20, 30, "age"))),
     ]
-    found = [
-        [
-            DetectedSpan(0, 4, "name"),
-            DetectedSpan(20, 24, "age"),
-            DetectedSpan(30, 34, "date"),
-        ],  # too short a name; a date by another kind
-        [
-            DetectedSpan(0, 6, "name"),
-            DetectedSpan(6, 9, "phone"),
-        ],  # more than half of a clinician; a kind that nobody labelled
-    ]
-    table = detector_recall(Always(found), texts, replicates=50).set_index("kind")
-    assert table.loc["name", ["labelled", "found", "recall"]].tolist() == [1, 0, 0.0]
-    assert table.loc["clinician", ["labelled", "found", "recall"]].tolist() == [1, 1, 1.0]
-    assert table.loc["date", ["labelled", "found", "detected", "right"]].tolist() == [1, 1, 1, 0]
-    assert table.loc["age", ["labelled", "found", "detected", "right"]].tolist() == [1, 0, 1, 1]
+    # Too short a name; a date by another kind of its group. More than half of a clinician; an unlabelled kind.
+    detector = Scripted(
+        [DetectedSpan(0, 4, "name"), DetectedSpan(20, 24, "age"), DetectedSpan(30, 34, "date")],
+        [DetectedSpan(0, 6, "name"), DetectedSpan(6, 9, "phone")],
+    )
+    table = detector_recall(detector, texts, replicates=50).set_index("kind")
     # Four labels, two of them found; of four spans of labelled kinds three are right.
-    assert table.loc["all", ["labelled", "found", "recall"]].tolist() == [4, 2, 0.5]
-    assert table.loc["all", ["detected", "right", "precision"]].tolist() == [5, 3, 0.75]
+    labelled = table.loc[["name", "clinician", "date", "age", "all"], ["labelled", "found", "detected", "right"]]
+    assert labelled.to_numpy().tolist() == [[1, 0, 2, 2], [1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 1, 1], [4, 2, 5, 3]]
+    assert table.loc["all", ["recall", "precision", "recall_low", "recall_high"]].tolist() == [0.5, 0.75, 0.5, 0.5]
     assert table.loc["phone", "reason"] == "no text has a label of this kind"
-    assert table.loc["phone", "precision"] != table.loc["phone", "precision"]
-    assert table.loc["all", "recall_low"] == table.loc["all", "recall_high"] == 0.5
+    assert table.loc[["phone"], "precision"].isna().all()
 
 
 def test_invented_notes_label_what_they_hold() -> None:
     notes = invented_notes(40, seed=3)
-    assert notes == invented_notes(40, seed=3)
-    assert notes != invented_notes(40, seed=4)
+    assert notes == invented_notes(40, seed=3) != invented_notes(40, seed=4)
     labelled = {span.kind for note in notes for span in note.spans}
     assert labelled >= {"name", "clinician", "date", "age", "hospital", "location", "phone", "ssn", "record_number"}
     for note in notes:
@@ -157,23 +148,18 @@ def test_invented_notes_label_what_they_hold() -> None:
 
 def test_patterns_miss_bare_names_and_little_else_on_invented_notes() -> None:
     table = detector_recall(Patterns(), invented_notes(60), replicates=100).set_index("kind")
-    assert table.loc["name", "recall"] < 0.9
     assert table.loc["name", "recall_low"] < table.loc["name", "recall"] < table.loc["name", "recall_high"]
+    assert table.loc["name", "recall"] < 0.9
     assert (table.loc[["date", "age", "ssn", "email", "hospital"], "recall"] > 0.95).all()
     assert table.loc["all", "precision"] > 0.95
 
 
-def test_records_are_labelled_with_what_they_declare() -> None:
+def test_labels_of_records_and_of_files(tmp_path: Path) -> None:
     record = Record("r", "Ada Vane came. ADA VANE left.", {}, (Identifier("name", "Ada Vane"),))
-    (one,) = label_records([record], {"r": "ada"})
-    assert one == LabelledText("ada", record.text, (DetectedSpan(0, 8, "name"), DetectedSpan(15, 23, "name")))
-
-
-def test_a_labelled_file_is_read_and_its_mistakes_named(tmp_path: Path) -> None:
+    spans = (DetectedSpan(0, 8, "name"), DetectedSpan(15, 23, "name"))
+    assert label_records([record], {"r": "ada"}) == [LabelledText("ada", record.text, spans)]
     path = tmp_path / "notes.jsonl"
-    rows: list[dict[str, Any]] = [
-        {"text": "Ada, 61", "subject": "a", "spans": [{"start": 0, "end": 3, "kind": "name"}]}
-    ]
+    rows: list[Any] = [{"text": "Ada, 61", "subject": "a", "spans": [{"start": 0, "end": 3, "kind": "name"}]}]
     path.write_text(json.dumps(rows[0]))
     assert read_labelled(path) == [LabelledText("a", "Ada, 61", (DetectedSpan(0, 3, "name"),))]
     rows += [{"text": "x", "spans": [{"start": 0, "end": 9, "kind": "name"}]}, {"spans": []}]
@@ -222,23 +208,14 @@ def tagged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_tagger_in_a_folder_gives_spans_of_our_kinds(tagged: Path) -> None:
-    tagger = make_detector(f"tagger:{tagged}")
+    tagger: Any = make_detector(f"tagger:{tagged}")
+    assert tagger.ignored == ("B-MISC",)
     text = "ada vane came on may 4 xray"
-    (spans,) = tagger.find([text])
+    longer = " ".join(["came on"] * 30 + ["ada vane"] + ["came on"] * 30)
+    spans, none, (window,), single = tagger.find([text, "came", longer, "ada"])
     assert [(one.kind, text[one.start : one.end]) for one in spans] == [("name", "ada vane"), ("date", "may 4")]
     assert all(0.5 < one.score <= 1 for one in spans)
-    assert tagger.ignored == ("B-MISC",)  # type: ignore[attr-defined]
-    assert {one.kind for one in spans} <= set(kinds())
-
-
-def test_a_tagger_reads_texts_longer_than_its_window_in_pieces(tagged: Path) -> None:
-    tagger = make_detector(f"tagger:{tagged}")
-    text = " ".join(["came on"] * 30 + ["ada vane"] + ["came on"] * 30)
-    spans = tagger.find(["came", text, "ada"])
-    assert [[text[one.start : one.end] for one in spans[1]], spans[0]] == [["ada vane"], []]
-    assert spans[2] == [DetectedSpan(0, 3, "name", spans[2][0].score)]
-
-
-def test_a_folder_without_such_a_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no token classification model"):
-        make_detector(f"tagger:{tmp_path}")
+    assert none == []
+    # Texts longer than the model's window are read in pieces.
+    assert longer[window.start : window.end] == "ada vane"
+    assert [one[:3] for one in single] == [(0, 3, "name")]

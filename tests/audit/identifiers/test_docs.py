@@ -1,34 +1,27 @@
-"""The commands and the Python of docs/identifiers.md run, one after the other, and the verb says what is wrong."""
+"""The commands and the Python of docs/audit.md on identifiers run; mistakes are refused."""
 
 from __future__ import annotations
 
 import csv
 import json
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from fake_server import FakeServer
 from pages import Page
 
-from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
 
-ROOT = Path(__file__).parents[3]
 PAGE = Page.read("audit.md", "Identifiers")
-
-
-def run(*words: object, code: int = 0) -> Any:
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exit_code == code, f"{words}\n{result.output}"
-    assert "Traceback" not in result.output
-    return result
+FIND = ("audit", "identifiers", "find", "said.jsonl", "--records", "bench", "--out", "out")
+Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bench(tmp_path_factory: pytest.TempPathFactory, run: Run) -> Path:
     out = tmp_path_factory.mktemp("identifiers") / "bench"
     run("build", "amnesia", "--synthetic", 12, "--out", out, "--quiet")
     return out
@@ -54,7 +47,7 @@ def workplace(bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return tmp_path
 
 
-def test_commands_and_python_of_the_page_run(workplace: Path) -> None:
+def test_commands_and_python_of_the_page_run(workplace: Path, run: Run) -> None:
     lines = PAGE.commands
     assert len(lines) == 7
     with FakeServer(answer=lambda body: '{"pieces": []}') as server:
@@ -62,14 +55,14 @@ def test_commands_and_python_of_the_page_run(workplace: Path) -> None:
             words = shlex.split(line.replace("http://127.0.0.1:8000/v1", server.base_url))
             assert words[0] == "medunlearn"
             if "corrected" in words:
-                fill(workplace / "sheet" / "review.csv")
+                confirm_all(workplace / "sheet" / "review.csv")
             run(*words[1:])
         assert server.seen
     for code in PAGE.blocks("python"):
         exec(code, {})
 
 
-def fill(sheet: Path) -> None:
+def confirm_all(sheet: Path) -> None:
     with sheet.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
     with sheet.open("w", newline="", encoding="utf-8") as file:
@@ -78,21 +71,10 @@ def fill(sheet: Path) -> None:
         table.writerows({**row, "label": "" if row["response"] else "yes"} for row in rows)
 
 
-def test_counts_are_exact_and_no_value_is_shown(workplace: Path) -> None:
-    words = (
-        "audit",
-        "identifiers",
-        "find",
-        "said.jsonl",
-        "--records",
-        "bench",
-        "--out",
-        "out",
-        "--detectors=[]",
-        "--replicates=50",
-    )
-    said = run(*words, "--json").stdout
-    found = json.loads(said)
+def test_counts_are_exact_and_no_value_is_shown(workplace: Path, run: Run) -> None:
+    words = (*FIND, "--detectors=[]", "--replicates=50")
+    output = run(*words, "--json").stdout
+    counts = json.loads(output)
     records = Benchmark.load(workplace / "bench").records
     own, cross = 0, 0
     for place, record in enumerate(records):
@@ -102,43 +84,38 @@ def test_counts_are_exact_and_no_value_is_shown(workplace: Path) -> None:
             own += sum(value not in record.text[:20] for _, value in values)
         else:
             cross += sum("date" not in kind for kind, _ in values)
-    assert sum(row["frequency"] for row in found["table9"]) == own > 0
-    assert found["cross_leaks"] == cross > 0
-    assert found["detectors"] == {}
-    plain = run(*words).stdout
-    for record in records:
-        assert all(one.value not in said + plain for one in record.identifiers)
+    assert sum(row["frequency"] for row in counts["table9"]) == own > 0
+    assert counts["cross_leaks"] == cross > 0
+    assert counts["detectors"] == {}
+    output += run(*words).stdout
+    assert all(one.value not in output for record in records for one in record.identifiers)
     assert any(one.value in run(*words, "--show-text", "--json").stdout for one in records[0].identifiers)
 
 
-def test_a_detectors_recall_stands_beside_the_counts(workplace: Path) -> None:
-    said = run("audit", "identifiers", "find", "said.jsonl", "--records", "bench", "--out", "out", "--json").stdout
-    found = json.loads(said)["detectors"]["patterns"]
-    assert set(found) == {"invented notes", "these records"}
-    assert 0 < found["invented notes"][-1]["recall"] < 1
+def test_a_detectors_recall_is_beside_the_counts(workplace: Path, run: Run) -> None:
+    recall = json.loads(run(*FIND, "--json").stdout)["detectors"]["patterns"]
+    assert set(recall) == {"invented notes", "these records"}
+    assert 0 < recall["invented notes"][-1]["recall"] < 1
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("command", "why"),
     [
-        (("find", "said.jsonl", "--records", "bench"), "--out"),
-        (("find", "bench", "--out", "x"), "Name the benchmark"),
-        (("find", "said.jsonl", "--out", "x", "fuzy=all"), "fuzzy"),
-        (("find", "none.csv", "--out", "x"), "no file"),
-        (
-            ("find", "said.jsonl", "--records", "bench", "--out", "x", "--detectors=tagger:nowhere"),
-            "no model folder",
-        ),
-        (("review", "bench", "--out", "x"), "holds no findings"),
-        (("corrected", "bench"), "review.json"),
-        (("recall", "--detector", "rules"), "There is no detector"),
+        ("find said.jsonl --records bench", "--out"),
+        ("find bench --out x", "Name the benchmark"),
+        ("find said.jsonl --out x fuzy=all", "fuzzy"),
+        ("find none.csv --out x", "no file"),
+        ("find said.jsonl --records bench --out x --detectors=tagger:nowhere", "no model folder"),
+        ("review bench --out x", "holds no findings"),
+        ("corrected bench", "review.json"),
+        ("recall --detector rules", "There is no detector"),
     ],
 )
-def test_what_is_wrong_is_said_with_exit_code_2(workplace: Path, words: tuple[str, ...], why: str) -> None:
-    assert why in " ".join(run("audit", "identifiers", *words, code=2).stderr.split())
+def test_mistakes_are_refused_with_exit_code_2(workplace: Path, run: Run, command: str, why: str) -> None:
+    assert why in " ".join(run("audit", "identifiers", *command.split(), code=2).stderr.split())
 
 
 @pytest.mark.parametrize("verb", ["find", "review", "corrected", "recall"])
-def test_help_has_an_example(verb: str) -> None:
+def test_help_has_an_example(verb: str, run: Run) -> None:
     text = run("audit", "identifiers", verb, "--help").stdout
     assert f"medunlearn audit identifiers {verb}" in text.partition("Example")[2]

@@ -6,52 +6,50 @@ import csv
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import pandas as pd
 import pytest
 
-from medunlearn.audit.identifiers.findings import Output
-from medunlearn.audit.identifiers.review import CASES, SHEET, read_review, write_review
+from medunlearn.audit.identifiers.outputs import RecordResponse
+from medunlearn.audit.identifiers.review import CASES, read_review, write_review
 from medunlearn.audit.identifiers.search import find_identifiers
 from medunlearn.data.records import Identifier, Record
 from medunlearn.errors import InputError, SourceError
 
-Rows = list[dict[str, str]]
-NAMES = {f"r{n}": f"Ada Vane{n}x" for n in range(1, 7)}
 RECORDS = [
-    Record(one, f"{name} came on 2014-05-0{one[1:]} with cough and fever.", {}, (Identifier("name", name),))
-    for one, name in NAMES.items()
+    Record(
+        f"r{n}",
+        f"Ada Vane{n}x came on 2014-05-0{n} with cough and fever.",
+        {},
+        (Identifier("name", f"Ada Vane{n}x"),),
+    )
+    for n in range(1, 7)
 ]
-OUTPUTS = [Output(one.record_id, one.record_id, one.record_id, "greedy", 0, "", one.text) for one in RECORDS[:5]]
-OUTPUTS.append(Output("r6", "r6", "r6", "greedy", 0, "", "Something else was said."))
+TEXTS = [*(record.text for record in RECORDS[:5]), "Something else was said."]
 
 
-@pytest.fixture
-def findings() -> pd.DataFrame:
-    return find_identifiers(OUTPUTS, RECORDS)
+def review(out: Path, records: list[Record] = RECORDS, texts: list[str] = TEXTS, **sampling: Any) -> Path:
+    pairs = zip(records, texts, strict=True)
+    outputs = [RecordResponse(*[own.record_id] * 3, "greedy", 0, "", text) for own, text in pairs]
+    return write_review(outputs, records, find_identifiers(outputs, records, quiet=True), out, **sampling)
 
 
-@pytest.fixture
-def sheet(findings: pd.DataFrame, tmp_path: Path) -> Path:
-    return write_review(OUTPUTS, RECORDS, findings, tmp_path, seed=1)
-
-
-def rows_of(sheet: Path) -> Rows:
+def rows_of(sheet: Path) -> list[dict[str, str]]:
     with sheet.open(encoding="utf-8-sig", newline="") as file:
         return list(csv.DictReader(file))
 
 
-@pytest.fixture
-def fill() -> Callable[[Path, Callable[[dict[str, str]], dict[str, str]]], Path]:
-    def write(sheet: Path, change: Callable[[dict[str, str]], dict[str, str]]) -> Path:
-        rows = [{**row, **change(row)} for row in rows_of(sheet)]
-        with sheet.open("w", encoding="utf-8", newline="") as file:
-            table = csv.DictWriter(file, list(rows[0]))
-            table.writeheader()
-            table.writerows(rows)
-        return sheet
+def fill(sheet: Path, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
+    rows = [{**row, **change(row)} for row in rows_of(sheet)]
+    with sheet.open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
 
-    return write
+
+@pytest.fixture
+def sheet(tmp_path: Path) -> Path:
+    return review(tmp_path, seed=1)
 
 
 def test_the_sheet_is_private_and_holds_similar_responses_alone(sheet: Path) -> None:
@@ -59,30 +57,25 @@ def test_the_sheet_is_private_and_holds_similar_responses_alone(sheet: Path) -> 
     rows = rows_of(sheet)
     assert sum(bool(row["response"]) for row in rows) == 5
     assert [row["kind"] for row in rows[:3]] == ["", "name", "date"]
-    told = (sheet.parent / CASES).read_text()
-    assert "Ada" not in told
-    assert "2014" not in told
+    cases = (sheet.parent / CASES).read_text()
+    assert "Ada" not in cases
+    assert "2014" not in cases
+    with pytest.raises(InputError, match="is there already"):
+        review(sheet.parent)
+    with pytest.raises(InputError, match="above 1"):
+        review(sheet.parent / "other", least_rouge=1.0)
 
 
-def test_the_sample_is_seeded(findings: pd.DataFrame, tmp_path: Path) -> None:
-    drawn = [
-        {
-            row["response"]
-            for row in rows_of(write_review(OUTPUTS, RECORDS, findings, tmp_path / name, number=2, seed=seed))
-        }
-        for name, seed in (("a", 1), ("b", 1), ("c", 2))
-    ]
+def test_the_sample_is_seeded_and_formulas_stay_text(tmp_path: Path) -> None:
+    sheets = [review(tmp_path / name, number=2, seed=seed) for name, seed in (("a", 1), ("b", 1), ("c", 2))]
+    drawn = [{row["response"] for row in rows_of(sheet)} for sheet in sheets]
     assert drawn[0] == drawn[1] != drawn[2]
+    text = "=1+1 is what he said"
+    (row,) = rows_of(review(tmp_path, [Record("r", text, {})], [text]))
+    assert row["response"] == f"'{text}"
 
 
-def test_formulas_stay_text(tmp_path: Path) -> None:
-    record = Record("r", "=1+1 is what he said", {})
-    output = Output("r", "r", "r", "greedy", 0, "", record.text)
-    (row,) = rows_of(write_review([output], [record], find_identifiers([output], [record]), tmp_path))
-    assert row["response"] == "'=1+1 is what he said"
-
-
-def test_verdicts_correct_the_counts(sheet: Path, fill: Callable[..., Path]) -> None:
+def test_verdicts_correct_the_counts(sheet: Path) -> None:
     dates = iter(["yes", "No", "no", "", "YES"])
     missed = iter(["age: 61; name: Bo", "", "name: X", "", ""])
 
@@ -91,12 +84,15 @@ def test_verdicts_correct_the_counts(sheet: Path, fill: Callable[..., Path]) -> 
             return {"missed": next(missed)}
         return {"label": "yes" if row["kind"] == "name" else next(dates)}
 
-    table = read_review(fill(sheet, change).parent, replicates=50).set_index("kind")
+    fill(sheet, change)
+    table = read_review(sheet.parent, replicates=50).set_index("kind")
     counts = table[["found", "confirmed", "rejected", "open", "missed", "corrected"]]
-    assert counts.loc["name"].tolist() == [5, 5, 0, 0, 2, 7]
-    assert counts.loc["date"].tolist() == [5, 2, 2, 1, 0, 2]
-    assert counts.loc["age"].tolist() == [0, 0, 0, 0, 1, 1]
-    assert counts.loc["all"].tolist() == [10, 7, 2, 1, 3, 10]
+    assert counts.loc[["name", "date", "age", "all"]].to_numpy().tolist() == [
+        [5, 5, 0, 0, 2, 7],
+        [5, 2, 2, 1, 0, 2],
+        [0, 0, 0, 0, 1, 1],
+        [10, 7, 2, 1, 3, 10],
+    ]
     assert table.loc["date", ["precision", "recall"]].tolist() == [0.5, 1.0]
     assert table.loc["name", ["precision", "recall"]].tolist() == [1.0, pytest.approx(5 / 7)]
     assert table.loc["age", "reason"] == "no finding has a verdict"
@@ -111,27 +107,16 @@ def test_verdicts_correct_the_counts(sheet: Path, fill: Callable[..., Path]) -> 
         ({}, "No case has a verdict yet"),
     ],
 )
-def test_wrong_sheets_are_refused(sheet: Path, fill: Callable[..., Path], change: dict[str, str], why: str) -> None:
+def test_wrong_sheets_are_refused(sheet: Path, change: dict[str, str], why: str) -> None:
     fill(sheet, lambda _: change)
     with pytest.raises(SourceError, match=why):
         read_review(sheet.parent)
 
 
-def test_two_readers_must_agree(sheet: Path, fill: Callable[..., Path], tmp_path: Path) -> None:
-    def with_label(label: str) -> Callable[[dict[str, str]], dict[str, str]]:
-        return lambda row: {} if row["response"] else {"label": label}
-
+def test_two_readers_must_agree(sheet: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.csv"
     other.write_bytes(sheet.read_bytes())
-    fill(sheet, with_label("yes"))
-    fill(other, with_label("no"))
+    fill(sheet, lambda row: {} if row["response"] else {"label": "yes"})
+    fill(other, lambda row: {} if row["response"] else {"label": "no"})
     with pytest.raises(SourceError, match="has another verdict already"):
         read_review(sheet.parent, [sheet, other])
-
-
-def test_a_sheet_is_not_written_over_and_nothing_similar_is_said(sheet: Path, findings: pd.DataFrame) -> None:
-    with pytest.raises(InputError, match="may hold verdicts"):
-        write_review(OUTPUTS, RECORDS, findings, sheet.parent)
-    with pytest.raises(InputError, match="above 1"):
-        write_review(OUTPUTS, RECORDS, findings, sheet.parent / "other", least_rouge=1.0)
-    assert (sheet.parent / SHEET).exists()

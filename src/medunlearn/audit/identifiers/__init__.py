@@ -2,6 +2,7 @@
 
 - :mod:`kinds`: kinds of identifiers, and masking. :mod:`text`: words, numbers and dates that compare equal.
 - :mod:`known` finds declared identifiers, :mod:`fuzzy` those with a slip; :mod:`detectors` find undeclared ones.
-- :mod:`findings`: both in one table. :mod:`sensitive`: further private content; :mod:`sensitive_judge`: by an LLM.
+- :mod:`outputs`: the responses. :mod:`findings`: what is in them, in one table. :mod:`sensitive`: further private
+  content; :mod:`sensitive_judge`: by an LLM.
 - :mod:`search`: a whole search. :mod:`tables`: counts. :mod:`review`: by people. :mod:`recall`: of detectors.
 """

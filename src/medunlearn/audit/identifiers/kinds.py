@@ -11,8 +11,6 @@ from typing import Literal
 
 import yaml
 
-from medunlearn.errors import UnknownNameError
-
 Form = Literal["words", "number", "date", "age", "none"]
 Group = Literal["dates_ages", "names", "locations", "contacts", "numbers", "other"]
 
@@ -28,6 +26,8 @@ GROUPS: Mapping[Group, str] = {
 
 UNKNOWN = "other_code"
 """Kind of a declared type without a kind."""
+NAMES = ("name", "clinician")
+"""Kinds that are people's names."""
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -36,14 +36,11 @@ class IdentifierKind:
     """One kind of identifier.
 
     Attributes:
-        name: in tables, lower_snake_case.
-        title: in words.
         hipaa: number in 45 CFR 164.514(b)(2)(i), (A) is 1 and (R) is 18; None for an extension.
         group: row of Table 9.
         form: how values are compared.
         similarity: least similarity of a fuzzy match of words, 0-1; None where words must be equal.
         also: types that records declare for it.
-        description: what belongs to it.
 
     Source: 45 CFR 164.514(b)(2)(i); Stubbs & Uzuner 2015 for the extensions; Memorization in Large Language Models
         in Medicine, Section 3.3 and Table 9, for the groups.
@@ -69,17 +66,6 @@ def kinds() -> Mapping[str, IdentifierKind]:
 def kind_of(declared: str) -> IdentifierKind:
     """The kind of a record's declared type (any case, spaces or underscores); ``other_code`` for an unknown one."""
     return _by_declared_type().get(_plain(declared)) or kinds()[UNKNOWN]
-
-
-def get_kind(name: str) -> IdentifierKind:
-    """The kind of a name.
-
-    Raises:
-        UnknownNameError: there is none; names the closest.
-    """
-    if name not in kinds():
-        raise UnknownNameError("kind of identifier", name, kinds())
-    return kinds()[name]
 
 
 def masked(value: str) -> str:

@@ -13,28 +13,19 @@ Equal values:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
-from medunlearn.audit.identifiers.kinds import Form, kind_of, kinds
-from medunlearn.audit.identifiers.text import Text, ages_in, compact, dates_in, words_of
+from medunlearn.audit.identifiers.kinds import NAMES, Form, kind_of, kinds
+from medunlearn.audit.identifiers.text import IndexedText, ages_in, dates_in, words_of
 from medunlearn.data.records import Record
 
 SHORTEST, SHORTEST_NUMBER = 3, 5
 """Fewest characters of the longest word, or of a number; shorter values are in any text by chance."""
-_NAMES = ("name", "clinician")
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """One distinct identifier.
-
-    Attributes:
-        number: index among all.
-        kind: name of its kind.
-        key: normalized value.
-        owners: records that hold it, in their order.
-    """
+class KnownIdentifier(NamedTuple):
+    """One distinct identifier: its index among all, kind, normalized value, and the records that hold it."""
 
     number: int
     kind: str
@@ -42,118 +33,86 @@ class Identity:
     owners: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """A match of an identifier in a text.
 
-    Attributes:
-        start, end: offsets in characters.
-        identities: numbers of possible identities; several where kinds share a value, or a date is ambiguous.
-        similarity: 1 for an exact match.
+    ``numbers`` are of possible identifiers; several where kinds share a value, or a date is ambiguous.
+    ``similarity`` is 1 for an exact match.
     """
 
     start: int
     end: int
-    identities: tuple[int, ...]
+    numbers: tuple[int, ...]
     similarity: float = 1.0
 
 
-@dataclass
 class KnownIdentifiers:
-    """Index of the identifiers that records declare; made by :meth:`of`.
+    """Index of the identifiers that records declare.
+
+    Args:
+        subject: record id -> subject; a record without one is its own subject.
 
     Attributes:
-        identities: by number.
-        subject: record -> subject.
+        identifiers: by number.
+        subject: record id -> subject.
         skipped: reason for not searching -> number of identifiers.
     """
 
-    identities: list[Identity]
-    subject: Mapping[str, str]
-    skipped: Counter[str]
-    _words: dict[str, list[int]] = field(default_factory=dict, repr=False)
-    _lengths: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
-    _numbers: dict[str, list[int]] = field(default_factory=dict, repr=False)
-    _days: dict[str, list[int]] = field(default_factory=dict, repr=False)
-    _years: dict[str, list[int]] = field(default_factory=dict, repr=False)
-
-    @staticmethod
-    def of(records: Iterable[Record], subject: Mapping[str, str] | None = None) -> KnownIdentifiers:
-        """Index records.
-
-        Args:
-            subject: record id -> subject; a record without one is its own subject.
-        """
+    def __init__(self, records: Iterable[Record], subject: Mapping[str, str] | None = None) -> None:
+        self.identifiers: list[KnownIdentifier] = []
+        self.subject = dict(subject or {})
+        self.skipped: Counter[str] = Counter()
+        self._index: dict[Form, dict[str, list[int]]] = {"words": {}, "number": {}, "date": {}, "age": {}}
         owners: dict[tuple[str, str], dict[str, None]] = {}
-        keys: dict[tuple[str, str], tuple[Form, tuple[str, ...]]] = {}
-        skipped: Counter[str] = Counter()
-        subjects = dict(subject or {})
+        forms: dict[tuple[str, str], tuple[Form, tuple[str, ...]]] = {}
         for record in records:
-            subjects.setdefault(record.record_id, record.record_id)
+            self.subject.setdefault(record.record_id, record.record_id)
             for declared in record.identifiers:
                 kind = kind_of(declared.type)
-                form, values = keys_of(kind.name, declared.value)
-                if not values:
-                    skipped[_skip_reason(kind.name)] += 1
-                    continue
-                owners.setdefault((kind.name, values[0]), {})[record.record_id] = None
-                keys[kind.name, values[0]] = form, values
-        known = KnownIdentifiers([], subjects, skipped)
-        for (kind_name, key), held in owners.items():
-            known._add(kind_name, key, tuple(held), *keys[kind_name, key])
-        known._finish()
-        return known
-
-    def _add(self, kind: str, key: str, owners: tuple[str, ...], form: Form, keys: Sequence[str]) -> None:
-        number = len(self.identities)
-        self.identities.append(Identity(number, kind, key, owners))
-        table = {"words": self._words, "number": self._numbers, "date": self._days, "age": self._years}[form]
-        for form_key in keys:
-            table.setdefault(form_key, []).append(number)
-
-    def _finish(self) -> None:
+                form, keys = keys_of(kind.name, declared.value)
+                if keys:
+                    owners.setdefault((kind.name, keys[0]), {})[record.record_id] = None
+                    forms[kind.name, keys[0]] = form, keys
+                else:
+                    short = "too short to be told from chance, or without a letter or digit"
+                    self.skipped[f"{kind.name}: {'no text holds one' if kind.form == 'none' else short}"] += 1
+        for number, ((name, key), holders) in enumerate(owners.items()):
+            self.identifiers.append(KnownIdentifier(number, name, key, tuple(holders)))
+            form, keys = forms[name, key]
+            for form_key in keys:
+                self._index[form].setdefault(form_key, []).append(number)
         lengths: dict[str, set[int]] = {}
-        for key in self._words:
-            words = key.split(" ")
+        for words in (key.split(" ") for key in self._index["words"]):
             lengths.setdefault(words[0], set()).add(len(words))
-        self._lengths = {word: tuple(sorted(counts, reverse=True)) for word, counts in lengths.items()}
+        self._lengths = {word: sorted(counts, reverse=True) for word, counts in lengths.items()}
 
-    def find(self, text: Text | str) -> list[Hit]:
+    def find(self, text: IndexedText | str) -> list[Hit]:
         """Exact matches in order of place, without those within longer ones."""
-        return outermost(self.every(Text.of(text) if isinstance(text, str) else text))
+        return outermost(self.every(IndexedText.of(text) if isinstance(text, str) else text))
 
-    def every(self, text: Text) -> Iterator[Hit]:
+    def every(self, text: IndexedText) -> Iterator[Hit]:
         """Exact matches, also those within longer ones, in no order."""
         yield from self._by_words(text)
-        yield from self._by_number(text)
-        yield from self._by_day(text)
-        yield from self._by_age(text)
+        codes, days, years = self._index["number"], self._index["date"], self._index["age"]
+        for key, first, count in text.numbers if codes else ():
+            if key in codes:
+                yield Hit(text.starts[first], text.ends[first + count - 1], tuple(codes[key]))
+        for start, end, dates in dates_in(text.raw) if days else ():
+            numbers = dict.fromkeys(number for day in sorted(dates) for number in days.get(day.isoformat(), ()))
+            if numbers:
+                yield Hit(start, end, tuple(numbers))
+        for start, end, age in ages_in(text.raw) if years else ():
+            if str(age) in years:
+                yield Hit(start, end, tuple(years[str(age)]))
 
-    def _by_words(self, text: Text) -> Iterator[Hit]:
-        lengths, forms, words = self._lengths, self._words, text.words
+    def _by_words(self, text: IndexedText) -> Iterator[Hit]:
+        lengths, forms, words = self._lengths, self._index["words"], text.words
         for first, word in enumerate(words):
             for count in lengths.get(word, ()):
                 numbers = forms.get(" ".join(words[first : first + count]))
                 # The last words of a text are fewer than asked for, and may be another, shorter form.
                 if numbers and first + count <= len(words) and text.joined(first, count):
                     yield Hit(text.starts[first], text.ends[first + count - 1], tuple(numbers))
-
-    def _by_number(self, text: Text) -> Iterator[Hit]:
-        if self._numbers:
-            for key, first, count in text.numbers:
-                if numbers := self._numbers.get(key):
-                    yield Hit(text.starts[first], text.ends[first + count - 1], tuple(numbers))
-
-    def _by_day(self, text: Text) -> Iterator[Hit]:
-        for dated in dates_in(text.raw) if self._days else ():
-            numbers = [one for day in sorted(dated.days) for one in self._days.get(day.isoformat(), ())]
-            if numbers:
-                yield Hit(dated.start, dated.end, tuple(dict.fromkeys(numbers)))
-
-    def _by_age(self, text: Text) -> Iterator[Hit]:
-        for start, end, years in ages_in(text.raw) if self._years else ():
-            if numbers := self._years.get(str(years)):
-                yield Hit(start, end, tuple(numbers))
 
 
 def keys_of(kind: str, value: str) -> tuple[Form, tuple[str, ...]]:
@@ -164,16 +123,15 @@ def keys_of(kind: str, value: str) -> tuple[Form, tuple[str, ...]]:
     form = kinds()[kind].form
     words = words_of(value)
     if form == "date":
-        days = dates_in(value)
-        if days:
-            return "date", tuple(day.isoformat() for day in sorted(days[0].days))
+        if days := dates_in(value):
+            return "date", tuple(day.isoformat() for day in sorted(days[0][2]))
         return "words", (" ".join(words),) if len(words) > 1 else ()
     if form == "age":
         number = next((word for word in words if word[:1].isdecimal()), "")
         years = "".join(letter for letter in number if letter.isdecimal())
         return "age", (str(int(years)),) if years else ()
     if form == "number":
-        key = compact(value)
+        key = "".join(words)
         # Letters alone (a license plate, say) are words.
         if not any(letter.isdigit() for letter in key):
             return "words", (" ".join(words),) if len(key) >= SHORTEST else ()
@@ -181,24 +139,18 @@ def keys_of(kind: str, value: str) -> tuple[Form, tuple[str, ...]]:
     if form == "none" or not words or max(map(len, words)) < SHORTEST:
         return form, ()
     keys = [" ".join(words)]
-    if kind in _NAMES and len(words) > 1:
+    if kind in NAMES and len(words) > 1:
         keys.append(" ".join((words[-1], *words[:-1])))
     return "words", tuple(dict.fromkeys(keys))
-
-
-def _skip_reason(kind: str) -> str:
-    if kinds()[kind].form == "none":
-        return f"{kind}: no text holds one"
-    return f"{kind}: too short to be told from chance, or without a letter or digit"
 
 
 def outermost(hits: Iterable[Hit]) -> list[Hit]:
     """Hits in order of place, without those within another; hits of equal extent are merged."""
     outer: list[Hit] = []
-    for hit in sorted(hits, key=lambda one: (one.start, -one.end)):
+    for hit in sorted(hits, key=lambda hit: (hit.start, -hit.end)):
         last = outer[-1] if outer else None
         if last is not None and (last.start, last.end) == (hit.start, hit.end):
-            outer[-1] = Hit(hit.start, hit.end, tuple(dict.fromkeys((*last.identities, *hit.identities))))
+            outer[-1] = Hit(hit.start, hit.end, tuple(dict.fromkeys((*last.numbers, *hit.numbers))))
         elif last is None or hit.end > last.end:
             outer.append(hit)
     return outer

@@ -1,27 +1,90 @@
-"""Responses to search: of an audit's folder, or of any table that pairs records with responses."""
+"""Responses to search: of an audit's folder, or of any table that pairs records with responses; their tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import pandas as pd
 
-from medunlearn.audit.identifiers.findings import Output, ResponseTokens
-from medunlearn.audit.tables import PROBES, RESPONSES, stored_responses
-from medunlearn.audit.units import WordsUnit, tokenizer_in
+from medunlearn.audit.sheets import refuse_problems
+from medunlearn.audit.tables import KEY, PROBES, RESPONSES, Key, stored_responses
+from medunlearn.audit.units import Unit, WordsUnit, continuations, tokenizer_in
 from medunlearn.data.records import Identifier, Record
 from medunlearn.data.storage import read_json
-from medunlearn.errors import InputError, ModelError, SourceError
+from medunlearn.errors import InputError, ModelError, SourceError, UnknownNameError
 from medunlearn.sources.tables import read_rows
 
-_SHOWN = 5
-_PROBE_COLUMNS = ("probe_id", "record_id", "subject", "prefix")
-_RESPONSE_COLUMNS = ("probe_id", "variant", "sample", "response")
+Value = TypeVar("Value")
+_PROBE_COLUMNS = ["probe_id", "record_id", "subject", "prefix"]
+_RESPONSE_COLUMNS = [*KEY, "response"]
 
 
-def read_audit(folder: Path) -> list[Output]:
+class RecordResponse(NamedTuple):
+    """A model's response to a prefix of a record (the prompt, may be empty); ``subject`` is the record's."""
+
+    record_id: str
+    probe_id: str
+    subject: str
+    variant: str
+    sample: int
+    prefix: str
+    response: str
+
+    @property
+    def key(self) -> Key:
+        """Probe, variant, sample."""
+        return self.probe_id, self.variant, self.sample
+
+
+@dataclass(frozen=True)
+class ResponseTokens:
+    """Tokens of responses.
+
+    Attributes:
+        unit: unit of the responses' lengths.
+        generated: token ids of each response by its key; one stored as text alone is missing, and is encoded.
+    """
+
+    unit: Unit
+    generated: Mapping[Key, Sequence[int]] = field(default_factory=dict)
+
+    def place(self, findings: pd.DataFrame, outputs: Sequence[RecordResponse]) -> pd.DataFrame:
+        """Findings with ``token`` and ``token_end``: token offsets in the response, the end not included.
+
+        A model may generate other tokens than its text is encoded to. Offsets beyond the first difference are null.
+        """
+        if findings.empty:
+            return findings
+        own = {output.key: output for output in outputs}
+        rows = list(findings[[*KEY, "place", "end"]].itertuples(index=False, name=None))
+        keys = list(dict.fromkeys(row[:3] for row in rows))
+        texts = ([own[key].prefix for key in keys], [own[key].response for key in keys])
+        encoded = dict(zip(keys, continuations(self.unit, *texts), strict=True))
+        agreeing = {key: _agreeing(text.ids, self.generated.get(key)) for key, text in encoded.items()}
+        offsets: list[tuple[int, int] | tuple[None, None]] = []
+        for *parts, place, end in rows:
+            key, ends = tuple(parts), encoded[tuple(parts)].ends
+            first = int(np.searchsorted(ends, place, side="right"))
+            last = int(np.searchsorted(ends, end, side="left")) + 1
+            offsets.append((first, last) if last <= agreeing[key] else (None, None))
+        firsts, lasts = (pd.array(column, dtype="Int32") for column in zip(*offsets, strict=True))
+        return findings.assign(token=firsts, token_end=lasts)
+
+
+def _agreeing(encoded: Any, generated: Sequence[int] | None) -> int:
+    """Number of leading tokens that the model generated as encoded."""
+    if generated is None:
+        return len(encoded)
+    shared = min(len(encoded), len(generated))
+    differ = encoded[:shared] != np.asarray(generated[:shared], dtype=encoded.dtype)
+    return int(np.argmax(differ)) if differ.any() else shared
+
+
+def read_audit(folder: Path) -> list[RecordResponse]:
     """The responses in an audit's folder.
 
     Raises:
@@ -31,11 +94,11 @@ def read_audit(folder: Path) -> list[Output]:
         raise InputError(
             f"{folder} is no audit: it has no {PROBES} with {RESPONSES}/. `medunlearn audit` makes one."
         )
-    rows = [(one.question_id, one.variant, one.sample, one.response) for one in stored_responses(folder).values()]
-    return join_probes(pd.read_parquet(folder / PROBES), pd.DataFrame(rows, columns=list(_RESPONSE_COLUMNS)))
+    rows = [(*key, stored.response) for key, stored in stored_responses(folder).items()]
+    return join_probes(pd.read_parquet(folder / PROBES), pd.DataFrame(rows, columns=_RESPONSE_COLUMNS))
 
 
-def join_probes(probes: pd.DataFrame, responses: pd.DataFrame) -> list[Output]:
+def join_probes(probes: pd.DataFrame, responses: pd.DataFrame) -> list[RecordResponse]:
     """Every response with its probe, in order of probe, variant and sample.
 
     Args:
@@ -46,17 +109,21 @@ def join_probes(probes: pd.DataFrame, responses: pd.DataFrame) -> list[Output]:
         InputError: a column is missing, or a response belongs to no probe.
     """
     responses = responses.rename(columns={"question_id": "probe_id"})
-    _require(probes, _PROBE_COLUMNS, "probes")
-    _require(responses, _RESPONSE_COLUMNS, "responses")
-    by_id = {row["probe_id"]: row for row in probes.to_dict("records")}
-    unknown = sorted(set(responses["probe_id"]) - set(by_id))
-    if unknown:
+    for name, table, columns in (("probes", probes, _PROBE_COLUMNS), ("responses", responses, _RESPONSE_COLUMNS)):
+        if missing := [column for column in columns if column not in table]:
+            has = ", ".join(map(str, table))
+            raise InputError(f"The table of {name} lacks {', '.join(missing)}; it has {has}.")
+    if unknown := sorted(set(responses["probe_id"]) - set(probes["probe_id"])):
         raise InputError(
-            f"{len(unknown)} responses belong to no probe ({', '.join(map(str, unknown[:_SHOWN]))}). Are the two "
+            f"{len(unknown)} responses belong to no probe ({', '.join(map(str, unknown[:5]))}). Are the two "
             "tables of one audit?"
         )
-    rows = zip(*(responses[name] for name in _RESPONSE_COLUMNS), strict=True)
-    outputs = [_output(by_id[probe], str(variant), int(sample), text) for probe, variant, sample, text in rows]
+    by_id = {row[0]: row[1:] for row in probes[_PROBE_COLUMNS].itertuples(index=False, name=None)}
+    outputs = []
+    for probe, variant, sample, text in responses[_RESPONSE_COLUMNS].itertuples(index=False, name=None):
+        record, subject, prefix = by_id[probe]
+        labels = (str(record), str(probe), str(subject), str(variant), int(sample))
+        outputs.append(RecordResponse(*labels, str(prefix or ""), text))
     return sorted(outputs, key=lambda output: output.key)
 
 
@@ -67,19 +134,19 @@ def response_tokens(folder: Path) -> ResponseTokens | None:
     if results.get("unit", {}).get("noun") == "words":
         return ResponseTokens(WordsUnit())
     source = config.get("tokenizer") or results.get("model", {}).get("source")
+    if not source or not Path(source).exists():
+        return None
     try:
-        unit = tokenizer_in(source) if source and Path(source).exists() else None
+        unit = tokenizer_in(source)
     except ModelError:
         return None
-    if unit is None:
-        return None
     stored = stored_responses(folder).items()
-    return ResponseTokens(unit, {key: one.response_tokens for key, one in stored if one.response_tokens})
+    return ResponseTokens(unit, {key: own.response_tokens for key, own in stored if own.response_tokens})
 
 
 def read_outputs(
     path: Path | str, records: Mapping[str, Record] | None = None
-) -> tuple[list[Output], list[Record]]:
+) -> tuple[list[RecordResponse], list[Record]]:
     """Responses of any table, and the records that it brings itself.
 
     Columns: ``record_id`` and ``response``; optionally ``prefix``, ``text`` (of the record), ``subject``,
@@ -91,57 +158,55 @@ def read_outputs(
     Raises:
         SourceError: rows that cannot be read, the first few with their places.
     """
-    path, known = Path(path), records or {}
-    outputs: list[Output] = []
     own: dict[str, Record] = {}
-    problems: list[str] = []
-    for place, row in read_rows(path):
-        if isinstance(row, str) or _missing(row):
-            problems.append(f"{place}: {row if isinstance(row, str) else _missing(row)}")
-            continue
+
+    def parse(row: Mapping[str, Any], number: int) -> RecordResponse:
+        missing = ["record_id"] if row.get("record_id") in (None, "") else []
+        missing += ["response"] if row.get("response") is None else []
+        if missing:
+            raise ValueError(f"has no {' and no '.join(missing)}")
         record_id = str(row["record_id"])
-        if record_id not in known and record_id not in own:
+        if record_id not in (records or {}) and record_id not in own:
             own[record_id] = _record(record_id, row)
-        outputs.append(_output_of_row(record_id, row, len(outputs)))
-    if problems:
-        more = f"; {len(problems)} such in all" if len(problems) > _SHOWN else ""
-        raise SourceError("; ".join(problems[:_SHOWN]) + more + ".")
-    if not outputs:
-        raise SourceError(f"{path} has no row. It needs record_id and response, one response a row.")
-    return outputs, list(own.values())
+        return RecordResponse(
+            record_id,
+            str(row.get("probe_id") or f"{record_id}@{number}"),
+            str(row.get("subject") or record_id),
+            str(row.get("variant") or "greedy"),
+            int(row.get("sample") or 0),
+            str(row.get("prefix") or ""),
+            str(row["response"]),
+        )
 
-
-def _missing(row: Mapping[str, Any]) -> str:
-    missing = ["record_id"] if row.get("record_id") in (None, "") else []
-    missing += ["response"] if row.get("response") is None else []
-    return f"has no {' and no '.join(missing)}" if missing else ""
+    return parse_rows(Path(path), parse, "record_id and response, one response"), list(own.values())
 
 
 def _record(record_id: str, row: Mapping[str, Any]) -> Record:
-    declared = row.get("identifiers") or ()
-    complete = [one for one in declared if isinstance(one, Mapping) and one.get("type") and one.get("value")]
-    identifiers = tuple(Identifier(str(one["type"]), str(one["value"])) for one in complete)
+    declared = [one for one in row.get("identifiers") or () if isinstance(one, Mapping)]
+    pairs = [(one["type"], one["value"]) for one in declared if one.get("type") and one.get("value")]
+    identifiers = tuple(Identifier(str(kind), str(value)) for kind, value in pairs)
     return Record(record_id, str(row.get("text") or ""), {}, identifiers)
 
 
-def _output_of_row(record_id: str, row: Mapping[str, Any], number: int) -> Output:
-    return Output(
-        record_id=record_id,
-        probe_id=str(row.get("probe_id") or f"{record_id}@{number}"),
-        subject=str(row.get("subject") or record_id),
-        variant=str(row.get("variant") or "greedy"),
-        sample=int(row.get("sample") or 0),
-        prefix=str(row.get("prefix") or ""),
-        response=str(row["response"]),
-    )
+def parse_rows(path: Path, parse: Callable[[Mapping[str, Any], int], Value], needs: str) -> list[Value]:
+    """Every row of a table, parsed.
 
+    Args:
+        parse: called with a row and its number; raises ValueError or UnknownNameError for a wrong row.
+        needs: columns, for the message of an empty table.
 
-def _output(probe: Mapping[Any, Any], variant: str, sample: int, text: str) -> Output:
-    record, subject = str(probe["record_id"]), str(probe["subject"])
-    return Output(record, str(probe["probe_id"]), subject, variant, sample, str(probe["prefix"] or ""), text)
-
-
-def _require(table: pd.DataFrame, columns: tuple[str, ...], name: str) -> None:
-    missing = [column for column in columns if column not in table]
-    if missing:
-        raise InputError(f"The table of {name} lacks {', '.join(missing)}; it has {', '.join(map(str, table))}.")
+    Raises:
+        SourceError: rows that cannot be read, the first few with their places; or no row.
+    """
+    parsed, problems = [], []
+    for number, (place, row) in enumerate(read_rows(path)):
+        try:
+            if isinstance(row, str):
+                raise ValueError(row)
+            parsed.append(parse(row, number))
+        except (ValueError, UnknownNameError) as error:
+            problems.append(f"{place}: {error}")
+    refuse_problems(problems)
+    if not parsed:
+        raise SourceError(f"{path} has no row. It needs {needs} a row.")
+    return parsed

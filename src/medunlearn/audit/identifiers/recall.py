@@ -3,65 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import yaml
 
 from medunlearn.audit.identifiers.detectors import DetectedSpan, Detector, covered
-from medunlearn.audit.identifiers.kinds import get_kind, kinds
+from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.audit.identifiers.known import KnownIdentifiers
+from medunlearn.audit.identifiers.outputs import parse_rows
+from medunlearn.audit.identifiers.tables import shares
 from medunlearn.data.records import Record
-from medunlearn.errors import SourceError, UnknownNameError
+from medunlearn.errors import UnknownNameError
 from medunlearn.seeds import generator
-from medunlearn.sources.tables import read_rows
-from medunlearn.statistics.bootstrap import REPLICATES, bootstrap_mean
+from medunlearn.statistics.bootstrap import REPLICATES
 from medunlearn.synthetic.identities import institution_names, invent_names
 from medunlearn.synthetic.knowledge import SEXES
 from medunlearn.synthetic.people import Person, invent_people, written_date
 from medunlearn.synthetic.places import fantasy_towns
 
 ALL = "all"
-COLUMNS = (
-    *("kind", "labelled", "found", "recall", "recall_low", "recall_high"),
-    *("detected", "right", "precision", "precision_low", "precision_high", "subjects", "reason"),
-)
 MIDDLES = 6
 """Sentences of an invented note after its first."""
 _SLOT = re.compile(r"\{(\w+)\}")
-_SHOWN = 5
 _FIRST, _DAYS = date(2008, 1, 1), 5000
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledText:
-    """A text and every identifier in it.
-
-    Attributes:
-        subject: of the text; intervals are over subjects.
-        text: the text.
-        spans: its identifiers, in order of place.
-    """
+class LabelledText(NamedTuple):
+    """A text, whose it is, and every identifier in it in order of place."""
 
     subject: str
     text: str
     spans: tuple[DetectedSpan, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Match:
-    """A label or a span: its kind, its text's subject, and whether the other side covers it."""
-
-    kind: str
-    subject: str
-    agreed: bool
 
 
 def detector_recall(
@@ -81,65 +60,55 @@ def detector_recall(
     Source: modelled on the token measures of the i2b2 shared task (Stubbs, Kotfila & Uzuner 2015); half of the
         characters is our rule.
     """
-    spans = detector.find([one.text for one in labelled])
-    known = {label.kind for one in labelled for label in one.spans}
-    labels, detected = [], []
-    for one, own in zip(labelled, spans, strict=True):
-        labels += _matches(one.subject, one.spans, own)
-        detected += _matches(one.subject, own, one.spans)
-    judged = [match for match in detected if match.kind in known]
-    names = [name for name in kinds() if any(match.kind == name for match in (*labels, *detected))]
+    pairs = list(zip(labelled, detector.find([text.text for text in labelled]), strict=True))
+    labels = _agreements((text.subject, text.spans, spans) for text, spans in pairs)
+    detected = _agreements((text.subject, spans, text.spans) for text, spans in pairs)
+    detected["judged"] = detected["kind"].isin(labels["kind"])
+    rows = []
+    for kind in (*kinds(), ALL):
+        own, spans = (table[(table["kind"] == kind) | (kind == ALL)] for table in (labels, detected))
+        if kind == ALL or len(own) or len(spans):
+            rows.append({"kind": kind, **_row(own, spans, {"replicates": replicates, "seed": seed})})
+    return pd.DataFrame(rows)
+
+
+def _agreements(
+    texts: Iterable[tuple[str, Iterable[DetectedSpan], Sequence[DetectedSpan]]],
+) -> pd.DataFrame:
+    """Kind, subject, and whether the other side covers it, of each span."""
     rows = [
-        _row(name, _of(labels, name), _of(judged, name), len(_of(detected, name)), replicates, seed)
-        for name in names
+        (span.kind, subject, covered(span.kind, span.start, span.end, others))
+        for subject, spans, others in texts
+        for span in spans
     ]
-    rows.append(_row(ALL, labels, judged, len(detected), replicates, seed))
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    return pd.DataFrame(rows, columns=["kind", "subject", "agreed"]).astype({"agreed": bool})
 
 
-def _matches(subject: str, spans: Iterable[DetectedSpan], others: Sequence[DetectedSpan]) -> list[_Match]:
-    return [_Match(span.kind, subject, covered(span.kind, span.start, span.end, others)) for span in spans]
-
-
-def _row(
-    kind: str, labels: Sequence[_Match], judged: Sequence[_Match], detected: int, replicates: int, seed: int
-) -> dict[str, Any]:
-    reasons = [] if labels else ["no text has a label of this kind"]
-    if labels and detected > len(judged):
-        reasons.append(f"{detected - len(judged)} of {detected} spans are of kinds without a label")
+def _row(labels: pd.DataFrame, detected: pd.DataFrame, draws: Mapping[str, int]) -> dict[str, Any]:
+    judged = detected[detected["judged"]]
+    reasons = [] if len(labels) else ["no text has a label of this kind"]
+    if len(labels) and len(detected) > len(judged):
+        reasons.append(f"{len(detected) - len(judged)} of {len(detected)} spans are of kinds without a label")
     return {
-        "kind": kind,
         "labelled": len(labels),
-        "found": sum(match.agreed for match in labels),
-        **_share("recall", labels, replicates, seed),
-        "detected": detected,
-        "right": sum(match.agreed for match in judged),
-        **_share("precision", judged, replicates, seed),
-        "subjects": len({match.subject for match in (*labels, *judged)}),
+        "found": int(labels["agreed"].sum()),
+        **shares("recall", labels["agreed"], labels["subject"], **draws),
+        "detected": len(detected),
+        "right": int(judged["agreed"].sum()),
+        **shares("precision", judged["agreed"], judged["subject"], **draws),
+        "subjects": len({*labels["subject"], *judged["subject"]}),
         "reason": "; ".join(reasons) or None,
     }
 
 
-def _share(name: str, matches: Sequence[_Match], replicates: int, seed: int) -> dict[str, float | None]:
-    values, subjects = [float(match.agreed) for match in matches], [match.subject for match in matches]
-    mean = bootstrap_mean(values, subjects, replicates=replicates, seed=seed)
-    return {name: mean.value, f"{name}_low": mean.low, f"{name}_high": mean.high}
-
-
-def _of(matches: Iterable[_Match], kind: str) -> list[_Match]:
-    return [match for match in matches if match.kind == kind]
-
-
 def label_records(records: Iterable[Record], subject: Mapping[str, str] | None = None) -> list[LabelledText]:
     """Records labelled with their declared identifiers, wherever these are in the text."""
-    subjects, labelled = dict(subject or {}), []
+    labelled = []
     for record in records:
-        known = KnownIdentifiers.of([record])
-        spans = tuple(
-            DetectedSpan(hit.start, hit.end, known.identities[hit.identities[0]].kind)
-            for hit in known.find(record.text)
-        )
-        labelled.append(LabelledText(subjects.get(record.record_id, record.record_id), record.text, spans))
+        known = KnownIdentifiers([record])
+        hits = ((hit.start, hit.end, known.identifiers[hit.numbers[0]].kind) for hit in known.find(record.text))
+        owner = (subject or {}).get(record.record_id, record.record_id)
+        labelled.append(LabelledText(owner, record.text, tuple(DetectedSpan(*hit) for hit in hits)))
     return labelled
 
 
@@ -149,21 +118,27 @@ def read_labelled(path: Path) -> list[LabelledText]:
     Raises:
         SourceError: rows that cannot be read, the first few with their places.
     """
-    labelled: list[LabelledText] = []
-    problems: list[str] = []
-    for number, (place, row) in enumerate(read_rows(path)):
-        try:
-            if isinstance(row, str):
-                raise ValueError(row)
-            labelled.append(_labelled(row, number))
-        except (ValueError, UnknownNameError) as error:
-            problems.append(f"{place}: {error}")
-    if problems:
-        more = f" ({len(problems)} such in all)" if len(problems) > _SHOWN else ""
-        raise SourceError("; ".join(problems[:_SHOWN]) + more)
-    if not labelled:
-        raise SourceError(f"{path} has no row. It needs text and spans (start, end, kind), one text a row.")
-    return labelled
+    return parse_rows(path, _labelled, "text and spans (start, end, kind), one text")
+
+
+def _labelled(row: Mapping[str, Any], number: int) -> LabelledText:
+    text = row.get("text")
+    if not isinstance(text, str) or not text:
+        raise ValueError("has no text")
+    declared = row.get("spans")
+    spans = sorted(_span(one, len(text)) for one in ([] if declared is None else declared))
+    return LabelledText(str(row.get("subject") or f"text {number}"), text, tuple(spans))
+
+
+def _span(declared: Any, length: int) -> DetectedSpan:
+    if not isinstance(declared, Mapping) or not {"start", "end", "kind"} <= declared.keys():
+        raise ValueError("has a span without start, end and kind")
+    start, end, kind = declared["start"], declared["end"], str(declared["kind"])
+    if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start < end <= length:
+        raise ValueError(f"has a span from {start} to {end} in a text of {length} characters")
+    if kind not in kinds():
+        raise UnknownNameError("kind of identifier", kind, kinds())
+    return DetectedSpan(start, end, kind)
 
 
 def invented_notes(count: int, *, seed: int = 0) -> list[LabelledText]:
@@ -187,20 +162,22 @@ def invented_notes(count: int, *, seed: int = 0) -> list[LabelledText]:
         middles = rng.permutation(len(bank["middles"]))[:MIDDLES].tolist()
         opening = bank["openings"][int(rng.integers(len(bank["openings"])))]
         note = " ".join([opening, *(bank["middles"][middle] for middle in middles)])
-        notes.append(_filled(f"invented-{place}", note, facts))
+        notes.append(LabelledText(f"invented-{place}", *_filled(note, facts)))
     return notes
 
 
-def _filled(subject: str, note: str, facts: Mapping[str, Any]) -> LabelledText:
-    slots = _bank()["slots"]
-    text, spans, last = "", [], 0
-    for match in _SLOT.finditer(note):
-        text += note[last : match.start()]
-        fact = facts[match[1]]
-        value = fact() if callable(fact) else fact
-        spans.append(DetectedSpan(len(text), len(text) + len(value), slots[match[1]]))
-        text, last = text + value, match.end()
-    return LabelledText(subject, text + note[last:], tuple(spans))
+def _filled(note: str, facts: Mapping[str, Any]) -> tuple[str, tuple[DetectedSpan, ...]]:
+    """A note with its slots filled in, and the places of these."""
+    text, spans = "", []
+    # Between two slots is plain text.
+    for place, part in enumerate(_SLOT.split(note)):
+        if place % 2:
+            value = facts[part]() if callable(facts[part]) else facts[part]
+            spans.append(DetectedSpan(len(text), len(text) + len(value), _bank()["slots"][part]))
+            text += value
+        else:
+            text += part
+    return text, tuple(spans)
 
 
 def _facts(person: Person, others: Sequence[str], house: str, rng: np.random.Generator) -> dict[str, Any]:
@@ -252,22 +229,3 @@ def _facts(person: Person, others: Sequence[str], house: str, rng: np.random.Gen
 def _bank() -> Mapping[str, Any]:
     bank: Mapping[str, Any] = yaml.safe_load((files(__package__) / "labelled.yaml").read_text(encoding="utf-8"))
     return bank
-
-
-def _labelled(row: Mapping[str, Any], number: int) -> LabelledText:
-    text = row.get("text")
-    if not isinstance(text, str) or not text:
-        raise ValueError("has no text")
-    spans = sorted(_spans(row, text), key=lambda span: span.start)
-    return LabelledText(str(row.get("subject") or f"text {number}"), text, tuple(spans))
-
-
-def _spans(row: Mapping[str, Any], text: str) -> Iterator[DetectedSpan]:
-    spans = row.get("spans")
-    for one in [] if spans is None else spans:
-        if not isinstance(one, Mapping) or not {"start", "end", "kind"} <= one.keys():
-            raise ValueError("has a span without start, end and kind")
-        start, end = one["start"], one["end"]
-        if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start < end <= len(text):
-            raise ValueError(f"has a span from {start} to {end} in a text of {len(text)} characters")
-        yield DetectedSpan(start, end, get_kind(str(one["kind"])).name)

@@ -5,44 +5,43 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
-from functools import cached_property, partial
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from medunlearn.audit.identifiers.detectors import Detector, make_detector
-from medunlearn.audit.identifiers.findings import (
-    Output,
-    ResponseTokens,
-    as_frame,
-    crossed,
-    find_detected,
-    find_known,
-    leaked,
-    with_tokens,
-)
+from medunlearn.audit.identifiers.detectors import make_detector
+from medunlearn.audit.identifiers.findings import as_frame, crossed, find_detected, find_known, leaked
 from medunlearn.audit.identifiers.known import KnownIdentifiers
-from medunlearn.audit.identifiers.outputs import read_audit, read_outputs, response_tokens
+from medunlearn.audit.identifiers.outputs import (
+    RecordResponse,
+    ResponseTokens,
+    read_audit,
+    read_outputs,
+    response_tokens,
+)
 from medunlearn.audit.identifiers.recall import detector_recall, invented_notes, label_records
 from medunlearn.audit.identifiers.review import write_review
-from medunlearn.audit.identifiers.sensitive import find_terms, term_lists
+from medunlearn.audit.identifiers.sensitive import find_terms, term_lists_version
 from medunlearn.audit.identifiers.sensitive_judge import (
     JudgedContent,
     judge_sensitive,
     plan_sensitive,
     read_judged,
 )
-from medunlearn.audit.identifiers.tables import CountOptions, by_kind, judged_table10, missed_by, table9, table10
+from medunlearn.audit.identifiers.tables import by_kind, judged_table10, missed_by, table9, table10
 from medunlearn.audit.judge import AuditJudge
 from medunlearn.audit.position import SEGMENT
+from medunlearn.audit.sheets import write_private
 from medunlearn.audit.units import tokenizer_in
 from medunlearn.config import check
 from medunlearn.config.identifiers import IdentifierSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Record
-from medunlearn.data.storage import read_json, sha256_of_json, write_atomically, write_json
+from medunlearn.data.storage import read_json, sha256_of_json, write_json
 from medunlearn.errors import InputError
 from medunlearn.llm import CostEstimate
 from medunlearn.progress import progress
@@ -62,7 +61,7 @@ MakeJudge = Callable[[Path, Sequence[Record], DataUse], AuditJudge]
 
 
 def find_identifiers(
-    outputs: Sequence[Output],
+    outputs: Sequence[RecordResponse],
     records: Iterable[Record],
     settings: IdentifierSettings | None = None,
     *,
@@ -86,33 +85,46 @@ def find_identifiers(
     Raises:
         InputError: a detector that cannot be made.
     """
-    settings, records = settings or check(IdentifierSettings, {}), list(records)
+    settings, records, subjects = settings or check(IdentifierSettings, {}), list(records), subjects or {}
     detectors = [make_detector(name) for name in settings.detectors]
-    versions = [[one.name, one.version] for one in detectors]
-    key = sha256_of_json(
-        [RULES, settings.fuzzy, versions, _token_key(tokens), _digest(outputs, records, subjects or {})]
-    )
-    saved = _saved(folder, FINDINGS, key)
-    if saved is not None:
-        return saved
-    owners = {**(subjects or {}), **{output.record_id: output.subject for output in outputs}}
-    known, texts = KnownIdentifiers.of(records, owners), {record.record_id: record.text for record in records}
-    search = partial(_find_in, known=known, texts=texts, detectors=detectors, settings=settings, folder=folder)
-    parts = []
-    with progress("identifiers", len(outputs), quiet=quiet) as advance:
-        for start in range(0, len(outputs), BATCH):
-            batch = outputs[start : start + BATCH]
-            parts.append(search(batch, name=f"{key[:16]}-{start:08d}"))
-            advance(len(batch))
-    table = pd.concat(parts, ignore_index=True) if parts else as_frame([])
-    findings = _save(_with_tokens(table, outputs, tokens), folder, FINDINGS, key)
+    declared = [
+        (own.record_id, subjects.get(own.record_id), own.text, [(one.type, one.value) for one in own.identifiers])
+        for own in records
+    ]
+    versions = [(detector.name, detector.version) for detector in detectors]
+    key = sha256_of_json([RULES, settings.fuzzy, versions, _token_key(tokens), [outputs, declared]])
+    owners = {**subjects, **{output.record_id: output.subject for output in outputs}}
+    texts = {record.record_id: record.text for record in records}
+
+    def find_all() -> pd.DataFrame:
+        known = KnownIdentifiers(records, owners)
+
+        def find_batch() -> pd.DataFrame:
+            findings = as_frame(find_known(batch, known, texts, settings.fuzzy))
+            for detector in detectors:
+                detected = as_frame(find_detected(batch, detector, texts, findings))
+                findings = pd.concat([findings, detected], ignore_index=True)
+            return findings
+
+        parts = [as_frame([])]
+        with progress("identifiers", len(outputs), quiet=quiet) as advance:
+            for start in range(0, len(outputs), BATCH):
+                batch = outputs[start : start + BATCH]
+                part = f"{key[:16]}-{start:08d}"
+                # Only detectors take long enough to be worth the file.
+                parts.append(_stored(folder if detectors else None, f"{PARTS}/{part}.parquet", part, find_batch))
+                advance(len(batch))
+        table = pd.concat(parts, ignore_index=True)
+        return table if tokens is None else tokens.place(table, outputs)
+
+    findings = _stored(folder, FINDINGS, key, find_all)
     if folder is not None:
         shutil.rmtree(folder / PARTS, ignore_errors=True)
     return findings
 
 
 def find_sensitive(
-    outputs: Sequence[Output],
+    outputs: Sequence[RecordResponse],
     records: Iterable[Record],
     *,
     tokens: ResponseTokens | None = None,
@@ -125,44 +137,60 @@ def find_sensitive(
         The columns of :func:`find_identifiers`; ``kind`` is a row of Table 10.
     """
     texts = {record.record_id: record.text for record in records}
-    listed = [list(astuple(output)) for output in outputs]
-    key = sha256_of_json([RULES, term_lists().version, _token_key(tokens), listed, sorted(texts.items())])
-    saved = _saved(folder, SENSITIVE, key)
-    if saved is not None:
-        return saved
-    rows: list[dict[str, Any]] = []
-    with progress("sensitive content", len(outputs), quiet=quiet) as advance:
-        for output in outputs:
-            rows += find_terms(output, texts.get(output.record_id, ""))
-            advance()
-    return _save(_with_tokens(as_frame(rows), outputs, tokens), folder, SENSITIVE, key)
+    key = sha256_of_json([RULES, term_lists_version(), _token_key(tokens), outputs, sorted(texts.items())])
+
+    def find_all() -> pd.DataFrame:
+        rows: list[dict[str, Any]] = []
+        with progress("sensitive content", len(outputs), quiet=quiet) as advance:
+            for output in outputs:
+                rows += find_terms(output, texts.get(output.record_id, ""))
+                advance()
+        return as_frame(rows) if tokens is None else tokens.place(as_frame(rows), outputs)
+
+    return _stored(folder, SENSITIVE, key, find_all)
+
+
+def _stored(folder: Path | None, name: str, key: str, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    """The table of a file that was made under this key; made and saved if there is none, or it is broken."""
+    path = None if folder is None else folder / name
+    if path is not None and path.exists():
+        with suppress(OSError, ValueError):
+            stored = pd.read_parquet(path)
+            if stored.attrs.get("key") == key:
+                return stored
+    table = make()
+    if path is not None:
+        table.attrs["key"] = key
+        write_private(path, lambda part: table.to_parquet(part, index=False))
+    return table
+
+
+def _token_key(tokens: ResponseTokens | None) -> object:
+    return None if tokens is None else [tokens.unit.fingerprint, len(tokens.generated)]
 
 
 @dataclass(frozen=True)
 class IdentifierSearch:
-    """Results of a search.
+    """A search of responses for identifiers, and for sensitive content if the settings ask for it.
 
     Attributes:
-        folder: of the tables.
-        settings: of the search.
-        outputs: every response that was searched.
-        records: to which findings were traced.
+        outputs: every response that is searched.
+        records: to which findings are traced.
         subjects: record id -> subject.
-        findings: of :func:`find_identifiers`.
-        sensitive: of :func:`find_sensitive`; None if not asked for.
+        folder: of the tables; it exists before these are read.
+        data_use: of the records.
         show_text: examples are not masked.
-        judged: a judge's findings in a sample of the responses; None without a judge.
     """
 
-    folder: Path
-    settings: IdentifierSettings
-    outputs: Sequence[Output]
+    outputs: Sequence[RecordResponse]
     records: Sequence[Record]
     subjects: Mapping[str, str]
-    findings: pd.DataFrame
-    sensitive: pd.DataFrame | None
+    settings: IdentifierSettings
+    folder: Path
+    tokens: ResponseTokens | None = None
+    data_use: DataUse = "credentialed"
     show_text: bool = False
-    judged: JudgedContent | None = None
+    quiet: bool = False
 
     @staticmethod
     def open(folder: Path) -> IdentifierSearch:
@@ -179,14 +207,45 @@ class IdentifierSearch:
         return search(Path(info["said"]), records, settings, folder, quiet=True)
 
     @cached_property
+    def findings(self) -> pd.DataFrame:
+        """Of :func:`find_identifiers`."""
+        options = {"subjects": self.subjects, **self._options}
+        return find_identifiers(self.outputs, self.records, self.settings, **options)
+
+    @cached_property
+    def sensitive(self) -> pd.DataFrame | None:
+        """Of :func:`find_sensitive`; None if not asked for."""
+        return find_sensitive(self.outputs, self.records, **self._options) if self.settings.sensitive else None
+
+    @cached_property
+    def judged(self) -> JudgedContent | None:
+        """A judge's findings in a sample of the responses; None without a judge."""
+        return read_judged(self.outputs, self.folder)
+
+    def tables(self) -> list[pd.DataFrame]:
+        """Findings and sensitive content, found and saved."""
+        return [table for table in (self.findings, self.sensitive) if table is not None]
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"tokens": self.tokens, "folder": self.folder, "quiet": self.quiet}
+
+    @property
+    def _counting(self) -> dict[str, Any]:
+        return {
+            "show_text": self.show_text,
+            "replicates": self.settings.replicates,
+            "seed": self.settings.seed,
+        }
+
+    @cached_property
     def table9(self) -> pd.DataFrame:
-        """Table 9."""
-        return table9(self.findings, self.outputs, options=self._options)
+        return table9(self.findings, self.outputs, **self._counting)
 
     @cached_property
     def kinds(self) -> pd.DataFrame:
         """Leaks by kind."""
-        return by_kind(self.findings, self.outputs, options=self._options)
+        return by_kind(self.findings, self.outputs, **self._counting)
 
     @cached_property
     def table10(self) -> pd.DataFrame | None:
@@ -196,14 +255,14 @@ class IdentifierSearch:
         missed = None
         if self.settings.detectors and any(record.identifiers for record in self.records):
             missed = missed_by(make_detector(self.settings.detectors[0]), self.findings, self.outputs)
-        return table10(self.sensitive, self.outputs, self.findings, missed=missed, options=self._options)
+        return table10(self.sensitive, self.outputs, self.findings, missed=missed, **self._counting)
 
     @cached_property
     def judged_table10(self) -> pd.DataFrame | None:
         """Table 10 by the judge, of the responses that it answered about."""
         if self.judged is None:
             return None
-        return judged_table10(self.judged.findings, self.judged.outputs, self.findings, options=self._options)
+        return judged_table10(self.judged.findings, self.judged.outputs, self.findings, **self._counting)
 
     @cached_property
     def detectors(self) -> Mapping[str, Mapping[str, pd.DataFrame]]:
@@ -215,22 +274,15 @@ class IdentifierSearch:
             for name in self.settings.detectors
         }
 
-    @property
-    def _options(self) -> CountOptions:
-        return CountOptions(self.show_text, self.settings.replicates, self.settings.seed)
-
-    def review(self, out: Path, *, number: int, least_rouge: float, seed: int) -> Path:
-        """Write a review sheet (:func:`~medunlearn.audit.identifiers.review.write_review`)."""
-        tables = [self.findings, *([] if self.sensitive is None else [self.sensitive])]
-        findings = pd.concat(tables, ignore_index=True)
-        return write_review(
-            self.outputs, self.records, findings, out, number=number, least_rouge=least_rouge, seed=seed
-        )
+    def review(self, out: Path, **sampling: Any) -> Path:
+        """Write a review sheet; ``sampling`` as for :func:`~medunlearn.audit.identifiers.review.write_review`."""
+        findings = pd.concat(self.tables(), ignore_index=True)
+        return write_review(self.outputs, self.records, findings, out, **sampling)
 
     def summary(self) -> dict[str, Any]:
         """All counts as JSON; the only text are examples, masked by default."""
         judged = None
-        if self.judged is not None and self.judged_table10 is not None:
+        if self.judged is not None:
             judged = {"model": self.judged.model, "responses": len(self.judged.outputs)}
             judged |= {"unanswered": dict(self.judged.unanswered), "table10": _rows(self.judged_table10)}
         return {
@@ -238,14 +290,14 @@ class IdentifierSearch:
             "records": len(self.records),
             "table9": _rows(self.table9),
             "kinds": _rows(self.kinds),
-            "table10": None if self.table10 is None else _rows(self.table10),
+            "table10": _rows(self.table10),
             "judged": judged,
             "cross_leaks": len(crossed(self.findings)),
             "detectors": {
                 name: {title: _rows(table) for title, table in tables.items()}
                 for name, tables in self.detectors.items()
             },
-            "skipped": dict(KnownIdentifiers.of(self.records).skipped),
+            "skipped": dict(KnownIdentifiers(self.records).skipped),
         }
 
     def notes(self) -> list[str]:
@@ -253,23 +305,22 @@ class IdentifierSearch:
         lines = []
         for name, tables in self.detectors.items():
             for title, table in tables.items():
-                recall = _percent(table.iloc[-1]["recall"])
+                share = table["recall"].iloc[-1]
+                recall = "nothing to be found" if pd.isna(share) else f"{100 * share:.1f}%"
                 lines.append(f"{name} finds {recall} of what is labelled in {title} (see --json)")
-        lines += self._early_leaks()
+        tokens = leaked(self.findings)["token"]
+        known = tokens.dropna()
+        if len(known):
+            unknown = f"; of {len(tokens) - len(known)} more the tokens are not known"
+            early = (
+                f"{(known < SEGMENT).sum()} of {len(known)} leaked identifiers begin in the first {SEGMENT} tokens"
+            )
+            lines.append(early + (unknown if len(known) < len(tokens) else ""))
         lines.append(f"{len(crossed(self.findings))} places name another subject alone (dates and ages left out)")
-        skipped = KnownIdentifiers.of(self.records).skipped
+        skipped = KnownIdentifiers(self.records).skipped
         lines += [f"{count} declared identifiers were not looked for: {why}" for why, count in skipped.items()]
         lines.append(f"{self.folder}: findings.parquet holds text of responses; keep it where the records may be")
         return lines
-
-    def _early_leaks(self) -> list[str]:
-        leaks = leaked(self.findings)
-        known = leaks["token"].dropna()
-        if not len(known):
-            return []
-        early = int((known < SEGMENT).sum())
-        more = "" if len(known) == len(leaks) else f"; of {len(leaks) - len(known)} more the tokens are not known"
-        return [f"{early} of {len(known)} leaked identifiers begin in the first {SEGMENT} tokens{more}"]
 
 
 def search(
@@ -282,7 +333,7 @@ def search(
     show_text: bool = False,
     quiet: bool = False,
 ) -> IdentifierSearch:
-    """Find identifiers, and sensitive content if the settings ask for it, in an audit or a table of responses.
+    """Find identifiers and sensitive content in an audit or a table of responses, and save the tables.
 
     Args:
         source: an audit's folder, or a table.
@@ -295,61 +346,56 @@ def search(
         RemoteRefusedError: the judge may not see the records.
         MedunlearnError: responses of the judge are missing; the others are kept.
     """
-    outputs, known, subjects = _read(source, records)
-    folder = _folder(source, out)
-    sensitive_judge = None if judge is None else judge(folder, known, data_use_of(records))
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if source.is_dir():
-        tokens = response_tokens(source)
-    else:
-        tokens = None if settings.tokenizer is None else ResponseTokens(tokenizer_in(settings.tokenizer))
-    results = search_outputs(
-        outputs, known, subjects, settings, folder, tokens=tokens, show_text=show_text, quiet=quiet
-    )
+    own = replace(read_source(source, records, settings, out), show_text=show_text, quiet=quiet)
+    asked = None if judge is None else judge(own.folder, own.records, own.data_use)
+    own.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    own.tables()
     paths = {"said": os.path.abspath(source), "records": None if records is None else os.path.abspath(records)}
-    write_json(folder / FILE, {**paths, "settings": settings.model_dump(mode="json")})
-    if sensitive_judge is None:
-        return results
-    judged = judge_sensitive(outputs, known, settings, sensitive_judge, folder, tokens=tokens, quiet=quiet)
-    return replace(results, judged=judged)
-
-
-def search_outputs(
-    outputs: Sequence[Output],
-    records: Sequence[Record],
-    subjects: Mapping[str, str],
-    settings: IdentifierSettings,
-    folder: Path,
-    *,
-    tokens: ResponseTokens | None = None,
-    show_text: bool = False,
-    quiet: bool = False,
-) -> IdentifierSearch:
-    """:func:`search` of responses and records in memory; the tables go to an existing folder."""
-    options: dict[str, Any] = {"tokens": tokens, "folder": folder, "quiet": quiet}
-    findings = find_identifiers(outputs, records, settings, subjects=subjects, **options)
-    sensitive = find_sensitive(outputs, records, **options) if settings.sensitive else None
-    judged = read_judged(outputs, folder)
-    return IdentifierSearch(
-        folder, settings, list(outputs), list(records), dict(subjects), findings, sensitive, show_text, judged
-    )
+    write_json(own.folder / FILE, {**paths, "settings": settings.model_dump(mode="json")})
+    if asked is not None:
+        judge_sensitive(own.outputs, own.records, settings, asked, own.folder, tokens=own.tokens, quiet=quiet)
+    return own
 
 
 def plan_judging(
     source: Path, records: Path | None, settings: IdentifierSettings, out: Path | None, judge: MakeJudge
 ) -> tuple[CostEstimate, AuditJudge]:
     """Requests and tokens for the judge of :func:`search`; sends and writes nothing."""
-    outputs, known, _ = _read(source, records)
-    sensitive_judge = judge(_folder(source, out), known, data_use_of(records))
-    return plan_sensitive(outputs, known, settings, sensitive_judge), sensitive_judge
+    own = read_source(source, records, settings, out)
+    asked = judge(own.folder, own.records, own.data_use)
+    return plan_sensitive(own.outputs, own.records, settings, asked), asked
 
 
-def data_use_of(records: Path | None) -> DataUse:
-    """Data use of a benchmark's records; credentialed without one."""
-    return "credentialed" if records is None else Benchmark.load(records).data_use
-
-
-def _folder(source: Path, out: Path | None) -> Path:
+def read_source(
+    source: Path, records: Path | None, settings: IdentifierSettings, out: Path | None
+) -> IdentifierSearch:
+    """The inputs of a search; arguments and errors as for :func:`search`. Nothing is searched or written."""
+    benchmark = Benchmark.load(records) if records else None
+    by_id = {} if benchmark is None else dict(benchmark.record)
+    subjects = {} if benchmark is None else {name: benchmark.subject(name) for name in by_id}
+    tokens = None
+    if source.is_dir():
+        if benchmark is None:
+            raise InputError(f"{source} says nothing of its records. Name the benchmark: --records FOLDER.")
+        outputs = read_audit(source)
+        tokens = response_tokens(source)
+    else:
+        outputs, own = read_outputs(source, by_id)
+        by_id |= {record.record_id: record for record in own}
+        # A table without subjects takes those of the benchmark.
+        bare = {name: name for name in by_id} | subjects
+        outputs = [
+            output._replace(subject=bare[output.record_id]) if output.subject == output.record_id else output
+            for output in outputs
+        ]
+        if settings.tokenizer is not None:
+            tokens = ResponseTokens(tokenizer_in(settings.tokenizer))
+    if unknown := sorted({output.record_id for output in outputs} - by_id.keys()):
+        raise InputError(
+            f"{len(unknown)} records of the responses are not among the records ({', '.join(unknown[:5])}). Is it "
+            "the right benchmark?"
+        )
+    subjects |= {output.record_id: output.subject for output in outputs}
     folder = out or (source if source.is_dir() else None)
     if folder is None:
         raise InputError(
@@ -357,105 +403,9 @@ def _folder(source: Path, out: Path | None) -> Path:
         )
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder. Choose another --out.")
-    return folder
+    data_use: DataUse = "credentialed" if benchmark is None else benchmark.data_use
+    return IdentifierSearch(outputs, list(by_id.values()), subjects, settings, folder, tokens, data_use)
 
 
-def _read(source: Path, records: Path | None) -> tuple[list[Output], list[Record], dict[str, str]]:
-    benchmark = Benchmark.load(records) if records else None
-    own: list[Record] = []
-    by_id = {} if benchmark is None else {record.record_id: record for record in benchmark.records}
-    if source.is_dir():
-        if benchmark is None:
-            raise InputError(f"{source} says nothing of its records. Name the benchmark: --records FOLDER.")
-        outputs = read_audit(source)
-    else:
-        outputs, own = read_outputs(source, by_id)
-        outputs = [_with_subject(output, benchmark) for output in outputs]
-    unknown = sorted({output.record_id for output in outputs} - {*by_id, *(record.record_id for record in own)})
-    if unknown:
-        raise InputError(
-            f"{len(unknown)} records of the responses are not among the records ({', '.join(unknown[:5])}). Is it "
-            "the right benchmark?"
-        )
-    subjects = {} if benchmark is None else {name: benchmark.subject(name) for name in by_id}
-    subjects |= {output.record_id: output.subject for output in outputs}
-    return outputs, [*by_id.values(), *own], subjects
-
-
-def _with_subject(output: Output, benchmark: Benchmark | None) -> Output:
-    """A table without subjects takes those of the benchmark."""
-    if benchmark is None or output.subject != output.record_id or output.record_id not in benchmark.record:
-        return output
-    return replace(output, subject=benchmark.subject(output.record_id))
-
-
-def _find_in(
-    outputs: Sequence[Output],
-    *,
-    known: KnownIdentifiers,
-    texts: Mapping[str, str],
-    detectors: Sequence[Detector],
-    settings: IdentifierSettings,
-    folder: Path | None,
-    name: str,
-) -> pd.DataFrame:
-    file = f"{PARTS}/{name}.parquet"
-    saved = _saved(folder, file, name)
-    if saved is not None:
-        return saved
-    findings = as_frame(find_known(outputs, known, texts, settings.fuzzy))
-    for detector in detectors:
-        detected = as_frame(find_detected(outputs, detector, texts, findings))
-        findings = pd.concat([findings, detected], ignore_index=True)
-    # Only detectors take long enough to be worth the file.
-    return _save(findings, folder, file, name) if detectors else findings
-
-
-def _with_tokens(findings: pd.DataFrame, outputs: Sequence[Output], tokens: ResponseTokens | None) -> pd.DataFrame:
-    return findings if tokens is None or findings.empty else with_tokens(findings, outputs, tokens)
-
-
-def _token_key(tokens: ResponseTokens | None) -> object:
-    return None if tokens is None else [tokens.unit.fingerprint, len(tokens.generated)]
-
-
-def _digest(outputs: Sequence[Output], records: Sequence[Record], subjects: Mapping[str, str]) -> str:
-    declared = [
-        [one.record_id, subjects.get(one.record_id), one.text, [[i.type, i.value] for i in one.identifiers]]
-        for one in records
-    ]
-    return sha256_of_json([[list(astuple(output)) for output in outputs], declared])
-
-
-def _saved(folder: Path | None, name: str, key: str) -> pd.DataFrame | None:
-    """The table of a file that was made under this key; None without one, or if it is broken."""
-    if folder is None or not (folder / name).exists():
-        return None
-    try:
-        table = pd.read_parquet(folder / name)
-    except (OSError, ValueError):
-        return None
-    return table if table.attrs.get("key") == key else None
-
-
-def _save(table: pd.DataFrame, folder: Path | None, name: str, key: str) -> pd.DataFrame:
-    if folder is not None:
-        table.attrs["key"] = key
-
-        def write(path: Path) -> None:
-            path.touch(mode=0o600)
-            table.to_parquet(path, index=False)
-
-        write_atomically(folder / name, write)
-    return table
-
-
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {str(name): None if value is None or value != value else value for name, value in row.items()}
-        for row in table.to_dict("records")
-    ]
-
-
-def _percent(share: Any) -> str:
-    return "nothing to be found" if share is None or share != share else f"{100 * share:.1f}%"
+def _rows(table: pd.DataFrame | None) -> list[dict[Any, Any]] | None:
+    return None if table is None else table.astype(object).where(table.notna(), None).to_dict("records")

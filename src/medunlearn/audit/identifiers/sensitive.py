@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,9 +17,12 @@ from typing import Any
 
 import yaml
 
-from medunlearn.audit.identifiers.findings import Output, content_finding
+from medunlearn.audit.identifiers.findings import finding
 from medunlearn.audit.identifiers.known import Hit, outermost
-from medunlearn.audit.identifiers.text import Text, words_of
+from medunlearn.audit.identifiers.outputs import RecordResponse
+from medunlearn.audit.identifiers.text import IndexedText, words_of
+
+_FILE = files(__package__) / "sensitive.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +30,7 @@ class ContentRow:
     """A row of Table 10.
 
     Attributes:
-        name: in tables, lower_snake_case.
-        title: as in the paper's table.
-        category: the row's category there.
+        title, category: as in the paper's table.
         terms: folded words, separated by spaces.
         forms: regular expressions.
         detects: kinds of identifiers that are counted here as well.
@@ -36,7 +38,6 @@ class ContentRow:
     Source: Memorization in Large Language Models in Medicine, Table 10 (categories); the lists are ours.
     """
 
-    name: str
     title: str
     category: str
     terms: frozenset[str]
@@ -44,24 +45,19 @@ class ContentRow:
     detects: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TermLists:
-    """Every row by name, in the table's order; ``version`` changes with the file."""
-
-    contents: Mapping[str, ContentRow]
-    version: str
-
-
 @cache
-def term_lists() -> TermLists:
-    """The lists of the package."""
-    content = (files(__package__) / "sensitive.yaml").read_bytes()
-    rows = yaml.safe_load(content)
-    contents = {name: _content(name, row) for name, row in rows.items()}
-    return TermLists(contents, hashlib.sha256(content).hexdigest()[:8])
+def term_lists() -> Mapping[str, ContentRow]:
+    """The rows of Table 10 by name, in the table's order."""
+    rows = yaml.safe_load(_FILE.read_bytes())
+    return {name: _content(**row) for name, row in rows.items()}
 
 
-def find_terms(output: Output, record: str) -> Iterator[dict[str, Any]]:
+def term_lists_version() -> str:
+    """Changes with the lists."""
+    return hashlib.sha256(_FILE.read_bytes()).hexdigest()[:8]
+
+
+def find_terms(output: RecordResponse, record: str) -> Iterator[dict[str, Any]]:
     """Findings of sensitive content in a response that its record has as well.
 
     ``key`` is the term's words, so a lab value counts only where record and response have the same number.
@@ -69,51 +65,47 @@ def find_terms(output: Output, record: str) -> Iterator[dict[str, Any]]:
     Args:
         record: text of the response's record; empty finds nothing.
     """
-    response = Text.of(output.response)
-    hits = sorted(_hits(response), key=lambda one: (one[1].start, one[1].end, one[0]))
-    if not hits:
+    response = IndexedText.of(output.response)
+    pieces = _pieces(response)
+    if not pieces:
         return
-    in_record, in_prefix = _keys(record), _keys(output.prefix)
-    for name, hit in hits:
-        key = " ".join(words_of(response.raw[hit.start : hit.end]))
+    in_record, in_prefix = (
+        {(name, key) for name, key, *_ in _pieces(IndexedText.of(text))} for text in (record, output.prefix)
+    )
+    for name, key, start, end in sorted(pieces, key=lambda piece: (*piece[2:], piece[0])):
         if (name, key) in in_record:
             given = (name, key) in in_prefix
-            yield content_finding(output, response, hit.start, hit.end, name, key, "exact", "terms", given)
+            yield finding(output, response, (start, end), name, key, detector="terms", in_prefix=given)
 
 
-def _content(name: str, row: Mapping[str, Any]) -> ContentRow:
-    terms = frozenset(" ".join(words_of(term)) for term in row.get("terms", ()))
-    forms = tuple(re.compile(form) for form in row.get("forms", ()))
-    return ContentRow(name, row["title"], row["category"], terms, forms, tuple(row.get("detects", ())))
+def _content(title: str, category: str, **lists: list[str]) -> ContentRow:
+    terms = frozenset(" ".join(words_of(term)) for term in lists.get("terms", ()))
+    forms = tuple(re.compile(form) for form in lists.get("forms", ()))
+    return ContentRow(title, category, terms, forms, tuple(lists.get("detects", ())))
 
 
 @cache
-def _by_first_word() -> Mapping[str, tuple[tuple[int, str, str], ...]]:
+def _by_first_word() -> Mapping[str, list[tuple[int, str, str]]]:
     """First word -> number of words, term and row of every term that begins with it, longest first."""
-    index: dict[str, list[tuple[int, str, str]]] = {}
-    for name, content in term_lists().contents.items():
-        for term in content.terms:
-            words = term.split(" ")
-            index.setdefault(words[0], []).append((len(words), term, name))
-    return {word: tuple(sorted(terms, reverse=True)) for word, terms in index.items()}
+    index: dict[str, list[tuple[int, str, str]]] = defaultdict(list)
+    for name, content in term_lists().items():
+        for words in (term.split(" ") for term in content.terms):
+            index[words[0]].append((len(words), " ".join(words), name))
+    return {word: sorted(terms, reverse=True) for word, terms in index.items()}
 
 
-def _hits(text: Text) -> Iterator[tuple[str, Hit]]:
-    """Row and place of each piece of sensitive content; within a row the longest of overlapping ones."""
-    hits: dict[str, list[Hit]] = {}
+def _pieces(text: IndexedText) -> list[tuple[str, str, int, int]]:
+    """Row, key, start and end of sensitive content; within a row the longest of overlapping pieces."""
+    hits: dict[str, list[Hit]] = defaultdict(list)
     terms = _by_first_word()
     for first, word in enumerate(text.words):
         for count, term, name in terms.get(word, ()):
             if " ".join(text.words[first : first + count]) == term and text.joined(first, count):
-                hits.setdefault(name, []).append(Hit(text.starts[first], text.ends[first + count - 1], ()))
-    for name, content in term_lists().contents.items():
-        for form in content.forms:
-            hits.setdefault(name, []).extend(Hit(*match.span(), ()) for match in form.finditer(text.raw))
-    for name, own in hits.items():
-        for hit in outermost(own):
-            yield name, hit
-
-
-def _keys(text: str) -> frozenset[tuple[str, str]]:
-    read = Text.of(text)
-    return frozenset((name, " ".join(words_of(read.raw[hit.start : hit.end]))) for name, hit in _hits(read))
+                hits[name].append(Hit(text.starts[first], text.ends[first + count - 1], ()))
+    for name, content in term_lists().items():
+        hits[name] += (Hit(*match.span(), ()) for form in content.forms for match in form.finditer(text.raw))
+    return [
+        (name, " ".join(words_of(text.raw[hit.start : hit.end])), hit.start, hit.end)
+        for name, own in hits.items()
+        for hit in outermost(own)
+    ]

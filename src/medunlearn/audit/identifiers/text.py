@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
+from itertools import product
 
 WORD = re.compile(r"[^\W_]+")
 GAP = 3
@@ -17,86 +18,9 @@ NUMBER_GAP = 2
 """Most characters between two parts of a number: ``(555) 010`` has 2."""
 PARTS = 6
 """Most parts that a number is written in."""
+OLDEST = 120
 
-
-def folded(word: str) -> str:
-    """The word in lower case and without accents."""
-    if word.isascii():
-        return word.lower()
-    bare = unicodedata.normalize("NFKD", word.casefold())
-    return "".join(letter for letter in bare if not unicodedata.combining(letter))
-
-
-def words_of(text: str) -> tuple[str, ...]:
-    """Folded words of a text in order; punctuation and underscores separate words."""
-    return tuple(folded(word) for word in WORD.findall(text))
-
-
-def compact(text: str) -> str:
-    """A number without separators: ``HX-123 456`` is ``hx123456``."""
-    return "".join(words_of(text))
-
-
-@dataclass(frozen=True)
-class Text:
-    """A text and its words.
-
-    Attributes:
-        raw: the text; offsets are in it.
-        words: folded words.
-        starts, ends: offsets of each word.
-    """
-
-    raw: str
-    words: tuple[str, ...]
-    starts: tuple[int, ...]
-    ends: tuple[int, ...]
-
-    @staticmethod
-    def of(raw: str) -> Text:
-        places = [match.span() for match in WORD.finditer(raw)]
-        starts, ends = tuple(start for start, _ in places), tuple(end for _, end in places)
-        # Lower-casing ASCII keeps offsets and is much faster than folding word by word.
-        words = WORD.findall(raw.lower()) if raw.isascii() else [folded(raw[a:b]) for a, b in places]
-        return Text(raw, tuple(words), starts, ends)
-
-    def joined(self, first: int, count: int, gap: int = GAP) -> bool:
-        """Whether ``count`` words from ``first`` on are close together and in one paragraph."""
-        return all(self._close(place, gap) for place in range(first, first + count - 1))
-
-    def _close(self, place: int, gap: int) -> bool:
-        between = self.raw[self.ends[place] : self.starts[place + 1]]
-        return len(between) <= gap and between.count("\n") < 2
-
-    @cached_property
-    def numbers(self) -> tuple[tuple[str, int, int], ...]:
-        """Runs of up to six close words that may be a number: compact key, first word, number of words."""
-        return tuple(self._numbers())
-
-    def _numbers(self) -> Iterator[tuple[str, int, int]]:
-        words, starts, ends, last = self.words, self.starts, self.ends, len(self.words)
-        # A word that is not letters alone has a digit in it.
-        digits = [place for place, word in enumerate(words) if not word.isalpha()]
-        there = set(digits)
-        for first in sorted({*digits, *(place - 1 for place in digits if place)}):
-            key = ""
-            for place in range(first, min(first + PARTS, last)):
-                gap = starts[place] - ends[place - 1] if place > first else 0
-                if gap > NUMBER_GAP or (gap == 2 and self.raw[ends[place - 1] : starts[place]] == "\n\n"):
-                    break
-                key += words[place]
-                if place in there:
-                    yield key, first, place - first + 1
-
-    def word_at(self, place: int) -> int:
-        """Number of words that begin before an offset."""
-        return bisect_left(self.starts, place)
-
-
-_NAMES = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
 _MONTH += r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
@@ -118,39 +42,87 @@ _AGE = re.compile(
     r"|\b(?P<e>\d{2,3})[\s-]?(?:F|M|[Ff]emale|[Mm]ale|year)\b",
     re.IGNORECASE,
 )
-OLDEST = 120
 
 
-@dataclass(frozen=True, slots=True)
-class DateMatch:
-    """A date in a text.
-
-    Attributes:
-        start, end: offsets.
-        days: possible days; two where day and month, or the century, are ambiguous.
-    """
-
-    start: int
-    end: int
-    days: frozenset[date]
+def folded(word: str) -> str:
+    """The word in lower case and without accents."""
+    if word.isascii():
+        return word.lower()
+    bare = unicodedata.normalize("NFKD", word.casefold())
+    return "".join(letter for letter in bare if not unicodedata.combining(letter))
 
 
-def dates_in(text: str) -> list[DateMatch]:
+def words_of(text: str) -> tuple[str, ...]:
+    """Folded words of a text in order; punctuation and underscores separate words."""
+    return tuple(folded(word) for word in WORD.findall(text))
+
+
+@dataclass(frozen=True)
+class IndexedText:
+    """A text, its folded words, and the offsets of each word in it."""
+
+    raw: str
+    words: tuple[str, ...]
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+
+    @staticmethod
+    def of(raw: str) -> IndexedText:
+        places = [match.span() for match in WORD.finditer(raw)]
+        starts, ends = tuple(start for start, _ in places), tuple(end for _, end in places)
+        # Lower-casing ASCII keeps offsets and is much faster than folding word by word.
+        words = WORD.findall(raw.lower()) if raw.isascii() else [folded(raw[a:b]) for a, b in places]
+        return IndexedText(raw, tuple(words), starts, ends)
+
+    def joined(self, first: int, count: int, gap: int = GAP) -> bool:
+        """Whether ``count`` words from ``first`` on are close together and in one paragraph."""
+        for place in range(first, first + count - 1):
+            between = self.raw[self.ends[place] : self.starts[place + 1]]
+            if len(between) > gap or between.count("\n") > 1:
+                return False
+        return True
+
+    @cached_property
+    def numbers(self) -> tuple[tuple[str, int, int], ...]:
+        """Runs of up to six close words that may be a number: compact key, first word, number of words."""
+        words, starts, ends = self.words, self.starts, self.ends
+        # A word that is not letters alone has a digit in it.
+        digits = {place for place, word in enumerate(words) if not word.isalpha()}
+        runs = []
+        for first in sorted(digits | {place - 1 for place in digits if place}):
+            key = ""
+            for place in range(first, min(first + PARTS, len(words))):
+                gap = starts[place] - ends[place - 1] if place > first else 0
+                if gap > NUMBER_GAP or (gap == 2 and self.raw[ends[place - 1] : starts[place]] == "\n\n"):
+                    break
+                key += words[place]
+                if place in digits:
+                    runs.append((key, first, place - first + 1))
+        return tuple(runs)
+
+    def word_at(self, place: int) -> int:
+        """Number of words that begin before an offset."""
+        return bisect_left(self.starts, place)
+
+
+def dates_in(text: str) -> list[tuple[int, int, frozenset[date]]]:
     """Every full date in a text (day, month, year), in numbers or with the month's English name.
 
-    ``03/04/2015`` is both the 3rd of April and the 4th of March; ``03/04/15`` also of 1915.
+    Returns:
+        Start, end and possible days in order of place. ``03/04/2015`` is both the 3rd of April and the 4th of
+        March; ``03/04/15`` also of 1915.
     """
-    dates: list[DateMatch] = []
+    dates: list[tuple[int, int, frozenset[date]]] = []
     lower = text.lower()
     # Searching twelve short words is much faster than trying an expression everywhere.
-    named = any(month[:3] in lower for month in _NAMES)
+    named = any(month in lower for month in _MONTHS)
     for form in _FORMS if named else _FORMS[:2]:
         for match in form.finditer(text):
-            days = frozenset(_days(match.groupdict()))
-            inside = any(one.start < match.end() and match.start() < one.end for one in dates)
+            days = _days(match.groupdict(""))
+            inside = any(start < match.end() and match.start() < end for start, end, _ in dates)
             if days and not inside:
-                dates.append(DateMatch(match.start(), match.end(), days))
-    return sorted(dates, key=lambda one: one.start)
+                dates.append((*match.span(), days))
+    return sorted(dates, key=lambda one: one[0])
 
 
 def ages_in(text: str) -> list[tuple[int, int, int]]:
@@ -159,28 +131,21 @@ def ages_in(text: str) -> list[tuple[int, int, int]]:
     for match in _AGE.finditer(text):
         years = int(next(number for number in match.groups() if number is not None))
         if years <= OLDEST:
-            ages.append((match.start(), match.end(), years))
+            ages.append((*match.span(), years))
     return ages
 
 
-def _days(parts: dict[str, str | None]) -> Iterator[date]:
-    for year in _years(str(parts["year"])):
-        for month, day in _months_and_days(parts):
-            try:
-                yield date(year, month, day)
-            except ValueError:
-                continue
-
-
-def _months_and_days(parts: dict[str, str | None]) -> Iterator[tuple[int, int]]:
-    if parts.get("one") is not None:
-        one, two = int(str(parts["one"])), int(str(parts["two"]))
-        yield from {(one, two), (two, one)}
-        return
-    month = str(parts["month"])
-    number = int(month) if month.isdigit() else 1 + [name[:3] for name in _NAMES].index(month[:3].lower())
-    yield number, int(str(parts["day"]))
-
-
-def _years(written: str) -> tuple[int, ...]:
-    return (int(written),) if len(written) == 4 else (1900 + int(written), 2000 + int(written))
+def _days(parts: dict[str, str]) -> frozenset[date]:
+    year, month = parts["year"], parts.get("month", "")
+    years = [int(year)] if len(year) == 4 else [1900 + int(year), 2000 + int(year)]
+    if not month:
+        one, two = int(parts["one"]), int(parts["two"])
+        pairs = [(one, two), (two, one)]
+    else:
+        number = int(month) if month.isdigit() else 1 + _MONTHS.index(month[:3].lower())
+        pairs = [(number, int(parts["day"]))]
+    days = set()
+    for whole_year, (number, day) in product(years, pairs):
+        with suppress(ValueError):
+            days.add(date(whole_year, number, day))
+    return frozenset(days)

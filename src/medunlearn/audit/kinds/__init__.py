@@ -1,9 +1,9 @@
 """Kinds of memorized text: knowledge, set phrases, or content that belongs to a patient or data set.
 
-- :mod:`rules`: the catalogue of kinds, and sorting by words and evidence. :mod:`sheet`: sorting by a person.
-- :mod:`sorting`: ``kinds.parquet`` of an audit. :mod:`summary`: sort, review and correct an audit's folder.
+- :mod:`rules`: the catalogue of kinds, and sorting by words and evidence.
+- :mod:`sorting`: ``kinds.parquet`` of an audit, by rules, a judge and people. :mod:`summary`: an audit's folder.
 """
 
-from medunlearn.audit.kinds.rules import GROUPS, KindLabel, KindRules, MemorizedSpan, TextKind, group_of, kinds
+from medunlearn.audit.kinds.rules import GROUPS, kinds
 
-__all__ = ["GROUPS", "KindLabel", "KindRules", "MemorizedSpan", "TextKind", "group_of", "kinds"]
+__all__ = ["GROUPS", "kinds"]

@@ -21,14 +21,18 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
 import yaml
 
+from medunlearn.config.audit_report import KindSettings
+
 Group = Literal["beneficial", "uninformative", "harmful"]
 GROUPS: tuple[Group, ...] = ("beneficial", "uninformative", "harmful")
+Label = tuple[str | None, str | None]
+"""Kind of a span, or None and the reason."""
 
 _OPTION = re.compile(r"(?<!\w)\(?([A-E])[.):]\s+\S")
 _OPTIONS = 3
@@ -41,120 +45,64 @@ class TextKind:
     """One kind of text.
 
     Attributes:
-        name: short: ``drug``.
         title: as in the paper's table.
-        group: beneficial, uninformative or harmful.
         about: definition.
         terms: pattern -> weight; none for kinds that words do not show.
     """
 
-    name: str
     title: str
     group: Group
     about: str
     terms: Mapping[re.Pattern[str], int] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class MemorizedSpan:
-    """One memorized span with the evidence about it.
-
-    Attributes:
-        text: as in the response.
-        corpus: of its record.
-        identified: a person's identifier was found in it.
-        records: records of the corpus that hold it; None if not counted.
-    """
-
-    text: str
-    corpus: str
-    identified: bool = False
-    records: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class KindLabel:
-    """The kind of a span; None with a reason where there is none."""
-
-    kind: str | None
-    reason: str = ""
-
-
 @cache
 def kinds() -> Mapping[str, TextKind]:
     """Every kind by name, in the order of Table 3 and then of Figure 8."""
     text = files(__package__).joinpath("kinds.yaml").read_text(encoding="utf-8")
-    return {name: _kind(name, entry) for name, entry in yaml.safe_load(text)["kinds"].items()}
+    entries = yaml.safe_load(text)["kinds"].items()
+    return {name: TextKind(**{**entry, "terms": dict(map(_term, entry["terms"]))}) for name, entry in entries}
 
 
-def group_of(kind: str) -> Group:
-    """The group of a kind."""
-    return kinds()[kind].group
-
-
-def _kind(name: str, entry: Mapping[str, Any]) -> TextKind:
-    terms = {}
-    for one in entry["terms"]:
-        term, weight = (one["term"], int(one["weight"])) if isinstance(one, dict) else (str(one), 1)
-        terms[_pattern(term)] = weight
-    return TextKind(name, entry["title"], entry["group"], entry["about"], terms)
-
-
-def _pattern(term: str) -> re.Pattern[str]:
-    """Words in a row between word borders; ``*`` matches any beginning or ending of a word."""
+def _term(entry: Any) -> tuple[re.Pattern[str], int]:
+    """Words in a row between word borders, and their weight; ``*`` matches any beginning or ending of a word."""
+    term, weight = (entry["term"], int(entry["weight"])) if isinstance(entry, dict) else (str(entry), 1)
     words = [re.escape(word).replace(r"\*", r"\w*") for word in term.split()]
-    return re.compile(r"(?<!\w)" + r"\s+".join(words) + r"(?!\w)")
+    return re.compile(r"(?<!\w)" + r"\s+".join(words) + r"(?!\w)"), weight
 
 
-@dataclass(frozen=True)
-class KindRules:
-    """Rule-based sorting.
+def sort_span(
+    settings: KindSettings, text: str, corpus: str, identified: bool = False, records: int | None = None
+) -> Label:
+    """The kind of a memorized span by rules.
 
-    Attributes:
-        clinical: corpora of patients' records.
-        datasets: corpora of questions with answers.
-        boilerplate: records that must share a set phrase.
-        least: least weight of distinct terms that makes a kind.
+    Args:
+        identified: a person's identifier was found in it.
+        records: records of the corpus that hold it; None if not counted.
     """
+    if identified:
+        return "patient_information", None
+    if corpus in settings.datasets or len(set(_OPTION.findall(text))) >= _OPTIONS:
+        return "dataset_artifact", None
+    if records is not None and records >= settings.boilerplate:
+        return "editorial", None
+    if corpus in settings.clinical:
+        return "clinical_narrative", None
+    weights = term_weights(text)
+    ranked = sorted(weights, key=lambda name: -weights[name])
+    most = weights[ranked[0]]
+    if most < settings.least:
+        return None, "too few terms of any kind"
+    if weights[ranked[1]] == most:
+        return None, f"as many terms of {' and '.join(name for name in weights if weights[name] == most)}"
+    return ranked[0], None
 
-    clinical: frozenset[str] = frozenset()
-    datasets: frozenset[str] = frozenset()
-    boilerplate: int = 5
-    least: int = 2
 
-    def sort(self, span: MemorizedSpan) -> KindLabel:
-        """The kind of one span."""
-        if span.identified:
-            return KindLabel("patient_information")
-        if span.corpus in self.datasets or len(set(_OPTION.findall(span.text))) >= _OPTIONS:
-            return KindLabel("dataset_artifact")
-        if span.records is not None and span.records >= self.boilerplate:
-            return KindLabel("editorial")
-        if span.corpus in self.clinical:
-            return KindLabel("clinical_narrative")
-        return self._by_terms(span.text)
-
-    def weights(self, text: str) -> Mapping[str, int]:
-        """Weight of each kind's distinct terms in a text."""
-        low = text.lower()
-        return {
-            kind.name: sum(weight for term, weight in kind.terms.items() if term.search(low))
-            for kind in self._with_terms
-        }
-
-    @cached_property
-    def _with_terms(self) -> tuple[TextKind, ...]:
-        return tuple(kind for kind in kinds().values() if kind.terms)
-
-    def _by_terms(self, text: str) -> KindLabel:
-        weights = self.weights(text)
-        first, second, *_ = sorted(weights.values(), reverse=True)
-        if first < self.least:
-            return KindLabel(None, "too few terms of any kind")
-        if first == second:
-            tied = " and ".join(name for name, weight in weights.items() if weight == first)
-            return KindLabel(None, f"as many terms of {tied}")
-        return KindLabel(max(weights, key=lambda name: weights[name]))
+def term_weights(text: str) -> Mapping[str, int]:
+    """Weight of each kind's distinct terms in a text."""
+    low = text.lower()
+    with_terms = ((name, kind.terms.items()) for name, kind in kinds().items() if kind.terms)
+    return {name: sum(weight for term, weight in terms if term.search(low)) for name, terms in with_terms}
 
 
 def records_holding(spans: Sequence[str], records: Iterable[tuple[str, str]]) -> list[int]:
@@ -164,7 +112,6 @@ def records_holding(spans: Sequence[str], records: Iterable[tuple[str, str]]) ->
     span is searched only where its first whole words are, so time grows with the text.
 
     Args:
-        spans: texts.
         records: record_id and text; one record may come in several pieces.
 
     Returns:
@@ -177,24 +124,18 @@ def records_holding(spans: Sequence[str], records: Iterable[tuple[str, str]]) ->
             inner = tuple(own[1:-1][:_WORDS])
             anchors[len(inner)][inner].append(number)
     holders: list[set[str]] = [set() for _ in spans]
-    for record, text in records:
-        for number in _spans_in(_WORD.findall(text.lower()), anchors, words):
-            holders[number].add(record)
+    for record, raw in records:
+        text = _WORD.findall(raw.lower())
+        for length, starts in anchors.items():
+            for place in range(1, len(text) - length):
+                for number in starts.get(tuple(text[place : place + length]), ()):
+                    if _matches(text, place - 1, words[number]):
+                        holders[number].add(record)
     return [len(holder) for holder in holders]
-
-
-def _spans_in(
-    text: list[str], anchors: Mapping[int, Mapping[tuple[str, ...], list[int]]], words: Sequence[Sequence[str]]
-) -> Iterable[int]:
-    for length, starts in anchors.items():
-        for place in range(1, len(text) - length):
-            for number in starts.get(tuple(text[place : place + length]), ()):
-                if _matches(text, place - 1, words[number]):
-                    yield number
 
 
 def _matches(text: Sequence[str], at: int, span: Sequence[str]) -> bool:
     end = at + len(span) - 1
     if end >= len(text) or not text[at].endswith(span[0]) or not text[end].startswith(span[-1]):
         return False
-    return list(text[at + 1 : end]) == list(span[1:-1])
+    return text[at + 1 : end] == span[1:-1]

@@ -11,26 +11,19 @@ import pandas as pd
 import pyarrow as pa
 
 from medunlearn.audit.judge import UNCLEAR, MemorizedKind
-from medunlearn.audit.kinds.rules import (
-    GROUPS,
-    KindLabel,
-    KindRules,
-    MemorizedSpan,
-    group_of,
-    kinds,
-    records_holding,
-)
-from medunlearn.audit.kinds.sheet import read_sheet, write_sheet
+from medunlearn.audit.kinds.rules import GROUPS, Label, kinds, records_holding, sort_span
+from medunlearn.audit.sheets import refuse_existing, refuse_problems, write_sheet
 from medunlearn.audit.tables import KEY, AuditTables
 from medunlearn.config import check
 from medunlearn.config.audit_report import KindSettings
 from medunlearn.data.splits import shuffled
-from medunlearn.data.storage import read_json, write_json, write_table
-from medunlearn.errors import InputError, SourceError
+from medunlearn.data.storage import read_json, read_table, write_json, write_table
+from medunlearn.errors import SourceError, unknown_name
+from medunlearn.judging.labels import harmless, rows_of
 from medunlearn.judging.writing import Reject, Source, write
 from medunlearn.llm.client import Client
 from medunlearn.statistics.agreement import Rating, cohen_kappa, in_words, observed_agreement
-from medunlearn.statistics.bootstrap import REPLICATES, Estimate
+from medunlearn.statistics.bootstrap import REPLICATES
 
 FILE, FACTS = "kinds.parquet", "kinds.json"
 SCHEMA = pa.schema(
@@ -60,10 +53,8 @@ def sort_spans(audit: AuditTables, settings: KindSettings, corpora: Texts | None
         reason.
     """
     spans = collect_spans(audit, settings, corpora)
-    rules = KindRules(
-        frozenset(settings.clinical), frozenset(settings.datasets), settings.boilerplate, settings.least
-    )
-    return _save(audit, spans, "rules", {name: rules.sort(span) for name, span in spans.items()}, settings)
+    evidence = spans[["text", "corpus", "identified", "records"]].itertuples(name=None)
+    return _save(audit, spans, "rules", {name: sort_span(settings, *row) for name, *row in evidence}, settings)
 
 
 def judge_spans(
@@ -78,26 +69,33 @@ def judge_spans(
     """
     spans = collect_spans(audit, settings)
     written = write(MemorizedKind(), span_sources(spans), client, quiet=quiet)
-    labels = {reject.id: KindLabel(None, reject.reason) for reject in written.rejects}
-    labels |= {name: KindLabel(str(result["kind"])) for name, result in written.results.items()}
+    labels: dict[str, Label] = {reject.id: (None, reject.reason) for reject in written.rejects}
+    labels |= {name: (str(result["kind"]), None) for name, result in written.results.items()}
     table = _save(audit, spans, "judge", labels, settings)
     _update_facts(audit, {"judge": client.settings.name, "llm": client.facts()})
     return table, written.to_ask_again
 
 
-def span_sources(spans: Mapping[str, MemorizedSpan]) -> list[Source]:
+def span_sources(spans: pd.DataFrame) -> list[Source]:
     """Prompts of the judge. Their identifiers are unknown, which the guard takes for protected."""
-    return [Source(name, {"span": span.text}) for name, span in spans.items()]
+    return [Source(str(name), {"span": text}) for name, text in spans["text"].items()]
 
 
 def span_sheet(
     audit: AuditTables, settings: KindSettings, path: Path, *, sample: int | None = None, seed: int = 0
 ) -> int:
-    """Write a CSV of all spans or a drawn sample for a person; returns their number. It holds record text."""
-    spans = collect_spans(audit, settings)
-    drawn = shuffled(list(spans), f"kinds sheet {seed}")[:sample]
-    write_sheet(path, {name: spans[name] for name in drawn})
-    return len(drawn)
+    """Write a private CSV of all spans or a drawn sample for a person, blind to rules and judge.
+
+    Returns:
+        Number of spans; without any there is no sheet.
+    """
+    refuse_existing(path)
+    texts = collect_spans(audit, settings)["text"]
+    drawn = shuffled(list(texts.index), f"kinds sheet {seed}")[:sample]
+    rows = [(name, "", "", " ".join(texts[name].split())) for name in drawn]
+    if rows:
+        write_sheet(path, [("span_id", "kind", "comment", "span"), *rows])
+    return len(rows)
 
 
 def read_spans(audit: AuditTables, settings: KindSettings, *paths: Path) -> pd.DataFrame:
@@ -110,9 +108,9 @@ def read_spans(audit: AuditTables, settings: KindSettings, *paths: Path) -> pd.D
         SourceError: unknown kinds or spans, or no kind at all.
     """
     spans = collect_spans(audit, settings)
-    labels: dict[str, KindLabel] = {}
+    labels: dict[str, Label] = {}
     for path in paths:
-        own = read_sheet(path, list(spans))
+        own = read_sheet(path, list(spans.index))
         if differ := [name for name, label in own.items() if labels.get(name, label) != label]:
             raise SourceError(
                 f"{path}: {len(differ)} spans have another kind in a sheet before, {differ[0]!r} first."
@@ -123,6 +121,36 @@ def read_spans(audit: AuditTables, settings: KindSettings, *paths: Path) -> pd.D
     return _save(audit, spans, "person", labels, settings)
 
 
+def read_sheet(path: Path, spans: Sequence[str]) -> dict[str, Label]:
+    """Kinds by span id; ``unclear`` is no kind, empty rows are left out.
+
+    Args:
+        spans: allowed ids.
+
+    Raises:
+        SourceError: no such file, a missing column, unknown kinds or spans, a span with two kinds; all with their
+            lines.
+    """
+    ids = {harmless(name): name for name in spans} | {name: name for name in spans}
+    labels: dict[str, Label] = {}
+    problems = []
+    for line, row in rows_of(path, ("span_id", "kind")):
+        kind, name = row["kind"].strip().lower(), ids.get(row["span_id"].strip())
+        if not kind:
+            continue
+        if name is None:
+            problems.append(f"line {line}: span_id {row['span_id']!r} is not among the spans")
+        elif kind not in (*kinds(), UNCLEAR):
+            problems.append(f"line {line}: {unknown_name('kind', kind, (*kinds(), UNCLEAR))}")
+        elif name in labels:
+            problems.append(f"line {line}: span_id {name!r} has a kind further up")
+        else:
+            unclear = (None, "the person finds that no kind fits")
+            labels[name] = unclear if kind == UNCLEAR else (kind, None)
+    refuse_problems(problems, f"{path}: ", shown=len(problems))
+    return labels
+
+
 def settings_of(folder: Path) -> KindSettings:
     """Settings of the last sorting; the defaults without one."""
     return check(KindSettings, _facts(folder).get("settings", {}))
@@ -130,8 +158,8 @@ def settings_of(folder: Path) -> KindSettings:
 
 def judge_of(folder: Path) -> str | None:
     """The model that sorted an audit's spans, if one did."""
-    judge = _facts(folder).get("judge")
-    return None if judge is None else str(judge)
+    judge: str | None = _facts(folder).get("judge")
+    return judge
 
 
 def agreement_of_ways(audit: AuditTables, *, replicates: int = REPLICATES, seed: int = 0) -> pd.DataFrame:
@@ -140,11 +168,8 @@ def agreement_of_ways(audit: AuditTables, *, replicates: int = REPLICATES, seed:
         return pd.DataFrame()
     table = audit.kinds.set_index([*KEY, "span", "by"])["kind"].unstack("by").reset_index()
     subjects = table[["probe_id"]].merge(audit.probes[["probe_id", "subject"]], on="probe_id")["subject"]
-    ways = {
-        way: [kind if isinstance(kind, str) else None for kind in table[way]]
-        for way in WAYS
-        if way in table.columns
-    }
+    ratings = table.astype(object).where(table.notna(), None)
+    ways = {way: ratings[way].tolist() for way in WAYS if way in ratings}
     return agreement(ways, list(subjects), replicates=replicates, seed=seed)
 
 
@@ -161,32 +186,37 @@ def agreement(
         One row per pair of ways, ``of`` (``kind`` or ``group``) and measure: value, low, high, words, n,
         n_subjects, reason (for a missing value). Agreement with people is accuracy.
     """
+    draws: dict[str, Any] = {"replicates": replicates, "seed": seed}
+    groups = {way: [kind and kinds()[kind].group for kind in ratings] for way, ratings in ways.items()}
     rows = []
     for first, second in combinations(ways, 2):
-        for of, categories in (("kind", tuple(kinds())), ("group", GROUPS)):
-            one, other = (
-                [group_of(kind) if kind is not None and of == "group" else kind for kind in ways[name]]
-                for name in (first, second)
-            )
-            draws: dict[str, Any] = {"replicates": replicates, "seed": seed}
-            raw = observed_agreement(one, other, subjects, **draws)
-            kappa = cohen_kappa(one, other, subjects, categories, **draws)
-            head = {"first": first, "second": second, "of": of}
-            rows.append(head | {"measure": "agreement", "words": ""} | _numbers(raw))
-            rows.append(head | {"measure": "cohen_kappa", "words": in_words(kappa.value)} | _numbers(kappa))
+        for of, ratings, categories in (("kind", ways, tuple(kinds())), ("group", groups, GROUPS)):
+            pair = (ratings[first], ratings[second], subjects)
+            for measure in ("agreement", "cohen_kappa"):
+                kappa = measure == "cohen_kappa"
+                own = cohen_kappa(*pair, categories, **draws) if kappa else observed_agreement(*pair, **draws)
+                words = in_words(own.value) if kappa else ""
+                reason = "no span has a kind from both" if own.n == 0 else "both gave one kind throughout"
+                numbers = (own.value, own.low, own.high, words, own.n, own.n_clusters)
+                rows.append((first, second, of, measure, *numbers, reason if own.value is None else None))
     return pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
 
 
-def collect_spans(
-    audit: AuditTables, settings: KindSettings, corpora: Texts | None = None
-) -> dict[str, MemorizedSpan]:
-    """Span id -> span with evidence. An id names probe, decoding, sample and number of the span."""
-    table = _long_spans(audit, settings).merge(audit.probes[["probe_id", "corpus"]], on="probe_id")
-    counts, identified = _record_counts(audit, table, corpora), _identified(audit, table)
-    return {
-        _id(row): MemorizedSpan(str(row["text"]), str(row["corpus"]), is_identified, count)
-        for row, is_identified, count in zip(table.to_dict("records"), identified, counts, strict=True)
-    }
+def collect_spans(audit: AuditTables, settings: KindSettings, corpora: Texts | None = None) -> pd.DataFrame:
+    """Spans that are long enough, with their evidence.
+
+    Returns:
+        KEY, span, length, text, corpus, records (of its corpus that hold it; None without a text of the corpus)
+        and identified (it has an identifier of the record that the prefix did not give). The index is an id of
+        probe, decoding, sample and number of the span.
+    """
+    spans = number_spans(audit)
+    spans = spans[spans["length"] >= settings.at_least]
+    spans = spans.merge(audit.probes[["probe_id", "corpus"]], on="probe_id")
+    spans["records"] = _record_counts(audit, spans, corpora)
+    spans["identified"] = _identified(audit, spans)
+    ids = spans[[*KEY, "span"]].itertuples(index=False, name=None)
+    return spans.set_index(pd.Index(["/".join(map(str, own)) for own in ids], dtype=object))
 
 
 def number_spans(audit: AuditTables) -> pd.DataFrame:
@@ -195,73 +225,43 @@ def number_spans(audit: AuditTables) -> pd.DataFrame:
     return ordered.assign(span=ordered.groupby(KEY).cumcount())
 
 
-def _long_spans(audit: AuditTables, settings: KindSettings) -> pd.DataFrame:
-    table = number_spans(audit)
-    return table[table["length"] >= settings.at_least]
-
-
-def _record_counts(audit: AuditTables, spans: pd.DataFrame, corpora: Texts | None) -> list[int | None]:
-    """Records of its own corpus that hold each span; None without a text of the corpus."""
-    counts: list[int | None] = [None] * len(spans)
-    for corpus, places in spans.reset_index(drop=True).groupby("corpus").groups.items():
+def _record_counts(audit: AuditTables, spans: pd.DataFrame, corpora: Texts | None) -> pd.Series:
+    counts = pd.Series([None] * len(spans), index=spans.index, dtype=object)
+    for corpus, own in spans.groupby("corpus"):
         if corpora is not None and corpus in corpora:
             records = list(corpora[str(corpus)].items())
         elif "suffix" in audit.probes:
-            own = audit.probes[audit.probes["corpus"] == corpus]
-            columns = (own["record_id"], own["prefix"], own["suffix"])
-            records = [(str(record), f"{prefix} {suffix}") for record, prefix, suffix in zip(*columns, strict=True)]
+            probes = audit.probes[audit.probes["corpus"] == corpus]
+            columns = probes[["record_id", "prefix", "suffix"]].itertuples(index=False, name=None)
+            records = [(str(record), f"{prefix} {suffix}") for record, prefix, suffix in columns]
         else:
             continue
-        texts = [str(spans["text"].iloc[place]) for place in places]
-        for place, count in zip(places, records_holding(texts, records), strict=True):
-            counts[place] = count
+        counts[own.index] = records_holding(own["text"].tolist(), records)
     return counts
 
 
 def _identified(audit: AuditTables, spans: pd.DataFrame) -> list[bool]:
-    """Whether each span's text has an identifier of the record that the prefix did not give."""
     if audit.findings is None:
         return [False] * len(spans)
     leaks = audit.findings[audit.findings["in_record"].astype(bool) & ~audit.findings["in_prefix"].astype(bool)]
-    values: dict[tuple[str, ...], list[str]] = {}
-    for *key, value in leaks[[*KEY, "value"]].itertuples(index=False, name=None):
-        values.setdefault(tuple(key), []).append(str(value).casefold())
-    return [
-        any(value in text.casefold() for value in values.get(tuple(key), ()))
-        for *key, text in spans[[*KEY, "text"]].itertuples(index=False, name=None)
-    ]
+    values = {key: own.str.casefold().tolist() for key, own in leaks.groupby(KEY)["value"]}
+    rows = spans[[*KEY, "text"]].itertuples(index=False, name=None)
+    return [any(value in row[3].casefold() for value in values.get(row[:3], ())) for row in rows]
 
 
 def _save(
-    audit: AuditTables,
-    spans: Mapping[str, MemorizedSpan],
-    way: str,
-    labels: Mapping[str, KindLabel],
-    settings: KindSettings,
+    audit: AuditTables, spans: pd.DataFrame, way: str, labels: Mapping[str, Label], settings: KindSettings
 ) -> pd.DataFrame:
-    rows = _rows_of_other_ways(audit.folder / FILE, way)
-    for row in _long_spans(audit, settings).to_dict("records"):
-        if (name := _id(row)) in labels:
-            kind, reason = labels[name].kind, labels[name].reason
-            rows.append(
-                {column: row[column] for column in (*KEY, "span", "length")}
-                | {"records": spans[name].records, "kind": kind, "group": group_of(kind) if kind else None}
-                | {"by": way, "reason": reason or None}
-            )
-    write_table(audit.folder / FILE, rows, SCHEMA)
+    path = audit.folder / FILE
+    rows = [row for row in read_table(path, SCHEMA) if row["by"] != way] if path.exists() else []
+    for name, *columns in spans[[*KEY, "span", "length", "records"]].itertuples(name=None):
+        if name in labels:
+            kind, reason = labels[name]
+            label = (kind, kinds()[kind].group if kind else None, way, reason)
+            rows.append(dict(zip(SCHEMA.names, (*columns, *label), strict=True)))
+    write_table(path, rows, SCHEMA)
     _update_facts(audit, {"settings": settings.model_dump(mode="json")})
     return pd.DataFrame(rows, columns=SCHEMA.names)
-
-
-def _rows_of_other_ways(path: Path, way: str) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    table = pd.read_parquet(path)
-    if missing := set(SCHEMA.names) - set(table.columns):
-        raise InputError(f"{path} lacks {', '.join(sorted(missing))}; move it away and sort again.")
-    others = table[table["by"] != way]
-    rows = others.astype(object).where(others.notna(), None).to_dict("records")
-    return [{str(name): value for name, value in row.items()} for row in rows]
 
 
 def _facts(folder: Path) -> dict[str, Any]:
@@ -270,14 +270,3 @@ def _facts(folder: Path) -> dict[str, Any]:
 
 def _update_facts(audit: AuditTables, facts: Mapping[str, Any]) -> None:
     write_json(audit.folder / FACTS, {**_facts(audit.folder), **facts})
-
-
-def _numbers(estimate: Estimate) -> dict[str, Any]:
-    without = "no span has a kind from both" if estimate.n == 0 else "both gave one kind throughout"
-    numbers = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-    reason = without if estimate.value is None else None
-    return numbers | {"n": estimate.n, "n_subjects": estimate.n_clusters, "reason": reason}
-
-
-def _id(row: Mapping[Any, Any]) -> str:
-    return f"{row['probe_id']}/{row['variant']}/{row['sample']}/{row['span']}"

@@ -31,17 +31,10 @@ from medunlearn.errors import ConfigError, InputError, unknown_name
 from medunlearn.llm import CostEstimate
 from medunlearn.sources.corpus import read_corpora
 
-_COLUMNS = ["by", "group", "kind", "title", "spans", "share"]
-
 
 @dataclass(frozen=True)
 class KindSummary:
-    """An audit with sorted spans.
-
-    Attributes:
-        audit: its tables, with kinds.
-        judge: the model that sorted, if one did.
-    """
+    """Tables of an audit with sorted spans, and the model that sorted, if one did."""
 
     audit: AuditTables
     judge: str | None
@@ -63,18 +56,15 @@ class KindSummary:
         Spans without a kind are a row of each way, in the group ``none``.
         """
         assert self.audit.kinds is not None
-        catalogue = sorted(kinds().values(), key=lambda kind: GROUPS.index(kind.group))
-        titles = [*((kind.name, kind.group, kind.title) for kind in catalogue), ("", "none", "Without a kind")]
+        catalogue = [(kind.group, name, kind.title) for name, kind in kinds().items()]
         rows = []
         for way in WAYS:
             own = self.audit.kinds[self.audit.kinds["by"] == way]
             spans = own["kind"].fillna("").value_counts()
-            rows += [
-                (way, group, name, title, int(spans[name]), int(spans[name]) / len(own))
-                for name, group, title in titles
-                if name in spans
-            ]
-        return pd.DataFrame(rows, columns=_COLUMNS)
+            for row in (*sorted(catalogue, key=lambda row: GROUPS.index(row[0])), ("none", "", "Without a kind")):
+                if row[1] in spans:
+                    rows.append((way, *row, int(spans[row[1]]), int(spans[row[1]]) / len(own)))
+        return pd.DataFrame(rows, columns=["by", "group", "kind", "title", "spans", "share"])
 
     def agreement(self, **draws: Any) -> pd.DataFrame:
         """Agreement of every two ways, on kinds and on groups; empty with one way."""
@@ -140,7 +130,6 @@ def review_kinds(folder: Path, sheet: Path, *, number: int | None = None, seed: 
     settings = settings_of(folder)
     written = span_sheet(read_tables(folder), settings, sheet, sample=number, seed=seed)
     if not written:
-        sheet.unlink()
         raise InputError(
             f"{folder} has no memorized span of {settings.at_least} tokens. Sort shorter ones: --at-least 30."
         )

@@ -7,8 +7,7 @@ A detector of your own is a class with ``name``, ``version`` and ``find(texts)``
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.registry import resolve
@@ -20,15 +19,8 @@ DETECTORS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class DetectedSpan:
-    """An identifier in a text.
-
-    Attributes:
-        start, end: offsets in characters.
-        kind: name of its kind.
-        score: the detector's confidence, 0-1; 1 where it has none.
-    """
+class DetectedSpan(NamedTuple):
+    """An identifier in a text: offsets in characters, name of its kind, the detector's confidence (0-1)."""
 
     start: int
     end: int
@@ -37,12 +29,7 @@ class DetectedSpan:
 
 
 class Detector(Protocol):
-    """Finds identifiers in any text.
-
-    Attributes:
-        name: in tables.
-        version: changes whenever it may find something else.
-    """
+    """Finds identifiers in any text; ``version`` changes whenever it may find something else."""
 
     @property
     def name(self) -> str: ...
@@ -73,19 +60,16 @@ def make_detector(name: str) -> Detector:
 def without_overlaps(spans: Iterable[DetectedSpan]) -> list[DetectedSpan]:
     """Of overlapping spans the surest, then the longest, then the first; in order of place."""
     separate: list[DetectedSpan] = []
-    for span in sorted(spans, key=lambda one: (-one.score, one.start - one.end, one.start)):
+    for span in sorted(spans, key=lambda span: (-span.score, span.start - span.end, span.start)):
         if all(span.end <= other.start or other.end <= span.start for other in separate):
             separate.append(span)
-    return sorted(separate, key=lambda one: one.start)
+    return sorted(separate, key=lambda span: span.start)
 
 
 def covered(kind: str, start: int, end: int, spans: Iterable[DetectedSpan]) -> bool:
     """Whether spans of the kind's group cover at least half of a place."""
-    group = kinds()[kind].group
-    places = {
-        place
-        for span in spans
-        if kinds()[span.kind].group == group
-        for place in range(max(start, span.start), min(end, span.end))
-    }
+    places: set[int] = set()
+    for span in spans:
+        if kinds()[span.kind].group == kinds()[kind].group:
+            places.update(range(max(start, span.start), min(end, span.end)))
     return 2 * len(places) >= end - start

@@ -9,6 +9,7 @@ driver's licences), and those for e-mail and web addresses, which ask the networ
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Any
 
 from medunlearn.audit.identifiers.detectors import DetectedSpan, without_overlaps
@@ -25,6 +26,7 @@ ENTITIES: Mapping[str, str] = {
     "CREDIT_CARD": "account_number",
 }
 """Presidio's entity -> our kind."""
+RECOGNIZERS = ("Date", "Phone", "UsSsn", "Ip", "Iban", "CreditCard")
 OURS = "MEDUNLEARN_"
 _LEAST = 0.35
 
@@ -39,12 +41,9 @@ class Presidio:
     name = "presidio"
 
     def __init__(self) -> None:
-        self._analyzer, installed = _analyzer()
-        self._version = f"{installed}/{Patterns().version}"
-
-    @property
-    def version(self) -> str:
-        return self._version
+        self._analyzer = _analyzer()
+        installed = f"{version('presidio-analyzer')}-{version('spacy')}"
+        self.version = f"{installed}/{Patterns().version}"
 
     def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
         return [without_overlaps(self._spans(text)) for text in texts]
@@ -58,7 +57,7 @@ def _kind(entity: str) -> str:
     return entity.removeprefix(OURS).lower() if entity.startswith(OURS) else ENTITIES[entity]
 
 
-def _analyzer() -> tuple[Any, str]:
+def _analyzer() -> Any:
     try:
         import presidio_analyzer as presidio
         import spacy
@@ -69,20 +68,9 @@ def _analyzer() -> tuple[Any, str]:
 
     engine = SpacyNlpEngine(models=[{"lang_code": "en", "model_name": "blank"}])
     engine.nlp = {"en": spacy.blank("en")}
-    registry = presidio.RecognizerRegistry(
-        recognizers=[
-            theirs.DateRecognizer(),
-            theirs.PhoneRecognizer(),
-            theirs.UsSsnRecognizer(),
-            theirs.IpRecognizer(),
-            theirs.IbanRecognizer(),
-            theirs.CreditCardRecognizer(),
-            _rules(presidio),
-        ],
-        supported_languages=["en"],
-    )
-    engine_with_rules = presidio.AnalyzerEngine(registry=registry, nlp_engine=engine, supported_languages=["en"])
-    return engine_with_rules, f"{_installed('presidio-analyzer')}-{_installed('spacy')}"
+    recognizers = [getattr(theirs, f"{name}Recognizer")() for name in RECOGNIZERS]
+    registry = presidio.RecognizerRegistry([*recognizers, _rules(presidio)], supported_languages=["en"])
+    return presidio.AnalyzerEngine(registry=registry, nlp_engine=engine, supported_languages=["en"])
 
 
 def _rules(presidio: Any) -> Any:
@@ -100,9 +88,3 @@ def _rules(presidio: Any) -> Any:
             ]
 
     return Rules(supported_entities=[f"{OURS}{kind.upper()}" for kind in patterns.kinds], name="medunlearn rules")
-
-
-def _installed(package: str) -> str:
-    from importlib.metadata import version
-
-    return version(package)

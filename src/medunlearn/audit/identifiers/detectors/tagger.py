@@ -13,19 +13,12 @@ from medunlearn.errors import InputError
 
 LABELS: Mapping[str, str] = {
     "per": "name",
-    "doctor": "clinician",
-    "staff": "clinician",
-    "hcw": "clinician",
-    "hosp": "hospital",
-    "org": "hospital",
-    "loc": "location",
-    "state": "location",
-    "country": "location",
-    "zip": "location",
+    **dict.fromkeys(("doctor", "staff", "hcw"), "clinician"),
+    **dict.fromkeys(("hosp", "org"), "hospital"),
+    **dict.fromkeys(("loc", "state", "country", "zip"), "location"),
     "medicalrecord": "record_number",
     "healthplan": "health_plan_number",
-    "ipaddr": "ip_address",
-    "ipaddress": "ip_address",
+    **dict.fromkeys(("ipaddr", "ipaddress"), "ip_address"),
     "bioid": "biometric",
 }
 """What models call kinds that are neither named so nor declared so by records."""
@@ -36,10 +29,11 @@ _STRIDE = 32
 class Tagger:
     """A token classification model (B-, I- or plain labels) in a folder, on the CPU.
 
-    Labels whose kind is not known are passed over; ``ignored`` lists them.
-
     Args:
         folder: of the model and its tokenizer, in safetensors; no code of its is run.
+
+    Attributes:
+        ignored: labels whose kind is not known; they are passed over.
 
     Raises:
         InputError: no such folder, no such model in it, or no label of a known kind.
@@ -55,29 +49,24 @@ class Tagger:
         labels = {int(number): str(label) for number, label in self._model.config.id2label.items()}
         self._kinds = {number: _kind(label) for number, label in labels.items()}
         self._begins = {number: label[:2] == "B-" for number, label in labels.items()}
-        self.ignored = tuple(
-            sorted(labels[n] for n, kind in self._kinds.items() if kind is None and labels[n] != "O")
-        )
+        unknown = (label for number, label in labels.items() if self._kinds[number] is None and label != "O")
+        self.ignored = tuple(sorted(unknown))
         if not any(self._kinds.values()):
             raise InputError(f"{folder}: none of its labels is a kind of identifier: {', '.join(labels.values())}.")
-        self._version = f"{path.name}-{sha256_of(path / 'model.safetensors')[:8]}"
-
-    @property
-    def version(self) -> str:
-        return self._version
+        self.version = f"{path.name}-{sha256_of(path / 'model.safetensors')[:8]}"
 
     def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
         by_text: list[list[DetectedSpan]] = [[] for _ in texts]
         for start in range(0, len(texts), BATCH):
-            for place, spans in self._batch(texts[start : start + BATCH]):
+            for place, spans in self._windows(texts[start : start + BATCH]):
                 by_text[start + place] += spans
         return [without_overlaps(_merged(spans)) for spans in by_text]
 
-    def _batch(self, texts: Sequence[str]) -> Iterator[tuple[int, list[DetectedSpan]]]:
+    def _windows(self, texts: Sequence[str]) -> Iterator[tuple[int, list[DetectedSpan]]]:
         """Spans of each window, with the place of the text that it is of; long texts have several windows."""
         import torch
 
-        fed = self._tokenizer(
+        encoded = self._tokenizer(
             list(texts),
             truncation=True,
             stride=min(_STRIDE, self._tokenizer.model_max_length // 4),
@@ -87,17 +76,11 @@ class Tagger:
             return_tensors="pt",
         )
         with torch.inference_mode():
-            logits = self._model(input_ids=fed["input_ids"], attention_mask=fed["attention_mask"]).logits
+            logits = self._model(input_ids=encoded["input_ids"], attention_mask=encoded["attention_mask"]).logits
         best = logits.softmax(-1).max(-1)
-        rows = zip(
-            fed["overflow_to_sample_mapping"].tolist(),
-            best.indices.tolist(),
-            best.values.tolist(),
-            fed["offset_mapping"].tolist(),
-            strict=True,
-        )
-        for place, labels, scores, offsets in rows:
-            yield place, self._spans(texts[place], labels, scores, offsets)
+        columns = (encoded["overflow_to_sample_mapping"], best.indices, best.values, encoded["offset_mapping"])
+        for place, *tokens in zip(*(column.tolist() for column in columns), strict=True):
+            yield place, self._spans(texts[place], *tokens)
 
     def _spans(
         self, text: str, labels: list[int], scores: list[float], offsets: list[list[int]]
@@ -121,7 +104,7 @@ class Tagger:
 def _merged(spans: Sequence[DetectedSpan]) -> list[DetectedSpan]:
     """Spans of one kind that overlap, as windows do, are one."""
     joined: list[DetectedSpan] = []
-    for span in sorted(spans, key=lambda one: (one.start, one.end)):
+    for span in sorted(spans, key=lambda span: (span.start, span.end)):
         last = joined[-1] if joined else None
         if last is not None and last.kind == span.kind and span.start < last.end:
             joined[-1] = DetectedSpan(last.start, max(last.end, span.end), last.kind, max(last.score, span.score))
@@ -135,10 +118,9 @@ def _kind(label: str) -> str | None:
     plain = bare.strip().lower()
     if plain in LABELS:
         return LABELS[plain]
-    kind = kind_of(plain)
     # Every unknown type is `other_code` to records; a label has to say so itself.
-    known = plain in kinds() or any(plain in one.also for one in kinds().values())
-    return kind.name if known else None
+    known = plain in kinds() or any(plain in kind.also for kind in kinds().values())
+    return kind_of(plain).name if known else None
 
 
 def _load(folder: Path) -> tuple[Any, Any]:

@@ -1,0 +1,75 @@
+"""Agreement of ways of sorting against scikit-learn's kappa; the sheet goes out blind and comes back checked."""
+
+from __future__ import annotations
+
+import csv
+import stat
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+from sklearn.metrics import cohen_kappa_score
+
+from medunlearn.audit.kinds import kinds
+from medunlearn.audit.kinds.sorting import agreement, read_sheet, span_sheet
+from medunlearn.config.audit_report import KindSettings
+from medunlearn.errors import InputError, SourceError
+
+RULES = ["drug", "drug", "editorial", "guidance", "research", "patient_information", None, "drug"]
+PERSON = ["drug", "guidance", "editorial", "guidance", "editorial", "patient_information", "drug", "drug"]
+IDS = ["-r2/greedy/0/0", "r1/greedy/0/0"]
+
+
+def test_agreement_on_kinds_and_groups() -> None:
+    table = agreement({"rules": RULES, "person": PERSON}, [f"s{n}" for n in range(8)], replicates=50)
+    value = table.set_index(["of", "measure"])["value"]
+    both = [pair for pair in zip(RULES, PERSON, strict=True) if pair[0] is not None]
+    assert value["kind", "agreement"] == pytest.approx(5 / 7)
+    assert value["kind", "cohen_kappa"] == pytest.approx(cohen_kappa_score(*zip(*both, strict=True)))
+    assert value["group", "agreement"] == pytest.approx(6 / 7)
+    groups = [[kinds()[kind].group for kind in side] for side in zip(*both, strict=True)]
+    assert value["group", "cohen_kappa"] == pytest.approx(cohen_kappa_score(*groups))
+    assert (table["n"] == 7).all()
+    table = agreement({"rules": ["drug", None], "judge": [None, "drug"]}, ["a", "b"], replicates=5)
+    assert table["value"].isna().all()
+    assert set(table["reason"]) == {"no span has a kind from both"}
+
+
+def filled(path: Path, labels: dict[str, str], delimiter: str = ",") -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows([("span_id", "kind"), *labels.items()])
+    return path
+
+
+def test_a_sheet_goes_out_and_comes_back(tmp_path: Path) -> None:
+    columns = ["probe_id", "variant", "sample", "length", "in_response", "in_suffix", "text"]
+    rows = [("r1", "greedy", 0, 60, 0, 0, "=SUM(A1) of\nsome words"), ("-r2", "greedy", 0, 50, 0, 0, "more words")]
+    spans = pd.DataFrame([*rows, ("r3", "greedy", 0, 49, 0, 0, "too short")], columns=columns)
+    probes = pd.DataFrame({"probe_id": ["r1", "-r2", "r3"], "corpus": "notes"})
+    audit: Any = SimpleNamespace(spans=spans, probes=probes, findings=None)
+    path = tmp_path / "sheet.csv"
+    assert span_sheet(audit, KindSettings(), path) == 2
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    sheet = {row["span"]: row for row in csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines())}
+    assert set(sheet) == {"'=SUM(A1) of some words", "more words"}
+    assert {row["kind"] for row in sheet.values()} == {""}
+    # A spreadsheet takes a leading minus for a formula, so the id went out guarded and comes back so.
+    ids = [row["span_id"] for _, row in sorted(sheet.items(), reverse=True)]
+    assert ids == ["'-r2/greedy/0/0", "r1/greedy/0/0"]
+    labels = read_sheet(filled(tmp_path / "back.csv", dict(zip(ids, ("unclear", "Drug"), strict=True)), ";"), IDS)
+    assert labels == {IDS[0]: (None, "the person finds that no kind fits"), IDS[1]: ("drug", None)}
+    with pytest.raises(InputError, match="is there already"):
+        span_sheet(audit, KindSettings(), path)
+
+
+def test_mistakes_in_a_sheet(tmp_path: Path) -> None:
+    path = filled(tmp_path / "s.csv", {IDS[0]: "drugs", "nobody": "drug"})
+    with pytest.raises(SourceError, match=r"line 2: .*'drugs'.*'drug'.*line 3: span_id 'nobody'"):
+        read_sheet(path, IDS)
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(SourceError, match="lacks the column span_id, kind"):
+        read_sheet(path, [])
+    with pytest.raises(SourceError, match="no file"):
+        read_sheet(tmp_path / "none.csv", [])
