@@ -52,7 +52,9 @@ def test_labelled_spans_are_sorted_and_the_page_says_how_well() -> None:
     # Written and labelled after the terms, and never used to change them.
     number, pairs = sorted_spans("labelled_blind.csv")
     right = sum(person == rules for person, rules in pairs)
-    assert f"sort {len(pairs)} of {number}, and {right} of these rightly" in " ".join(PAGE.split())
+    page = " ".join(PAGE.split())
+    assert f"On {number} others" in page
+    assert f"they sort {len(pairs)}, and {right} of these rightly" in page
 
 
 @pytest.mark.parametrize(
