@@ -26,6 +26,19 @@ def small() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
+def experiment_values(small: dict[str, Any]) -> dict[str, Any]:
+    """An experiment of one method, without a folder."""
+    return {
+        "name": "Small",
+        "benchmark": {"builder": "amnesia", "synthetic": 20},
+        "split": "random_10",
+        "train": {**small, "epochs": 1},
+        "unlearn": {"methods": ["graddiff"], "epochs": 1, "precision": "fp32"},
+        "evaluate": {"limit": 2, "replicates": 20, "max_new_tokens": 4},
+    }
+
+
+@pytest.fixture(scope="session")
 def hospital() -> Benchmark:
     """Twenty invented patients; ``random_10`` forgets two of them."""
     from medunlearn.papers.amnesia.build import build

@@ -20,18 +20,6 @@ def by_hand(values: dict[str, Any]) -> Benchmark:
     return Benchmark("by hand", "hand", ("patient",), "patient", records, (), {"one": split})
 
 
-@pytest.fixture
-def path(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The dotted path of :func:`by_hand`, as a user would give it."""
-    import sys
-    from types import ModuleType
-
-    module = ModuleType("somebodys_package")
-    module.by_hand = by_hand  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "somebodys_package", module)
-    return "somebodys_package:by_hand"
-
-
 def test_a_builder_of_ours_has_checked_settings() -> None:
     assert build("amnesia", {"synthetic": 3}).counts()["subjects"] == 3
     with pytest.raises(ConfigError) as caught:
@@ -42,23 +30,19 @@ def test_a_builder_of_ours_has_checked_settings() -> None:
     assert set(SETTINGS) == {"amnesia", "diagnosis", "lume", "medforget", "muse", "options", "tofu"}
 
 
-def test_a_builder_of_somebody_else_gets_the_values_as_they_are(path: str) -> None:
-    assert build(path, {"size": 5}).counts()["records"] == 5
-
-
-def test_a_folder_that_holds_the_same_is_left_as_it_is(tmp_path: Path) -> None:
-    folder = tmp_path / "bench"
-    save_new(by_hand({"size": 3}), folder)
-    before = {file.name: file.stat().st_mtime_ns for file in folder.iterdir()}
-    save_new(by_hand({"size": 3}), folder)
-    assert {file.name: file.stat().st_mtime_ns for file in folder.iterdir()} == before
-
-
-def test_a_folder_that_holds_another_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_holds_the_same_is_left_and_another_is_refused(tmp_path: Path) -> None:
     save_new(by_hand({"size": 3}), tmp_path)
+    before = {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
+    again = save_new(by_hand({"size": 3}), tmp_path)
+    assert (again, again.folder) == (by_hand({"size": 3}), tmp_path)
     with pytest.raises(InputError, match=r"holds another benchmark. Choose another --out"):
         save_new(by_hand({"size": 4}), tmp_path)
-    assert len(Benchmark.load(tmp_path).records) == 3
+    assert {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()} == before
+    # What a save that was killed left is written again.
+    (tmp_path / MANIFEST).unlink()
+    (tmp_path / ".splits.parquet.77.part").write_bytes(b"half")
+    save_new(by_hand({"size": 4}), tmp_path)
+    assert len(Benchmark.load(tmp_path).records) == 4
 
 
 def test_somebodys_files_are_not_written_over(tmp_path: Path) -> None:
@@ -69,16 +53,10 @@ def test_somebodys_files_are_not_written_over(tmp_path: Path) -> None:
     assert (tmp_path / "README.md").read_text() == "my project"
 
 
-def test_what_a_killed_save_left_is_written_again(tmp_path: Path) -> None:
-    save_new(by_hand({"size": 3}), tmp_path)
-    (tmp_path / MANIFEST).unlink()
-    (tmp_path / ".splits.parquet.77.part").write_bytes(b"half")
-    save_new(by_hand({"size": 4}), tmp_path)
-    assert len(Benchmark.load(tmp_path).records) == 4
-
-
-def test_an_experiments_section(tmp_path: Path, path: str) -> None:
+def test_an_experiments_section_with_a_builder_from_outside_the_tree(tmp_path: Path) -> None:
+    path = f"{__name__}:by_hand"
     built = from_section({"builder": path, "size": 3}, tmp_path / "bench")
+    assert built.counts()["records"] == 3
     assert from_section({"folder": str(tmp_path / "bench")}, tmp_path / "unused") == built
     assert not (tmp_path / "unused").exists()
     with pytest.raises(ConfigError, match="give folder alone"):

@@ -26,15 +26,8 @@ ASKED = {"folds": ["train"], "metrics": ["rouge_l", "em"], "max_new_tokens": 8, 
 
 
 def settings(**values: Any) -> Any:
-    given = {
-        "method": "npo",
-        "split": "random_10",
-        "epochs": 2,
-        "precision": "fp32",
-        "schedule": "constant",
-        **values,
-    }
-    return unlearn_settings(given, tiny=True)
+    given = {"method": "npo", "split": "random_10", "epochs": 2, "precision": "fp32", "schedule": "constant"}
+    return unlearn_settings({**given, **values}, tiny=True)
 
 
 def watched(**values: Any) -> Any:
@@ -164,7 +157,7 @@ def numbered(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:
             for epoch in range(1, int(table["epoch"].max()) + 1)
         ]
 
-    monkeypatch.setattr(selection, "standings", standings)
+    monkeypatch.setattr(selection, "by_forgetting", standings)
 
 
 @pytest.mark.parametrize("trainable", ["default", "lora:2"])

@@ -16,7 +16,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import ResponseStore
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
 from medunlearn.pipeline.evaluate import evaluate, evaluate_one
-from medunlearn.pipeline.questioning import asked
+from medunlearn.pipeline.questioning import questions_to_ask
 from medunlearn.pipeline.report.gather import gather
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
@@ -42,14 +42,16 @@ def copy(target: Run, tmp_path: Path) -> Callable[[str], Run]:
 def test_the_questions_asked(hospital: Benchmark) -> None:
     split = hospital.split("random_10")
     sides = hospital.sides(split)
-    everything = asked(hospital, split, settings(limit=None))
+    everything = questions_to_ask(hospital, split, settings(limit=None))
     assert {q.question_id for q in everything} == {q.question_id for q in hospital.questions}
-    some = asked(hospital, split, settings(limit=3))
+    some = questions_to_ask(hospital, split, settings(limit=3))
     assert [q for q in everything if q in some] == some
     subjects = {side: {q.record_id for q in some if sides[q.record_id] == side} for side in ("forget", "retain")}
     assert (len(subjects["forget"]), len(subjects["retain"])) == (2, 3)
-    assert {q.record_id for q in asked(hospital, split, settings(limit=3, seed=1))} != {q.record_id for q in some}
-    assert {q.fold for q in asked(hospital, split, settings(folds=["holdout"]))} == {"holdout"}
+    assert {q.record_id for q in questions_to_ask(hospital, split, settings(limit=3, seed=1))} != {
+        q.record_id for q in some
+    }
+    assert {q.fold for q in questions_to_ask(hospital, split, settings(folds=["holdout"]))} == {"holdout"}
 
 
 def test_what_is_written_down(hospital: Benchmark, copy: Callable[..., Run]) -> None:
@@ -66,7 +68,7 @@ def test_what_is_written_down(hospital: Benchmark, copy: Callable[..., Run]) -> 
     assert info["results"]["batches"].startswith("packed: shared text once")
     assert info["results"]["generation"].startswith("shared text once: one key/value cache")
     assert "option_batches" not in info["results"]
-    ids = {q.question_id for q in asked(hospital, hospital.split("random_10"), settings())}
+    ids = {q.question_id for q in questions_to_ask(hospital, hospital.split("random_10"), settings())}
     assert len(ids) == 32
     assert set(one.questions["question_id"]) == set(one.responses) == ids
     assert one.scores.groupby("metric")["question_id"].agg(set).map(ids.__eq__).all()
@@ -104,18 +106,14 @@ def test_a_response_does_not_depend_on_its_company(hospital: Benchmark, copy: Ca
         assert together[question_id].answer_log_probs == pytest.approx(response.answer_log_probs, rel=1e-4)
 
 
-def test_the_same_twice(hospital: Benchmark, copy: Callable[..., Run]) -> None:
-    first, second = (evaluate_one(copy(name), hospital, settings(), quiet=True) for name in "ab")
-    pd.testing.assert_frame_equal(first.summary, second.summary, check_exact=True)
-    pd.testing.assert_frame_equal(first.scores, second.scores, check_exact=True)
-
-
 def test_a_model_against_itself_differs_in_nothing(hospital: Benchmark, copy: Callable[..., Run]) -> None:
     evaluation = evaluate(copy("a"), hospital, settings(), against=[copy("b")], quiet=True)
     assert set(evaluation.table()["model"]) == {"target (a)", "target (b)"}
     differences = evaluation.comparisons["difference"].dropna()
     assert len(differences) > 10
     assert (differences == 0).all()
+    first, second = evaluation.models
+    pd.testing.assert_frame_equal(first.scores, second.scores, check_exact=True)
 
 
 def test_the_folder_tells_evaluations_apart(hospital: Benchmark, copy: Callable[..., Run]) -> None:

@@ -21,7 +21,6 @@ from medunlearn.metrics.leakage import keywords as module
 from medunlearn.metrics.leakage.extractors import Offline
 from medunlearn.metrics.leakage.keywords import keywords
 from medunlearn.metrics.leakage.phrases import candidates
-from medunlearn.pipeline.benchmarks import save_new
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.results.runs import Run
 
@@ -107,28 +106,21 @@ def test_facts_and_table(saved: Benchmark) -> None:
             assert row["keyword"] in candidates(Offline().phrases([fields[field]])[0])
 
 
-def test_an_extractor_that_loses_a_text_is_an_error(
+def test_another_benchmark_or_extractor_or_a_broken_table_is_found_anew(
     saved: Benchmark, counting: type[Counting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "phrases", lambda self, texts: [[]])
-    with pytest.raises(MedunlearnError, match="one a text"):
-        keywords(saved, extractor="counting", quiet=True)
-
-
-def test_another_benchmark_or_extractor_is_found_anew(saved: Benchmark, counting: type[Counting]) -> None:
     keywords(saved, extractor="counting", quiet=True)
     texts = counting.texts
     other = replace(saved, name="another")
     keywords(other, extractor="counting", quiet=True)
     assert counting.texts == 2 * texts
-    keywords(other, extractor="offline", quiet=True)
-    assert counting.texts == 2 * texts
-
-
-def test_a_broken_table_is_found_anew(saved: Benchmark) -> None:
     first = keywords(saved, quiet=True)
+    assert counting.texts == 2 * texts
     first.path.write_bytes(first.path.read_bytes()[:50])
     assert keywords(saved, quiet=True).by_question == first.by_question
+    monkeypatch.setattr(counting, "phrases", lambda self, texts: [[]])
+    with pytest.raises(MedunlearnError, match="one a text"):
+        keywords(replace(saved, name="third"), extractor="counting", quiet=True)
 
 
 def test_cut_off_it_goes_on(
@@ -188,11 +180,8 @@ def test_evaluate_scores_ls_and_finds_keywords_once(saved: Benchmark, run: Run, 
             assert reason == f"there is no term list for {disease}"
     ls(run, saved, extractor="counting", replicates=30)
     assert counting.texts == texts
-
-
-def test_an_evaluation_knows_which_keywords_it_used(saved: Benchmark, run: Run) -> None:
     inputs = [
-        evaluate_one(run, saved, settings(**values), quiet=True).record.info["inputs"].get("keywords")
+        evaluate_one(run, saved, settings(**values), quiet=True).record.info.inputs.get("keywords")
         for values in ({}, {"extractor": "counting"}, {"metrics": ("em",)})
     ]
     assert inputs[0].startswith("offline 1-")
@@ -248,25 +237,18 @@ def test_a_file_that_does_not_fit_is_refused_before_anything_is_asked(
     assert not (run.folder / "responses").exists()
 
 
-def test_an_experiment_refuses_a_wrong_extractor_before_it_trains(tmp_path: Path) -> None:
+def test_an_experiment_refuses_a_wrong_extractor_before_it_trains(
+    experiment_values: dict[str, Any], tmp_path: Path
+) -> None:
     from medunlearn.pipeline.estimate.forecast import forecast
     from medunlearn.pipeline.experiment import plan, run_experiment
 
-    experiment = plan(
-        {
-            "name": "x",
-            "out": str(tmp_path / "out"),
-            "benchmark": {"builder": "amnesia", "synthetic": 20},
-            "split": "random_10",
-            "train": {"model": "tiny"},
-            "unlearn": {"methods": ["npo"]},
-            "evaluate": {"extractor": "ofline"},
-        }
-    )
+    out = tmp_path / "out"
+    experiment = plan({**experiment_values, "out": out, "evaluate": {"extractor": "ofline"}})
     for refuse in (forecast, run_experiment):
         with pytest.raises(UnknownNameError, match="Did you mean 'offline'"):
             refuse(experiment)
-    assert not (tmp_path / "out" / "target").exists()
+    assert not list(out.glob("target*"))
 
 
 def test_a_report_shows_the_leakage_score_and_what_it_means(saved: Benchmark, run: Run, tmp_path: Path) -> None:
@@ -277,12 +259,3 @@ def test_a_report_shows_the_leakage_score_and_what_it_means(saved: Benchmark, ru
     text = page.read_text(encoding="utf-8")
     assert "Leakage score" in text
     assert "higher = more disease terms" in text
-
-
-def test_a_benchmark_knows_the_folder_that_it_was_saved_to(hospital: Benchmark, tmp_path: Path) -> None:
-    assert hospital.folder is None
-    assert save_new(hospital, tmp_path / "b").folder == tmp_path / "b"
-    again = save_new(hospital, tmp_path / "b")
-    assert again.folder == tmp_path / "b"
-    assert again == hospital
-    assert again.fingerprint == hospital.fingerprint

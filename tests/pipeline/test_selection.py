@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from medunlearn.pipeline.epochs.selection import Standing, best_of, is_over, rule, standings
+from medunlearn.pipeline.epochs.selection import Standing, best_of, by_forgetting, forgetting_rule, is_over
 
 
 def row(epoch: int, side: str, value: float | None, **more: Any) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def test_by_task() -> None:
         row(1, "forget", 0.99, level="identifier", node="ssn", measure="knowledge", kind="knowledge"),
         composite(1, "retain", 0.99, "MU", "rouge_l,em,cs,te,es"),
     )
-    (found,) = standings(rows, "train")
+    (found,) = by_forgetting(rows, "train")
     assert found.epoch == 1
     assert found.parts == pytest.approx(
         {
@@ -51,7 +51,7 @@ def test_by_task() -> None:
         }
     )
     assert found.value == pytest.approx(harmonic_mean([0.8, 0.6, 0.5, 0.9]))
-    assert "1-knowledge of Task_2 on forget), fold train" in rule([found], "train")
+    assert "1-knowledge of Task_2 on forget), fold train" in forgetting_rule("train").words([found])
 
 
 def test_without_nodes_the_composites_of_all_kinds() -> None:
@@ -63,10 +63,10 @@ def test_without_nodes_the_composites_of_all_kinds() -> None:
         composite(1, "forget", 0.0, "DS", "te"),
         row(1, "forget", 0.3, metric="em", measure="em"),
     )
-    (found,) = standings(rows, "train")
+    (found,) = by_forgetting(rows, "train")
     assert found.parts == {"H(rouge_l, em) on retain": 0.9, "H(1-rouge_l, 1-em) on forget": 0.6}
     assert found.value == pytest.approx(0.72)
-    assert standings(rows, "holdout")[0].value is None  # nothing of the forget side
+    assert by_forgetting(rows, "holdout")[0].value is None  # nothing of the forget side
 
 
 def test_an_epoch_without_a_part_that_others_have_has_no_number() -> None:
@@ -76,13 +76,13 @@ def test_an_epoch_without_a_part_that_others_have_has_no_number() -> None:
         node(2, "forget", None, measure="regurgitation"),
         node(3, "forget", 0.5, measure="regurgitation"),
     )
-    found = standings(rows, "train")
+    found = by_forgetting(rows, "train")
     assert [one.value for one in found] == [pytest.approx(harmonic_mean([0.5, 0.5, 1.0])), None, pytest.approx(0.5)]
     assert best_of(found) == found[0]
 
 
 def test_a_side_of_zero_makes_the_number_zero() -> None:
-    (found,) = standings(table(node(1, "retain", 0.0), node(1, "forget", 0.0)), "train")
+    (found,) = by_forgetting(table(node(1, "retain", 0.0), node(1, "forget", 0.0)), "train")
     assert found.value == 0.0
 
 

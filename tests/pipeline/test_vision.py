@@ -21,10 +21,10 @@ from medunlearn.models.outputs import ForwardOutputs
 from medunlearn.models.reference import Reference
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import record_sequences
-from medunlearn.pipeline.estimate.forecast import blueprint
+from medunlearn.pipeline.estimate.blueprint import blueprint
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.export import export
-from medunlearn.pipeline.material import rendering_of, sequences
+from medunlearn.pipeline.material import sequences
 from medunlearn.pipeline.presets import is_tiny, train_settings, unlearn_settings
 from medunlearn.pipeline.train import train
 from medunlearn.pipeline.unlearn import training_sides, unlearn
@@ -73,7 +73,7 @@ def test_methods_forget_by_the_files_of_text(
     assert method != "npo" or settings.arguments == {"beta": 0.9}
     run = unlearn(seen_target, xrays, settings, tmp_path / method, quiet=True)
     models = [load_model(one.model, device="cpu", images=xrays.folder) for one in (seen_target, run)]
-    rendering = rendering_of(seen_target, None, None, 512)
+    rendering = seen_target.rendering(max_length=512)
     forget = [training_sides(xrays, settings, model, rendering)["forget"] for model in models]
     first, last = (
         sum(sum(one.log_probs) for one in score_answers(model, chosen))
@@ -96,7 +96,7 @@ def test_losses_and_gradients_are_those_of_images_apart(
     for packed in (True, False):
         language_model = load_model(seen_target.model, device="cpu", images=xrays.folder)
         model = choose_trainable(language_model.model, trainable)
-        rendering = rendering_of(seen_target, None, None, 512)
+        rendering = seen_target.rendering(max_length=512)
         sides = training_sides(xrays, forgetting(seen_target, method), language_model, rendering)
         reference, views = Reference(model), {}
         with torch.no_grad():
@@ -131,7 +131,7 @@ def test_evaluated_with_the_image(xrays: Benchmark, seen_target: Run) -> None:
 def test_another_image_is_another_answer(xrays: Benchmark, seen_target: Run) -> None:
     """The image counts: the same question about another one is answered with other probabilities."""
     language_model = load_model(seen_target.model, device="cpu", images=xrays.folder)
-    rendering = rendering_of(seen_target, None, None, 512)
+    rendering = seen_target.rendering(max_length=512)
     question = next(q for q in xrays.questions if q.kind == "identity")
     record = xrays.record[question.record_id]
     other = next(one for one in xrays.records if one.image != record.image)
@@ -170,7 +170,7 @@ def test_a_model_of_text_alone(xrays: Benchmark, tmp_path: Path) -> None:
     run = train(xrays, train_settings({**text, "images": "ignore"}), tmp_path / "text", quiet=True)
     assert run.info["results"]["rendering"]["images"] == "ignore"
     assert "images" not in run.info["results"]
-    left = rendering_of(run, None, None)
+    left = run.rendering()
     assert left.images == "ignore", "what comes after a run leaves images out as it did"
 
 

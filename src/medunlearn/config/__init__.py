@@ -17,9 +17,14 @@ from medunlearn.config.benchmarks import (
     TofuSettings,
 )
 from medunlearn.config.diagnosis import AskedSettings, DiagnoseSettings, DiagnosisSettings, WatchSettings
-from medunlearn.config.evaluation import AttackSettings, EvaluateSettings
+from medunlearn.config.evaluation import (
+    AttackSettings,
+    EvaluateSettings,
+    JudgeSettings,
+    TaskExportSettings,
+    UtilitySettings,
+)
 from medunlearn.config.experiments import ExperimentSettings, SearchSettings, SweepSettings
-from medunlearn.config.judging import JudgeSettings
 from medunlearn.config.medforget import MedforgetSettings
 from medunlearn.config.reading import as_value, check, merge, read_yaml
 from medunlearn.config.tiny import (
@@ -32,7 +37,6 @@ from medunlearn.config.tiny import (
     TINY_VISION_UNLEARN,
 )
 from medunlearn.config.training import EpochFields, LoopFields, TrainSettings, UnlearnSettings
-from medunlearn.config.utility import TaskExportSettings, UtilitySettings
 
 __all__ = [
     "TINIES",

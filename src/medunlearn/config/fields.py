@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import types
+from collections import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +16,14 @@ from pydantic.fields import FieldInfo
 
 from medunlearn.config.base import Settings
 
+_LISTS = {tuple, list, abc.Sequence}
+
 
 @dataclass(frozen=True)
 class Flag:
     """A setting as a flag.
 
     Attributes:
-        key: as in YAML and Python, ``batch_size``.
         kind: ``switch`` takes no value, ``text`` is taken literally, ``yaml`` is read as YAML.
         many: may be given several times.
         section: holds nested settings, ``--evaluate.limit 20``.
@@ -61,22 +63,19 @@ def _flag(key: str, field: FieldInfo, group: str) -> Flag:
     origins = {get_origin(member) or member for member in members}
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
     switch = extra.get("flag") == "switch" or (bool in origins and origins <= {bool, dict, type(None)})
-    many = bool(origins & {tuple, list, Sequence, _ABC_SEQUENCE})
+    many = bool(origins & _LISTS)
     plain = origins <= {str, Path, type(None)} or _only_words(members)
     default = "required" if field.is_required() else field.get_default(call_default_factory=True)
     return Flag(
         key=key,
         kind="switch" if switch else "text" if plain else "yaml",
         many=many,
-        section=bool(origins & {dict, _ABC_MAPPING}),
+        section=bool(origins & {dict, abc.Mapping}),
         group=group,
         metavar="" if switch else _metavar(members),
         default=default if isinstance(default, str) else _shown(default),
         help=field.description or "",
     )
-
-
-_ABC_SEQUENCE, _ABC_MAPPING = get_origin(Sequence[str]), get_origin(Mapping[str, str])
 
 
 def _members(annotation: Any) -> Iterator[Any]:
@@ -108,9 +107,8 @@ def _metavar(members: set[Any]) -> str:
         origin = get_origin(member) or member
         if origin in _METAVARS:
             return "{KEY: VALUE}" if origin is dict else _METAVARS[origin]
-        if origin in (tuple, list, _ABC_SEQUENCE):
-            inner = set(_members(get_args(member)[0]))
-            return f"{_metavar(inner)},..."
+        if origin in _LISTS:
+            return f"{_metavar(set(_members(get_args(member)[0])))},..."
     return "VALUE"
 
 

@@ -42,19 +42,8 @@ FOLDER_BUILDS: Mapping[str, str] = {
 with the ``benchmark``."""
 NEW_LUME = "medunlearn.papers.lume.invented:build"
 BUILD_FILES = (
-    *TABLES,
-    "README.md",
-    "build.json",
-    "labels.parquet",
-    "evidence.parquet",
-    "rejects.parquet",
-    "llm",
-    "keywords",
-    "review",
-    "images",
-    "images.parquet",
-    "studies.parquet",
-    "excluded.parquet",
+    *(*TABLES, "README.md", "build.json", "llm", "keywords", "review", "images"),
+    *(f"{name}.parquet" for name in ("labels", "evidence", "rejects", "images", "studies", "excluded")),
 )
 
 
@@ -106,12 +95,10 @@ def refuse_foreign(folder: Path) -> None:
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder. Choose another --out.")
-    if (folder / MANIFEST).exists():
+    if not folder.exists() or (folder / MANIFEST).exists():
         return
     # What a save that was killed may leave is written again; anybody else's files are not written over.
-    if folder.is_dir() and any(
-        file.name not in BUILD_FILES and not file.name.endswith(".part") for file in folder.iterdir()
-    ):
+    if any(file.name not in BUILD_FILES and not file.name.endswith(".part") for file in folder.iterdir()):
         raise InputError(f"{folder} is not empty and holds no benchmark. Choose another --out.")
 
 

@@ -27,12 +27,11 @@ def described(benchmark: Benchmark, tokenizer: str | Path | None = None) -> Desc
     loaded = _load(tokenizer)
 
     def count(texts: Sequence[str]) -> list[int]:
-        batches = (list(texts[start : start + BATCH]) for start in range(0, len(texts), BATCH))
-        return [
-            len(ids)
-            for batch in batches
-            for ids in loaded(batch, add_special_tokens=False, verbose=False)["input_ids"]
-        ]
+        lengths: list[int] = []
+        for start in range(0, len(texts), BATCH):
+            batch = loaded(list(texts[start : start + BATCH]), add_special_tokens=False, verbose=False)
+            lengths += map(len, batch["input_ids"])
+        return lengths
 
     return describe(benchmark, count=count, tokens=f"tokens of {tokenizer}, special ones left out")
 
@@ -40,12 +39,11 @@ def described(benchmark: Benchmark, tokenizer: str | Path | None = None) -> Desc
 def _load(where: str | Path) -> Any:
     from transformers import AutoTokenizer
 
-    from medunlearn.models.folders import chain
+    from medunlearn.models.folders import chain, model_folder
     from medunlearn.models.load import LOADING_ERRORS
-    from medunlearn.pipeline.material import model_folder
 
-    found = Path(model_folder(where))
-    root = str(chain(found, check=False)[0]) if found.is_dir() else str(where)
+    folder = Path(model_folder(where))
+    root = str(chain(folder, check=False)[0]) if folder.is_dir() else str(where)
     try:
         return AutoTokenizer.from_pretrained(root)
     except LOADING_ERRORS as error:

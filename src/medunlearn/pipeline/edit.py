@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+from typing import NamedTuple
 
 from medunlearn.config import UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
@@ -16,53 +17,13 @@ from medunlearn.models.layouts import describe_layouts
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.mlps import chosen_layers
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens
-from medunlearn.pipeline.material import chosen, sequences, training_data
-from medunlearn.pipeline.outcome import finish
-from medunlearn.progress import Advance, progress
+from medunlearn.pipeline.material import sequences, training_data
+from medunlearn.pipeline.trainer import save
+from medunlearn.progress import progress
 from medunlearn.results.runs import Recording, Run
 
 
-def edit(
-    recording: Recording,
-    target: Run,
-    benchmark: Benchmark,
-    settings: UnlearnSettings,
-    method: EditMethod,
-    *,
-    device: str,
-    quiet: bool,
-) -> None:
-    """Edit the target's model; save it and a report of the edit in the recording's folder.
-
-    Raises:
-        InputError: the model has no such layers, or no MLPs that can be edited.
-        MedunlearnError: memory runs out with a single sample.
-    """
-    split = benchmark.split(settings.split)
-    rendering = target.rendering(settings.template, settings.context, settings.max_length, settings.long_notes)
-    with recording.stage("load"):
-        live = load_model(target.model, device=device, weights=settings.weights, images=benchmark.folder)
-        live.model.eval()
-        samples = side_samples(benchmark, settings, live, rendering)
-    total = sum(len(side.sequences) for side in samples.values())
-    with recording.stage("edit"), progress(recording.label, total, quiet=quiet) as advance:
-        sides = {name: side_of(live, side, method, settings, advance) for name, side in samples.items()}
-        report = method.edit(EditedModel(live.model, benchmark.levels, split.level), **sides)
-    recording.info.results = {
-        "rendering": asdict(rendering),
-        "steps": 0,
-        "tokens": sum(len(sequence.ids) for side in samples.values() for sequence in side.sequences),
-        "samples": {name: len(side.sequences) for name, side in samples.items()},
-        "batches": describe_layouts(live.model),
-        "parameters": sum(tensor.numel() for tensor in live.model.parameters()),
-        "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
-        "edit": report,
-    }
-    recording.info.results["saved"] = finish(live, [], recording.folder, base=target.model)
-
-
-@dataclass(frozen=True)
-class Samples:
+class Samples(NamedTuple):
     """The samples of one side.
 
     Attributes:
@@ -76,49 +37,86 @@ class Samples:
     groups: tuple[Mapping[str, str], ...]
 
 
-def side_of(
-    live: LanguageModel, samples: Samples, method: EditMethod, settings: UnlearnSettings, advance: Advance
-) -> Side:
-    """A side's samples, read up to the last layer that the method needs."""
-    last = max(chosen_layers(method.layers, len(decoder_layers(live.model))))
-    reader = SequenceReader(live, samples.sequences, last, samples.bare)
-    return Side(reader, samples.groups, settings.micro_batch_size, advance)
+def edit(
+    recording: Recording,
+    target: Run,
+    benchmark: Benchmark,
+    settings: UnlearnSettings,
+    method: EditMethod,
+    rendering: Rendering,
+    *,
+    device: str,
+    quiet: bool,
+) -> None:
+    """Edit the target's model; save it and a report of the edit in the recording's folder.
+
+    Raises:
+        InputError: the model has no such layers, or no MLPs that can be edited.
+        MedunlearnError: memory runs out with a single sample.
+    """
+    split = benchmark.split(settings.split)
+    with recording.stage("load"):
+        live = load_model(target.model, device=device, weights=settings.weights, images=benchmark.folder)
+        live.model.eval()
+        samples = _side_samples(benchmark, settings, live, rendering)
+    total = sum(len(side.sequences) for side in samples.values())
+    with recording.stage("edit"), progress(recording.label, total, quiet=quiet) as advance:
+        # Read up to the last layer that the method needs.
+        last = max(chosen_layers(method.layers, len(decoder_layers(live.model))))
+        sides = {
+            name: Side(
+                SequenceReader(live, side.sequences, last, side.bare),
+                side.groups,
+                settings.micro_batch_size,
+                advance,
+            )
+            for name, side in samples.items()
+        }
+        report = method.edit(EditedModel(live.model, benchmark.levels, split.level), **sides)
+    recording.info.results = {
+        "rendering": asdict(rendering),
+        "steps": 0,
+        "tokens": sum(len(sequence.ids) for side in samples.values() for sequence in side.sequences),
+        "samples": {name: len(side.sequences) for name, side in samples.items()},
+        "batches": describe_layouts(live.model),
+        "parameters": sum(tensor.numel() for tensor in live.model.parameters()),
+        "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
+        "edit": report,
+    }
+    recording.info.results["saved"] = save(live, [], recording.folder, base=target.model)
 
 
-def side_samples(
+def _side_samples(
     benchmark: Benchmark, settings: UnlearnSettings, language_model: LanguageModel, rendering: Rendering
 ) -> dict[str, Samples]:
     """The samples to forget and to retain: records and questions of the train fold.
 
-    Args:
-        language_model: its tokenizer, and how it takes images.
-
     Raises:
         InputError: a side has none.
     """
-    sides = benchmark.sides(benchmark.split(settings.split))
-    records, questions = chosen(*training_data(benchmark, None), settings.train_on)
-    behind: list[tuple[Record, list[TokenSequence]]] = [
-        (record, sequences([record], [], benchmark.record, language_model, rendering)) for record in records
-    ]
-    behind += [
-        (benchmark.record[one.record_id], sequences([], [one], benchmark.record, language_model, rendering))
-        for one in questions
-    ]
-    found: dict[str, Samples] = {}
-    for side in SIDES:
-        pairs = [(one, record) for record, some in behind if sides[record.record_id] == side for one in some]
-        if not pairs:
-            raise InputError(f"There is nothing to read: the {side} set has no sequences. Choose another train_on.")
+    by_id, sides = benchmark.record, benchmark.sides(benchmark.split(settings.split))
+    records, questions = training_data(benchmark, None, settings.train_on)
+    pairs: list[tuple[TokenSequence, Record]] = []
+    for record in records:
+        pairs += [(piece, record) for piece in sequences([record], [], by_id, language_model, rendering)]
+    for question in questions:
+        pieces = sequences([], [question], by_id, language_model, rendering)
+        pairs += [(piece, by_id[question.record_id]) for piece in pieces]
+    samples: dict[str, Samples] = {}
+    for name in SIDES:
+        side = [(piece, record) for piece, record in pairs if sides[record.record_id] == name]
+        if not side:
+            raise InputError(f"There is nothing to read: the {name} set has no sequences. Choose another train_on.")
         bare = [
-            without_image(one, image_tokens(record, rendering, language_model.pictures)) for one, record in pairs
+            without_image(piece, image_tokens(record, rendering, language_model.pictures)) for piece, record in side
         ]
-        found[side] = Samples(
-            tuple(one for one, _ in pairs),
-            tuple(bare) if any(len(a.ids) < len(b.ids) for a, (b, _) in zip(bare, pairs, strict=True)) else None,
-            tuple(record.groups for _, record in pairs),
+        has_images = any(len(plain.ids) < len(piece.ids) for plain, (piece, _) in zip(bare, side, strict=True))
+        samples[name] = Samples(
+            tuple(piece for piece, _ in side),
+            tuple(bare) if has_images else None,
+            tuple(record.groups for _, record in side),
         )
-    return found
+    return samples
 
 
 def without_image(sequence: TokenSequence, image: tuple[int, ...]) -> TokenSequence:

@@ -59,13 +59,11 @@ def evaluate_one(
     Raises:
         InputError: an unknown split, metric or model.
     """
-    split = benchmark.split(settings.split)
-    metrics = metric_names(benchmark, settings)
+    split, metrics = benchmark.split(settings.split), metric_names(benchmark, settings)
     questions = questions_to_ask(benchmark, split, settings)
     rendering = run.rendering(settings.template, settings.context)
-    inputs = _inputs(run, benchmark, settings)
     folder = evaluation_folder(run, benchmark, settings)
-    recording = Recording(folder, "evaluate", run.label, settings, inputs)
+    recording = Recording(folder, "evaluate", run.label, settings, _inputs(run, benchmark, settings))
     if recording.done:
         # A report takes the evaluation that was asked for last.
         with suppress(OSError):

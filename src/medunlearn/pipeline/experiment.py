@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 from medunlearn.config import (
     TINIES,
@@ -24,34 +24,29 @@ from medunlearn.config import (
 )
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of_json
-from medunlearn.errors import ConfigError, InputError
+from medunlearn.errors import ConfigError
 from medunlearn.methods import make_method
+from medunlearn.models.folders import model_identity
 from medunlearn.pipeline.benchmarks import from_section
-from medunlearn.pipeline.epochs.epoch_settings import attack_section, check_watched, epoch_settings, utility_section
-from medunlearn.pipeline.material import identity
+from medunlearn.pipeline.epochs.epoch_settings import (
+    attack_section,
+    check_watched,
+    collect,
+    epoch_settings,
+    utility_section,
+)
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.train import train
 from medunlearn.pipeline.unlearn import unlearn
 from medunlearn.results.runs import Recording, Run
 from medunlearn.training.processes import join
 
-T = TypeVar("T")
 DEMO_METHODS = ("ga", "graddiff", "kl_min", "npo", "simnpo", "rmu")
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A checked experiment: what each stage will be given.
-
-    Attributes:
-        settings: of the whole.
-        target: of the target model's training.
-        retrained: of the retrained model's training; None without one.
-        methods: of each unlearning run.
-        evaluate: of the scoring.
-        attack: of the attacks; None without any.
-        utility: of the tasks of lm-evaluation-harness; None without any.
-    """
+    """A checked experiment: the settings of the whole and of each stage; None for a stage that is left out."""
 
     settings: ExperimentSettings
     target: TrainSettings
@@ -62,25 +57,15 @@ class Experiment:
     utility: UtilitySettings | None = None
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A finished experiment.
-
-    Attributes:
-        report: path of ``report.html``; ``report.md`` and ``report.json`` stand beside it.
-        content: of the report.
-    """
+class Finished(NamedTuple):
+    """A finished experiment: ``report.html``, beside which stand ``report.md`` and ``report.json``; its content."""
 
     report: Path
     content: Any
 
 
 def plan(values: dict[str, Any]) -> Experiment:
-    """Check an experiment before anything runs.
-
-    Raises:
-        ConfigError: every mistake in every section, at once.
-    """
+    """Check an experiment before anything runs. Raises ConfigError: every mistake in every section, at once."""
     settings = check(ExperimentSettings, values)
     problems: list[str] = []
     shared = {"seed": settings.seed}
@@ -96,30 +81,14 @@ def plan(values: dict[str, Any]) -> Experiment:
         collect(problems, "unlearn", lambda: _method(name, section, settings, target))  # noqa: B023
         for name in names
     ]
-    evaluation = collect(
-        problems,
-        "evaluate",
-        lambda: check(EvaluateSettings, {**shared, "split": settings.split, **settings.evaluate}),
-    )
-    attack = collect(
-        problems, "attack", lambda: attack_section(settings.attack, shared | {"split": settings.split})
-    )
+    on = shared | {"split": settings.split}
+    evaluation = collect(problems, "evaluate", lambda: check(EvaluateSettings, {**on, **settings.evaluate}))
+    attack = collect(problems, "attack", lambda: attack_section(settings.attack, on))
     utility = collect(problems, "utility", lambda: utility_section(settings.utility, shared))
     if problems or target is None or evaluation is None:
         raise ConfigError(list(dict.fromkeys(problems)))
     retrained = target.model_copy(update={"without": settings.split}) if settings.retrain else None
     return Experiment(settings, target, retrained, tuple(m for m in methods if m), evaluation, attack, utility)
-
-
-def collect(problems: list[str], section: str, make: Callable[[], T]) -> T | None:
-    """The result; or None, with its problems added to the list, each after the section's name."""
-    try:
-        return make()
-    except ConfigError as error:
-        problems += [f"{section}: {problem}" for problem in error.problems]
-    except InputError as error:
-        problems.append(f"{section}: {error}")
-    return None
 
 
 def _method(
@@ -164,12 +133,16 @@ def run_experiment(
     keywords.inputs(benchmark, experiment.evaluate, metric_names(benchmark, experiment.evaluate))
     check_watched(benchmark, experiment.attack, experiment.utility)
     say(f"benchmark: {benchmark.name}, {len(benchmark.records)} records, {len(benchmark.questions)} questions")
-    say("target model: trains on everything")
-    target = _train(benchmark, experiment.target, "target", settings.out, device, quiet)
-    runs = [target]
-    if experiment.retrained is not None:
-        say("retrained model: never sees the forget set")
-        runs.append(_train(benchmark, experiment.retrained, "retrained", settings.out, device, quiet))
+    runs: list[Run] = []
+    for name, line, training in (
+        ("target", "target model: trains on everything", experiment.target),
+        ("retrained", "retrained model: never sees the forget set", experiment.retrained),
+    ):
+        if training is not None:
+            say(line)
+            out = trained_folder(benchmark, training, name, settings.out)
+            runs.append(train(benchmark, training, out, device=device, quiet=quiet))
+    target = runs[0]
     for method in experiment.methods:
         say(f"unlearning: {method.method}")
         out = unlearned_folder(benchmark, method, target.folder, settings.out)
@@ -209,17 +182,18 @@ def _evaluated(experiment: Experiment, benchmark: Benchmark, runs: list[Run], de
     return Finished(write_report(content, settings.out / "report"), content)
 
 
-def _train(benchmark: Benchmark, settings: TrainSettings, name: str, out: Path, device: str, quiet: bool) -> Run:
-    return train(benchmark, settings, trained_folder(benchmark, settings, name, out), device=device, quiet=quiet)
-
-
 def benchmark_folder(settings: ExperimentSettings | SweepSettings) -> Path:
     """Where the benchmark is built, if the experiment builds one."""
     return settings.out / f"bench-{sha256_of_json(settings.benchmark)[:8]}"
 
 
 def trained_folder(
-    benchmark: Benchmark, settings: TrainSettings, name: str, out: Path, *, known: Callable[[str], str] = identity
+    benchmark: Benchmark,
+    settings: TrainSettings,
+    name: str,
+    out: Path,
+    *,
+    known: Callable[[str], str] = model_identity,
 ) -> Path:
     """The run of the target or the retrained model.
 
@@ -236,7 +210,7 @@ def unlearned_folder(
     target: Path,
     out: Path,
     *,
-    known: Callable[[str], str] = identity,
+    known: Callable[[str], str] = model_identity,
 ) -> Path:
     """The run of one method; its name depends on what the target has become. ``known`` as above."""
     inputs = {"benchmark": benchmark.fingerprint, "model": known(str(target))}

@@ -8,9 +8,8 @@ import shutil
 from pathlib import Path
 
 from medunlearn.errors import HubError, InputError
-from medunlearn.models.folders import fingerprint, is_delta, stored_weights
+from medunlearn.models.folders import fingerprint, is_delta, model_folder, stored_weights
 from medunlearn.models.load import LanguageModel, load_model
-from medunlearn.pipeline.material import model_folder
 from medunlearn.results.runs import FILE, Run
 
 
@@ -42,7 +41,8 @@ def export(source: Path | str, out: Path, *, push: str | None = None, private: b
     try:
         language_model.save(scratch)
         if out.exists() and any(out.iterdir()):
-            _refuse_other(out, scratch)
+            if fingerprint(out) != fingerprint(scratch):
+                raise InputError(f"{out} holds another model. Choose another --out, or remove it.")
         else:
             scratch.replace(out)
     finally:
@@ -53,7 +53,7 @@ def export(source: Path | str, out: Path, *, push: str | None = None, private: b
 
 
 def _check(source: Path | str, out: Path, push: str | None, private: bool) -> None:
-    """What can be refused before a model is loaded is refused then."""
+    """Refuse before a model is loaded what can be refused then."""
     folder = Path(source)
     if not folder.is_dir():
         raise InputError(f"There is no run or model folder {source}.")
@@ -69,17 +69,12 @@ def _check(source: Path | str, out: Path, push: str | None, private: bool) -> No
         raise InputError("--private is for the repository that --push makes: give --push org/name too.")
 
 
-def _refuse_other(out: Path, scratch: Path) -> None:
-    if fingerprint(out) != fingerprint(scratch):
-        raise InputError(f"{out} holds another model. Choose another --out, or remove it.")
-
-
 def _push(language_model: LanguageModel, out: Path, name: str, private: bool) -> None:
     try:
-        language_model.model.push_to_hub(name, private=private or None)
-        language_model.tokenizer.push_to_hub(name, private=private or None)
-        if language_model.pictures is not None:
-            language_model.pictures.processor.push_to_hub(name, private=private or None)
+        pictures = language_model.pictures
+        parts = [language_model.model, language_model.tokenizer, *([pictures.processor] if pictures else [])]
+        for part in parts:
+            part.push_to_hub(name, private=private or None)
     except Exception as error:  # the hub's client raises errors of many libraries
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise HubError(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from medunlearn.config import Context, LongNotes, LoopFields, Template, TrainSettings
+from collections.abc import Mapping
+from dataclasses import fields
+
+from medunlearn.config import Context, LoopFields, Template, TrainSettings, What
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
-from medunlearn.models.folders import model_folder as model_folder
 from medunlearn.models.folders import model_identity
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens, question_sequence, record_sequences
@@ -17,26 +19,22 @@ from medunlearn.training.settings import LoopSettings
 identity = model_identity
 
 
-def training_data(benchmark: Benchmark, without: str | None) -> tuple[list[Record], list[Question]]:
-    """Records and questions of the train fold, without one split's forget set if one is named."""
+def training_data(
+    benchmark: Benchmark, without: str | None, what: What = "both"
+) -> tuple[list[Record], list[Question]]:
+    """Records and questions (or ``what`` of both) of the train fold, without one split's forget set."""
     left_out = set()
     if without is not None:
-        split = benchmark.split(without)
-        left_out = {record.record_id for record in benchmark.records_of(split, "forget")}
+        left_out = {record.record_id for record in benchmark.records_of(benchmark.split(without), "forget")}
     records = [r for r in benchmark.records if r.fold == "train" and r.record_id not in left_out]
     questions = [q for q in benchmark.questions if q.fold == "train" and q.record_id not in left_out]
-    return records, questions
-
-
-def chosen(records: list[Record], questions: list[Question], what: str) -> tuple[list[Record], list[Question]]:
-    """Records, questions or both."""
     return ([] if what == "questions" else records), ([] if what == "records" else questions)
 
 
 def sequences(
     records: list[Record],
     questions: list[Question],
-    by_id: dict[str, Record],
+    by_id: Mapping[str, Record],
     language_model: LanguageModel,
     rendering: Rendering,
 ) -> list[TokenSequence]:
@@ -53,7 +51,7 @@ def sequences(
 
 
 def rendering_for(settings: TrainSettings) -> Rendering:
-    """How training shows questions."""
+    """Rendering of questions in training."""
     return Rendering(settings.template, settings.context, settings.max_length, settings.long_notes, settings.images)
 
 
@@ -64,36 +62,17 @@ def phase_plan(settings: TrainSettings, phase: str, epochs: int, items: list[Tok
 
 
 def loop_settings(settings: LoopFields, seed: int) -> LoopSettings:
-    """How to optimise.
+    """Optimisation settings of a run's settings.
 
     Raises:
         ConfigError: an optimizer that is not installed or does not go with the rest.
     """
-    loop = LoopSettings(
-        lr=settings.lr,
-        schedule=settings.schedule,
-        warmup_ratio=settings.warmup_ratio,
-        weight_decay=settings.weight_decay,
-        clip=settings.clip,
-        micro_batch_size=settings.micro_batch_size,
-        micro_batch_tokens=settings.micro_batch_tokens,
-        precision=settings.precision,
-        checkpoint_seconds=settings.checkpoint_seconds,
-        optimizer=settings.optimizer,
-        offload=settings.offload,
-        gradient_checkpointing=settings.gradient_checkpointing,
-        seed=seed,
-    )
+    shared = {field.name: getattr(settings, field.name) for field in fields(LoopSettings) if field.name != "seed"}
+    loop = LoopSettings(**shared, seed=seed)
     check_optimizer(loop)
     return loop
 
 
-def rendering_of(
-    run: Run,
-    template: Template | None,
-    context: Context | None,
-    max_length: int | None = None,
-    long_notes: LongNotes | None = None,
-) -> Rendering:
+def rendering_of(run: Run, template: Template | None, context: Context | None) -> Rendering:
     """:meth:`medunlearn.results.runs.Run.rendering` of a run."""
-    return run.rendering(template, context, max_length, long_notes)
+    return run.rendering(template, context)

@@ -6,7 +6,7 @@ so it needs no preset to be understood or repeated. A paper's presets are in its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -25,6 +25,7 @@ from medunlearn.config import (
     UnlearnSettings,
     check,
 )
+from medunlearn.config.reading import without_prefix
 from medunlearn.errors import ConfigError, InputError, UnknownNameError, unknown_name
 from medunlearn.methods import METHODS, is_edit, make_method
 from medunlearn.registry import names, paper_files
@@ -49,8 +50,6 @@ class Preset:
 
     Attributes:
         about: one sentence: purpose and source.
-        train: settings of `train`.
-        unlearn: settings of `unlearn`.
         methods: method -> its own settings of `unlearn`; ``arguments`` are the method's hyperparameters.
         processes: number of devices that the batch is cut for; another number changes no result.
     """
@@ -107,11 +106,7 @@ def _parsed(values: Values) -> Preset:
 
 
 def preset(name: str) -> Preset:
-    """A preset by its name.
-
-    Raises:
-        UnknownNameError: no such preset; names the closest one.
-    """
+    """A preset by its name. Raises UnknownNameError: no such preset; names the closest one."""
     if name not in presets():
         raise UnknownNameError("preset", name, presets())
     return presets()[name]
@@ -168,7 +163,11 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool | str | None, shar
     """
     method = str(values.get("method", ""))
     values = with_sections(values)
-    problems = list(_strangers(values, method))
+    # Keys of methods that do not exist: most likely a misspelt name.
+    known = names("methods", METHODS)
+    theirs = [key for key in values if "." in key and not key.startswith((f"{method}.", "arguments."))]
+    owners = {key.partition(".")[0] for key in theirs if ":" not in key}
+    problems = [unknown_name("method", owner, known) for owner in sorted(owners - set(known))]
     general = {key: value for key, value in values.items() if "." not in key}
     own = _below(values, method)
     named = _preset_of(general, tiny="tiny" if tiny is True else tiny or None, problems=problems)
@@ -201,13 +200,7 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool | str | None, shar
 
 
 def _useless_for_edit(method: str, general: Values, own: Values, *, shared: bool) -> list[str]:
-    """Problems: given settings that have no effect on an edit.
-
-    Args:
-        general: settings of the run.
-        own: settings written ``METHOD.KEY``.
-        shared: the general ones serve several methods, so some of them may be for others.
-    """
+    """Problems: settings of the run (unless it is shared) and of the method that have no effect on an edit."""
     given = [f"{method}.{key}" for key in own if key in TRAINING_SETTINGS]
     given += [] if shared else [key for key in general if key in TRAINING_SETTINGS]
     why = f"{method} edits the weights once, without training, so that there are no steps, epochs or learning rate"
@@ -219,12 +212,11 @@ SECTIONS = ("evaluate", "attack", "utility", "watch")
 
 def with_sections(values: Mapping[str, Any]) -> dict[str, Any]:
     """The same, with the keys ``evaluate.KEY`` in ``evaluate``, and so for every section of a run's settings."""
-    found = dict(values)
+    folded = dict(values)
     for name in SECTIONS:
-        if below := _below(found, name):
-            found = {key: value for key, value in found.items() if not key.startswith(f"{name}.")}
-            found[name] = {**(found.get(name) or {}), **below}
-    return found
+        if below := without_prefix(f"{name}.", folded):
+            folded[name] = {**(folded.get(name) or {}), **below}
+    return folded
 
 
 def _wrong_arguments(method: str, arguments: Mapping[str, Any]) -> list[str]:
@@ -241,14 +233,6 @@ def _wrong_arguments(method: str, arguments: Mapping[str, Any]) -> list[str]:
 def _below(values: Mapping[str, Any], owner: str) -> dict[str, Any]:
     """The keys ``OWNER.KEY``, without the owner; a plug-in's name may hold points itself."""
     return {key.removeprefix(f"{owner}."): value for key, value in values.items() if key.startswith(f"{owner}.")}
-
-
-def _strangers(values: Mapping[str, Any], method: str) -> Iterator[str]:
-    """Keys of methods that do not exist: most likely a misspelt name."""
-    known = names("methods", METHODS)
-    theirs = [key for key in values if "." in key and not key.startswith((f"{method}.", "arguments."))]
-    for owner in sorted({key.partition(".")[0] for key in theirs if ":" not in key} - set(known)):
-        yield unknown_name("method", owner, known)
 
 
 def is_tiny(run: Run) -> str | None:

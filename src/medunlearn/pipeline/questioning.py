@@ -50,10 +50,6 @@ def questions_to_ask(benchmark: Benchmark, split: Split, settings: EvaluateSetti
     return questions
 
 
-asked = questions_to_ask
-"""The same, by the name that the epochs, the estimate and the export of tasks know."""
-
-
 def ask(
     run: Run,
     benchmark: Benchmark,
@@ -76,9 +72,9 @@ def ask(
     tokenizer = live.tokenizer if live else load_tokenizer(run.model)
     limit = settings.max_new_tokens or longest_answer(tokenizer, benchmark)
     store = store_of(run, benchmark, settings, rendering, limit)
-    known = store.read()
-    if all((question.question_id, rendering.context, 0) in known for question in questions):
-        return store.folder, {q.question_id: known[q.question_id, rendering.context, 0] for q in questions}, {}
+    known, keys = store.read(), {q.question_id: (q.question_id, rendering.context, 0) for q in questions}
+    if all(key in known for key in keys.values()):
+        return store.folder, {name: known[key] for name, key in keys.items()}, {}
     language_model = live or load_model(run.model, device=device, weights=settings.weights, images=benchmark.folder)
     before = batch_counts(language_model.model)
     with progress(f"{run.label}: responses", len(questions), quiet=quiet) as advance:
@@ -93,11 +89,10 @@ def ask(
             advance=advance,
         )
     batches = describe_layouts(language_model.model, before)
-    return store.folder, responses, {"batches": batches, "generation": generation_described(language_model.model)}
+    return store.folder, responses, {"batches": batches, "generation": _generation_described(language_model.model)}
 
 
-def generation_described(model: Any) -> str:
-    """How a model's answers are decoded, for a run's record."""
+def _generation_described(model: Any) -> str:
     way, size = way_of(model), attention_window(model)
     limited = way != "whole" and size < math.inf
     return GENERATION[way] + (f"; whole prompts past the window of {size} tokens" if limited else "")
@@ -114,7 +109,7 @@ def rate(
     quiet: bool,
     live: LanguageModel | None,
 ) -> tuple[dict[str, LogProbs], dict[str, str]]:
-    """How likely the model finds each option of the questions that have some, where a metric asks for that.
+    """Log-probabilities of each option of the questions that have some, where a metric asks for that.
 
     With how a model was asked, for a run's record: ``option_batches``; empty where it was not.
     """
@@ -122,22 +117,15 @@ def rate(
     choices = [question for question in questions if question.options] if wanted else []
     if not choices:
         return {}, {}
-    store = open_store(
-        run.folder / "responses",
-        model_fingerprint=run.fingerprint,
-        benchmark_fingerprint=benchmark.fingerprint,
-        weights=settings.weights,
-        rendering=rendering,
-        # No response is decoded; so the options have a store of their own.
-        max_new_tokens=0,
-    )
+    # No response is decoded; so the options have a store of their own.
+    store = store_of(run, benchmark, settings, rendering, 0)
     known = known_options(store, choices, rendering.context)
     if len(known) == len(choices):
         return known, {}
     language_model = live or load_model(run.model, device=device, weights=settings.weights, images=benchmark.folder)
     before = batch_counts(language_model.model)
     with progress(f"{run.label}: alternative answers", len(choices), quiet=quiet) as advance:
-        found = rate_options(
+        rated = rate_options(
             language_model,
             choices,
             benchmark.record,
@@ -146,7 +134,7 @@ def rate(
             batch_size=settings.batch_size,
             advance=advance,
         )
-    return found, {"option_batches": describe_layouts(language_model.model, before)}
+    return rated, {"option_batches": describe_layouts(language_model.model, before)}
 
 
 def store_of(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS, IDENTIFIER, Grouping, default_metrics_of
-from medunlearn.data.records import Question
-from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
+from medunlearn.data.responses import ResponseStore, known_options
 from medunlearn.data.storage import sha256_of_json, write_together
 from medunlearn.errors import InputError
 from medunlearn.metrics import Item, Tools, get_metric, scoring
@@ -110,12 +110,13 @@ def _tools(settings: EvaluateSettings, needed: Collection[str], device: str) -> 
     from medunlearn.models.bert_score import BertScorer
     from medunlearn.models.encoders import EntailmentModel, SentenceEncoder
 
-    return Tools(
-        encoder=SentenceEncoder(names["encoder"], device) if "encoder" in names else None,
-        nli=EntailmentModel(names["nli"], device) if "nli" in names else None,
-        bert=BertScorer(names["bert"], device=device) if "bert" in names else None,
-        bart=BartScorer(names["bart"], device=device) if "bart" in names else None,
-    )
+    kinds: dict[str, Any] = {
+        "encoder": SentenceEncoder,
+        "nli": EntailmentModel,
+        "bert": BertScorer,
+        "bart": BartScorer,
+    }
+    return Tools(**{tool: kinds[tool](name, device=device) for tool, name in names.items()})
 
 
 def _groups(
@@ -161,27 +162,20 @@ def _stored_items(
     evaluated: Evaluated, benchmark: Benchmark, settings: EvaluateSettings, names: Sequence[str]
 ) -> tuple[list[Item], pd.DataFrame]:
     """The evaluation's items from what is stored, and their labels."""
-    split = benchmark.split(settings.split)
+    split, context = benchmark.split(settings.split), evaluated.context
     order = {name: place for place, name in enumerate(evaluated.table["item"].unique())}
     questions = [question for question in benchmark.questions if question.question_id in order]
     questions.sort(key=lambda question: order[question.question_id])
-    responses, options = _stored_responses(evaluated, questions)
+    folder = evaluated.run.folder / evaluated.record.info.results["responses"]
+    stored = ResponseStore(folder, ResponseStore.settings_of(folder)).read()
+    responses = {name: response for (name, _, sample), response in stored.items() if not sample}
     missing = [question.question_id for question in questions if question.question_id not in responses]
     if missing or len(questions) < len(order):
         raise InputError(f"{evaluated.run.folder} lacks responses of this evaluation. Evaluate it again.")
+    # Options were rated in a store of their own.
+    key = {**ResponseStore.settings_of(folder), "max_new_tokens": 0}
+    rated = ResponseStore(folder.parent / f"{context}-{sha256_of_json(key)[:12]}", key)
+    options = known_options(rated, [question for question in questions if question.options], context)
     keywords = disease_keywords.for_evaluation(benchmark, settings, names, evaluated.run.folder, quiet=True)
     items = question_items(questions, benchmark.sides(split), responses, options, keywords)
     return items, question_labels(benchmark, split, questions)
-
-
-def _stored_responses(
-    evaluated: Evaluated, questions: Sequence[Question]
-) -> tuple[Mapping[str, Response], Mapping[str, LogProbs]]:
-    """Responses, and log-probabilities of options, by question; options were rated in a store of their own."""
-    context, folder = evaluated.context, evaluated.run.folder / evaluated.record.info.results["responses"]
-    asked = {**ResponseStore.settings_of(folder), "max_new_tokens": 0}
-    rated = folder.parent / f"{context}-{sha256_of_json(asked)[:12]}"
-    choices = [question for question in questions if question.options]
-    options = known_options(ResponseStore(rated, asked), choices, context)
-    stored = ResponseStore(folder, ResponseStore.settings_of(folder)).read()
-    return {name: response for (name, variant, sample), response in stored.items() if not sample}, options

@@ -7,28 +7,27 @@ from typing import Any
 
 from medunlearn.config import UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import SIDES
 from medunlearn.errors import ConfigError
 from medunlearn.methods import make_method
 from medunlearn.methods.editing import EditMethod
 from medunlearn.methods.protocol import LossMethod, default_trainable
-from medunlearn.models.activation_cache import ActivationCache
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.pipeline.epochs.epoch_settings import check_epochs
 from medunlearn.pipeline.estimate.capacity import explain_out_of_memory
-from medunlearn.pipeline.material import chosen, loop_settings, sequences, training_data
-from medunlearn.pipeline.outcome import finish, report_steps, summary
+from medunlearn.pipeline.material import loop_settings, sequences, training_data
+from medunlearn.pipeline.trainer import Trainer
 from medunlearn.progress import progress
-from medunlearn.results.runs import Recording, Run
-from medunlearn.training.loop import train_loop
+from medunlearn.results.runs import Run
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
 from medunlearn.training.precompute import CachePlan
-from medunlearn.training.processes import Processes, join
+from medunlearn.training.processes import join
 from medunlearn.training.recording import open_recording
-from medunlearn.training.sharding import ShardedReference, check_sharding, make_whole, shard
+from medunlearn.training.sharding import ShardedReference, check_sharding, shard
 from medunlearn.training.trainable import choose_trainable
 
 
@@ -60,118 +59,66 @@ def unlearn(
     if recording.done:
         return Run.open(out)
     recording.info.lineage = [*target.info.lineage, str(target.folder)]
+    rendering = target.rendering(settings.template, settings.context, settings.max_length, settings.long_notes)
     with recording.running():
         if isinstance(method, EditMethod):
             from medunlearn.pipeline.edit import edit
 
             place = processes.device(device)
             processes.on_main(
-                lambda: edit(recording, target, benchmark, settings, method, device=place, quiet=quiet)
+                lambda: edit(recording, target, benchmark, settings, method, rendering, device=place, quiet=quiet)
             )
         else:
+            trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
+
+            def build() -> LanguageModel:
+                place, images = processes.device(device), benchmark.folder
+                model = load_model(target.model, device=place, weights=settings.weights, images=images)
+                model.model = choose_parts(model.model, trainable, settings)
+                return model
+
             with explain_out_of_memory(settings, device):
-                _forget(recording, target, benchmark, settings, method, processes, device, quiet)
+                trainer = Trainer(recording, benchmark, settings, processes, rendering, build, target, quiet)
+                _forget(trainer, settings, Unlearning(method), trainable)
     return processes.on_main(lambda: Run(out, recording.info))
 
 
-def _forget(
-    recording: Recording,
-    target: Run,
-    benchmark: Benchmark,
-    settings: UnlearnSettings,
-    method: LossMethod,
-    processes: Processes,
-    device: str,
-    quiet: bool,
-) -> None:
-    """The run itself: load, keep what repeats, train, save."""
-    out, split, loop = recording.folder, benchmark.split(settings.split), loop_settings(settings, settings.seed)
-    rendering = target.rendering(settings.template, settings.context, settings.max_length, settings.long_notes)
-    trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
-    with recording.stage("load"):
-        language_model, plan = processes.together(
-            lambda: _load(target, benchmark, settings, rendering, trainable, processes.device(device))
-        )
-    model, pad = language_model.model, language_model.tokenizer.pad_token_id
-    objective, silent = Unlearning(method), quiet or not processes.main
-    with recording.stage("keep"):
+def _forget(trainer: Trainer, settings: UnlearnSettings, objective: Unlearning, trainable: str) -> None:
+    """Load, keep what repeats, train, save."""
+    benchmark, processes, loop = trainer.benchmark, trainer.processes, trainer.loop
+    split, label = benchmark.split(settings.split), trainer.recording.label
+
+    def plan_of(language_model: LanguageModel) -> Plan:
+        sides = training_sides(benchmark, settings, language_model, trainer.rendering)
+        return Plan(sides, settings.batch_size, settings.epochs, settings.seed)
+
+    plan = trainer.load(plan_of)
+    model, pad = trainer.live.model, trainer.live.tokenizer.pad_token_id
+    with trainer.recording.stage("keep"):
         budget = int(settings.keep_gb * 1e9)
         size, tokens = loop.micro_batch_size, loop.micro_batch_tokens
         cache_plan = processes.together(lambda: CachePlan(model, pad, objective, plan, size, budget, tokens=tokens))
         cache_plan.needs.check_reaches(model)
-        folder, label = out / "checkpoints" / "kept", f"{recording.label}: what repeats, once"
-        with progress(label, cache_plan.sequences, quiet=silent) as advance:
-            kept = cache_plan.fill(folder, loop.precision, processes=processes, advance=advance)
-        reference = _reference(model, settings, processes, kept, cache_plan.complete)
-    epochs = None
-    if settings.evaluate_every:
-        from medunlearn.pipeline.epochs.epoch_evaluation import epoch_evaluation
-
-        epochs = epoch_evaluation(
-            recording,
-            language_model,
-            rendering,
-            benchmark,
-            settings,
-            processes,
-            target=target,
-            reload=lambda: _model(target, benchmark, settings, trainable, processes.device(device)),
-            quiet=quiet,
-        )
-    with recording.stage("unlearn"), progress(recording.label, plan.steps, quiet=silent) as advance:
-        history = train_loop(
-            model,
-            pad,
-            objective,
-            plan,
-            loop,
-            checkpoints=out / "checkpoints" / "unlearn",
-            reference=reference,
-            processes=processes,
-            on_step=report_steps(advance, loop.micro_batch_size, quiet),
-            on_epoch=epochs,
-        )
-    recording.info.results = {
-        **summary(history, language_model, rendering, loop),
+        with progress(f"{label}: what repeats, once", cache_plan.sequences, quiet=trainer.silent) as advance:
+            cache = cache_plan.fill(
+                trainer.checkpoints / "kept", loop.precision, processes=processes, advance=advance
+            )
+        kind = Reference
+        if settings.sharding != "none":
+            # What is kept was computed by whole models; from here on, each pass is one of all processes.
+            shard(model, processes, settings.precision)
+            kind = ShardedReference
+        reference = kind(model, cache, complete=cache_plan.complete)
+    trainer.evaluate_epochs()
+    history = trainer.run("unlearn", label, plan, objective, last=True, reference=reference)
+    facts = {
         "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
         "trainable": trainable,
         "reference": reference.kind,
         "reference_bytes": reference.held_bytes(),
         "kept_bytes": cache_plan.bytes,
     }
-    if epochs:
-        epochs.finish("unlearn")
-    if settings.sharding != "none":
-        make_whole(language_model.model)
-    recording.info.results["saved"] = processes.on_main(
-        lambda: finish(language_model, history, out, base=target.model)
-    )
-
-
-def _reference(
-    model: Any, settings: UnlearnSettings, processes: Processes, kept: ActivationCache, complete: bool
-) -> Reference:
-    if settings.sharding == "none":
-        return Reference(model, kept, complete=complete)
-    # What is kept was computed by whole models; from here on, each pass is one of all processes.
-    shard(model, processes, settings.precision)
-    return ShardedReference(model, kept, complete=complete)
-
-
-def _load(
-    target: Run, benchmark: Benchmark, settings: UnlearnSettings, rendering: Rendering, trainable: str, device: str
-) -> tuple[LanguageModel, Plan]:
-    language_model = _model(target, benchmark, settings, trainable, device)
-    sides = training_sides(benchmark, settings, language_model, rendering)
-    return language_model, Plan(sides, settings.batch_size, settings.epochs, settings.seed)
-
-
-def _model(
-    target: Run, benchmark: Benchmark, settings: UnlearnSettings, trainable: str, device: str
-) -> LanguageModel:
-    language_model = load_model(target.model, device=device, weights=settings.weights, images=benchmark.folder)
-    language_model.model = choose_parts(language_model.model, trainable, settings)
-    return language_model
+    trainer.finish(history, "unlearn", facts)
 
 
 def choose_parts(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
@@ -215,18 +162,16 @@ def unlearning_method(settings: UnlearnSettings) -> LossMethod | EditMethod:
 def training_sides(
     benchmark: Benchmark, settings: UnlearnSettings, language_model: Any, rendering: Rendering
 ) -> dict[str, list[TokenSequence]]:
-    """What each side trains on: its records and its questions of the train fold, as the target saw them."""
-    split = benchmark.split(settings.split)
-    by_id = {record.record_id: record for record in benchmark.records}
-    sides = benchmark.sides(split)
-    records, questions = chosen(*training_data(benchmark, None), settings.train_on)
+    """Each side's records and questions of the train fold, as the target saw them."""
+    sides = benchmark.sides(benchmark.split(settings.split))
+    records, questions = training_data(benchmark, None, settings.train_on)
     return {
         side: sequences(
             [record for record in records if sides[record.record_id] == side],
             [question for question in questions if sides[question.record_id] == side],
-            by_id,
+            benchmark.record,
             language_model,
             rendering,
         )
-        for side in ("forget", "retain")
+        for side in SIDES
     }

@@ -16,11 +16,10 @@ from medunlearn.cli.main import app
 from medunlearn.config import read_yaml
 from medunlearn.data.storage import write_json
 from medunlearn.errors import ConfigError
-from medunlearn.pipeline.sweep.cells import CellOutput, make_cells
+from medunlearn.pipeline.sweep.cells import make_cells
 from medunlearn.pipeline.sweep.jobs import job_of, perform
 from medunlearn.pipeline.sweep.plan import Sweep, plan
 from medunlearn.pipeline.sweep.pool import Slot
-from medunlearn.pipeline.sweep.result import cell_facts
 
 ROOT = Path(__file__).parents[3]
 PAGE = Page.read("medforget.md", "The experiment and its report")
@@ -71,19 +70,17 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         assert part in told
 
 
-def performed(sweep: Sweep) -> dict[str, CellOutput]:
+def performed(sweep: Sweep) -> None:
     """Every cell in this process, one after the other."""
     benchmark = sweep.benchmark()
     assert benchmark.folder is not None
-    made: dict[str, CellOutput] = {}
     for cell in sweep.cells:
-        job = job_of(cell, sweep, benchmark.folder, made)
-        made[cell.name] = perform(job, Slot("cpu", 1))
+        cell.folder, cell.evaluation, cell.seconds = perform(job_of(cell, sweep, benchmark.folder), Slot("cpu", 1))
+        cell.status = "done"
     for cell in sweep.cells[-2:]:
-        again = job_of(cell, sweep, benchmark.folder, made).output(benchmark)
+        again = job_of(cell, sweep, benchmark.folder).output(benchmark)
         assert again is not None
-        assert (again.folder, again.evaluation) == (made[cell.name].folder, made[cell.name].evaluation)
-    return made
+        assert (again.folder, again.evaluation) == (cell.folder, cell.evaluation)
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +88,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished sweep, as the command leaves it."""
     folder = tmp_path_factory.mktemp("place") / "runs" / "medforget-tiny"
     sweep = plan(values(folder))
-    made = performed(sweep)
-    cells = [cell_facts(cell, "done", made[cell.name], None) for cell in sweep.cells]
+    performed(sweep)
+    cells = [cell.facts() for cell in sweep.cells]
     write_json(
         folder / "sweep.json",
         {"name": "Levels", "cells": cells, "settings": sweep.settings.model_dump(mode="json")},

@@ -9,14 +9,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.methods.editing import EditedModel, Kind, Side
 from medunlearn.models.load import load_model
 from medunlearn.models.sequences import Rendering
-from medunlearn.pipeline.estimate.forecast import Planner, blueprint_of
-from medunlearn.pipeline.evaluate import evaluate
+from medunlearn.pipeline.estimate.blueprint import blueprint_of
+from medunlearn.pipeline.estimate.forecast import Planner
 from medunlearn.pipeline.presets import unlearn_settings
 from medunlearn.pipeline.sweep.cells import make_cells
 from medunlearn.pipeline.unlearn import unlearn
@@ -63,14 +62,6 @@ def test_done_is_not_done_again(runs: dict[str, Run], bench: Benchmark, monkeypa
     assert again.info == runs["manu"].info
     with pytest.raises(InputError, match="arguments"):
         unlearn(runs["target"], bench, settings("manu"), runs["manu"].folder, quiet=True)
-
-
-def test_evaluation_is_that_of_any_run(runs: dict[str, Run], bench: Benchmark) -> None:
-    found = evaluate(
-        runs["chip"], bench, EvaluateSettings(split="gone", metrics=("rouge_l", "em"), replicates=20), quiet=True
-    )
-    assert set(found.table()["model"]) == {"CHIP"}
-    assert found.models[0].summary["n_scored"].sum() > 0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Order, dependencies and failures, without any process."""
+"""Order, dependencies and failures of cells, without any process."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ def names(board: Board) -> list[str]:
 
 
 def test_nothing_starts_before_what_it_needs() -> None:
-    board = Board([cell("a"), cell("b", "a"), cell("c", "b")])
+    board = Board([cell("a"), cell("b", "a")])
     assert names(board) == ["a"]
-    board.start("a")
+    board.cells["a"].status = "running"
     assert names(board) == []
-    board.settle("a", "done")
+    board.cells["a"].status = "done"
     assert names(board) == ["b"]
-    board.settle("b", "done")
-    board.settle("c", "done")
+    board.cells["b"].status = "done"
     assert not board.open
 
 
@@ -34,35 +33,26 @@ def test_the_longest_way_ahead_comes_first() -> None:
 
 
 def test_a_failure_stops_what_needs_it_and_nothing_else() -> None:
-    board = Board([cell("a"), cell("b", "a"), cell("c", "b"), cell("d"), cell("e", "d")])
-    assert board.settle("a", "failed", "it diverged") == ["b", "c"]
-    assert board.reason == {
+    board = Board(
+        [cell("a"), cell("b", "a"), cell("c", "b"), cell("d"), cell("e", "d"), cell("f", after=("a", "d"))]
+    )
+    assert board.fail(board.cells["a"], "it diverged") == ["b", "c"]
+    assert {name: cell.reason for name, cell in board.cells.items() if cell.reason} == {
         "a": "it diverged",
         "b": "not run, because a failed",
         "c": "not run, because a failed",
     }
-    assert board.state["c"] == "not run"
+    assert [board.cells[name].status for name in "abc"] == ["failed", "not run", "not run"]
     assert names(board) == ["d"]
-    board.settle("d", "done")
-    assert names(board) == ["e"]
-    board.settle("e", "done")
-    assert not board.open
-
-
-def test_after_waits_for_the_end_however_it_is() -> None:
-    board = Board([cell("a"), cell("b"), cell("c", after=("a", "b"))])
-    board.settle("a", "failed", "x")
-    assert names(board) == ["b"]
-    board.start("b")
-    assert names(board) == []
-    board.settle("b", "done")
-    assert names(board) == ["c"]
+    board.cells["d"].status = "done"
+    # What comes after cells waits for their end, however it is.
+    assert names(board) == ["e", "f"]
 
 
 def test_cells_that_share_a_store_take_turns() -> None:
     board = Board([cell("a", alone="s"), cell("b", alone="s"), cell("c", alone="t")])
     assert names(board) == ["a", "c"]
-    board.start("a")
+    board.cells["a"].status = "running"
     assert names(board) == ["c"]
-    board.settle("a", "failed", "x")
+    board.fail(board.cells["a"], "x")
     assert names(board) == ["b", "c"]

@@ -83,36 +83,25 @@ def test_one_process_answers_many_calls(functions: Any, tmp_path: Path) -> None:
     assert (tmp_path / "logs").stat().st_mode & 0o077 == 0
 
 
-def test_failures_have_reasons_and_the_worker_goes_on(functions: Any, tmp_path: Path) -> None:
+def test_a_worker_outlives_failures_and_is_replaced_when_it_dies(functions: Any, tmp_path: Path) -> None:
     with Pool([Slot()]) as pool:
         diverged = one(pool, functions.diverge, None, tmp_path)
         broken = one(pool, functions.break_down, 7, tmp_path, "broken")
-        fine = one(pool, functions.double, 1, tmp_path)
+        first = one(pool, functions.double, 1, tmp_path)
+        died = one(pool, functions.die, None, tmp_path)
+        second = one(pool, functions.double, 2, tmp_path)
+        os.kill(second.value[3], signal.SIGKILL)  # idle
+        time.sleep(0.5)
+        third = one(pool, functions.double, 3, tmp_path)
     assert diverged.failure == "the loss became nan"
     assert broken.failure == "IndexError: list index out of range"
-    assert fine.value[0] == 2
+    assert died.failure == "its process ended (by signal 9; out of memory?)"
+    assert [result.value[0] for result in (first, second, third)] == [2, 4, 6]
+    assert len({result.value[3] for result in (first, second, third)}) == 3
     log = (tmp_path / "logs" / "broken.log").read_text()
     # Where it broke, but no value.
     assert "in break_down" in log
     assert "a patient's name" not in log
-
-
-def test_a_killed_worker_is_replaced(functions: Any, tmp_path: Path) -> None:
-    with Pool([Slot()]) as pool:
-        died = one(pool, functions.die, None, tmp_path)
-        after = one(pool, functions.double, 1, tmp_path)
-    assert died.failure == "its process ended (by signal 9; out of memory?)"
-    assert after.value[0] == 2
-
-
-def test_a_worker_that_died_idle_is_replaced(functions: Any, tmp_path: Path) -> None:
-    with Pool([Slot()]) as pool:
-        pid = one(pool, functions.double, 1, tmp_path).value[3]
-        os.kill(pid, signal.SIGKILL)
-        time.sleep(0.5)
-        again = one(pool, functions.double, 2, tmp_path)
-    assert (again.failure, again.value[0]) == ("", 4)
-    assert again.value[3] != pid
 
 
 def test_a_script_without_a_guard_is_not_run_again_and_its_folder_is_the_workers(

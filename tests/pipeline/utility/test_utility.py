@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.pipeline.utility import harness, measure
-from medunlearn.pipeline.utility.harness import Item, Result, run_tasks
-from medunlearn.pipeline.utility.numbers import Utility, item_scores, summary_table
+from medunlearn.pipeline.utility.harness import run_tasks
+from medunlearn.pipeline.utility.numbers import Item, Result, Utility, item_scores, summary_table
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import score_table
 from medunlearn.results.summary import summarize
@@ -66,49 +67,38 @@ def test_accuracy_is_the_models_own(lume_target: Run, tasks: Path) -> None:
     assert mu.scores(found.models[0].record.folder)["subject"].nunique() == len(QUESTIONS)
 
 
-def test_what_was_measured_is_kept(lume_target: Run, tasks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = mu.utility(lume_target, tasks="capitals", include=tasks, limit=4, quiet=True).models[0]
+def test_what_was_measured_is_kept(
+    lume_target: Run, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how = {"tasks": "capitals", "include": tasks, "limit": 4, "quiet": True}
+    first = mu.utility(lume_target, **how).models[0]
     assert first.summary.iloc[-1]["n_scored"] == 4
     monkeypatch.setattr(measure, "run_tasks", lambda *_, **__: pytest.fail("asked again"))
-    again = mu.utility(lume_target, tasks="capitals", include=tasks, limit=4, quiet=True).models[0]
-    assert again.record.folder == first.record.folder
-    found = Utility.find(lume_target)
-    assert found is not None
-    assert found.record.folder == first.record.folder
-    assert found.description == "capitals, the first 4 items of each"
-
-
-def test_a_changed_task_is_another_measurement(lume_target: Run, tasks: Path, tmp_path: Path) -> None:
-    before = measure.utility_folder(lume_target, settings(tasks))
-    other = tmp_path / "tasks"
-    other.mkdir()
-    for file in tasks.iterdir():
-        (other / file.name).write_bytes(file.read_bytes())
-    with (other / "capitals.jsonl").open("a") as file:
+    again, latest = mu.utility(lume_target, **how).models[0], Utility.find(lume_target)
+    assert latest is not None
+    assert again.record.folder == latest.record.folder == first.record.folder
+    assert latest.description == "capitals, the first 4 items of each"
+    # A changed task is another measurement.
+    shutil.copytree(tasks, tmp_path / "tasks")
+    with (tmp_path / "tasks" / "capitals.jsonl").open("a") as file:
         file.write(json.dumps(QUESTIONS[0]))
-    assert measure.utility_folder(lume_target, settings(other)) != before
+    folders = {measure.utility_folder(lume_target, settings(where)) for where in (tasks, tmp_path / "tasks")}
+    assert len(folders) == 2
 
 
-def test_a_lora_adapter_in_memory(lume_target: Run, tasks: Path) -> None:
+def test_a_lora_adapter_in_memory_and_random_numbers_outside(lume_target: Run, tasks: Path) -> None:
     from medunlearn.training.trainable import choose_trainable, merged
-
-    plain = load_model(lume_target.model, device="cpu")
-    expected = [(one.item, one.value) for one in run_tasks(plain, settings(tasks))[0]]
-    adapted = LanguageModel(choose_trainable(plain.model, "lora:2"), plain.tokenizer, "x")
-    adapted.model.eval()
-    with merged(adapted.model):
-        assert [(one.item, one.value) for one in run_tasks(adapted, settings(tasks))[0]] == expected
-
-
-def test_random_numbers_outside_are_not_touched(lume_target: Run, tasks: Path) -> None:
-    language_model = load_model(lume_target.model, device="cpu")
 
     def states() -> list[Any]:
         return [random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()]
 
-    before = states()
-    run_tasks(language_model, settings(tasks, fewshot=0))
+    plain, before = load_model(lume_target.model, device="cpu"), states()
+    expected = [(one.item, one.value) for one in run_tasks(plain, settings(tasks, fewshot=0))[0]]
     assert states() == before
+    adapted = LanguageModel(choose_trainable(plain.model, "lora:2"), plain.tokenizer, "x")
+    adapted.model.eval()
+    with merged(adapted.model):
+        assert [(one.item, one.value) for one in run_tasks(adapted, settings(tasks))[0]] == expected
 
 
 @pytest.fixture
@@ -150,19 +140,16 @@ def summary(asked: str, found: list[Item], results: list[Result], **more: Any) -
     return table.set_index(["name", "metric"], drop=False)
 
 
-def test_several_tasks_count_alike() -> None:
+def test_several_tasks_count_alike_and_a_group_once() -> None:
     found = [*items("a", [1, 1, 0, 1]), *items("b", [0, 0, 1, 0, 0, 0, 1, 0])]
-    table = summary("a,b", found, [result("a", 0.75), result("b", 0.25)])
-    assert table.iloc[-1]["value"] == 0.5
-    assert table.iloc[-1]["n_scored"] == 12
+    tasks = [result("a", 0.75), result("b", 0.25)]
+    table = summary("a,b", found, tasks)
+    both = table.iloc[-1]
+    assert (both["value"], both["n_scored"]) == (0.5, 12)
     # Around 1.96 standard errors, sqrt((0.1875 / 4 + 0.1875 / 8) / 4) each; a bit more, for sizes are drawn too.
-    assert 0.26 < (table.iloc[-1]["high"] - table.iloc[-1]["low"]) / 2 < 0.39
+    assert 0.26 < (both["high"] - both["low"]) / 2 < 0.39
     assert table["counts"].tolist() == [True, True, False]
-
-
-def test_a_group_counts_once_and_not_its_tasks() -> None:
-    found = [*items("a", [1, 1, 0, 1]), *items("b", [0, 0, 1, 0, 0, 0, 1, 0])]
-    table = summary("g", found, [result("a", 0.75), result("b", 0.25), result("g", 5 / 12, ("a", "b"))])
+    table = summary("g", found, [*tasks, result("g", 5 / 12, ("a", "b"))])
     assert table[table["counts"]]["name"].tolist() == ["g"]
     row = table.loc["g", "acc"]
     assert table.iloc[-1]["value"] == row["value"] == pytest.approx(5 / 12)
@@ -170,13 +157,10 @@ def test_a_group_counts_once_and_not_its_tasks() -> None:
 
 
 def test_a_number_that_is_no_mean_has_no_interval_of_ours() -> None:
-    table = summary("a", items("a", [1, 0]), [result("a", 0.9)])
-    assert table.iloc[-1]["value"] == 0.9
-    assert pd.isna(table.iloc[-1]["low"])
-    assert "no mean over its items" in table.iloc[-1]["reason"]
-
-
-def test_an_item_without_a_finite_number_is_unscored_with_a_reason() -> None:
+    last = summary("a", items("a", [1, 0]), [result("a", 0.9)]).iloc[-1]
+    assert last["value"] == 0.9
+    assert pd.isna(last["low"])
+    assert "no mean over its items" in last["reason"]
     rows = score_table(item_scores(items("a", [0.5, None, float("inf")])))
     assert rows["value"].tolist() == [0.5, pd.NA, pd.NA]
     assert rows["reason"].notna().tolist() == [False, True, True]
@@ -184,11 +168,11 @@ def test_an_item_without_a_finite_number_is_unscored_with_a_reason() -> None:
 
 def test_perplexity_is_no_utility_between_0_and_1() -> None:
     results = [result("a", 7.5, metric="ppl", higher_is_better=False), result("a", 0.5)]
-    table = summary("a", [*items("a", [None, None], "ppl"), *items("a", [1, 0])], results)
-    assert pd.isna(table.iloc[-1]["value"])
-    assert "ppl of a is no share" in table.iloc[-1]["reason"]
-    other = summary("a", [*items("a", [None, None], "ppl"), *items("a", [1, 0])], results, metric="acc")
-    assert other.iloc[-1]["value"] == 0.5
+    both = [*items("a", [None, None], "ppl"), *items("a", [1, 0])]
+    last = summary("a", both, results).iloc[-1]
+    assert pd.isna(last["value"])
+    assert "ppl of a is no share" in last["reason"]
+    assert summary("a", both, results, metric="acc").iloc[-1]["value"] == 0.5
 
 
 def test_it_is_the_semeval_scores_utility(lume: Benchmark, lume_target: Run, tasks: Path) -> None:

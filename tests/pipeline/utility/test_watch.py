@@ -66,6 +66,10 @@ def test_an_epochs_area_is_what_attack_finds(lume: Benchmark, lume_target: Run, 
             assert row["value"] == pytest.approx(areas.loc[row["metric"], "value"])
             assert row["low"] == pytest.approx(areas.loc[row["metric"], "low"])
     assert Attacked.find(watched.epoch(1), "half") is not None
+    # The best epoch is not chosen by them.
+    parts = watched.info.results["epochs"]["numbers"][0]["parts"]
+    assert parts
+    assert not [name for name in parts if "membership" in name or "utility" in name]
 
 
 def test_an_epochs_utility_is_what_utility_finds(lume_target: Run, tasks: Path, watched: Run) -> None:
@@ -75,12 +79,6 @@ def test_an_epochs_utility_is_what_utility_finds(lume_target: Run, tasks: Path, 
         again = mu.utility(run, tasks="capitals", include=tasks, replicates=50, quiet=True)
         assert found[epoch] == again.models[0].value
     assert Utility.find(watched.epoch(1)) is not None
-
-
-def test_the_best_epoch_is_not_chosen_by_them(watched: Run) -> None:
-    parts = watched.info["results"]["epochs"]["numbers"][0]["parts"]
-    assert parts
-    assert not [name for name in parts if "membership" in name or "utility" in name]
 
 
 def test_the_report_draws_them_with_their_references(lume: Benchmark, lume_target: Run, watched: Run) -> None:
@@ -138,11 +136,6 @@ def test_mistakes_are_told_before_anything_runs(
     assert "attack.split='full'" in refused(evaluate_every=1, attack={**AREAS, "split": "full"})
     wrong = {**asked(tasks), "fewshots": 2}
     assert "Did you mean 'fewshot'" in refused(evaluate_every=1, utility=wrong)
-
-
-def test_a_benchmark_without_nonmembers_is_refused(
-    npo: Callable[..., Any], lume_target: Run, tmp_path: Path
-) -> None:
     everybody = mu.build.lume(new=True, stories=2, personal_biographies=2, public_biographies=2, nonmembers=0)
     with pytest.raises(InputError, match="no documents that no model is trained on"):
         unlearn(lume_target, everybody, npo(evaluate_every=1, attack=AREAS), tmp_path / "r", quiet=True)

@@ -16,24 +16,22 @@ from __future__ import annotations
 import copy
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import torch
-from torch import Tensor
 
-from medunlearn.config import AttackSettings, EpochFields, EvaluateSettings, TrainSettings, UtilitySettings
+from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UtilitySettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS
 from medunlearn.data.storage import sha256_of_json, write_atomically
-from medunlearn.generation.respond import respond
+from medunlearn.generation.respond import longest_answer, respond
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.sequences import Rendering
 from medunlearn.pipeline.epochs.epoch_settings import epoch_sections, epoch_settings
 from medunlearn.pipeline.epochs.selection import (
     TABLE,
@@ -45,19 +43,24 @@ from medunlearn.pipeline.epochs.selection import (
     is_over,
 )
 from medunlearn.pipeline.evaluate import evaluate_one
-from medunlearn.pipeline.questioning import longest_answer, questions_to_ask, store_of
+from medunlearn.pipeline.questioning import questions_to_ask, store_of
 from medunlearn.progress import progress
 from medunlearn.results.evaluated import Evaluated
-from medunlearn.results.runs import EPOCHS, FILE, Recording, Run
+from medunlearn.results.runs import EPOCHS, FILE, Run
 from medunlearn.training.checkpoint import load_weights, save_weights
 from medunlearn.training.processes import Processes
 from medunlearn.training.sharding import gathered, is_sharded
 from medunlearn.training.trainable import merged
 
+if TYPE_CHECKING:
+    from medunlearn.pipeline.trainer import Trainer
+
 MEMBERSHIP, UTILITY = "membership_auc", "utility"
 """Measures of rows that belong to no question: area of a membership attack, and utility on general tasks."""
 _FIRST_COLUMNS = ("epoch", "level", "node", "measure")
 
+Check = Callable[[], None]
+"""Raises KeyboardInterrupt where the run is to stop."""
 Measure = Callable[[Run, LanguageModel], pd.DataFrame]
 """One more measure after an epoch: its run and the model in evaluation mode -> rows of ``epochs.parquet`` without
 the epoch. Called on rank 0 only."""
@@ -68,54 +71,32 @@ class EpochEvaluation:
     """Callback of the loop at the end of each epoch.
 
     Attributes:
-        recording: of the run.
-        live: the model in training, the same object throughout.
         settings: of the evaluations on a split; None without any.
         rule: decides which epoch is best.
-        options: the run's settings: which epochs are evaluated, which one is kept, when training stops early.
         attack, utility: settings of membership and utility after each epoch; None without them.
         measures: further measures.
-        target: run whose model this one starts from; epoch 0 is its evaluation. None: epoch 0 is one of this run.
-        reload: loads a whole model like the live one, for a sharded run; its weights are overwritten.
         seconds: spent on evaluation so far.
     """
 
-    recording: Recording
-    live: LanguageModel
-    rendering: Rendering
-    benchmark: Benchmark
+    trainer: Trainer
     settings: EvaluateSettings | None
     rule: Rule
-    options: EpochFields
-    processes: Processes
     attack: AttackSettings | None = None
     utility: UtilitySettings | None = None
     measures: Sequence[Measure] = ()
-    target: Run | None = None
-    reload: Callable[[], LanguageModel] | None = None
-    quiet: bool = False
     seconds: float = 0.0
     _standings: list[Standing] = field(default_factory=list)
     _done: int = 0
 
-    @property
-    def out(self) -> Path:
-        return self.recording.folder
+    def __post_init__(self) -> None:
+        trainer = self.trainer
+        self.processes, self.benchmark, self.quiet = trainer.processes, trainer.benchmark, trainer.quiet
+        self.options, self.out = trainer.settings, trainer.recording.folder
+        self.select = str(getattr(self.options, "select", "last"))
+        self.patience = int(getattr(self.options, "stop_early", 0))
 
-    @property
-    def select(self) -> str:
-        return str(getattr(self.options, "select", "last"))
-
-    @property
-    def patience(self) -> int:
-        return int(getattr(self.options, "stop_early", 0))
-
-    def __call__(self, epoch: int, check: Callable[[], None] = lambda: None) -> bool:
-        """Evaluate after an epoch if it is due; True ends the run here.
-
-        Args:
-            check: raises KeyboardInterrupt where the run is to stop.
-        """
+    def __call__(self, epoch: int, check: Check = lambda: None) -> bool:
+        """Evaluate after an epoch if it is due; True ends the run here."""
         self._done = epoch
         if epoch % self.options.evaluate_every and epoch != self.options.epochs:
             return False
@@ -125,7 +106,10 @@ class EpochEvaluation:
             if self.options.keep_epochs and epoch:
                 self.processes.on_main(lambda: self._save_model(run, live) if live else None)
             self._standings = self._evaluate(run, epoch, live, check)
-        self._save_best(epoch)
+        best = best_of(self._standings)
+        if self.select == "best" and best is not None and best.epoch == epoch:
+            save_weights(self._weights(epoch), self.trainer.live.model, self.processes)
+            self.processes.on_main(lambda: self._remove_others(epoch))
         self.seconds += time.perf_counter() - started
         return is_over(self._standings, self.patience)
 
@@ -136,31 +120,29 @@ class EpochEvaluation:
             stage: of the training; the evaluations' time is recorded apart from it.
         """
         best = best_of(self._standings)
-        chosen = best.epoch if self.select == "best" and best else self._done
-        if chosen != self._done:
-            load_weights(self._weights(chosen), self.live.model, self.processes)
-        info = self.recording.info
+        epoch = best.epoch if self.select == "best" and best else self._done
+        if epoch != self._done:
+            load_weights(self._weights(epoch), self.trainer.live.model, self.processes)
+        info = self.trainer.recording.info
         info.results["epochs"] = {
             "select": self.select,
             "rule": self.rule.words(self._standings),
             "patience": self.patience,
             "numbers": [standing.facts() for standing in self._standings],
             "best": best.epoch if best else None,
-            "chosen": chosen,
+            "chosen": epoch,
             "done": self._done,
             "stopped_early": self._done < self.options.epochs,
         }
         training = info.stages[stage]
         training["seconds"] = round(training["seconds"] - self.seconds, 2)
-        info.stages["epochs"] = {
-            "seconds": round(self.seconds, 2),
-            "peak_memory_bytes": training["peak_memory_bytes"],
-        }
+        memory = training["peak_memory_bytes"]
+        info.stages["epochs"] = {"seconds": round(self.seconds, 2), "peak_memory_bytes": memory}
 
     def _run(self, epoch: int) -> Run:
-        if epoch == 0 and self.target is not None:
-            return self.target
-        folder, info = self.out / EPOCHS / f"{epoch:02d}", self.recording.info
+        if epoch == 0 and self.trainer.target is not None:
+            return self.trainer.target
+        folder, info = self.out / EPOCHS / f"{epoch:02d}", self.trainer.recording.info
         record = replace(
             info,
             label=f"{info.label}, epoch {epoch}",
@@ -171,7 +153,7 @@ class EpochEvaluation:
             results={
                 "epoch": epoch,
                 "fingerprint": sha256_of_json(["epoch", info.key, epoch]),
-                "rendering": asdict(self.rendering),
+                "rendering": asdict(self.trainer.rendering),
             },
         )
         if not (folder / FILE).exists():
@@ -181,49 +163,71 @@ class EpochEvaluation:
     @contextmanager
     def _whole(self) -> Iterator[LanguageModel | None]:
         """The unsharded model in evaluation mode: of a sharded one a copy on rank 0, and None on other ranks."""
-        model = self.live.model
+        model = self.trainer.live.model
         if self._sharded():
             tensors = gathered(model, self.processes)
-            yield self.processes.together(lambda: self._copy(tensors) if self.processes.main else None)
+
+            def copied() -> LanguageModel:
+                whole = self.trainer.build()
+                with torch.no_grad():
+                    for name, tensor in whole.model.named_parameters():
+                        tensor.copy_(tensors[name])
+                whole.model.eval()
+                return whole
+
+            yield self.processes.together(lambda: copied() if self.processes.main else None)
             return
         training = model.training
         model.eval()
         try:
-            yield self.live
+            yield self.trainer.live
         finally:
             model.train(training)
 
     def _sharded(self) -> bool:
-        return any(is_sharded(tensor) for tensor in self.live.model.parameters())
+        return any(is_sharded(tensor) for tensor in self.trainer.live.model.parameters())
 
-    def _copy(self, tensors: Mapping[str, Tensor]) -> LanguageModel:
-        assert self.reload is not None
-        whole = self.reload()
-        with torch.no_grad():
-            for name, tensor in whole.model.named_parameters():
-                tensor.copy_(tensors[name])
-        whole.model.eval()
-        return whole
-
-    def _evaluate(
-        self, run: Run, epoch: int, live: LanguageModel | None, check: Callable[[], None]
-    ) -> list[Standing]:
+    def _evaluate(self, run: Run, epoch: int, live: LanguageModel | None, check: Check) -> list[Standing]:
         """Generate and score; either every rank has the same model, or only rank 0 has one."""
         several = self.processes.world > 1 and live is not None and not self._sharded()
         with merged(live.model) if live else nullcontext():
-            if live is not None and several and self.settings is not None:
-                share = (self.processes.rank, self.processes.world)
-                quiet = self.quiet or not self.processes.main
-                ask = partial(ask_a_share, run, self.benchmark, self.settings, live, share, check, quiet=quiet)
-                self.processes.each(ask)
             if live is not None and several:
+                if self.settings is not None:
+                    self.processes.each(lambda: self._ask_a_share(run, live, check))
                 watched = self._watch(run, live, self.processes, check)
             else:
                 watched = self.processes.on_main(lambda: self._watch(run, live, None, check) if live else [])
             return self.processes.on_main(lambda: self._score(run, epoch, live, watched))
 
+    def _ask_a_share(self, run: Run, live: LanguageModel, check: Check) -> None:
+        """Generate this rank's share of the responses, for :func:`evaluate_one` to find."""
+        settings, benchmark, rank = self.settings, self.benchmark, self.processes.rank
+        assert settings is not None
+
+        def advance_and_check(done: int) -> None:
+            advance(done)
+            check()
+
+        rendering = run.rendering(settings.template, settings.context)
+        questions = questions_to_ask(benchmark, benchmark.split(settings.split), settings)
+        # Questions on one record are in one share.
+        records = {record: place for place, record in enumerate(dict.fromkeys(q.record_id for q in questions))}
+        own = [question for question in questions if records[question.record_id] % self.processes.world == rank]
+        limit = settings.max_new_tokens or longest_answer(live.tokenizer, benchmark)
+        with progress(f"{run.label}: responses", len(own), quiet=self.trainer.silent) as advance:
+            respond(
+                live,
+                own,
+                benchmark.record,
+                store_of(run, benchmark, settings, rendering, limit, (rank, self.processes.world)),
+                rendering,
+                max_new_tokens=limit,
+                batch_size=settings.batch_size,
+                advance=advance_and_check,
+            )
+
     def _watch(
-        self, run: Run, live: LanguageModel, processes: Processes | None, check: Callable[[], None]
+        self, run: Run, live: LanguageModel, processes: Processes | None, check: Check
     ) -> list[dict[str, Any]]:
         """Rows of membership and utility; measurements that this epoch's run has are reused."""
         rows = []
@@ -240,7 +244,9 @@ class EpochEvaluation:
             from medunlearn.pipeline.utility.measure import utility_one
 
             measured = utility_one(run, self.utility, quiet=self.quiet, live=live, processes=processes, check=check)
-            rows.append(utility_row(measured.summary))
+            row = measured.summary.iloc[-1]
+            shown = {name: row[name] for name in ("metric", "value", "low", "high", "n_scored", "n_unscored")}
+            rows.append({"measure": UTILITY, "n_subjects": int(row["n_scored"]), **shown})
         return rows
 
     @cached_property
@@ -272,11 +278,10 @@ class EpochEvaluation:
         self, run: Run, epoch: int, live: LanguageModel | None, watched: list[dict[str, Any]]
     ) -> list[Standing]:
         # The encoders of CS and ES go to the model's device, as in `evaluate`.
-        device = str(self.live.device)
-        tables = []
+        device, tables = str(self.trainer.live.device), []
         if self.settings is not None:
             scored = evaluate_one(run, self.benchmark, self.settings, device=device, quiet=self.quiet, live=live)
-            tables.append(evaluation_rows(scored))
+            tables.append(_evaluation_rows(scored))
         if watched:
             tables.append(_watched_table(watched))
         for measure in self.measures:
@@ -293,18 +298,10 @@ class EpochEvaluation:
     def _save_model(self, run: Run, live: LanguageModel) -> None:
         if hasattr(live.model, "merge_and_unload"):
             live = replace(live, model=copy.deepcopy(live.model).merge_and_unload())
-        if self.target is None:
+        if self.trainer.target is None:
             live.save(run.model)
         else:
-            live.save_smaller(self.target.model, run.model)
-
-    def _save_best(self, epoch: int) -> None:
-        """Save this epoch's weights if it is the best so far, and remove those of others."""
-        best = best_of(self._standings)
-        if self.select != "best" or best is None or best.epoch != epoch:
-            return
-        save_weights(self._weights(epoch), self.live.model, self.processes)
-        self.processes.on_main(lambda: self._remove_others(epoch))
+            live.save_smaller(self.trainer.target.model, run.model)
 
     def _remove_others(self, epoch: int) -> None:
         for folder in self._weights(epoch).parent.iterdir():
@@ -312,22 +309,11 @@ class EpochEvaluation:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _weights(self, epoch: int) -> Path:
-        return self.out / "checkpoints" / "best" / f"{epoch:02d}"
+        """The best epoch's weights so far; those of other epochs are removed."""
+        return self.trainer.checkpoints / "best" / f"{epoch:02d}"
 
 
-def epoch_evaluation(
-    recording: Recording,
-    live: LanguageModel,
-    rendering: Rendering,
-    benchmark: Benchmark,
-    settings: EpochFields,
-    processes: Processes,
-    *,
-    target: Run | None = None,
-    reload: Callable[[], LanguageModel] | None = None,
-    measures: Sequence[Measure] = (),
-    quiet: bool = False,
-) -> EpochEvaluation | None:
+def epoch_evaluation(trainer: Trainer, measures: Sequence[Measure] = ()) -> EpochEvaluation | None:
     """The epoch evaluation that a run's settings ask for; None without any.
 
     Args:
@@ -336,6 +322,7 @@ def epoch_evaluation(
     Raises:
         ConfigError: see :func:`epoch_settings`.
     """
+    settings = trainer.settings
     evaluation = epoch_settings(settings, getattr(settings, "split", None))
     if evaluation is None and not measures:
         return None
@@ -343,71 +330,15 @@ def epoch_evaluation(
     by_loss = isinstance(settings, TrainSettings) and settings.validation is not None
     # Without an evaluation no epoch has a number by the forgetting rule, and the last one is the run's.
     fold = evaluation.folds[0] if evaluation else "train"
-    return EpochEvaluation(
-        recording,
-        live,
-        rendering,
-        benchmark,
-        evaluation,
-        VALIDATION_RULE if by_loss else forgetting_rule(fold),
-        settings,
-        processes,
-        attack,
-        utility,
-        measures,
-        target,
-        reload,
-        quiet,
-    )
+    rule = VALIDATION_RULE if by_loss else forgetting_rule(fold)
+    return EpochEvaluation(trainer, evaluation, rule, attack, utility, measures)
 
 
-def ask_a_share(
-    run: Run,
-    benchmark: Benchmark,
-    settings: EvaluateSettings,
-    live: LanguageModel,
-    share: tuple[int, int],
-    check: Callable[[], None] = lambda: None,
-    *,
-    quiet: bool = False,
-) -> None:
-    """Generate one rank's share of the responses, for :func:`evaluate_one` to find.
-
-    Args:
-        live: the model in memory, in evaluation mode.
-        share: rank and number of ranks. Questions on one record are in one share.
-        check: called after each batch.
-    """
-
-    def advance_and_check(done: int) -> None:
-        advance(done)
-        check()
-
-    rendering = run.rendering(settings.template, settings.context)
-    questions = questions_to_ask(benchmark, benchmark.split(settings.split), settings)
-    records = {record: place for place, record in enumerate(dict.fromkeys(q.record_id for q in questions))}
-    own = [question for question in questions if records[question.record_id] % share[1] == share[0]]
-    limit = settings.max_new_tokens or longest_answer(live.tokenizer, benchmark)
-    with progress(f"{run.label}: responses", len(own), quiet=quiet) as advance:
-        respond(
-            live,
-            own,
-            benchmark.record,
-            store_of(run, benchmark, settings, rendering, limit, share),
-            rendering,
-            max_new_tokens=limit,
-            batch_size=settings.batch_size,
-            advance=advance_and_check,
-        )
-
-
-def evaluation_rows(evaluated: Evaluated) -> pd.DataFrame:
+def _evaluation_rows(evaluated: Evaluated) -> pd.DataFrame:
     """Rows of ``epochs.parquet`` from one evaluation, without the epoch."""
     summary = evaluated.summary
     tables = [summary.assign(level="", node="", measure=summary["metric"])]
-    if len(evaluated.groups):
-        tables.append(evaluated.groups)
-    return pd.concat(tables, ignore_index=True)
+    return pd.concat([*tables, *([evaluated.groups] if len(evaluated.groups) else [])], ignore_index=True)
 
 
 def membership_rows(attacked: Any, benchmark: Benchmark) -> list[dict[str, Any]]:
@@ -422,28 +353,21 @@ def membership_rows(attacked: Any, benchmark: Benchmark) -> list[dict[str, Any]]
             "node": "" if row["group"] == EVERY else row["group"],
             "measure": MEMBERSHIP,
             "metric": row["attack"],
-            "value": row["value"],
-            "low": row["low"],
-            "high": row["high"],
+            **{name: row[name] for name in ("value", "low", "high", "n_unscored", "n_subjects")},
             "n_scored": row["n_members"] + row["n_nonmembers"],
-            "n_unscored": row["n_unscored"],
-            "n_subjects": row["n_subjects"],
         }
         for row in attacked.summary.to_dict("records")
         if row["measure"] == AUC
     ]
 
 
-def utility_row(summary: pd.DataFrame) -> dict[str, Any]:
-    """Utility over all named tasks, from the last row of their summary; ``metric`` is theirs."""
-    row = summary.iloc[-1]
-    shown = {name: row[name] for name in ("metric", "value", "low", "high", "n_scored", "n_unscored")}
-    return {"level": "", "node": "", "measure": UTILITY, "n_subjects": int(row["n_scored"]), **shown}
-
-
 def _watched_table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    columns = ("level", "node", "measure", "metric", "value", "low", "high", "n_scored", "n_unscored", "n_subjects")
     labels = dict.fromkeys(("side", "fold", "kind", "parts"), "")
-    table = pd.DataFrame([{**labels, "replicates_dropped": 0, **row} for row in rows])
+    own = {"level": "", "node": ""}
+    table = pd.DataFrame(
+        [{**labels, "replicates_dropped": 0, **{name: (own | row)[name] for name in columns}} for row in rows]
+    )
     counts = dict.fromkeys(("n_scored", "n_unscored", "n_subjects", "replicates_dropped"), "int64")
     return table.astype({**dict.fromkeys(("value", "low", "high"), "Float64"), **counts})
 

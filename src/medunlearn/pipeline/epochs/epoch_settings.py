@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from medunlearn.config import AttackSettings, EpochFields, EvaluateSettings, TrainSettings, UtilitySettings, check
 from medunlearn.data.benchmark import Benchmark
@@ -12,6 +12,7 @@ from medunlearn.errors import ConfigError, InputError
 if TYPE_CHECKING:
     from medunlearn.results.runs import Run
 
+T = TypeVar("T")
 _EPOCH_FIELDS = {
     "evaluate": {},
     "attack": {},
@@ -23,6 +24,16 @@ _EPOCH_FIELDS = {
     "watch": {},
 }
 """Settings that need ``evaluate_every``, with the value that leaves each out."""
+
+
+def collect(problems: list[str], section: str, make: Callable[[], T]) -> T | None:
+    """The result; or None, with its problems added to the list, each after the section's name."""
+    try:
+        return make()
+    except InputError as error:
+        found = error.problems if isinstance(error, ConfigError) else [str(error)]
+        problems += [f"{section}: {problem}" for problem in found]
+    return None
 
 
 def epoch_settings(settings: EpochFields, split: str | None) -> EvaluateSettings | None:
@@ -46,11 +57,7 @@ def epoch_settings(settings: EpochFields, split: str | None) -> EvaluateSettings
         problems.append(f"evaluate.weights={given['weights']!r}: the model in training has {weights} weights.")
     default = split or getattr(settings, "without", None)
     own = {"seed": getattr(settings, "seed", 0), "weights": weights, **({"split": default} if default else {})}
-    checked = None
-    try:
-        checked = _checked_evaluation({**own, **given})
-    except InputError as error:
-        problems += _prefixed("evaluate", error)
+    checked = collect(problems, "evaluate", lambda: _checked_evaluation({**own, **given}))
     try:
         epoch_sections(settings, given.get("split", default))
     except ConfigError as error:
@@ -114,10 +121,7 @@ def check_epochs(settings: EpochFields, benchmark: Benchmark, target: Run | None
 
 
 def attack_section(values: Mapping[str, Any], own: Mapping[str, Any]) -> AttackSettings | None:
-    """Settings of the attacks; None where the section is empty.
-
-    Args:
-        own: defaults from the run: split, seed, weights.
+    """Settings of the attacks, with the run's own split, seed and weights as defaults; None of an empty section.
 
     Raises:
         ConfigError: every mistake.
@@ -131,21 +135,14 @@ def attack_section(values: Mapping[str, Any], own: Mapping[str, Any]) -> AttackS
 
 
 def utility_section(values: Mapping[str, Any], own: Mapping[str, Any]) -> UtilitySettings | None:
-    """Settings of the tasks; None where the section is empty.
-
-    Raises:
-        ConfigError: every mistake.
-    """
+    """Settings of the tasks; None where the section is empty. Raises ConfigError: every mistake."""
     return check(UtilitySettings, {**own, **values}) if values else None
 
 
 def epoch_sections(
     settings: EpochFields, split: str | None
 ) -> tuple[AttackSettings | None, UtilitySettings | None]:
-    """Settings of the attacks and tasks after each epoch.
-
-    Args:
-        split: the one that the epochs are evaluated on.
+    """Settings of the attacks and tasks after each epoch, which is evaluated on ``split``.
 
     Raises:
         ConfigError: every mistake in both sections.
@@ -158,23 +155,12 @@ def epoch_sections(
     ]
     if split is not None and settings.attack.get("split", split) != split:
         problems.append(f"attack.split={settings.attack['split']!r}: epochs are attacked on {split!r}.")
-    attack, utility = None, None
-    try:
-        attack = attack_section(settings.attack, own | ({"split": split} if split else {}))
-    except InputError as error:
-        problems += _prefixed("attack", error)
-    try:
-        utility = utility_section(settings.utility, own)
-    except InputError as error:
-        problems += _prefixed("utility", error)
+    on = own | ({"split": split} if split else {})
+    attack = collect(problems, "attack", lambda: attack_section(settings.attack, on))
+    utility = collect(problems, "utility", lambda: utility_section(settings.utility, own))
     if problems:
         raise ConfigError(problems)
     return attack, utility
-
-
-def _prefixed(section: str, error: InputError) -> list[str]:
-    problems = error.problems if isinstance(error, ConfigError) else [str(error)]
-    return [f"{section}: {problem}" for problem in problems]
 
 
 def check_watched(benchmark: Benchmark, attack: AttackSettings | None, utility: UtilitySettings | None) -> None:

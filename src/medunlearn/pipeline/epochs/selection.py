@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -46,23 +46,14 @@ class Standing:
     value: float | None
     least: bool = False
 
-    def beats(self, other: Standing | None) -> bool:
-        """Whether this one is better; an equal one is not."""
-        if self.value is None or other is None or other.value is None:
-            return self.value is not None
-        return self.value < other.value if self.least else self.value > other.value
-
     def facts(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "value": self.value, "parts": self.parts}
 
 
 def best_of(standings: Sequence[Standing]) -> Standing | None:
-    """The best so far; None where no epoch has a number."""
-    best: Standing | None = None
-    for standing in standings:
-        if standing.beats(best):
-            best = standing
-    return best
+    """The best so far, of equal ones the first; None where no epoch has a number."""
+    scored = [one for one in standings if one.value is not None]
+    return min(scored, key=lambda one: (one.value or 0.0) * (1 if one.least else -1), default=None)
 
 
 def is_over(standings: Sequence[Standing], patience: int) -> bool:
@@ -81,14 +72,8 @@ def stop_epoch(standings: Sequence[Standing], patience: int) -> int | None:
     return next((one.epoch for place, one in enumerate(standings, 1) if is_over(standings[:place], patience)), None)
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A rule for the best epoch.
-
-    Attributes:
-        standings: ``epochs.parquet`` -> every epoch after the first, in order.
-        words: the rule in words, given its standings.
-    """
+class Rule(NamedTuple):
+    """A rule for the best epoch: ``epochs.parquet`` -> every epoch after the first, in order; and it in words."""
 
     standings: Callable[[pd.DataFrame], list[Standing]]
     words: Callable[[Sequence[Standing]], str]
@@ -96,20 +81,19 @@ class Rule:
 
 def forgetting_rule(fold: str) -> Rule:
     """Utility on retain and forgetting on forget, on one fold."""
-    return Rule(lambda epochs: standings(epochs, fold), lambda found: rule(found, fold))
+
+    def words(standings: Sequence[Standing]) -> str:
+        parts = max((list(standing.parts) for standing in standings), key=len, default=[])
+        names = ", ".join(parts) or "no part was scored"
+        return (
+            f"harmonic mean of utility on retain and forgetting on forget ({names}), fold {fold}; "
+            "higher is better, of equal epochs the earlier"
+        )
+
+    return Rule(lambda epochs: by_forgetting(epochs, fold), words)
 
 
-def rule(standings: Sequence[Standing], fold: str) -> str:
-    """The forgetting rule in words, with its parts."""
-    parts = max((list(standing.parts) for standing in standings), key=len, default=[])
-    names = ", ".join(parts) or "no part was scored"
-    return (
-        f"harmonic mean of utility on retain and forgetting on forget ({names}), fold {fold}; higher is better, of "
-        "equal epochs the earlier"
-    )
-
-
-def standings(epochs: pd.DataFrame, fold: str) -> list[Standing]:
+def by_forgetting(epochs: pd.DataFrame, fold: str) -> list[Standing]:
     """Every epoch after the target by the forgetting rule, in order."""
     rows = epochs[(epochs["epoch"] > 0) & (epochs["fold"] == fold) & (epochs["level"] != IDENTIFIER)]
     parts = {epoch: _parts(rows[rows["epoch"] == epoch]) for epoch in sorted(rows["epoch"].unique().tolist())}
@@ -124,23 +108,18 @@ def standings(epochs: pd.DataFrame, fold: str) -> list[Standing]:
 def _parts(rows: pd.DataFrame) -> dict[str, float]:
     """Name of each part with its side -> its value, higher = better."""
     scored = rows[rows["value"].notna()]
+    parts: dict[str, float] = {}
     if (rows["node"] != "").any():
-        by_node = scored.loc[scored["node"] != "", ["node", "measure", "side", "value"]]
-        return {
-            f"1-{measure} of {node} on forget" if side == "forget" else f"{measure} of {node} on {side}": (
-                1.0 - float(value) if side == "forget" else float(value)
-            )
-            for node, measure, side, value in by_node.itertuples(index=False)
-        }
+        for row in scored[scored["node"] != ""].to_dict("records"):
+            value, name = float(row["value"]), f"{row['measure']} of {row['node']} on {row['side']}"
+            parts |= {f"1-{name}": 1.0 - value} if row["side"] == "forget" else {name: value}
+        return parts
     whole = scored[(scored["kind"] == ALL_KINDS) & (scored["parts"] != "")]
-    return {
-        f"{metric} on {composite.side}": float(value)
-        for composite in COMPOSITES
-        for metric, parts, value in whole.loc[
-            whole["side"] == composite.side, ["metric", "parts", "value"]
-        ].itertuples(index=False)
-        if metric == composite.shown_as(str(parts).split(","))
-    }
+    for composite in COMPOSITES:
+        for row in whole[whole["side"] == composite.side].to_dict("records"):
+            if row["metric"] == composite.shown_as(str(row["parts"]).split(",")):
+                parts[f"{row['metric']} on {composite.side}"] = float(row["value"])
+    return parts
 
 
 def by_validation_loss(epochs: pd.DataFrame) -> list[Standing]:
@@ -153,5 +132,5 @@ def by_validation_loss(epochs: pd.DataFrame) -> list[Standing]:
     ]
 
 
-VALIDATION_RULE = Rule(by_validation_loss, lambda found: "least validation loss; of equal epochs the earlier")
+VALIDATION_RULE = Rule(by_validation_loss, lambda standings: "least validation loss; of equal epochs the earlier")
 """Source: Memorization in Large Language Models in Medicine, Section 3.3 (early stopping)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -29,13 +29,7 @@ LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.
 
 @dataclass(frozen=True)
 class Capacity:
-    """Memory and disk of the machine.
-
-    Attributes:
-        kind: ``memory`` of the machine, or ``GPU memory``.
-        total, available: its bytes, all and free now.
-        disk: free bytes where the run will be.
-    """
+    """Bytes of memory or GPU memory, all and free now, and free ones of the disk where the run will be."""
 
     kind: Literal["memory", "GPU memory"]
     total: int
@@ -58,25 +52,16 @@ def capacity_of(device: str, out: Path) -> Capacity:
     if where.type == "cuda":
         free, total = torch.cuda.mem_get_info(where)
         return Capacity("GPU memory", total, free, disk)
-    memory = psutil.virtual_memory()
-    total = min([memory.total, *_container_limits()])
+    memory, limits = psutil.virtual_memory(), []
+    for path in LIMITS:
+        with suppress(OSError, ValueError):
+            limits.append(int(path.read_text()))
+    total = min([memory.total, *limits])
     return Capacity("memory", total, min(memory.available, total), disk)
 
 
-def _container_limits() -> Iterator[int]:
-    for path in LIMITS:
-        try:
-            yield int(path.read_text())
-        except (OSError, ValueError):
-            continue
-
-
 def advice(memory: Memory | None, disk: int, capacity: Capacity, stage: str = "The run") -> Iterator[str]:
-    """Stages that exceed the capacity, each with the settings to change.
-
-    Args:
-        memory: of the largest stage, whose name is ``stage``.
-    """
+    """What exceeds the capacity (``memory`` is that of the largest stage), with the settings to change."""
     if memory is not None:
         on_gpu = capacity.kind == "GPU memory"
         own = 0 if on_gpu else LIBRARIES

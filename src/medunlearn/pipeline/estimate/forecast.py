@@ -2,48 +2,36 @@
 
 from __future__ import annotations
 
-import re
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
 from medunlearn.config import TINIES, EpochFields, EvaluateSettings, LoopFields, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import MANIFEST, Benchmark
-from medunlearn.data.storage import read_json
-from medunlearn.errors import MedunlearnError, ModelError
+from medunlearn.errors import MedunlearnError
 from medunlearn.methods.editing import EditMethod
 from medunlearn.methods.protocol import default_trainable
 from medunlearn.models.delta import LARGEST_SHARE
-from medunlearn.models.folders import chain
-from medunlearn.models.load import LanguageModel, load_tokenizer, pick_device
+from medunlearn.models.load import LanguageModel, pick_device
 from medunlearn.models.mlps import mlps
 from medunlearn.models.precision import Precision
 from medunlearn.models.sequences import Rendering, question_sequence
-from medunlearn.models.vision import family_of
 from medunlearn.pipeline.benchmarks import build, from_section, needs_folder
 from medunlearn.pipeline.epochs.epoch_settings import check_watched, epoch_settings, evaluations
+from medunlearn.pipeline.estimate.blueprint import Blueprint, blueprint, blueprint_of
 from medunlearn.pipeline.estimate.capacity import Capacity, advice, capacity_of, shown_bytes
-from medunlearn.pipeline.estimate.rehearsal import Memory, Rehearsal, Work, nbytes
+from medunlearn.pipeline.estimate.rehearsal import Rehearsal, Work, nbytes
 from medunlearn.pipeline.evaluate import evaluation_folder, metric_names
 from medunlearn.pipeline.experiment import Experiment, benchmark_folder, trained_folder, unlearned_folder
-from medunlearn.pipeline.material import (
-    chosen,
-    model_folder,
-    phase_plan,
-    rendering_for,
-    sequences,
-    training_data,
-)
+from medunlearn.pipeline.material import phase_plan, rendering_for, sequences, training_data
 from medunlearn.pipeline.questioning import longest_answer, questions_to_ask, store_of
-from medunlearn.pipeline.train import tiny_model
+from medunlearn.pipeline.trainer import is_complete
 from medunlearn.pipeline.unlearn import choose_parts, training_sides, unlearning_method
-from medunlearn.results.runs import FILE, Run, RunRecord
+from medunlearn.results.runs import Run
 from medunlearn.training.checkpoint import STATE
 from medunlearn.training.objectives import NextToken, Objective, Unlearning
 from medunlearn.training.optimizers import QUANTIZED
@@ -53,121 +41,10 @@ from medunlearn.training.trainable import choose_trainable
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 BYTES_AN_ANSWER = 600
-LETTERS_A_TOKEN = 4
-DEFAULT_BILLIONS = 8.0
-# Billions of parameters -> width, inner width, layers, heads, key and value heads of common decoders of that size.
-STAND_INS: Mapping[float, tuple[int, int, int, int, int]] = {
-    0.5: (1024, 4096, 24, 16, 16),
-    1.0: (2048, 8192, 16, 32, 8),
-    3.0: (3072, 8192, 28, 24, 8),
-    8.0: (4096, 14336, 32, 32, 8),
-    14.0: (5120, 17408, 40, 40, 8),
-    32.0: (5120, 25600, 64, 64, 8),
-    70.0: (8192, 28672, 80, 64, 8),
-}
-NOT_ESTIMATED = (
-    "What a vision-language model takes is not estimated: its tower is not rehearsed. Run it without --plan."
-)
 SHARDED_PLAN = (
     "With sharding, each process holds a share of the decoder layers; the memory here is that of one process that "
     "holds all. Give the plan by torchrun too, with as many processes as the run will have."
 )
-
-
-@dataclass(frozen=True)
-class Blueprint:
-    """A model without its weights.
-
-    Attributes:
-        make: builds it with weights of a type, on whatever device or mode is active.
-        tokenizer: its tokenizer, or a stand-in.
-        doubt: why numbers about it are estimates; empty where they are exact.
-    """
-
-    make: Callable[[torch.dtype], Any]
-    tokenizer: Any
-    doubt: str = ""
-
-
-def blueprint(benchmark: Benchmark, settings: TrainSettings) -> Blueprint:
-    """The model that a training run starts from.
-
-    Raises:
-        ModelError: a folder without a model, or a model that sees images.
-    """
-    if settings.model == "tiny-vision":
-        raise ModelError(NOT_ESTIMATED)
-    if settings.images == "use" and any(record.image for record in benchmark.records):
-        raise ModelError(f"{NOT_ESTIMATED} For a model of text alone, say --images ignore.")
-    if settings.model == "tiny":
-        with torch.device("meta"):
-            tiny = tiny_model(benchmark, settings)
-        return Blueprint(lambda dtype: type(tiny.model)(tiny.model.config).to(dtype), tiny.tokenizer)
-    return blueprint_of(model_folder(settings.model), trust_remote_code=settings.trust_remote_code)
-
-
-def blueprint_of(source: str, *, trust_remote_code: bool = False) -> Blueprint:
-    """The model of a folder or a hub id; nothing is downloaded, and a model that is not here gets a stand-in.
-
-    Raises:
-        ModelError: no model in the folder, or neither a folder nor a hub id; the model sees images.
-    """
-    here = Path(source).is_dir()
-    if not here and not re.fullmatch(r"\w[\w.-]*/[\w.-]+", source):
-        raise ModelError(f"There is no model folder {source}. Give a folder, a hub id (org/name), or tiny.")
-    root = str(chain(Path(source), check=False)[0]) if here else source
-    options = {"trust_remote_code": trust_remote_code, "local_files_only": True}
-    try:
-        config = AutoConfig.from_pretrained(root, **options)
-        tokenizer = load_tokenizer(Path(root)) if here else AutoTokenizer.from_pretrained(root, **options)
-    except (OSError, ValueError, KeyError) as error:
-        if here:
-            raise ModelError(f"Model {source} cannot be read: {str(error).strip().splitlines()[0]}") from error
-        return _stand_in(source)
-    if family_of(config) is not None:
-        raise ModelError(NOT_ESTIMATED)
-    return Blueprint(
-        lambda dtype: AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=trust_remote_code),
-        tokenizer,
-    )
-
-
-def _stand_in(source: str) -> Blueprint:
-    """A common decoder of the size that the model's name gives."""
-    named = re.search(r"(\d+(?:\.\d+)?)\s*[bB](?![a-zA-Z])", source)
-    size = float(named.group(1)) if named else DEFAULT_BILLIONS
-    nearest = min(STAND_INS, key=lambda known: abs(known - size) / known)
-    width, inner, layers, heads, key_value_heads = STAND_INS[nearest]
-    config = LlamaConfig(
-        vocab_size=128_256,
-        hidden_size=width,
-        intermediate_size=inner,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=key_value_heads,
-    )
-    doubt = (
-        f"{source} is not on this machine: taken as a usual decoder of {nearest:g} billion parameters, with "
-        f"{LETTERS_A_TOKEN} letters to a token."
-    )
-    return Blueprint(lambda dtype: AutoModelForCausalLM.from_config(config, dtype=dtype), _Letters(), doubt)
-
-
-class _Letters:
-    """Stand-in for a tokenizer that is not here: a token for every few letters."""
-
-    eos_token_id = 0
-    bos_token_id = pad_token_id = None
-    chat_template = "stand-in"
-
-    def __call__(self, text: str | list[str], **named: Any) -> dict[str, Any]:
-        if isinstance(text, list):
-            return {"input_ids": [self(one)["input_ids"] for one in text]}
-        pieces = [text[start : start + LETTERS_A_TOKEN] for start in range(0, len(text), LETTERS_A_TOKEN)]
-        return {"input_ids": [1 + zlib.crc32(piece.encode()) % 100_000 for piece in pieces]}
-
-    def apply_chat_template(self, messages: list[dict[str, str]], **named: Any) -> str:
-        return "".join(f"{message['content']}\n\n" for message in messages)
 
 
 @dataclass(frozen=True)
@@ -189,6 +66,10 @@ class Stage:
     disk: int = 0
     scratch: int = 0
 
+    @staticmethod
+    def of(name: str, work: Work, notes: list[str], disk: int, scratch: int = 0) -> Stage:
+        return Stage(name, "resumes" if notes else "to do", ", ".join(notes), work, disk, scratch)
+
 
 class Planner:
     """Estimates the stages that train and ask one model.
@@ -209,13 +90,12 @@ class Planner:
 
     def training(self, name: str, settings: TrainSettings, folder: Path | None = None) -> Stage:
         """A run of ``train``."""
-        if complete(folder):
+        if is_complete(folder):
             return Stage(name, "done")
         rendering, weights = rendering_for(settings), "fp32" if settings.model in TINIES else settings.weights
-        records, questions = training_data(self.benchmark, settings.without)
         items = {
-            "pretrain": (settings.pretrain_epochs, (records, [])),
-            "finetune": (settings.epochs, chosen(records, questions, settings.train_on)),
+            "pretrain": (settings.pretrain_epochs, (training_data(self.benchmark, settings.without)[0], [])),
+            "finetune": (settings.epochs, training_data(self.benchmark, settings.without, settings.train_on)),
         }
         rehearsal = self.rehearsal(settings.trainable, weights, settings.precision)
         work, notes = Work(), list[str]()
@@ -225,13 +105,13 @@ class Planner:
                 plan = phase_plan(settings, phase, epochs, shown)
                 more, note = self._phase(folder, phase, rehearsal, plan, settings, NextToken())
                 work, notes = work + more, notes + note
-        work += self._epochs(settings, None, work.memory)
+        work += self._epochs(settings, None, work)
         model = rehearsal.model
-        return _stage(name, work, notes, nbytes(model), checkpoint_bytes(model, settings))
+        return Stage.of(name, work, notes, nbytes(model), checkpoint_bytes(model, settings))
 
     def unlearning(self, settings: UnlearnSettings, folder: Path | None = None) -> Stage:
         """A run of ``unlearn``."""
-        if complete(folder):
+        if is_complete(folder):
             return Stage(settings.method, "done")
         method, own = unlearning_method(settings), self.rendering
         rendering = Rendering(
@@ -246,10 +126,8 @@ class Planner:
             rehearsal = self.rehearsal("all", settings.weights, "fp32")
             read = [sequence for side in sides.values() for sequence in side]
             work = rehearsal.editing(method, read, settings.micro_batch_size, counted=self.counted)
-            matrices = (matrix for mlp in mlps(rehearsal.model, method.layers) for matrix in mlp.matrices)
-            return _stage(
-                settings.method, work, [], _delta_bytes(rehearsal.model, sum(m.rows.nbytes for m in matrices))
-            )
+            edited = sum(m.rows.nbytes for mlp in mlps(rehearsal.model, method.layers) for m in mlp.matrices)
+            return Stage.of(settings.method, work, [], _delta_bytes(rehearsal.model, edited))
         plan = Plan(sides, settings.batch_size, settings.epochs, settings.seed)
         trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
         rehearsal = self.rehearsal(
@@ -257,12 +135,12 @@ class Planner:
         )
         budget = int(settings.keep_gb * 1e9)
         work, notes = self._phase(folder, "unlearn", rehearsal, plan, settings, Unlearning(method), budget)
-        work += self._epochs(settings, settings.split, work.memory)
+        work += self._epochs(settings, settings.split, work)
         model = rehearsal.model
         # A LoRA adapter is merged into the matrices that it adapts.
         adapted = [module.base_layer.weight.nbytes for module in model.modules() if hasattr(module, "lora_A")]
         disk = _delta_bytes(model, sum(adapted) if adapted else nbytes(model, trained=True))
-        return _stage(settings.method, work, notes, disk, checkpoint_bytes(model, settings) + work.kept)
+        return Stage.of(settings.method, work, notes, disk, checkpoint_bytes(model, settings) + work.kept)
 
     def evaluating(self, name: str, settings: EvaluateSettings, folder: Path | None) -> Stage:
         """An evaluation of the model in a run's folder."""
@@ -271,9 +149,9 @@ class Planner:
         limit = settings.max_new_tokens or longest_answer(tokenizer, self.benchmark)
         rendering = Rendering(settings.template or own.template, settings.context or own.context, images=own.images)
         total = len(questions)
-        if folder is not None and complete(folder):
+        if folder is not None and is_complete(folder):
             run = Run.open(folder)
-            if complete(evaluation_folder(run, self.benchmark, settings)):
+            if is_complete(evaluation_folder(run, self.benchmark, settings)):
                 return Stage(name, "done")
             known = store_of(run, self.benchmark, settings, rendering, limit).read()
             questions = [q for q in questions if (q.question_id, rendering.context, 0) not in known]
@@ -284,18 +162,18 @@ class Planner:
             rehearsal = self.rehearsal("all", settings.weights, "fp32")
             self._asking[key] = rehearsal.asking(items, limit, settings.batch_size, counted=self.counted)
         note = [f"{total - len(items)} of {total} answers are there"] if len(items) < total else []
-        return _stage(name, self._asking[key], note, BYTES_AN_ANSWER * len(items))
+        return Stage.of(name, self._asking[key], note, BYTES_AN_ANSWER * len(items))
 
-    def _epochs(self, settings: EpochFields, split: str | None, training: Memory | None) -> Work:
+    def _epochs(self, settings: EpochFields, split: str | None, training: Work) -> Work:
         """Epoch evaluations, beside the optimizer's moments and the reference.
 
         Those of a run that was cut off are counted again, and early stopping is left out.
         """
-        evaluation = epoch_settings(settings, split)
-        if evaluation is None or training is None:
+        evaluation, held = epoch_settings(settings, split), training.memory
+        if evaluation is None or held is None:
             return Work()
         work = self.evaluating("", evaluation, None).work
-        memory = work.memory and replace(work.memory, moments=training.moments, reference=training.reference)
+        memory = work.memory and replace(work.memory, moments=held.moments, reference=held.reference)
         return sum([replace(work, memory=memory)] * evaluations(settings), Work())
 
     def rehearsal(
@@ -322,6 +200,7 @@ class Planner:
         objective: Objective,
         budget: int | None = None,
     ) -> tuple[Work, list[str]]:
+        """Work of a phase from its last checkpoint on, and where that is."""
         checkpoints = folder.glob(f"checkpoints/{phase}/step-*/{STATE}") if folder else ()
         start = max((int(path.parent.name.split("-")[1]) for path in checkpoints), default=0)
         work = rehearsal.training(
@@ -335,17 +214,6 @@ class Planner:
             offloaded=self.on_gpu and settings.offload == "optimizer",
         )
         return work, [f"{phase} at step {start} of {plan.steps}"] if start else []
-
-
-def _stage(name: str, work: Work, notes: list[str], disk: int, scratch: int = 0) -> Stage:
-    return Stage(name, "resumes" if notes else "to do", ", ".join(notes), work, disk, scratch)
-
-
-def complete(folder: Path | None) -> bool:
-    """Whether a folder holds a run that finished."""
-    if folder is None or not (folder / FILE).exists():
-        return False
-    return RunRecord.of(read_json(folder / FILE)).complete
 
 
 def checkpoint_bytes(model: Any, settings: LoopFields) -> int:
@@ -365,26 +233,15 @@ class Forecast:
     """Cost of an experiment.
 
     Attributes:
-        name: of the experiment.
         stages: in the order in which they run.
         capacity: of the machine.
         doubts: why some of the numbers are estimates.
-        warnings: what will not fit, and what to change.
     """
 
     name: str
     stages: tuple[Stage, ...]
     capacity: Capacity
     doubts: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-    @staticmethod
-    def of(name: str, stages: Sequence[Stage], out: Path, device: str, doubts: tuple[str, ...] = ()) -> Forecast:
-        forecast = Forecast(name, tuple(stages), capacity_of(device, out), doubts)
-        memory = forecast.total.memory
-        largest = next((stage.name for stage in stages if stage.work.memory is memory), "")
-        warnings = advice(memory, forecast.disk, forecast.capacity, f"Stage {largest}")
-        return replace(forecast, warnings=tuple(warnings))
 
     @property
     def total(self) -> Work:
@@ -395,6 +252,13 @@ class Forecast:
     def disk(self) -> int:
         """Bytes needed on disk: what the run leaves, and its largest checkpoints."""
         return sum(stage.disk for stage in self.stages) + max((s.scratch for s in self.stages), default=0)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What will not fit, and what to change."""
+        memory = self.total.memory
+        largest = next((stage.name for stage in self.stages if stage.work.memory is memory), "")
+        return tuple(advice(memory, self.disk, self.capacity, f"Stage {largest}"))
 
     def has(self) -> str:
         """The machine's capacity in a line."""
@@ -421,12 +285,11 @@ class Forecast:
         """One row a stage; memory by part, in bytes."""
         rows = []
         for stage in self.stages:
+            row: dict[str, Any] = {"stage": stage.name, "state": stage.state, "note": stage.note}
             work, memory = stage.work, stage.work.memory
-            row = {name: getattr(stage, name) for name in ("state", "note")}
             row |= {name: getattr(work, name) for name in ("steps", "tokens", "generated", "flops")}
             row |= {"memory": None if memory is None else memory.total, "disk": stage.disk}
-            parts = {} if memory is None else {f"memory/{part}": size for part, size in vars(memory).items()}
-            rows.append({"stage": stage.name, **row, **parts})
+            rows.append(row | {f"memory/{part}": size for part, size in (vars(memory) if memory else {}).items()})
         return pd.DataFrame(rows)
 
     def lines(self) -> Iterator[str]:
@@ -467,7 +330,7 @@ def forecast(experiment: Experiment, *, device: str = "auto", counted: bool = Tr
     trained = folders["target"]
     for method in experiment.methods:
         # The folder of a run depends on the trained target.
-        known = trained is not None and complete(trained)
+        known = trained is not None and is_complete(trained)
         below = unlearned_folder(benchmark, method, trained, settings.out) if trained and known else None
         folders[method.method] = below
         stages.append(_estimated(method.method, lambda: planner.unlearning(method, below)))  # noqa: B023
@@ -479,7 +342,7 @@ def forecast(experiment: Experiment, *, device: str = "auto", counted: bool = Tr
     doubts: tuple[str, ...] = (model.doubt,) if model.doubt else ()
     if planner.processes == 1 and any(one.sharding != "none" for one in (target, *experiment.methods)):
         doubts += (SHARDED_PLAN,)
-    return Forecast.of(settings.name, stages, settings.out, device, doubts)
+    return Forecast(settings.name, tuple(stages), capacity_of(device, settings.out), doubts)
 
 
 def _attacks_and_utility(
@@ -498,9 +361,9 @@ def _attacks_and_utility(
         where.append(("utility", lambda run: utility_folder(run, utility)))
     for verb, folder_of in where:
         for name, folder in folders.items():
-            done = folder is not None and complete(folder) and complete(folder_of(Run.open(folder)))
-            stage = Stage(f"{verb} {name}", "to do", "cost not estimated")
-            yield Stage(stage.name, "done") if done else stage
+            done = folder is not None and is_complete(folder) and is_complete(folder_of(Run.open(folder)))
+            title = f"{verb} {name}"
+            yield Stage(title, "done") if done else Stage(title, "to do", "cost not estimated")
 
 
 def _estimated(name: str, estimate: Callable[[], Stage]) -> Stage:
@@ -535,7 +398,7 @@ def before_training(benchmark: Benchmark, settings: TrainSettings, out: Path, de
 
     def estimate() -> Forecast:
         planner = Planner(benchmark, blueprint(benchmark, settings), rendering_for(settings), device, counted=False)
-        return Forecast.of("train", [planner.training("train", settings)], out, device)
+        return Forecast("train", (planner.training("train", settings),), capacity_of(device, out))
 
     return _lines(estimate, out)
 
@@ -548,7 +411,7 @@ def before_unlearning(
     def estimate() -> Forecast:
         rendering = target.rendering(settings.template, settings.context)
         planner = Planner(benchmark, blueprint_of(str(target.model)), rendering, device, counted=False)
-        return Forecast.of(settings.method, [planner.unlearning(settings)], out, device)
+        return Forecast(settings.method, (planner.unlearning(settings),), capacity_of(device, out))
 
     return _lines(estimate, out)
 
@@ -561,7 +424,7 @@ def before_experiment(experiment: Experiment, device: str) -> list[str]:
 def _lines(estimate: Callable[[], Forecast], out: Path | None) -> list[str]:
     """The lines on rank 0; none on other ranks."""
     try:
-        return [] if complete(out) or not join().main else list(estimate().lines())
+        return [] if is_complete(out) or not join().main else list(estimate().lines())
     except Exception:
         # An estimate keeps no run from starting; mistakes in the settings the run reports itself.
         return []

@@ -162,26 +162,16 @@ class Counts(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's cla
         self.now -= self._sizes.pop(key)
 
 
-def _fake(mode: FakeTensorMode, tensor: Tensor) -> Tensor:
-    """A fake CPU tensor from one on the meta device."""
-    fake: Tensor = mode.fake_tensor_converter.from_meta_and_device(mode, tensor.detach().to("meta"), CPU)
-    return nn.Parameter(fake, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else fake
-
-
 def _random(tensor: Tensor) -> Tensor:
     """A real tensor of small random numbers from one on the meta device."""
     real = torch.zeros(tensor.shape, dtype=tensor.dtype)
     if tensor.is_floating_point():
         real.normal_(0, 0.02, generator=torch.Generator().manual_seed(0))
-    return nn.Parameter(real, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else real
+    return real
 
 
 def nbytes(model: Any, *, trained: bool = False) -> int:
-    """Bytes of a model's parameters, tied ones once.
-
-    Args:
-        trained: only of those that are trained.
-    """
+    """Bytes of a model's parameters or of those that are trained, tied ones once."""
     return sum(tensor.nbytes for tensor in model.parameters() if tensor.requires_grad or not trained)
 
 
@@ -201,13 +191,18 @@ class Rehearsal:
         self.precision, small = precision, nbytes(self.model) <= SMALL
         fake = FakeTensorMode(allow_non_fake_inputs=True)
         self.mode: AbstractContextManager[Any] = nullcontext() if small else fake
+
+        def new(tensor: Tensor) -> Tensor:
+            meta = tensor.detach().to("meta")
+            made = _random(meta) if small else fake.fake_tensor_converter.from_meta_and_device(fake, meta, CPU)
+            return nn.Parameter(made, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else made
+
         # By the old tensor's id, so that tied weights stay tied; the old one is kept, lest another gets its id.
         created: dict[int, tuple[Tensor, Tensor]] = {}
         for module in self.model.modules():
             for kind in (module._parameters, module._buffers):
                 for name, tensor in kind.items():
                     if tensor is not None:
-                        new = _random if small else partial(_fake, fake)
                         created.setdefault(id(tensor), (tensor, new(tensor)))
                         kind[name] = created[id(tensor)][1]
         assume_layouts(self.model)
@@ -227,11 +222,7 @@ class Rehearsal:
     def scaled(
         self, batches: Sequence[T], size: Callable[[T], int], prepare: Callable[[T], Callable[[], None]]
     ) -> float:
-        """FLOPs of work on all batches, from that on the one nearest to the average size.
-
-        Args:
-            prepare: batch -> the work; only the work is counted.
-        """
+        """FLOPs of work on all batches, from that on the one nearest to the average size, once it is prepared."""
         sizes = [size(batch) for batch in batches]
         mean = sum(sizes) / len(sizes)
         place = min(range(len(sizes)), key=lambda place: abs(sizes[place] - mean))
@@ -251,13 +242,11 @@ class Rehearsal:
         processes: int = 1,
         offloaded: bool = False,
     ) -> Work:
-        """Work of a plan from step ``start`` on.
+        """Work of a plan from step ``start`` on, by processes that train together; the memory is that of each.
 
         Args:
-            objective: the loss to minimise.
             budget: bytes that the run may keep of the model before training, its reference; None: it has none.
             counted: count tokens and FLOPs; memory alone is found from one epoch.
-            processes: that train together; the memory is that of each.
             offloaded: the optimizer's state is on the host of a GPU.
         """
         steps = range(start, plan.steps if counted else min(plan.steps, start + plan.steps_an_epoch))
@@ -299,8 +288,7 @@ class Rehearsal:
         if not sequences:
             return Work()
         self.model.eval()
-        order = [sequences[place] for places in families_by_length(sequences) for place in places]
-        batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+        batches = _batches(sequences, batch_size)
         longest = max(batches, key=_prompt_tokens)
         # The prompts' own passes predict their last token alone.
         prompts = [replace(s, ids=s.prompt, scored_from=s.scored_from - 1) for s in longest if s.scored_from > 1]
@@ -340,8 +328,7 @@ class Rehearsal:
         """
         last = max(chosen_layers(method.layers, len(decoder_layers(self.model))))
         mlps(self.model, method.layers)
-        order = [sequences[place] for places in families_by_length(sequences) for place in places]
-        batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+        batches = _batches(sequences, batch_size)
 
         @torch.no_grad()
         def run(batch: Sequence[TokenSequence]) -> None:
@@ -378,13 +365,14 @@ class _Training:
         self.objective, model = copy.deepcopy(self.objective), self.rehearsal.model
         if self.budget is None:
             return
-        found: list[CachePlan] = []
         size, tokens, budget = self.settings.micro_batch_size, self.settings.micro_batch_tokens, self.budget
         model.eval()
-        self.deciding = self.rehearsal.measure(
-            lambda: found.append(CachePlan(model, PAD, self.objective, self.plan, size, budget, tokens=tokens))
-        ).flops
-        self.cache_plan = found[0]
+
+        def decide() -> None:
+            self.cache_plan = CachePlan(model, PAD, self.objective, self.plan, size, budget, tokens=tokens)
+
+        self.deciding = self.rehearsal.measure(decide).flops
+        assert self.cache_plan is not None
         with self.rehearsal.mode:
             self.reference = Reference(model, complete=self.cache_plan.complete)
 
@@ -416,25 +404,23 @@ class _Training:
         if cache_plan is None:
             return flops
         self.rehearsal.model.eval()
+        store = torch.no_grad()(cache_plan.store)
         for side, side_cache in cache_plan.sides.items():
-
-            @torch.no_grad()
-            def keep(piece: Sequence[TokenSequence], what: frozenset[str] = side_cache.names) -> None:
-                cache_plan.store(ActivationCache(), piece, what)
-
-            work = partial(partial, keep)
-            flops += self.rehearsal.scaled(cache_plan.pieces(side), tokens_once, work)
+            flops += self.rehearsal.scaled(
+                cache_plan.pieces(side),
+                tokens_once,
+                lambda piece, names=side_cache.names: partial(store, ActivationCache(), piece, names),
+            )
         return flops
 
     def kept(self, micro: Micro) -> ActivationCache:
         """The kept states of these sequences, computed by the passes that keep them."""
         kept, cache_plan = ActivationCache(), self.cache_plan
-        if cache_plan is None:
-            return kept
-        self.rehearsal.model.eval()
-        with self.rehearsal.mode, torch.no_grad():
-            for side, side_cache in cache_plan.sides.items():
-                cache_plan.store(kept, micro[side], side_cache.names)
+        if cache_plan is not None:
+            self.rehearsal.model.eval()
+            with self.rehearsal.mode, torch.no_grad():
+                for side, side_cache in cache_plan.sides.items():
+                    cache_plan.store(kept, micro[side], side_cache.names)
         return kept
 
     def step(self, micro: Micro) -> Callable[[], None]:
@@ -449,15 +435,13 @@ class _Training:
 
     def probe(self, micro: Micro) -> Callable[[], None]:
         """A pass by which a method looks for its learning rate."""
-        kept, objective = self.kept(micro), self.objective
-        assert isinstance(objective, Unlearning)
+        return partial(self._probe, micro, self.kept(micro))
 
-        @torch.no_grad()
-        def look() -> None:
-            self.rehearsal.model.train()
-            objective.probe(self._views(micro, kept))
-
-        return look
+    @torch.no_grad()
+    def _probe(self, micro: Micro, kept: ActivationCache) -> None:
+        assert isinstance(self.objective, Unlearning)
+        self.rehearsal.model.train()
+        self.objective.probe(self._views(micro, kept))
 
     def _views(self, micro: Micro, kept: ActivationCache) -> dict[str, ModelView]:
         model, totals = self.rehearsal.model, Totals(1, 1)
@@ -511,6 +495,11 @@ def per_rank_memory(memory: Memory, model: Any, processes: int, *, halved: bool)
 
 def _tokens(micro: Micro) -> int:
     return sum(map(tokens_once, micro.values()))
+
+
+def _batches(sequences: Sequence[TokenSequence], size: int) -> list[list[TokenSequence]]:
+    order = [sequences[place] for places in families_by_length(sequences) for place in places]
+    return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def _prompt_tokens(batch: Sequence[TokenSequence]) -> int:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
+from medunlearn.attacks import ATTACKS, attack_class
+from medunlearn.attacks.attacked import Attacked, Attacks
 from medunlearn.attacks.reconstruction.gather import gather_reconstruction
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.records import SIDES, Question
+from medunlearn.data.records import SIDES
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError
 from medunlearn.judging.run import JudgingRun
@@ -18,10 +20,10 @@ from medunlearn.judging.sections import panel_about, panel_title
 from medunlearn.metrics import METRICS, get_metric
 from medunlearn.pipeline.epochs.selection import TABLE
 from medunlearn.pipeline.presets import is_tiny
-from medunlearn.pipeline.report.gather_attacks import attacked_as, attacks_of, gather_membership
 from medunlearn.pipeline.report.papers import GatheredRuns, paper_part
 from medunlearn.pipeline.utility.numbers import gather_utility
-from medunlearn.reports.content import Example, JudgedContent, ModelResult, ReportContent
+from medunlearn.registry import names
+from medunlearn.reports.content import Example, JudgedContent, Membership, ModelResult, ReportContent
 from medunlearn.results.composites import COMPOSITES
 from medunlearn.results.evaluated import Evaluated, compared, distinct
 from medunlearn.statistics.bootstrap import REPLICATES
@@ -52,34 +54,19 @@ def gather(
         InputError: no model; models that were evaluated on different benchmarks, splits, questions or contexts; a
             retrained or unlearned model that was made for another split than it was evaluated on.
     """
-    results = models[0].record.info["results"] if models else {}
-    for other in models[1:]:
-        if other.record.info["results"]["benchmark"]["fingerprint"] != results["benchmark"]["fingerprint"]:
-            raise InputError(
-                f"{models[0].run.folder} and {other.run.folder} were evaluated on different benchmarks."
-            )
-        if other.record.info["results"]["split"] != results["split"]:
-            raise InputError(f"{models[0].run.folder} and {other.run.folder} were evaluated on different splits.")
-        if other.context != models[0].context:
-            raise InputError(
-                f"{models[0].run.folder} was asked in context {models[0].context}, {other.run.folder} in "
-                f"{other.context}. Evaluate them with the same --context."
-            )
-        if set(other.questions["question_id"]) != set(models[0].questions["question_id"]):
-            raise InputError(
-                f"{models[0].run.folder} and {other.run.folder} were asked different questions. Evaluate them with "
-                "the same folds, subjects and seed."
-            )
     if not models:
         raise InputError(
             "There is nothing to report: name at least one evaluated run. What a panel said of labels and "
             "questions goes beside it; judged.md in the panel's own folder has it too."
         )
+    _check_comparable(models)
     for model in models:
         check_made_for_this(model)
     models = distinct(models)
+    results = models[0].record.info.results
     attacked = tuple(map(attacked_as, models))
-    attacks = attacks_of(models, attacked, replicates, seed)
+    known = [replace(one, run=model.run) for model, one in zip(models, attacked, strict=True) if one is not None]
+    attacks = Attacks(tuple(known), replicates, seed) if known else None
     may_show = show_text or results["benchmark"]["invented"]
     content = ReportContent(
         title=title,
@@ -92,7 +79,7 @@ def gather(
         metrics=metric_meanings(),
         caveats=tuple(caveats_of(results["benchmark"], models)),
         show_text=may_show,
-        membership=gather_membership(attacks),
+        membership=_membership(attacks) if attacks else Membership(),
         reconstruction=gather_reconstruction(models, replicates, seed),
         epochs=_epochs(models),
         utility=gather_utility([model.run for model in models]),
@@ -103,43 +90,82 @@ def gather(
     return replace(content, paper=paper_part(runs))
 
 
+def _check_comparable(models: Sequence[Evaluated]) -> None:
+    first = models[0]
+    benchmark, questions = (
+        first.record.info.results["benchmark"]["fingerprint"],
+        set(first.questions["question_id"]),
+    )
+    for other in models[1:]:
+        both, info = f"{first.run.folder} and {other.run.folder} were", other.record.info
+        if info.results["benchmark"]["fingerprint"] != benchmark:
+            raise InputError(f"{both} evaluated on different benchmarks.")
+        if info.results["split"] != first.record.info.results["split"]:
+            raise InputError(f"{both} evaluated on different splits.")
+        if other.context != first.context:
+            raise InputError(
+                f"{first.run.folder} was asked in context {first.context}, {other.run.folder} in "
+                f"{other.context}. Evaluate them with the same --context."
+            )
+        if set(other.questions["question_id"]) != questions:
+            raise InputError(
+                f"{both} asked different questions. Evaluate them with the same folds, subjects and seed."
+            )
+
+
+def _membership(attacks: Attacks) -> Membership:
+    """Tables and curves of membership attacks."""
+    table, known = attacks.table(), names("attacks", ATTACKS)
+    return Membership(
+        table=table,
+        comparisons=attacks.comparisons,
+        curves=_joined([one.curves.assign(model=one.run.label) for one in attacks.models if len(one.curves)]),
+        titles={name: attack_class(name).title for name in table["attack"].unique() if name in known},
+    )
+
+
+def attacked_as(model: Evaluated) -> Attacked | None:
+    """The attack on the split and benchmark that a model was evaluated on."""
+    attacked, about = Attacked.find(model.run, str(model.record.info.split)), model.record.info.benchmark
+    return attacked if attacked is not None and attacked.record.info.benchmark == about else None
+
+
 def _judged(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[JudgedContent, ...]:
     """The benchmark's panels, then those of each model's responses."""
-    found = [("", panel) for panel in panels]
+    runs = [("", panel) for panel in panels]
     for model in models:
-        if where := model.record.info["results"].get("judged"):
-            found.append((f"{model.run.label}. ", JudgingRun.open(model.run.folder / where)))
+        if where := model.record.info.results.get("judged"):
+            runs.append((f"{model.run.label}. ", JudgingRun.open(model.run.folder / where)))
     return tuple(
-        JudgedContent(f"{whose}{panel_title(one.panel)}", panel_about(one.panel), tuple(one.sections()))
-        for whose, one in found
+        JudgedContent(f"{whose}{panel_title(run.panel)}", panel_about(run.panel), tuple(run.sections()))
+        for whose, run in runs
     )
+
+
+def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Tables with rows, one after the other; empty of none."""
+    tables = [table for table in tables if len(table)]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def _epochs(models: Sequence[Evaluated]) -> pd.DataFrame:
     """The tables of epochs of the unlearning runs that have one for this split."""
-    found = [
-        pd.read_parquet(path).assign(model=model.run.label)
-        for model in models
-        if model.run.role == "unlearned" and (path := model.run.folder / TABLE).exists()
-    ]
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+    unlearned = [model.run for model in models if model.run.role == "unlearned"]
+    paths = {run.label: run.folder / TABLE for run in unlearned if (run.folder / TABLE).exists()}
+    return _joined([pd.read_parquet(path).assign(model=label) for label, path in paths.items()])
 
 
 def _comparisons(models: Sequence[Evaluated], replicates: int, seed: int) -> pd.DataFrame:
     """Each model against the target and the retrained model."""
     anchors = [model for model in models if model.run.role != "unlearned"]
-    tables = [
-        compared(model, [anchor for anchor in anchors if anchor is not model], replicates, seed) for model in models
-    ]
-    tables = [table for table in tables if len(table)]
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    return _joined(
+        [compared(model, [one for one in anchors if one is not model], replicates, seed) for model in models]
+    )
 
 
 def made_for_this(model: Evaluated) -> bool:
     """Whether a model is no retrained or unlearned one of another split than it was evaluated on."""
-    role, config = model.run.role, model.run.info["config"]
-    made_for = config["without"] if role == "retrained" else config.get("split")
-    return role == "target" or made_for == model.record.info["config"]["split"]
+    return model.run.role == "target" or model.run.info.made_for == model.record.info.split
 
 
 def check_made_for_this(model: Evaluated) -> None:
@@ -148,19 +174,16 @@ def check_made_for_this(model: Evaluated) -> None:
     Raises:
         InputError: a retrained or unlearned model of another split or benchmark than it was evaluated on.
     """
-    role, config, asked = model.run.role, model.run.info["config"], model.record.info
-    if role == "target":
-        return
-    made_for = config["without"] if role == "retrained" else config["split"]
-    if made_for != asked["config"]["split"]:
+    run, info = model.run, model.record.info
+    if not made_for_this(model):
         raise InputError(
-            f"{model.run.folder} is the {role} model of split {made_for!r}, but was evaluated on "
-            f"{asked['config']['split']!r}. Evaluate it on its own split, or leave it out."
+            f"{run.folder} is the {run.role} model of split {run.info.made_for!r}, but was evaluated on "
+            f"{info.split!r}. Evaluate it on its own split, or leave it out."
         )
-    if model.run.info["inputs"]["benchmark"] != asked["inputs"]["benchmark"]:
+    if run.role != "target" and run.info.benchmark != info.benchmark:
         raise InputError(
-            f"{model.run.folder} was made on another benchmark than it was evaluated on, where split {made_for!r} "
-            "may hold other subjects. Make it again on this benchmark, or leave it out."
+            f"{run.folder} was made on another benchmark than it was evaluated on, where split "
+            f"{run.info.made_for!r} may hold other subjects. Make it again on this benchmark, or leave it out."
         )
 
 
@@ -172,53 +195,37 @@ def shown_split(split: Any, may_show: bool) -> Any:
 
 
 def _model(evaluated: Evaluated, may_show: bool) -> ModelResult:
-    info = dict(evaluated.run.info)
-    hidden = {key: shown_split(info["config"].get(key), may_show) for key in ("split", "without")}
-    info["config"] = {key: hidden.get(key, value) for key, value in info["config"].items()}
+    run = evaluated.run
+    hidden = {key: shown_split(run.info.config.get(key), may_show) for key in ("split", "without")}
+    config = {key: hidden.get(key, value) for key, value in run.info.config.items()}
     return ModelResult(
-        label=evaluated.run.label,
-        role=evaluated.run.role,
-        method=info["config"].get("method"),
+        label=run.label,
+        role=run.role,
+        method=run.info.method,
         summary=evaluated.summary,
-        history=evaluated.run.history(),
-        info=info,
+        history=run.history(),
+        info={**run.info, "config": config},
     )
 
 
-def _examples(benchmark: Benchmark, models: Sequence[Evaluated]) -> list[Example]:
-    """A few questions a side, of every kind and fold, the same ones every time."""
-    split = benchmark.split(models[0].record.info["config"]["split"])
-    asked = set.intersection(*(set(model.responses) for model in models))
-    found: list[Example] = []
+def _examples(benchmark: Benchmark, models: Sequence[Evaluated]) -> Iterator[Example]:
+    """A few questions a side, the same ones every time; kinds and folds take turns."""
+    split = benchmark.split(str(models[0].record.info.split))
+    known = set.intersection(*(set(model.responses) for model in models))
     for side in SIDES:
-        questions = [q for q in benchmark.questions_of(split, side) if q.question_id in asked]
-        order = {name: place for place, name in enumerate(shuffled([q.question_id for q in questions], "examples"))}
-        questions.sort(key=lambda question: order[question.question_id])
-        found += [_example(question, side, models) for question in _varied(questions)[:EXAMPLES_A_SIDE]]
-    return found
-
-
-def _varied(questions: Sequence[Question]) -> list[Question]:
-    """The questions, so ordered that kinds and folds take turns."""
-    turns: dict[tuple[str, str], int] = {}
-    keyed = []
-    for question in questions:
-        group = (question.fold, question.kind)
-        turns[group] = turns.get(group, 0) + 1
-        keyed.append((turns[group], group, question))
-    return [question for _, _, question in sorted(keyed, key=lambda entry: entry[0])]
-
-
-def _example(question: Question, side: str, models: Sequence[Evaluated]) -> Example:
-    return Example(
-        question_id=question.question_id,
-        side=side,
-        fold=question.fold,
-        kind=question.kind,
-        question=question.question,
-        answer=question.answer,
-        responses={model.run.label: model.responses[question.question_id].response for model in models},
-    )
+        questions = {q.question_id: q for q in benchmark.questions_of(split, side) if q.question_id in known}
+        turns: dict[tuple[str, str], int] = {}
+        keyed = []
+        for question in (questions[name] for name in shuffled([*questions], "examples")):
+            group = (question.fold, question.kind)
+            turns[group] = turns.get(group, 0) + 1
+            keyed.append((turns[group], question))
+        for _, question in sorted(keyed, key=lambda entry: entry[0])[:EXAMPLES_A_SIDE]:
+            yield Example(
+                side=side,
+                responses={model.run.label: model.responses[question.question_id].response for model in models},
+                **{name: getattr(question, name) for name in ("question_id", "fold", "kind", "question", "answer")},
+            )
 
 
 def metric_meanings() -> dict[str, tuple[str, str]]:
@@ -236,20 +243,12 @@ def metric_meanings() -> dict[str, tuple[str, str]]:
 
 def caveats_of(facts: Mapping[str, Any], models: Sequence[Evaluated]) -> list[str]:
     """Sentences that a reader must know before the numbers."""
-    caveats = []
-    if facts["invented"]:
-        caveats.append(
-            "The patients are invented. These numbers show how the measurements work; they say nothing about real "
-            "patients or clinical models."
-        )
-    if any(is_tiny(model.run) for model in models):
-        caveats.append(
-            "The model is tiny and was trained here from random weights. How methods rank on it need not be how "
-            "they rank on a large model."
-        )
-    if not any(model.run.role == "retrained" for model in models):
-        caveats.append(
-            "There is no retrained model, so forgetting is read against nothing: a high forgetting number may "
-            "mean that answers were destroyed, not forgotten."
-        )
-    return caveats
+    caveats = {
+        "The patients are invented. These numbers show how the measurements work; they say nothing about real "
+        "patients or clinical models.": facts["invented"],
+        "The model is tiny and was trained here from random weights. How methods rank on it need not be how they "
+        "rank on a large model.": any(is_tiny(model.run) for model in models),
+        "There is no retrained model, so forgetting is read against nothing: a high forgetting number may mean "
+        "that answers were destroyed, not forgotten.": all(model.run.role != "retrained" for model in models),
+    }
+    return [caveat for caveat, holds in caveats.items() if holds]

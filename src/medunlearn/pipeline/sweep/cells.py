@@ -1,11 +1,11 @@
-"""Cells of a sweep, what each waits for, and their state."""
+"""Cells of a sweep: their work, what each waits for, and their state."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from medunlearn.config import Context
 from medunlearn.data.storage import sha256_of_json
@@ -15,20 +15,27 @@ Kind = Literal["target", "retrained", "search", "choose", "unlearn", "evaluate",
 KINDS: tuple[Kind, ...] = get_args(Kind)
 State = Literal["to do", "running", "done", "failed", "not run", "interrupted"]
 _OPEN = ("to do", "running")
+_FACTS = ("name", "kind", "status", "method", "split", "seed", "context", "lr")
+_OUTPUT = ("folder", "evaluation", "seconds", "reason")
 
 
-@dataclass(frozen=True)
+@dataclass
 class SweepCell:
-    """One piece of a sweep.
+    """One piece of a sweep, its state and its output.
 
     Attributes:
         name: unique in its sweep; names no node of a request.
         kind: ``search`` unlearns at one rate and evaluates; ``choose`` takes a method's best rate.
+        lr: of a ``search`` cell; of a ``choose`` cell once it is done.
         needs: cells that must have succeeded before; the first one's model is what an ``unlearn``, ``search``,
             ``evaluate`` or ``attack`` cell works on.
         after: cells that must have ended before, well or not.
         alone: cells that share this word never run at the same time; "" for none. The evaluations of one model
             write to one store of responses, and the second finds there what the first has asked.
+        reason: why it failed or did not run.
+        folder: of the run; of an ``evaluate`` or ``attack`` cell, the run whose model was asked.
+        evaluation: folder of the evaluation (``search``, ``evaluate``) or of the attack.
+        seconds: None where not known.
     """
 
     name: str
@@ -41,23 +48,20 @@ class SweepCell:
     needs: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     alone: str = ""
-
-
-@dataclass(frozen=True)
-class CellOutput:
-    """Folders and numbers of a finished cell.
-
-    Attributes:
-        folder: of the run; of an ``evaluate`` or ``attack`` cell, the run whose model was asked.
-        evaluation: of a ``search`` or ``evaluate`` cell; of an ``attack`` cell, the attack.
-        seconds: None where not known.
-        lr: of a ``choose`` cell.
-    """
-
+    status: State = "to do"
+    reason: str | None = None
     folder: Path | None = None
     evaluation: Path | None = None
     seconds: float | None = None
-    lr: float | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.status == "done"
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON and tables."""
+        row = {name: getattr(self, name) for name in (*_FACTS, *_OUTPUT)}
+        return {name: str(value) if isinstance(value, Path) else value for name, value in row.items()}
 
 
 def make_cells(
@@ -92,8 +96,9 @@ def make_cells(
         for split in splits:
             for method in methods:
                 needs = (target.name, *((f"choose {method}",) if method in searched else ()))
-                name = f"{method} {shown(split)}{end}"
-                models.append(SweepCell(name, "unlearn", seed, split, method, needs=needs))
+                models.append(
+                    SweepCell(f"{method} {shown(split)}{end}", "unlearn", seed, split, method, needs=needs)
+                )
         cells += models
         pairs = [(target, split) for split in splits] + [(cell, str(cell.split)) for cell in models]
         across = [
@@ -103,47 +108,37 @@ def make_cells(
             for split in (asked_about or {}).get(str(cell.split), ())
         ]
         for model, split in pairs + across:
-            cells += _evaluate_cells(model, split, contexts, end)
+            for context in contexts or (None,):
+                mode = f" in {context}" if len(contexts) > 1 else ""
+                cells.append(_cell_on("evaluate", model, split, end, mode, context, context))
         if attacked:
-            cells += [_attack_cell(model, split, contexts, end) for model, split in pairs]
+            # An attack may ask the model, and keeps its responses where those of the first context are.
+            store = next(iter(contexts), None)
+            cells += [_cell_on("attack", model, split, end, "", None, store) for model, split in pairs]
     return cells
 
 
 def _search_cells(
     target: SweepCell, methods: Sequence[str], split: str, rates: Sequence[float]
 ) -> Iterator[SweepCell]:
+    needs, seed = (target.name,), target.seed
     for method in methods:
         names = {rate: f"search {method} {rate:g}" for rate in rates}
         for rate, name in names.items():
-            yield SweepCell(name, "search", target.seed, split, method, rate, needs=(target.name,))
-        after = tuple(names.values())
-        yield SweepCell(f"choose {method}", "choose", target.seed, split, method, needs=(target.name,), after=after)
-
-
-def _evaluate_cells(model: SweepCell, split: str, contexts: Sequence[Context], end: str) -> Iterator[SweepCell]:
-    stem = f"evaluate {_on(model, split, end)}"
-    for context in contexts or (None,):
-        name = stem + (f" in {context}" if len(contexts) > 1 else "") + end
-        yield _cell_on(name, "evaluate", model, split, context, context)
-
-
-def _attack_cell(model: SweepCell, split: str, contexts: Sequence[Context], end: str) -> SweepCell:
-    """An attack may ask the model and keep its responses where those of the first context are."""
-    name = f"attack {_on(model, split, end)}{end}"
-    return _cell_on(name, "attack", model, split, None, next(iter(contexts), None))
+            yield SweepCell(name, "search", seed, split, method, rate, needs=needs)
+        yield SweepCell(f"choose {method}", "choose", seed, split, method, needs=needs, after=tuple(names.values()))
 
 
 def _cell_on(
-    name: str, kind: Kind, model: SweepCell, split: str, context: Context | None, store: Context | None
+    kind: Kind, model: SweepCell, split: str, end: str, mode: str, context: Context | None, store: Context | None
 ) -> SweepCell:
-    needs, alone = (model.name,), f"{model.name} in {store}"
-    return SweepCell(name, kind, model.seed, split, model.method, context=context, needs=needs, alone=alone)
-
-
-def _on(model: SweepCell, split: str, end: str) -> str:
-    """A model's name, with the split where its own name does not say it."""
+    """An evaluation or attack of a model; named with the split where the model's own name does not say it."""
     name = model.name.removesuffix(end)
-    return name if split == model.split else f"{name} on {shown(split)}"
+    about = name if split == model.split else f"{name} on {shown(split)}"
+    needs, alone = (model.name,), f"{model.name} in {store}"
+    return SweepCell(
+        f"{kind} {about}{mode}{end}", kind, model.seed, split, model.method, None, context, needs, alone=alone
+    )
 
 
 def shown(split: str) -> str:
@@ -152,7 +147,7 @@ def shown(split: str) -> str:
 
 
 class Board:
-    """State of every cell: which may run next, and what a failure keeps from running.
+    """Order of a sweep's cells: which may run next, and what a failure keeps from running.
 
     Args:
         cells: each behind those that it waits for.
@@ -161,53 +156,40 @@ class Board:
 
     def __init__(self, cells: Sequence[SweepCell], costs: Mapping[str, float] | None = None) -> None:
         self.cells = {cell.name: cell for cell in cells}
-        self.state: dict[str, State] = dict.fromkeys(self.cells, "to do")
-        self.reason: dict[str, str] = {}
-        self._cost_ahead = self._critical_paths(costs or {})
-
-    def _critical_paths(self, costs: Mapping[str, float]) -> dict[str, float]:
-        """A cell's cost and that of the most costly way through the cells that wait for it."""
-        ahead = {name: costs.get(name, 1.0) for name in self.cells}
+        # A cell's cost and that of the most costly way through the cells that wait for it.
+        known = costs or {}
+        self._cost_ahead = {name: known.get(name, 1.0) for name in self.cells}
         for name, cell in reversed(self.cells.items()):
             for other in (*cell.needs, *cell.after):
-                ahead[other] = max(ahead[other], costs.get(other, 1.0) + ahead[name])
-        return ahead
+                ahead = known.get(other, 1.0) + self._cost_ahead[name]
+                self._cost_ahead[other] = max(self._cost_ahead[other], ahead)
 
     @property
     def open(self) -> bool:
         """Whether anything runs or is still to run."""
-        return any(state in _OPEN for state in self.state.values())
+        return any(cell.status in _OPEN for cell in self.cells.values())
 
-    def running(self) -> list[str]:
-        return [name for name, state in self.state.items() if state == "running"]
+    def running(self) -> list[SweepCell]:
+        return [cell for cell in self.cells.values() if cell.status == "running"]
 
     def ready(self) -> list[SweepCell]:
         """Cells that may start now, the one with the longest way ahead first."""
-        taken = {self.cells[name].alone for name in self.running()}
-        ready = []
+        taken, ready = {cell.alone for cell in self.running()}, []
         for cell in sorted(self.cells.values(), key=lambda cell: -self._cost_ahead[cell.name]):
-            if self.state[cell.name] != "to do" or (cell.alone and cell.alone in taken):
+            if cell.status != "to do" or (cell.alone and cell.alone in taken):
                 continue
-            needs_met = all(self.state[name] == "done" for name in cell.needs)
-            if needs_met and all(self.state[name] not in _OPEN for name in cell.after):
+            needs_met = all(self.cells[name].done for name in cell.needs)
+            if needs_met and all(self.cells[name].status not in _OPEN for name in cell.after):
                 ready.append(cell)
                 taken.add(cell.alone)
         return ready
 
-    def start(self, name: str) -> None:
-        self.state[name] = "running"
-
-    def settle(self, name: str, state: State, reason: str = "") -> list[str]:
-        """Note the end of a cell; returns the names of those that will not run because of it."""
-        self.state[name] = state
-        if reason:
-            self.reason[name] = reason
-        return list(self._give_up(name)) if state in ("failed", "not run") else []
-
-    def _give_up(self, failed: str) -> Iterator[str]:
-        lost = {failed}
+    def fail(self, failed: SweepCell, reason: str) -> list[str]:
+        """Note a failure; returns the names of the cells that will not run because of it."""
+        failed.status, failed.reason = "failed", reason
+        lost = [failed.name]
         for name, cell in self.cells.items():
-            if self.state[name] == "to do" and lost & set(cell.needs):
-                lost.add(name)
-                self.state[name], self.reason[name] = "not run", f"not run, because {failed} failed"
-                yield name
+            if cell.status == "to do" and {*lost} & {*cell.needs}:
+                lost.append(name)
+                cell.status, cell.reason = "not run", f"not run, because {failed.name} failed"
+        return lost[1:]

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from medunlearn.attacks.run import attack, attack_folder
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.pipeline.estimate.forecast import complete
+from medunlearn.models.folders import model_identity
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
 from medunlearn.pipeline.experiment import trained_folder, unlearned_folder
-from medunlearn.pipeline.material import identity
-from medunlearn.pipeline.sweep.cells import CellOutput, SweepCell
+from medunlearn.pipeline.sweep.cells import SweepCell
 from medunlearn.pipeline.sweep.plan import Sweep
 from medunlearn.pipeline.sweep.pool import Slot
 from medunlearn.pipeline.train import train
+from medunlearn.pipeline.trainer import is_complete
 from medunlearn.pipeline.unlearn import unlearn
 from medunlearn.results.runs import Run
 
-Outputs = Mapping[str, CellOutput]
+
+class JobOutput(NamedTuple):
+    """Folder of the run, folder of its evaluation or attack, and seconds where known."""
+
+    folder: Path
+    evaluation: Path | None
+    seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -38,8 +45,7 @@ class Job:
         label: ``target`` or ``retrained`` of a training, else "".
         model: run whose model is unlearned or asked; None of a training.
         settings: of the training or unlearning; None where a model is only asked.
-        evaluate: None where nothing is asked.
-        attack: None where nothing is attacked.
+        measure: of the evaluation or attack that follows; None without one.
     """
 
     benchmark: Path
@@ -47,10 +53,9 @@ class Job:
     label: str = ""
     model: Path | None = None
     settings: TrainSettings | UnlearnSettings | None = None
-    evaluate: EvaluateSettings | None = None
-    attack: AttackSettings | None = None
+    measure: EvaluateSettings | AttackSettings | None = None
 
-    def folder(self, benchmark: Benchmark, known: Callable[[str], str] = identity) -> Path:
+    def folder(self, benchmark: Benchmark, known: Callable[[str], str] = model_identity) -> Path:
         """Folder of the run that the job makes or asks."""
         if isinstance(self.settings, TrainSettings):
             return trained_folder(benchmark, self.settings, self.label, self.out, known=known)
@@ -60,67 +65,63 @@ class Job:
             return self.model
         return unlearned_folder(benchmark, self.settings, self.model, self.out, known=known)
 
-    def output(self, benchmark: Benchmark, known: Callable[[str], str] = identity) -> CellOutput | None:
+    def output(self, benchmark: Benchmark, known: Callable[[str], str] = model_identity) -> JobOutput | None:
         """The job's output, if all of it is on disk."""
         folder = self.folder(benchmark, known)
-        if not complete(folder):
+        if not is_complete(folder):
             return None
-        evaluation = None
-        if self.evaluate is not None:
-            evaluation = evaluation_folder(Run.open(folder), benchmark, self.evaluate)
-        elif self.attack is not None:
-            evaluation = attack_folder(Run.open(folder), benchmark, self.attack)
-        if evaluation is not None and not complete(evaluation):
-            return None
-        parts = ([folder] if self.settings else []) + ([evaluation] if evaluation else [])
+        parts, evaluation = [folder] if self.settings else [], None
+        if self.measure is not None:
+            run, measure = Run.open(folder), self.measure
+            if isinstance(measure, EvaluateSettings):
+                evaluation = evaluation_folder(run, benchmark, measure)
+            else:
+                evaluation = attack_folder(run, benchmark, measure)
+            if not is_complete(evaluation):
+                return None
+            parts.append(evaluation)
         seconds = [Run.open(part).info.seconds for part in parts]
-        known_seconds = [float(second) for second in seconds if second is not None]
-        return CellOutput(folder, evaluation, sum(known_seconds) if len(known_seconds) == len(parts) else None)
+        return JobOutput(folder, evaluation, None if None in seconds else sum(filter(None, seconds), 0.0))
 
 
-def job_of(cell: SweepCell, sweep: Sweep, benchmark: Path, outputs: Outputs) -> Job:
+def job_of(cell: SweepCell, sweep: Sweep, benchmark: Path) -> Job:
     """The job of a cell whose needs are met; of every kind but ``choose``."""
-    out = sweep.settings.out
+    out, needs = sweep.settings.out, [sweep.cell[name] for name in cell.needs]
     if cell.kind in ("target", "retrained"):
         return Job(benchmark, out, cell.kind, settings=sweep.training(cell.seed, cell.split))
-    model = outputs[cell.needs[0]].folder
+    model = needs[0].folder
     if cell.kind == "evaluate":
-        return Job(benchmark, out, model=model, evaluate=sweep.evaluating(cell))
+        return Job(benchmark, out, model=model, measure=sweep.evaluating(cell))
     if cell.kind == "attack":
-        return Job(benchmark, out, model=model, attack=sweep.attacking(cell))
-    rate = cell.lr if cell.kind == "search" else next((outputs[name].lr for name in cell.needs[1:]), None)
-    evaluate = sweep.evaluating(cell) if cell.kind == "search" else None
-    return Job(benchmark, out, model=model, settings=sweep.unlearning(cell, rate), evaluate=evaluate)
+        return Job(benchmark, out, model=model, measure=sweep.attacking(cell))
+    rate = cell.lr if cell.kind == "search" else next((choice.lr for choice in needs[1:]), None)
+    measure = sweep.evaluating(cell) if cell.kind == "search" else None
+    return Job(benchmark, out, model=model, settings=sweep.unlearning(cell, rate), measure=measure)
 
 
-def perform(job: Job, slot: Slot) -> CellOutput:
-    """Do a job in a worker.
-
-    Raises:
-        MedunlearnError: as the commands do.
-    """
+def perform(job: Job, slot: Slot) -> JobOutput:
+    """Do a job in a worker. Raises MedunlearnError: as the commands do."""
     torch.set_num_threads(slot.threads)
-    started = time.perf_counter()
+    started, evaluation, device = time.perf_counter(), None, slot.device
     try:
         benchmark = _benchmark(job.benchmark)
         folder = job.folder(benchmark)
         if isinstance(job.settings, TrainSettings):
-            train(benchmark, job.settings, folder, device=slot.device, quiet=True)
+            train(benchmark, job.settings, folder, device=device, quiet=True)
         elif job.settings is not None and job.model is not None:
-            unlearn(Run.open(job.model), benchmark, job.settings, folder, device=slot.device, quiet=True)
-        evaluation = None
-        if job.evaluate is not None:
-            evaluated = evaluate_one(Run.open(folder), benchmark, job.evaluate, device=slot.device, quiet=True)
+            unlearn(Run.open(job.model), benchmark, job.settings, folder, device=device, quiet=True)
+        if isinstance(job.measure, EvaluateSettings):
+            evaluated = evaluate_one(Run.open(folder), benchmark, job.measure, device=device, quiet=True)
             evaluation = evaluated.record.folder
-        elif job.attack is not None:
-            attacked = attack(Run.open(folder), benchmark, job.attack, device=slot.device, quiet=True)
+        elif job.measure is not None:
+            attacked = attack(Run.open(folder), benchmark, job.measure, device=device, quiet=True)
             evaluation = attacked.models[0].record.folder
     finally:
         # The next cell of this worker is to find the memory that this one found.
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-    return CellOutput(folder, evaluation, round(time.perf_counter() - started, 2))
+    return JobOutput(folder, evaluation, round(time.perf_counter() - started, 2))
 
 
 @lru_cache(maxsize=1)

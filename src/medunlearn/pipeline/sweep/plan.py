@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from medunlearn.config import (
@@ -19,9 +20,9 @@ from medunlearn.config import (
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.errors import ConfigError, unknown_name
 from medunlearn.pipeline.benchmarks import build, from_section, needs_folder, save_new
-from medunlearn.pipeline.epochs.epoch_settings import attack_section, check_watched
+from medunlearn.pipeline.epochs.epoch_settings import attack_section, check_watched, collect
 from medunlearn.pipeline.evaluate import metric_names
-from medunlearn.pipeline.experiment import benchmark_folder, collect
+from medunlearn.pipeline.experiment import benchmark_folder
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.sweep.cells import SweepCell, make_cells
 from medunlearn.pipeline.sweep.search import FOLD, FORGETTING, UTILITY
@@ -43,7 +44,6 @@ class Sweep:
     """A checked sweep: its cells, and what each will be given.
 
     Attributes:
-        settings: of the whole.
         methods: in the file's order.
         cells: each behind those that it waits for.
         notes: what a reader of the results should know.
@@ -56,6 +56,11 @@ class Sweep:
     cells: tuple[SweepCell, ...]
     notes: tuple[str, ...]
     opened: Benchmark | None
+
+    @cached_property
+    def cell(self) -> Mapping[str, SweepCell]:
+        """Cells by name."""
+        return {cell.name: cell for cell in self.cells}
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -87,33 +92,24 @@ class Sweep:
 
     def attacking(self, cell: SweepCell) -> AttackSettings:
         """Of an ``attack`` cell; every seed's models are attacked alike."""
-        found = attack_section(self.settings.attack, {"seed": self.seeds[0], "split": cell.split})
-        if found is None:
+        settings = attack_section(self.settings.attack, {"seed": self.seeds[0], "split": cell.split})
+        if settings is None:
             raise AssertionError("a sweep without a section attack has no such cell")
-        return found
+        return settings
 
     def benchmark(self) -> Benchmark:
-        """The benchmark, in its folder.
-
-        Raises:
-            ConfigError: it lacks a split that the sweep names.
-        """
+        """The benchmark, in its folder. Raises ConfigError: it lacks a split that the sweep names."""
         section, folder = self.settings.benchmark, benchmark_folder(self.settings)
-        if self.opened is None:
-            built = from_section(section, folder)
-            problems = list(_against(built, self.settings, self.search))
-            if problems:
-                raise ConfigError(problems)
-            return built
-        return self.opened if "folder" in section else save_new(self.opened, folder)
+        if self.opened is not None:
+            return self.opened if "folder" in section else save_new(self.opened, folder)
+        built = from_section(section, folder)
+        if problems := _against(built, self.settings, self.search):
+            raise ConfigError(problems)
+        return built
 
 
 def plan(values: Mapping[str, Any]) -> Sweep:
-    """Check a sweep before anything runs.
-
-    Raises:
-        ConfigError: every mistake in every section, at once.
-    """
+    """Check a sweep before anything runs. Raises ConfigError: every mistake in every section, at once."""
     values, fields = _folded(values), SweepSettings.model_fields
     # Taken out, so that they do not hide what is wrong with the rest.
     problems = [unknown_name("setting", key, fields) for key in values if key not in fields]
@@ -129,7 +125,7 @@ def plan(values: Mapping[str, Any]) -> Sweep:
     collect(problems, "attack", lambda: attack_section(attack, {"split": "any"}))
     opened = None
     if settings is not None:
-        problems += _lists(settings)
+        problems += _list_problems(settings)
         opened = _opened(problems, settings)
         if opened is not None:
             problems += _against(opened, settings, search)
@@ -137,27 +133,37 @@ def plan(values: Mapping[str, Any]) -> Sweep:
         problems.append("a sweep starts its own processes (--jobs); start it without torchrun")
     if problems or settings is None:
         raise ConfigError(list(dict.fromkeys(problems)))
+    retrain = settings.retrain
+    notes: tuple[str, ...] = ()
+    if search and search.split in settings.splits:
+        notes = (
+            f"The learning rates were searched on {search.split}, which is also reported: its numbers favour "
+            "every method. Search on a split that is not among the reported ones.",
+        )
     cells = make_cells(
         settings.splits,
         _seeds(settings),
         methods,
-        _retrained(settings),
+        (settings.splits if retrain else ()) if isinstance(retrain, bool) else retrain,
         settings.contexts,
         (search.split, search.lr) if search else None,
         attacked=bool(settings.attack),
         asked_about=settings.asked_about,
     )
-    return Sweep(settings, tuple(methods), search, tuple(cells), tuple(_notes(settings, search)), opened)
+    return Sweep(settings, tuple(methods), search, tuple(cells), notes, opened)
+
+
+def _seeds(settings: SweepSettings) -> tuple[int, ...]:
+    return settings.seeds or (settings.seed or 0,)
 
 
 def _folded(values: Mapping[str, Any]) -> dict[str, Any]:
     """With ``unlearn.search.KEY``, which the command line gives as a key ``search.KEY``, put into the search."""
     unlearn = values.get("unlearn")
-    if not isinstance(unlearn, Mapping):
+    if not isinstance(unlearn, Mapping) or not isinstance(search := unlearn.get("search") or {}, Mapping):
         return dict(values)
     given = {key.removeprefix("search."): unlearn[key] for key in unlearn if str(key).startswith("search.")}
-    search = unlearn.get("search") or {}
-    if not given or not isinstance(search, Mapping):
+    if not given:
         return dict(values)
     rest = {key: value for key, value in unlearn.items() if not str(key).startswith("search.")}
     return {**values, "unlearn": {**rest, "search": {**search, **given}}}
@@ -200,38 +206,33 @@ def _methods(problems: list[str], section: dict[str, Any], *, tiny: str | None) 
     if not isinstance(names, list) or not names:
         problems.append("unlearn.methods is missing: a list of methods, e.g. [graddiff, npo]")
         return []
+
+    def method(name: str) -> None:
+        settings = unlearn_settings({**section, "method": name, "split": "any"}, tiny=tiny)
+        unlearning_method(settings)
+        check_sharding(settings.sharding, ALONE)
+
     names = [str(name) for name in names]
     problems += _twice("unlearn.methods", names)
     for name in names:
-        collect(problems, "unlearn", lambda: _method(section, name, tiny))  # noqa: B023
+        collect(problems, "unlearn", lambda: method(name))  # noqa: B023
     return names
 
 
-def _method(section: Mapping[str, Any], name: str, tiny: str | None) -> None:
-    settings = unlearn_settings({**section, "method": name, "split": "any"}, tiny=tiny)
-    unlearning_method(settings)
-    check_sharding(settings.sharding, ALONE)
-
-
-def _lists(settings: SweepSettings) -> list[str]:
+def _list_problems(settings: SweepSettings) -> Iterator[str]:
     """What is wrong with the sweep's own lists."""
-    problems = []
     if settings.seed is not None and settings.seeds:
-        problems.append("seed and seeds are both given; leave one of them out")
+        yield "seed and seeds are both given; leave one of them out"
+    retrain = () if isinstance(settings.retrain, bool) else settings.retrain
     for name in ("splits", "contexts", "seeds"):
-        problems += _twice(name, getattr(settings, name))
-    if not isinstance(settings.retrain, bool):
-        problems += _twice("retrain", settings.retrain)
-        stray = [split for split in settings.retrain if split not in settings.splits]
-        problems += [f"retrain: {unknown_name('split of this sweep', s, settings.splits)}" for s in stray]
-    return problems + list(_about(settings))
-
-
-def _about(settings: SweepSettings) -> Iterator[str]:
+        yield from _twice(name, getattr(settings, name))
+    yield from _twice("retrain", retrain)
+    named = [("retrain", retrain), *(("asked_about", (key, *other)) for key, other in settings.asked_about.items())]
+    for setting, splits in named:
+        for split in splits:
+            if split not in settings.splits:
+                yield f"{setting}: {unknown_name('split of this sweep', split, settings.splits)}"
     for split, others in settings.asked_about.items():
-        for name in (split, *others):
-            if name not in settings.splits:
-                yield f"asked_about: {unknown_name('split of this sweep', name, settings.splits)}"
         if split in others:
             yield f"asked_about.{split} names {split!r} itself; its models are asked about it anyway"
         yield from _twice(f"asked_about.{split}", others)
@@ -260,18 +261,21 @@ def _opened(problems: list[str], settings: SweepSettings) -> Benchmark | None:
 def _against(benchmark: Benchmark, settings: SweepSettings, search: SearchSettings | None) -> list[str]:
     """Splits and metrics that the benchmark does not have."""
     problems: list[str] = []
-    wanted = {"splits": settings.splits, "unlearn.search.split": (search.split,) if search else ()}
-    for key, splits in wanted.items():
+    for key, splits in {
+        "splits": settings.splits,
+        "unlearn.search.split": (search.split,) if search else (),
+    }.items():
         for split in splits:
             collect(problems, key, lambda: benchmark.split(split))  # noqa: B023
     if settings.attack and not problems:
         for split in settings.splits:
-            collect(problems, "attack", lambda: _attackable(benchmark, settings.attack, split))  # noqa: B023
-    asked = {key: settings.evaluate[key] for key in ("metrics",) if key in settings.evaluate}
+            attack = collect(problems, "attack", lambda: attack_section(settings.attack, {"split": split}))  # noqa: B023
+            collect(problems, "attack", lambda: check_watched(benchmark, attack, None))  # noqa: B023
+    metrics = {key: settings.evaluate[key] for key in ("metrics",) if key in settings.evaluate}
     names = collect(
         problems,
         "evaluate",
-        lambda: metric_names(benchmark, check(EvaluateSettings, {"split": "any", **asked})),
+        lambda: metric_names(benchmark, check(EvaluateSettings, {"split": "any", **metrics})),
     )
     for composite in (UTILITY, FORGETTING) if search and names else ():
         if not composite.used(names or ()):
@@ -280,26 +284,3 @@ def _against(benchmark: Benchmark, settings: SweepSettings, search: SearchSettin
                 f"unlearn.search: evaluate.metrics holds no part of {composite.name}; add one of {parts}"
             )
     return problems
-
-
-def _attackable(benchmark: Benchmark, section: Mapping[str, Any], split: str) -> None:
-    check_watched(benchmark, attack_section(section, {"split": split}), None)
-
-
-def _notes(settings: SweepSettings, search: SearchSettings | None) -> list[str]:
-    if search and search.split in settings.splits:
-        return [
-            f"The learning rates were searched on {search.split}, which is also reported: its numbers favour "
-            "every method. Search on a split that is not among the reported ones."
-        ]
-    return []
-
-
-def _seeds(settings: SweepSettings) -> tuple[int, ...]:
-    return settings.seeds or (settings.seed or 0,)
-
-
-def _retrained(settings: SweepSettings) -> tuple[str, ...]:
-    if isinstance(settings.retrain, bool):
-        return settings.splits if settings.retrain else ()
-    return settings.retrain

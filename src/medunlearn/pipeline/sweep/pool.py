@@ -18,7 +18,7 @@ from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from unittest import mock
 
 from medunlearn.errors import MedunlearnError
@@ -39,12 +39,10 @@ class Slot:
     threads: int = 1
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """``function(argument, slot)``; both can be pickled, and the function stands in a module.
 
-    Attributes:
-        log: file that the call's output is added to.
+    Its output is added to the file ``log``.
     """
 
     name: str
@@ -53,15 +51,8 @@ class Call:
     log: Path
 
 
-@dataclass(frozen=True)
-class CallResult:
-    """The end of a call.
-
-    Attributes:
-        value: None where it failed.
-        failure: the reason; "" where it did not fail.
-        seconds: from the call to its end, the start of a new process included.
-    """
+class CallResult(NamedTuple):
+    """The end of a call; ``failure`` is "" where it did not fail, ``seconds`` hold the start of a new process."""
 
     name: str
     value: Any
@@ -135,8 +126,13 @@ class _Worker:
         self._executor = ProcessPoolExecutor(1, CONTEXT, initializer=_begin, initargs=(os.getcwd(), call.log))
         earlier = set(multiprocessing.active_children())
         threads = {"OMP_NUM_THREADS": str(self._slot.threads)}
-        with main_module_hidden(), mock.patch.dict(os.environ, threads), _interrupts_blocked():
-            future = self._executor.submit(_answer, call, self._slot)
+        # A process started inside hears no Ctrl-C before `_begin`.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            with main_module_hidden(), mock.patch.dict(os.environ, threads):
+                future = self._executor.submit(_answer, call, self._slot)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._process = next(iter(set(multiprocessing.active_children()) - earlier), None)
         return future
 
@@ -168,16 +164,6 @@ class _Worker:
         self._executor = self._process = None
 
 
-@contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """A process started inside hears no Ctrl-C before :func:`_begin`."""
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
 def _begin(folder: str, log: Path) -> None:
     """Start of a worker: a session of its own keeps the terminal's Ctrl-C from it, its parent sends it on."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -187,9 +173,8 @@ def _begin(folder: str, log: Path) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # Spawned processes begin in the folder where their parent began.
     os.chdir(folder)
-    with log.open("a", encoding="utf-8") as file:
-        _redirect(file)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with _redirected(log):
+        threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
@@ -202,8 +187,7 @@ def _end_with_parent() -> None:
 
 
 def _answer(call: Call, slot: Slot) -> tuple[Any, str]:
-    with _at_work, call.log.open("a", encoding="utf-8") as log:
-        _redirect(log)
+    with _at_work, _redirected(call.log) as log:
         _note(log, f"{call.name}: starts on {slot.device} with {slot.threads} threads")
         try:
             value = call.function(call.argument, slot)
@@ -221,9 +205,13 @@ def _answer(call: Call, slot: Slot) -> tuple[Any, str]:
         return value, ""
 
 
-def _redirect(log: IO[str]) -> None:
-    os.dup2(log.fileno(), 1)
-    os.dup2(log.fileno(), 2)
+@contextmanager
+def _redirected(path: Path) -> Iterator[IO[str]]:
+    """The log, opened; from now on the process writes to it, after the block too."""
+    with path.open("a", encoding="utf-8") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        yield log
 
 
 def _note(log: IO[str], line: str) -> None:

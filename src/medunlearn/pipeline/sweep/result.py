@@ -12,7 +12,6 @@ import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import write_json
-from medunlearn.pipeline.sweep.cells import Board, CellOutput, SweepCell
 from medunlearn.pipeline.sweep.plan import Sweep
 from medunlearn.pipeline.sweep.search import RULE, Trial
 from medunlearn.registry import load
@@ -25,11 +24,7 @@ SWEEP_REPORT = "medunlearn.papers.sweeps.report:sweep_report"
 
 
 class SweepRecord:
-    """Writes ``sweep.json`` in the sweep's folder: the state of every cell, again whenever one ends.
-
-    Args:
-        jobs: worker processes.
-    """
+    """Writes ``sweep.json`` in the sweep's folder: the state of every cell, again whenever one ends."""
 
     def __init__(self, sweep: Sweep, jobs: int) -> None:
         self._sweep = sweep
@@ -45,12 +40,9 @@ class SweepRecord:
             "hardware": hardware(),
         }
 
-    def write(
-        self, board: Board, outputs: Mapping[str, CellOutput], rows: Sequence[Trial], status: str = "running"
-    ) -> None:
+    def write(self, rows: Sequence[Trial], status: str = "running") -> None:
         """The state of all cells, and every rate that was tried."""
-        self._facts["status"] = status
-        self._facts["cells"] = cell_rows(board, outputs)
+        self._facts |= {"status": status, "cells": [cell.facts() for cell in self._sweep.cells]}
         if self._sweep.search:
             self._facts["search"] = {
                 "rule": RULE,
@@ -59,32 +51,6 @@ class SweepRecord:
                 "tried": [asdict(row) for row in rows],
             }
         write_json(self._sweep.settings.out / FILE, self._facts)
-
-
-def cell_rows(board: Board, outputs: Mapping[str, CellOutput]) -> list[dict[str, Any]]:
-    """Every cell for JSON and for tables."""
-    return [
-        cell_facts(cell, board.state[name], outputs.get(name, CellOutput()), board.reason.get(name))
-        for name, cell in board.cells.items()
-    ]
-
-
-def cell_facts(cell: SweepCell, status: str, output: CellOutput, reason: str | None) -> dict[str, Any]:
-    """One cell for JSON."""
-    return {
-        "name": cell.name,
-        "kind": cell.kind,
-        "status": status,
-        "method": cell.method,
-        "split": cell.split,
-        "seed": cell.seed,
-        "context": cell.context,
-        "lr": output.lr if cell.lr is None else cell.lr,
-        "folder": None if output.folder is None else str(output.folder),
-        "evaluation": None if output.evaluation is None else str(output.evaluation),
-        "seconds": output.seconds,
-        "reason": reason,
-    }
 
 
 @dataclass(frozen=True)
@@ -97,8 +63,7 @@ class Swept:
             reason.
         search: one row a method and rate: method, lr, utility, forgetting, score, chosen, ...; empty without one.
         evaluated: name of an ``evaluate`` cell -> its model and scores.
-        report: its path; None where no model was evaluated.
-        content: of the report; None likewise.
+        report: its path; None where no model was evaluated, as ``content`` is.
     """
 
     folder: Path
@@ -129,21 +94,20 @@ class Swept:
             tables.append(model.summary.assign(**labels)[[*labels, *model.summary.columns]])
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
+    def with_report(self, sweep: Sweep, benchmark: Benchmark) -> Swept:
+        """The same with the report of its evaluated models, which lists what is missing; none without any."""
+        if not self.evaluated:
+            return self
+        from medunlearn.reports import write_report
 
-def with_report(swept: Swept, sweep: Sweep, benchmark: Benchmark) -> Swept:
-    """The same with the report of its evaluated models, which lists what is missing; none without any."""
-    if not swept.evaluated:
-        return swept
-    from medunlearn.reports import write_report
-
-    settings = sweep.evaluating(next(cell for cell in sweep.cells if cell.kind == "evaluate"))
-    content = load(SWEEP_REPORT)(
-        swept.models,
-        benchmark,
-        title=sweep.settings.name,
-        missing=swept.failed,
-        search=swept.search if sweep.search else None,
-        replicates=settings.replicates,
-        seed=settings.seed,
-    )
-    return replace(swept, report=write_report(content.report, swept.folder / "report"), content=content)
+        settings = sweep.evaluating(next(cell for cell in sweep.cells if cell.kind == "evaluate"))
+        content = load(SWEEP_REPORT)(
+            self.models,
+            benchmark,
+            title=sweep.settings.name,
+            missing=self.failed,
+            search=self.search if sweep.search else None,
+            replicates=settings.replicates,
+            seed=settings.seed,
+        )
+        return replace(self, report=write_report(content.report, self.folder / "report"), content=content)

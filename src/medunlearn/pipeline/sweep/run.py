@@ -23,11 +23,11 @@ from medunlearn.errors import InputError, MedunlearnError, StorageError
 from medunlearn.metrics.workers import usable_cores
 from medunlearn.models.load import pick_device
 from medunlearn.pipeline.experiment import benchmark_folder
-from medunlearn.pipeline.sweep.cells import Board, CellOutput, SweepCell
+from medunlearn.pipeline.sweep.cells import Board, SweepCell
 from medunlearn.pipeline.sweep.jobs import job_of, perform
 from medunlearn.pipeline.sweep.plan import Sweep
-from medunlearn.pipeline.sweep.pool import Call, CallResult, Pool, Slot
-from medunlearn.pipeline.sweep.result import SweepRecord, Swept, cell_rows, with_report
+from medunlearn.pipeline.sweep.pool import Call, Pool, Slot
+from medunlearn.pipeline.sweep.result import SweepRecord, Swept
 from medunlearn.pipeline.sweep.search import Trial, at_edge, best_rate, search_table
 from medunlearn.pipeline.sweep.survey import costs, survey, trials
 from medunlearn.progress import Advance, progress
@@ -57,118 +57,103 @@ def run_sweep(
         InputError: a device or number of jobs that cannot be used; another sweep runs in this folder.
         KeyboardInterrupt: interrupted; the same call goes on from there.
     """
-    with _alone(sweep.settings.out):
-        return _run(sweep, jobs, device, quiet, say)
-
-
-def _run(sweep: Sweep, jobs: int | None, device: str, quiet: bool, say: Say) -> Swept:
-    benchmark = sweep.benchmark()
-    outputs = survey(sweep, benchmark)
-    # Choosing takes no process.
-    pending = [cell for cell in sweep.cells if cell.name not in outputs and cell.kind != "choose"]
-    slots = lend(jobs, device, max(1, len(pending)))
-    say(f"benchmark: {benchmark.name}, {len(benchmark.records)} records, {len(benchmark.questions)} questions")
-    say(f"{len(sweep.cells)} cells, {len(outputs)} of them done; {len(slots)} at a time")
-    for note in sweep.notes:
-        say(note)
-    work = _SweepWork(sweep, benchmark, outputs, SweepRecord(sweep, len(slots)), say)
-    try:
-        total = len(sweep.cells) - len(outputs)
-        with _terminable(), progress("cells", total, quiet=quiet) as advance, Pool(slots) as pool:
-            work.run(pool, advance)
-    except BaseException as error:
-        work.interrupt()
-        with suppress(StorageError):
-            work.write("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
-        raise
-    swept = work.result()
-    work.write("failed" if swept.failed else "complete")
-    say("report: tables, figures and findings")
-    return with_report(swept, sweep, benchmark)
+    with _locked(sweep.settings.out):
+        benchmark = sweep.benchmark()
+        survey(sweep, benchmark)
+        pending = [cell for cell in sweep.cells if not cell.done]
+        # Choosing takes no process.
+        slots = lend(jobs, device, max(1, sum(cell.kind != "choose" for cell in pending)))
+        say(f"benchmark: {benchmark.name}, {len(benchmark.records)} records, {len(benchmark.questions)} questions")
+        say(f"{len(sweep.cells)} cells, {len(sweep.cells) - len(pending)} of them done; {len(slots)} at a time")
+        for note in sweep.notes:
+            say(note)
+        work = _SweepWork(sweep, benchmark, SweepRecord(sweep, len(slots)), say)
+        try:
+            with _terminable(), progress("cells", len(pending), quiet=quiet) as advance, Pool(slots) as pool:
+                work.run(pool, advance)
+        except BaseException as error:
+            for cell in work.board.running():
+                cell.status = "interrupted"
+            with suppress(StorageError):
+                work.write("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
+            raise
+        swept = work.result()
+        work.write("failed" if swept.failed else "complete")
+        say("report: tables, figures and findings")
+        return swept.with_report(sweep, benchmark)
 
 
 class _SweepWork:
-    """A running sweep: outputs so far, the rates tried, and the board."""
+    """A running sweep: its cells, and the rates tried."""
 
-    def __init__(
-        self, sweep: Sweep, benchmark: Benchmark, outputs: dict[str, CellOutput], record: SweepRecord, say: Say
-    ) -> None:
-        self.sweep, self.outputs, self.record, self.say = sweep, outputs, record, say
-        self.board = Board(sweep.cells, costs(sweep, benchmark, outputs))
+    def __init__(self, sweep: Sweep, benchmark: Benchmark, record: SweepRecord, say: Say) -> None:
+        self.sweep, self.record, self.say = sweep, record, say
+        self.board = Board(sweep.cells, costs(sweep, benchmark))
         self.trials: list[Trial] = []
         for cell in sweep.cells:
-            if cell.name in outputs:
-                self.board.settle(cell.name, "done")
-                if cell.kind == "choose":
-                    self._add_trials(cell)
+            if cell.done and cell.kind == "choose":
+                self._add_trials(cell)
 
     def run(self, pool: Pool, advance: Advance) -> None:
         """Until every cell has ended or cannot run."""
-        folder = benchmark_folder(self.sweep.settings)
-        if "folder" in self.sweep.settings.benchmark:
-            folder = Path(self.sweep.settings.benchmark["folder"])
-        logs = self.sweep.settings.out / LOGS
+        settings = self.sweep.settings
+        folder = Path(settings.benchmark.get("folder") or benchmark_folder(settings))
         self.write()
         while self.board.open:
             for cell in self.board.ready():
                 if cell.kind == "choose":
-                    self.board.start(cell.name)
-                    self._settle(self._choice(cell), advance)
+                    self._choose(cell, advance)
                 elif pool.free:
-                    self.board.start(cell.name)
-                    job = job_of(cell, self.sweep, folder, self.outputs)
-                    pool.start(Call(cell.name, perform, job, logs / f"{slug(cell.name)}.log"))
+                    cell.status = "running"
+                    log = settings.out / LOGS / f"{slug(cell.name)}.log"
+                    pool.start(Call(cell.name, perform, job_of(cell, self.sweep, folder), log))
             if self.board.running():
-                self._settle(pool.wait(), advance)
+                name, output, failure, seconds = pool.wait()
+                cell = self.board.cells[name]
+                if not failure:
+                    cell.folder, cell.evaluation, cell.seconds = output
+                    self.say(f"{name}: {seconds:.1f} s")
+                self._settle(cell, failure, seconds, advance)
 
     def write(self, status: str = "running") -> None:
-        self.record.write(self.board, self.outputs, self.trials, status)
-
-    def interrupt(self) -> None:
-        for name in self.board.running():
-            self.board.state[name] = "interrupted"
+        self.record.write(self.trials, status)
 
     def result(self) -> Swept:
         """Results of the cells that are done."""
-        evaluated = {}
-        for cell in self.sweep.cells:
-            output = self.outputs.get(cell.name)
-            if cell.kind == "evaluate" and output and output.folder and output.evaluation:
-                evaluated[cell.name] = Evaluated(Run.open(output.folder), Run.open(output.evaluation))
-        cells = pd.DataFrame(cell_rows(self.board, self.outputs))
+        evaluated = {
+            cell.name: Evaluated(Run.open(cell.folder), Run.open(cell.evaluation))
+            for cell in self.sweep.cells
+            if cell.kind == "evaluate" and cell.done and cell.folder and cell.evaluation
+        }
+        cells = pd.DataFrame([cell.facts() for cell in self.sweep.cells])
         return Swept(self.sweep.settings.out, cells, search_table(self.trials), evaluated)
 
-    def _choice(self, cell: SweepCell) -> CallResult:
+    def _choose(self, cell: SweepCell, advance: Advance) -> None:
         """A method's rate; its failure, where no rate has a score, is one of a cell like any other."""
+        failure = ""
         try:
-            rate = best_rate(trials(self.sweep, cell, self.outputs, self.board.reason))
+            cell.lr, cell.seconds = best_rate(trials(self.sweep, cell)), 0.0
         except MedunlearnError as error:
-            return CallResult(cell.name, None, str(error), 0.0)
-        return CallResult(cell.name, CellOutput(lr=rate, seconds=0.0), "", 0.0)
+            failure = str(error)
+        self._add_trials(cell)
+        if cell.lr is not None:
+            edge = at_edge([row for row in self.trials if row.method == cell.method], cell.lr)
+            self.say(f"{cell.name}: {cell.lr:g}" + (f" ({edge})" if edge else ""))
+        self._settle(cell, failure, 0.0, advance)
 
     def _add_trials(self, cell: SweepCell) -> None:
-        lr = self.outputs[cell.name].lr if cell.name in self.outputs else None
-        rows = trials(self.sweep, cell, self.outputs, self.board.reason)
-        self.trials += [replace(row, chosen=row.lr == lr) for row in rows]
+        self.trials += [replace(row, chosen=row.lr == cell.lr) for row in trials(self.sweep, cell)]
 
-    def _settle(self, result: CallResult, advance: Advance) -> None:
-        """Note the end of a cell, and say it."""
-        name, cell, lost = result.name, self.board.cells[result.name], list[str]()
-        if result.failure:
-            lost = self.board.settle(name, "failed", result.failure)
-            self.say(f"{name}: failed after {result.seconds:.1f} s: {result.failure}")
+    def _settle(self, cell: SweepCell, failure: str, seconds: float, advance: Advance) -> None:
+        """Note the end of a cell, and say why it failed."""
+        lost = list[str]()
+        if failure:
+            lost = self.board.fail(cell, failure)
+            self.say(f"{cell.name}: failed after {seconds:.1f} s: {failure}")
             if lost:
-                self.say(f"{len(lost)} cells that need {name} will not run")
+                self.say(f"{len(lost)} cells that need {cell.name} will not run")
         else:
-            self.outputs[name] = result.value
-            self.board.settle(name, "done")
-        if cell.kind == "choose":
-            self._add_trials(cell)
-            if not result.failure:
-                edge = at_edge([row for row in self.trials if row.method == cell.method], result.value.lr)
-                self.say(f"{name}: {result.value.lr:g}" + (f" ({edge})" if edge else ""))
-        elif not result.failure:
-            self.say(f"{name}: {result.seconds:.1f} s")
+            cell.status = "done"
         advance(1 + len(lost))
         self.write()
 
@@ -185,20 +170,14 @@ def lend(jobs: int | None, device: str, most: int) -> list[Slot]:
     """
     if jobs is not None and jobs < 1:
         raise InputError(f"--jobs {jobs}: it is at least 1.")
-    devices = _devices(device)
+    gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
+    devices = [f"cuda:{index}" for index in range(gpus)] or [str(pick_device(device))]
     on_gpu = devices[0].startswith("cuda")
     wanted = min(jobs or (len(devices) if on_gpu else usable_cores()), most)
     threads = max(1, usable_cores() // wanted)
     if limit := os.environ.get("OMP_NUM_THREADS", ""):
         threads = min(threads, int(limit)) if limit.isdecimal() and int(limit) > 0 else threads
     return [Slot(devices[index % len(devices)], threads) for index in range(wanted)]
-
-
-def _devices(device: str) -> list[str]:
-    count = torch.cuda.device_count()
-    if device in ("auto", "cuda") and count:
-        return [f"cuda:{index}" for index in range(count)]
-    return [str(pick_device(device))]
 
 
 def slug(name: str) -> str:
@@ -208,7 +187,7 @@ def slug(name: str) -> str:
 
 
 @contextmanager
-def _alone(out: Path) -> Iterator[None]:
+def _locked(out: Path) -> Iterator[None]:
     """Two sweeps in one folder would write to each other's checkpoints; the lock goes with the process."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file, not a folder. Choose another --out.")
@@ -217,11 +196,9 @@ def _alone(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                # A file system without locks keeps nobody from sweeping.
-                yield
-                return
-            raise InputError(f"Another sweep runs in {out}. Wait for it, or give another --out.") from None
+            # A file system without locks keeps nobody from sweeping.
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise InputError(f"Another sweep runs in {out}. Wait for it, or give another --out.") from None
         yield
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 import pandas as pd
 
@@ -44,8 +44,8 @@ class Trial:
 
 def trial_of(method: str, lr: float, summary: pd.DataFrame) -> Trial:
     """Utility and forgetting of a rate, from the summary of its model's evaluation."""
-    utility, utility_name = composite_of(summary, UTILITY)
-    forgetting, forgetting_name = composite_of(summary, FORGETTING)
+    utility, utility_name = _composite_of(summary, UTILITY)
+    forgetting, forgetting_name = _composite_of(summary, FORGETTING)
     trial = Trial(method, lr, utility, forgetting, utility_name=utility_name, forgetting_name=forgetting_name)
     if utility is None or forgetting is None:
         missing = UTILITY if utility is None else FORGETTING
@@ -53,7 +53,7 @@ def trial_of(method: str, lr: float, summary: pd.DataFrame) -> Trial:
     return replace(trial, score=harmonic_mean([utility, forgetting]))
 
 
-def composite_of(summary: pd.DataFrame, composite: Composite) -> tuple[float | None, str]:
+def _composite_of(summary: pd.DataFrame, composite: Composite) -> tuple[float | None, str]:
     """A composite's value over all kinds of the train fold, and the name that it has earned."""
     places = (summary["side"] == composite.side) & (summary["fold"] == FOLD) & (summary["kind"] == ALL_KINDS)
     for row in summary[places].to_dict("records"):
@@ -64,16 +64,12 @@ def composite_of(summary: pd.DataFrame, composite: Composite) -> tuple[float | N
 
 
 def best_rate(rows: Sequence[Trial]) -> float:
-    """The best rate of one method's.
-
-    Raises:
-        MedunlearnError: no rate has a score; says why for each.
-    """
-    scored = [row for row in rows if row.score is not None]
-    if not scored:
+    """The best rate of one method's. Raises MedunlearnError: no rate has a score; says why for each."""
+    scores = {row.lr: row.score for row in rows if row.score is not None}
+    if not scores:
         why = "; ".join(f"{row.lr:g}: {row.reason}" for row in rows)
         raise MedunlearnError(f"No learning rate of the search has a score ({why}). Give other rates.")
-    return min(scored, key=lambda row: (-(row.score or 0.0), row.lr)).lr
+    return min(scores, key=lambda lr: (-scores[lr], lr))
 
 
 def at_edge(rows: Sequence[Trial], lr: float) -> str:
@@ -87,5 +83,5 @@ def at_edge(rows: Sequence[Trial], lr: float) -> str:
 
 def search_table(rows: Sequence[Trial]) -> pd.DataFrame:
     """One row a method and rate: method, lr, utility, forgetting, score, chosen, and the names and reasons."""
-    table = pd.DataFrame([asdict(row) for row in rows], columns=[*Trial.__dataclass_fields__])
+    table = pd.DataFrame([asdict(row) for row in rows], columns=[field.name for field in fields(Trial)])
     return table.astype(dict.fromkeys(("utility", "forgetting", "score"), "Float64"))

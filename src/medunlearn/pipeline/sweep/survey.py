@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
@@ -13,68 +13,60 @@ import pandas as pd
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import MedunlearnError
+from medunlearn.models.folders import model_identity
 from medunlearn.pipeline.experiment import benchmark_folder
-from medunlearn.pipeline.material import identity, training_data
+from medunlearn.pipeline.material import training_data
 from medunlearn.pipeline.questioning import questions_to_ask
-from medunlearn.pipeline.sweep.cells import KINDS, CellOutput, SweepCell
-from medunlearn.pipeline.sweep.jobs import Outputs, job_of
+from medunlearn.pipeline.sweep.cells import KINDS, SweepCell
+from medunlearn.pipeline.sweep.jobs import job_of
 from medunlearn.pipeline.sweep.plan import Sweep
 from medunlearn.pipeline.sweep.search import Trial, best_rate, trial_of
 from medunlearn.results.evaluated import SUMMARY, as_metrics
 
 
-def survey(sweep: Sweep, benchmark: Benchmark) -> dict[str, CellOutput]:
-    """Outputs on disk, by cell. A cell counts as done only if what it stands on is."""
-    outputs: dict[str, CellOutput] = {}
-    folder, known = benchmark_folder(sweep.settings), cache(identity)
+def survey(sweep: Sweep, benchmark: Benchmark) -> None:
+    """Mark the cells whose output is on disk as done. A cell counts as done only if what it stands on is."""
+    folder, known = benchmark_folder(sweep.settings), cache(model_identity)
     for cell in sweep.cells:
-        if any(name not in outputs for name in cell.needs):
+        cell.status, cell.reason = "to do", None
+        if not all(sweep.cell[name].done for name in cell.needs):
             continue
         if cell.kind == "choose":
-            if all(name in outputs for name in cell.after):
+            if all(sweep.cell[name].done for name in cell.after):
                 try:
-                    rate = best_rate(trials(sweep, cell, outputs, {}))
+                    cell.lr, cell.seconds, cell.status = best_rate(trials(sweep, cell)), 0.0, "done"
                 except MedunlearnError:
                     continue
-                outputs[cell.name] = CellOutput(lr=rate, seconds=0.0)
-        elif output := job_of(cell, sweep, folder, outputs).output(benchmark, known):
-            outputs[cell.name] = output
-    return outputs
+        elif output := job_of(cell, sweep, folder).output(benchmark, known):
+            cell.folder, cell.evaluation, cell.seconds = output
+            cell.status = "done"
 
 
-def trials(sweep: Sweep, cell: SweepCell, outputs: Outputs, reasons: Mapping[str, str]) -> list[Trial]:
+def trials(sweep: Sweep, cell: SweepCell) -> list[Trial]:
     """The rates that a ``choose`` cell chooses from, with their numbers or why there are none."""
-    rates = {other.name: float(other.lr or 0.0) for other in sweep.cells}
-    rows = []
-    for name in cell.after:
-        evaluation = outputs[name].evaluation if name in outputs else None
-        if evaluation is None:
-            rows.append(Trial(str(cell.method), rates[name], reason=reasons.get(name, "not run")))
+    rows, method = [], str(cell.method)
+    for search in (sweep.cell[name] for name in cell.after):
+        rate = float(search.lr or 0.0)
+        if search.evaluation is None:
+            rows.append(Trial(method, rate, reason=search.reason or "not run"))
         else:
-            rows.append(trial_of(str(cell.method), rates[name], as_metrics(pd.read_parquet(evaluation / SUMMARY))))
+            rows.append(trial_of(method, rate, as_metrics(pd.read_parquet(search.evaluation / SUMMARY))))
     return rows
 
 
-def costs(sweep: Sweep, benchmark: Benchmark, outputs: Outputs) -> dict[str, float]:
+def costs(sweep: Sweep, benchmark: Benchmark) -> dict[str, float]:
     """Cost of each cell: sequences that it trains on or asks, times the seconds a sequence where known.
 
     Seconds a sequence are the median of the done cells of the kind; a kind of which none is done takes the mean of
     the others', and without any done cell the unit is sequences.
     """
-    sizes = _sizes(sweep, benchmark)
-    rates = _rates(sweep.cells, sizes, outputs)
-    usual = sum(rates.values()) / len(rates) if rates else 1.0
-    return {cell.name: sizes[cell.name] * rates.get(cell.kind, usual) for cell in sweep.cells}
-
-
-def _rates(cells: Sequence[SweepCell], sizes: Mapping[str, float], outputs: Outputs) -> dict[str, float]:
-    """Seconds a sequence by kind, from cells that are done."""
-    rates: dict[str, list[float]] = {}
-    for cell in cells:
-        seconds = outputs[cell.name].seconds if cell.name in outputs else None
-        if seconds is not None and sizes[cell.name] > 0:
-            rates.setdefault(cell.kind, []).append(seconds / sizes[cell.name])
-    return {kind: median(values) for kind, values in rates.items()}
+    sizes, rates = _sizes(sweep, benchmark), dict[str, list[float]]()
+    for cell in sweep.cells:
+        if cell.done and cell.seconds is not None and sizes[cell.name] > 0:
+            rates.setdefault(cell.kind, []).append(cell.seconds / sizes[cell.name])
+    usual = {kind: median(values) for kind, values in rates.items()}
+    other = sum(usual.values()) / len(usual) if usual else 1.0
+    return {cell.name: sizes[cell.name] * usual.get(cell.kind, other) for cell in sweep.cells}
 
 
 def _sizes(sweep: Sweep, benchmark: Benchmark) -> dict[str, float]:
@@ -101,10 +93,8 @@ def _sizes(sweep: Sweep, benchmark: Benchmark) -> dict[str, float]:
             case "choose":
                 return 0.0
         settings = sweep.unlearning(cell, cell.lr)
-        forget = items(None) - items(settings.split)
-        return 2.0 * forget * settings.epochs + (
-            questions(sweep.evaluating(cell)) if cell.kind == "search" else 0.0
-        )
+        asked = questions(sweep.evaluating(cell)) if cell.kind == "search" else 0.0
+        return 2.0 * (items(None) - items(settings.split)) * settings.epochs + asked
 
     return {cell.name: float(size(cell)) for cell in sweep.cells}
 
@@ -114,37 +104,28 @@ class SweepPlan:
     """Cells of a sweep, which of them are done, and the time that the others may take.
 
     Attributes:
-        name: of the sweep.
-        cells: all of them.
-        done: names of those that are done.
         seconds: of a cell, as it took or may take; nothing where no cell of its kind is done.
         notes: warnings for a reader of the results.
     """
 
     name: str
     cells: tuple[SweepCell, ...]
-    done: frozenset[str]
     seconds: Mapping[str, float]
     notes: tuple[str, ...]
 
     def counts(self) -> list[tuple[str, int, int]]:
         """Kind, cells done, cells left."""
-        rows: list[tuple[str, int, int]] = []
-        for kind in KINDS:
-            names = [cell.name for cell in self.cells if cell.kind == kind]
-            done = sum(name in self.done for name in names)
-            if names:
-                rows.append((kind, done, len(names) - done))
-        return rows
+        done = {kind: [cell.done for cell in self.cells if cell.kind == kind] for kind in KINDS}
+        return [(kind, sum(cells), len(cells) - sum(cells)) for kind, cells in done.items() if cells]
 
     @property
     def left(self) -> int:
         """Number of pending cells."""
-        return len(self.cells) - len(self.done)
+        return sum(not cell.done for cell in self.cells)
 
     def seconds_left(self) -> tuple[float, int]:
         """Seconds of work left, by one worker, and how many cells left are not in it for want of a done one."""
-        left = [cell.name for cell in self.cells if cell.name not in self.done]
+        left = [cell.name for cell in self.cells if not cell.done]
         return sum(self.seconds.get(name, 0.0) for name in left), sum(name not in self.seconds for name in left)
 
     def table(self) -> pd.DataFrame:
@@ -168,8 +149,9 @@ class SweepPlan:
             {
                 "name": cell.name,
                 "kind": cell.kind,
-                "state": "done" if cell.name in self.done else "to do",
-                **{key: getattr(cell, key) for key in ("method", "split", "seed", "context", "lr")},
+                "state": cell.status,
+                **{key: getattr(cell, key) for key in ("method", "split", "seed", "context")},
+                "lr": None if cell.kind == "choose" else cell.lr,
                 "seconds": self.seconds.get(cell.name),
             }
             for cell in self.cells
@@ -181,13 +163,12 @@ def foresee(sweep: Sweep) -> SweepPlan:
 
     Of a benchmark that a language model has yet to build, nothing is known but the cells.
     """
-    benchmark = sweep.opened
-    outputs = survey(sweep, benchmark) if benchmark is not None else {}
     seconds = {cell.name: 0.0 for cell in sweep.cells if cell.kind == "choose"}
-    seconds |= {name: output.seconds for name, output in outputs.items() if output.seconds is not None}
-    if benchmark is not None:
+    if (benchmark := sweep.opened) is not None:
+        survey(sweep, benchmark)
+        seconds |= {cell.name: cell.seconds for cell in sweep.cells if cell.done and cell.seconds is not None}
         timed = {cell.kind for cell in sweep.cells if cell.name in seconds} - {"choose"}
-        expected = costs(sweep, benchmark, outputs)
-        pending = [cell for cell in sweep.cells if cell.name not in outputs and cell.kind in timed]
-        seconds |= {cell.name: round(expected[cell.name], 1) for cell in pending}
-    return SweepPlan(sweep.settings.name, sweep.cells, frozenset(outputs), seconds, sweep.notes)
+        expected = costs(sweep, benchmark)
+        pending = [cell.name for cell in sweep.cells if not cell.done and cell.kind in timed]
+        seconds |= {name: round(expected[name], 1) for name in pending}
+    return SweepPlan(sweep.settings.name, sweep.cells, seconds, sweep.notes)

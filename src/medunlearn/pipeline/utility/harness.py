@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
@@ -24,65 +23,14 @@ from medunlearn.config import UtilitySettings
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
 from medunlearn.models.load import LanguageModel
+from medunlearn.pipeline.utility.numbers import Item, Result
 from medunlearn.training.processes import Processes
 
 _CHUNK = 16
 """Batches between two looks at the clock and at signals."""
 
 Bar = Callable[[int], AbstractContextManager[Callable[[int], None]]]
-"""From a number of requests to a block, in which what it gives is told how many more are done."""
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One item of a task, by one metric.
-
-    Attributes:
-        value: None where the metric gives an item no single number.
-    """
-
-    task: str
-    item: int
-    metric: str
-    filter: str
-    value: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A task's or a group's number, as the harness gives it.
-
-    Attributes:
-        name: of the task or the group.
-        leaves: the tasks behind it; of a task itself.
-        stderr: the harness's standard error; None where it gives none.
-        higher_is_better: None where the task does not say.
-        shots: examples in the prompt; None where the tasks of a group differ.
-    """
-
-    name: str
-    leaves: tuple[str, ...]
-    metric: str
-    filter: str
-    value: float
-    stderr: float | None
-    higher_is_better: bool | None
-    version: str
-    shots: int | None
-
-
-def version() -> str:
-    """The installed version.
-
-    Raises:
-        InputError: it is not installed.
-    """
-    if find_spec("lm_eval") is None:
-        raise InputError(
-            "Utility is measured by lm-evaluation-harness, which is not installed: pip install "
-            "'medunlearn[utility]' (or pip install lm-eval)."
-        )
-    return metadata.version("lm-eval")
+"""Number of requests -> a block, whose value is told how many more are done."""
 
 
 def fingerprint(settings: UtilitySettings) -> dict[str, str]:
@@ -91,7 +39,12 @@ def fingerprint(settings: UtilitySettings) -> dict[str, str]:
     Raises:
         InputError: the harness is not installed, or there is no such folder.
     """
-    inputs = {"lm-eval": version()}
+    if find_spec("lm_eval") is None:
+        raise InputError(
+            "Utility is measured by lm-evaluation-harness, which is not installed: pip install "
+            "'medunlearn[utility]' (or pip install lm-eval)."
+        )
+    inputs = {"lm-eval": metadata.version("lm-eval")}
     if settings.include is not None:
         if not settings.include.is_dir():
             raise InputError(f"There is no folder {settings.include}: include= is the folder of your task files.")
@@ -167,11 +120,7 @@ def run_tasks(
 
 
 def _loaded(manager: Any, settings: UtilitySettings) -> Any:
-    """The tasks with their data.
-
-    Raises:
-        InputError: they cannot be had.
-    """
+    """The tasks with their data. Raises InputError: they cannot be had."""
     try:
         loaded = manager.load(list(settings.tasks))
         for task in loaded["tasks"].values():
@@ -240,20 +189,19 @@ def _harness_model(language_model: LanguageModel, batch_size: int, processes: Pr
 
         def _shared(self, work: Callable[[list[Any]], list[Any]], requests: list[Any]) -> list[Any]:
             first, last = (len(requests) * rank // processes.world for rank in (processes.rank, processes.rank + 1))
-            parts = processes.each(lambda: _in_chunks(work, requests[first:last], _CHUNK * batch_size, bar))
-            return [answer for part in parts for answer in part]
+            own, size = requests[first:last], _CHUNK * batch_size
+
+            def in_chunks() -> list[Any]:
+                answers: list[Any] = []
+                with bar(len(own)) as advance:
+                    for start in range(0, len(own), size):
+                        answers += work(chunk := own[start : start + size])
+                        advance(len(chunk))
+                return answers
+
+            return [answer for part in processes.each(in_chunks) for answer in part]
 
     return Shared(pretrained=language_model.model, tokenizer=language_model.tokenizer, batch_size=batch_size)
-
-
-def _in_chunks(work: Callable[[list[Any]], list[Any]], requests: Sequence[Any], size: int, bar: Bar) -> list[Any]:
-    answers: list[Any] = []
-    with bar(len(requests)) as advance:
-        for start in range(0, len(requests), size):
-            chunk = list(requests[start : start + size])
-            answers += work(chunk)
-            advance(len(chunk))
-    return answers
 
 
 @contextmanager

@@ -35,8 +35,9 @@ def utility(
     """
     runs = [run, *against]
     models = [utility_one(each, settings, device=device, quiet=quiet) for each in runs]
-    labelled = zip(models, distinct_runs(runs), strict=True)
-    return Utilities(tuple(replace(model, run=each) for model, each in labelled))
+    return Utilities(
+        tuple(replace(model, run=each) for model, each in zip(models, distinct_runs(runs), strict=True))
+    )
 
 
 def utility_one(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,16 +15,47 @@ from medunlearn.results.runs import Run
 from medunlearn.results.scores import COLUMNS, read_scores
 from medunlearn.statistics.bootstrap import Estimate, resample_means
 
-if TYPE_CHECKING:
-    from medunlearn.pipeline.utility.harness import Item, Result
-
 FOLDER = "utility"
 SUMMARY = "utility_summary.parquet"
 UTILITY = "utility"
 """Name of the row that stands for all tasks that were named: the plain mean of their numbers that count."""
 _SAME = 1e-9
-Values = Mapping[tuple[str, str, str], Mapping[int, float | None]]
-"""(task, metric, filter) -> item -> value."""
+_COLUMNS = (
+    "name metric filter value stderr higher_is_better version shots counts reason low high n_scored n_unscored"
+)
+Values = dict[tuple[str, str, str], dict[tuple[str, int], float | None]]
+"""(task, metric, filter) -> (task, item) -> value."""
+
+
+class Item(NamedTuple):
+    """One item of a task, by one metric; without a value where the metric gives an item no single number."""
+
+    task: str
+    item: int
+    metric: str
+    filter: str
+    value: float | None
+
+
+class Result(NamedTuple):
+    """A task's or a group's number, as the harness gives it.
+
+    Attributes:
+        leaves: the tasks behind it; of a task itself.
+        stderr: the harness's standard error; None where it gives none.
+        higher_is_better: None where the task does not say.
+        shots: examples in the prompt; None where the tasks of a group differ.
+    """
+
+    name: str
+    leaves: tuple[str, ...]
+    metric: str
+    filter: str
+    value: float
+    stderr: float | None
+    higher_is_better: bool | None
+    version: str
+    shots: int | None
 
 
 @dataclass(frozen=True)
@@ -112,22 +142,13 @@ def utilities(models: Sequence[Utility]) -> pd.DataFrame:
 
 def item_scores(items: Sequence[Item]) -> pd.DataFrame:
     """Rows of the score table; each item of a task is a subject of its own. No text."""
-    return pd.DataFrame([_item_row(item) for item in items], columns=[*COLUMNS, "task", "filter"])
-
-
-def _item_row(item: Item) -> dict[str, Any]:
-    value = item.value if item.value is not None and math.isfinite(item.value) else None
-    reason = "the metric gives an item no single number" if item.value is None else "the number is infinite"
-    name = f"{item.task}/{item.item}"
-    return {
-        "item": name,
-        "subject": name,
-        "measure": item.metric,
-        "value": value,
-        "reason": reason if value is None else None,
-        "task": item.task,
-        "filter": item.filter,
-    }
+    table = pd.DataFrame(items, columns=list(Item._fields)).rename(columns={"metric": "measure"})
+    value = pd.to_numeric(table["value"])
+    finite = np.isfinite(value)
+    table["item"] = table["subject"] = table["task"] + "/" + table["item"].astype(str)
+    table["reason"] = np.where(value.isna(), "the metric gives an item no single number", "the number is infinite")
+    table["value"], table["reason"] = value.where(finite), table["reason"].mask(finite, None)
+    return table[[*COLUMNS, "task", "filter"]]
 
 
 def summary_table(items: Sequence[Item], results: Sequence[Result], settings: UtilitySettings) -> pd.DataFrame:
@@ -139,12 +160,28 @@ def summary_table(items: Sequence[Item], results: Sequence[Result], settings: Ut
 
     The interval is that of the mean over all items, and so is left out where the harness aggregates otherwise.
     """
-    values: dict[tuple[str, str, str], dict[int, float | None]] = {}
+    values: Values = {}
     for item in items:
-        values.setdefault((item.task, item.metric, item.filter), {})[item.item] = item.value
+        values.setdefault((item.task, item.metric, item.filter), {})[item.task, item.item] = item.value
     counting = _counting(results, settings)
-    rows = [_row(result, result in counting, values, settings) for result in results]
-    table = pd.DataFrame([*rows, _overall_row(counting, values, settings)])
+    rows = [
+        {
+            **{name: getattr(result, name) for name in ("name", "metric", "filter", "stderr", "version", "shots")},
+            "higher_is_better": result.higher_is_better,
+            "counts": result in counting,
+            **_numbers([result], "the task's", values, settings),
+        }
+        for result in results
+    ]
+    # The plain mean of the numbers that count; none where one is no share that grows with utility.
+    problem = _problem(counting)
+    overall = {"name": UTILITY, "metric": "", "filter": "", "counts": False, "version": ""}
+    if problem is None:
+        overall |= {"metric": ", ".join(dict.fromkeys(result.metric for result in counting))}
+        overall |= {"higher_is_better": True, **_numbers(counting, "a task's", values, settings)}
+    else:
+        overall |= {"reason": problem, **_counts(counting, values)}
+    table = pd.DataFrame([*rows, overall], columns=_COLUMNS.split())
     numbers = dict.fromkeys(("value", "low", "high", "stderr"), "Float64")
     counts = dict.fromkeys(("n_scored", "n_unscored", "shots"), "Int64")
     return table.astype({**numbers, **counts, "reason": "string", "higher_is_better": "boolean"})
@@ -165,67 +202,42 @@ def _counting(results: Sequence[Result], settings: UtilitySettings) -> list[Resu
     return list(numbers.values())
 
 
-def _row(result: Result, counts: bool, values: Values, settings: UtilitySettings) -> dict[str, Any]:
-    estimate = _estimate([result], result.value, values, settings)
-    reason = None if estimate else "no interval: the task's number is no mean over its items"
-    facts = ("name", "metric", "filter", "value", "stderr", "higher_is_better", "version", "shots")
-    return {
-        **{name: getattr(result, name) for name in facts},
-        "counts": counts,
-        "reason": reason,
-        **_bounds(estimate),
-        **_n_scored([result], values),
-    }
-
-
-def _overall_row(counting: Sequence[Result], values: Values, settings: UtilitySettings) -> dict[str, Any]:
-    """The plain mean of the numbers that count; none where one is no share that grows with utility."""
-    row: dict[str, Any] = {"name": UTILITY, "metric": "", "filter": "", "counts": False, "version": ""}
-    row |= _n_scored(counting, values)
-    if problem := _problem(counting):
-        return row | {"reason": problem}
-    value = sum(result.value for result in counting) / len(counting)
-    row |= {"value": value, "higher_is_better": True}
-    row |= {"metric": ", ".join(dict.fromkeys(result.metric for result in counting))}
-    estimate = _estimate(counting, value, values, settings)
-    reason = None if estimate else "no interval: a task's number is no mean over its items"
-    return row | _bounds(estimate) | {"reason": reason}
-
-
-def _bounds(estimate: Estimate | None) -> dict[str, float | None]:
-    return {"low": estimate.low, "high": estimate.high} if estimate else {"low": None, "high": None}
-
-
-def _n_scored(results: Sequence[Result], values: Values) -> dict[str, int]:
-    known = [value for result in results for value in _item_values(result, values).values()]
-    n_unscored = sum(value is None for value in known)
-    return {"n_scored": len(known) - n_unscored, "n_unscored": n_unscored}
-
-
 def _problem(counting: Sequence[Result]) -> str | None:
-    if not counting:
-        return "no task has a number that counts"
     for result in counting:
         if result.higher_is_better is False or not 0.0 <= result.value <= 1.0:
             name = f"{result.metric} of {result.name}"
             return f"{name} is no share between 0 and 1, higher = more useful: set metric=, or name other tasks"
-    return None
+    return None if counting else "no task has a number that counts"
 
 
-def _item_values(result: Result, values: Values) -> dict[tuple[str, int], float | None]:
-    """(task, item) -> value, of all tasks behind a number."""
-    return {
-        (leaf, item): value
-        for leaf in result.leaves
-        for item, value in values.get((leaf, result.metric, result.filter), {}).items()
-    }
+def _columns(counting: Sequence[Result], values: Values) -> list[dict[tuple[str, int], float | None]]:
+    """(task, item) -> value, of all tasks behind each number."""
+    return [
+        {key: value for leaf in r.leaves for key, value in values.get((leaf, r.metric, r.filter), {}).items()}
+        for r in counting
+    ]
+
+
+def _counts(counting: Sequence[Result], values: Values) -> dict[str, int]:
+    known = [value for column in _columns(counting, values) for value in column.values()]
+    n_unscored = sum(value is None for value in known)
+    return {"n_scored": len(known) - n_unscored, "n_unscored": n_unscored}
+
+
+def _numbers(counting: Sequence[Result], whose: str, values: Values, settings: UtilitySettings) -> dict[str, Any]:
+    """Mean of numbers, and its interval if it is the mean over each one's items."""
+    value = sum(result.value for result in counting) / len(counting)
+    estimate = _estimate(_columns(counting, values), settings)
+    numbers = {"value": value, "reason": f"no interval: {whose} number is no mean over its items"}
+    if estimate is not None and estimate.value is not None and abs(estimate.value - value) < _SAME:
+        numbers |= {"low": estimate.low, "high": estimate.high, "reason": None}
+    return numbers | _counts(counting, values)
 
 
 def _estimate(
-    counting: Sequence[Result], value: float, values: Values, settings: UtilitySettings
+    columns: Sequence[Mapping[tuple[str, int], float | None]], settings: UtilitySettings
 ) -> Estimate | None:
-    """Mean over numbers of the mean over each one's items, items drawn again; None if it is not the value given."""
-    columns = [_item_values(result, values) for result in counting]
+    """Mean over numbers of the mean over each one's items, items drawn again."""
     keys = sorted({key for column in columns for key in column})
     if not keys or any(all(number is None for number in column.values()) for column in columns):
         return None
@@ -235,5 +247,4 @@ def _estimate(
         return None
     clusters = [f"{task}/{item}" for task, item in keys]
     draws = resample_means(table, clusters, replicates=settings.replicates, seed=settings.seed)
-    estimate = draws.estimate(range(len(columns)), lambda means: means.mean(axis=-1))
-    return estimate if estimate.value is not None and abs(estimate.value - value) < _SAME else None
+    return draws.estimate(range(len(columns)), lambda means: means.mean(axis=-1))

@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -44,15 +43,8 @@ def load(file, **_):
 '''
 
 
-@dataclass(frozen=True)
-class ExportedTasks:
-    """What was written.
-
-    Attributes:
-        folder: for ``--include_path``.
-        groups: names of the groups, a side each.
-        tasks: name of each task -> how many questions it has.
-    """
+class ExportedTasks(NamedTuple):
+    """Written tasks: the folder for ``--include_path``, a group a side, task -> number of its questions."""
 
     folder: Path
     groups: tuple[str, ...]
@@ -79,19 +71,19 @@ def export_tasks(benchmark: Benchmark, settings: TaskExportSettings, out: Path) 
         side = sides[question.record_id]
         name = _slug(prefix, side, question.fold, _node(benchmark, question), question.kind)
         parts.setdefault(side, {}).setdefault(name, []).append(question)
-    for side in (side for side in SIDES if side in parts):
+    groups = {side: _slug(prefix, side) for side in SIDES if side in parts}
+    for side, group in groups.items():
         for name, own in parts[side].items():
             rows = [_row(benchmark, question, side, rendering, metrics) for question in own]
             write_text(out / f"{name}.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
             write_text(out / f"{name}.yaml", _yaml(_task(name, side, metrics, limit)))
-        write_text(
-            out / f"{_slug(prefix, side)}.yaml", _yaml(_group(_slug(prefix, side), list(parts[side]), metrics))
-        )
+        weighed = [{"metric": one, "aggregation": "mean", "weight_by_size": True} for one in metrics]
+        facts = {"group": group, "task": list(parts[side]), "aggregate_metric_list": weighed}
+        write_text(out / f"{group}.yaml", _yaml({**facts, "metadata": {"version": 1.0}}))
     write_text(out / "utils.py", UTILS)
-    groups = tuple(_slug(prefix, side) for side in SIDES if side in parts)
-    write_text(out / "README.md", _readme(benchmark, rendering, groups))
+    write_text(out / "README.md", _readme(benchmark, rendering, tuple(groups.values())))
     counts = {name: len(own) for side in parts.values() for name, own in side.items()}
-    return ExportedTasks(out, groups, counts)
+    return ExportedTasks(out, tuple(groups.values()), counts)
 
 
 def _like(benchmark: Benchmark, settings: TaskExportSettings) -> tuple[Rendering, int]:
@@ -182,17 +174,6 @@ def _task(name: str, side: str, metrics: Sequence[str], limit: int) -> dict[str,
         "metric_list": [
             {"metric": one, "aggregation": _Function("mean_of_scored"), "higher_is_better": side == "retain"}
             for one in metrics
-        ],
-        "metadata": {"version": 1.0},
-    }
-
-
-def _group(name: str, tasks: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]:
-    return {
-        "group": name,
-        "task": list(tasks),
-        "aggregate_metric_list": [
-            {"metric": one, "aggregation": "mean", "weight_by_size": True} for one in metrics
         ],
         "metadata": {"version": 1.0},
     }

@@ -16,7 +16,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import ResponseStore
 from medunlearn.errors import ConfigError
 from medunlearn.papers.memorization.diagnosis.rise import Rise, rises
-from medunlearn.pipeline.epochs.selection import Standing, best_of, by_validation_loss, is_over, stop_epoch
+from medunlearn.pipeline.epochs.selection import best_of, by_validation_loss, is_over, stop_epoch
 from medunlearn.pipeline.presets import train_settings
 from medunlearn.results.runs import Run, RunRecord
 from medunlearn.statistics import Difference
@@ -160,7 +160,6 @@ def test_early_stopping_by_hand() -> None:
     assert stop_epoch(found, 2) == 5
     assert stop_epoch(found, 3) is None
     assert best_of(by_validation_loss(epochs(0.5, None))) is None
-    assert Standing(1, {}, 2.0, least=True).beats(Standing(2, {}, 3.0, least=True))
 
 
 def test_a_run_ends_early_and_keeps_its_best_epoch(bench: Benchmark, tmp_path: Path) -> None:

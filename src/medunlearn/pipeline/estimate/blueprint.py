@@ -1,0 +1,124 @@
+"""A model without its weights: its shape and tokenizer, or those of a stand-in of its size."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig
+
+from medunlearn.config import TrainSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import ModelError
+from medunlearn.models.folders import chain, model_folder
+from medunlearn.models.load import load_tokenizer
+from medunlearn.models.vision import family_of
+from medunlearn.pipeline.train import tiny_model
+
+LETTERS_A_TOKEN = 4
+DEFAULT_BILLIONS = 8.0
+# Billions of parameters -> width, inner width, layers, heads, key and value heads of common decoders of that size.
+STAND_INS: Mapping[float, tuple[int, int, int, int, int]] = {
+    0.5: (1024, 4096, 24, 16, 16),
+    1.0: (2048, 8192, 16, 32, 8),
+    3.0: (3072, 8192, 28, 24, 8),
+    8.0: (4096, 14336, 32, 32, 8),
+    14.0: (5120, 17408, 40, 40, 8),
+    32.0: (5120, 25600, 64, 64, 8),
+    70.0: (8192, 28672, 80, 64, 8),
+}
+_SHAPE = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+NOT_ESTIMATED = (
+    "What a vision-language model takes is not estimated: its tower is not rehearsed. Run it without --plan."
+)
+
+
+class Blueprint(NamedTuple):
+    """A model without its weights.
+
+    Attributes:
+        make: builds it with weights of a type, on whatever device or mode is active.
+        tokenizer: its tokenizer, or a stand-in.
+        doubt: why numbers about it are estimates; empty where they are exact.
+    """
+
+    make: Callable[[torch.dtype], Any]
+    tokenizer: Any
+    doubt: str = ""
+
+
+def blueprint(benchmark: Benchmark, settings: TrainSettings) -> Blueprint:
+    """The model that a training run starts from.
+
+    Raises:
+        ModelError: a folder without a model, or a model that sees images.
+    """
+    if settings.model == "tiny-vision":
+        raise ModelError(NOT_ESTIMATED)
+    if settings.images == "use" and any(record.image for record in benchmark.records):
+        raise ModelError(f"{NOT_ESTIMATED} For a model of text alone, say --images ignore.")
+    if settings.model == "tiny":
+        with torch.device("meta"):
+            tiny = tiny_model(benchmark, settings)
+        return Blueprint(lambda dtype: type(tiny.model)(tiny.model.config).to(dtype), tiny.tokenizer)
+    return blueprint_of(model_folder(settings.model), trust_remote_code=settings.trust_remote_code)
+
+
+def blueprint_of(source: str, *, trust_remote_code: bool = False) -> Blueprint:
+    """The model of a folder or a hub id; nothing is downloaded, and a model that is not here gets a stand-in.
+
+    Raises:
+        ModelError: no model in the folder, or neither a folder nor a hub id; the model sees images.
+    """
+    here = Path(source).is_dir()
+    if not here and not re.fullmatch(r"\w[\w.-]*/[\w.-]+", source):
+        raise ModelError(f"There is no model folder {source}. Give a folder, a hub id (org/name), or tiny.")
+    root = str(chain(Path(source), check=False)[0]) if here else source
+    options = {"trust_remote_code": trust_remote_code, "local_files_only": True}
+    try:
+        config = AutoConfig.from_pretrained(root, **options)
+        tokenizer = load_tokenizer(Path(root)) if here else AutoTokenizer.from_pretrained(root, **options)
+    except (OSError, ValueError, KeyError) as error:
+        if here:
+            raise ModelError(f"Model {source} cannot be read: {str(error).strip().splitlines()[0]}") from error
+        return _stand_in(source)
+    if family_of(config) is not None:
+        raise ModelError(NOT_ESTIMATED)
+    return Blueprint(
+        lambda dtype: AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=trust_remote_code),
+        tokenizer,
+    )
+
+
+def _stand_in(source: str) -> Blueprint:
+    """A common decoder of the size that the model's name gives."""
+    named = re.search(r"(\d+(?:\.\d+)?)\s*[bB](?![a-zA-Z])", source)
+    size = float(named.group(1)) if named else DEFAULT_BILLIONS
+    nearest = min(STAND_INS, key=lambda known: abs(known - size) / known)
+    config = LlamaConfig(vocab_size=128_256, **dict(zip(_SHAPE, STAND_INS[nearest], strict=True)))
+    doubt = (
+        f"{source} is not on this machine: taken as a usual decoder of {nearest:g} billion parameters, with "
+        f"{LETTERS_A_TOKEN} letters to a token."
+    )
+    return Blueprint(lambda dtype: AutoModelForCausalLM.from_config(config, dtype=dtype), _Letters(), doubt)
+
+
+class _Letters:
+    """Stand-in for a tokenizer that is not here: a token for every few letters."""
+
+    eos_token_id = 0
+    bos_token_id = pad_token_id = None
+    chat_template = "stand-in"
+
+    def __call__(self, text: str | list[str], **named: Any) -> dict[str, Any]:
+        if isinstance(text, list):
+            return {"input_ids": [self(one)["input_ids"] for one in text]}
+        pieces = [text[start : start + LETTERS_A_TOKEN] for start in range(0, len(text), LETTERS_A_TOKEN)]
+        return {"input_ids": [1 + zlib.crc32(piece.encode()) % 100_000 for piece in pieces]}
+
+    def apply_chat_template(self, messages: list[dict[str, str]], **named: Any) -> str:
+        return "".join(f"{message['content']}\n\n" for message in messages)

@@ -1,0 +1,195 @@
+"""Everything that `train` and `unlearn` share: loop, epoch evaluation, facts for ``run.json``, the saved model."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pandas as pd
+
+from medunlearn.config import EpochFields
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.storage import read_json, write_atomically
+from medunlearn.models.layouts import describe_layouts
+from medunlearn.models.load import LanguageModel
+from medunlearn.models.precision import settled
+from medunlearn.models.reference import Reference
+from medunlearn.models.sequences import Rendering
+from medunlearn.models.vision.seeing import images_described
+from medunlearn.pipeline.material import loop_settings
+from medunlearn.progress import progress, remark
+from medunlearn.results.runs import FILE, HISTORY, Recording, Run, RunRecord
+from medunlearn.training.loop import History, train_loop
+from medunlearn.training.objectives import Objective
+from medunlearn.training.plan import Plan
+from medunlearn.training.processes import Processes
+from medunlearn.training.sharding import make_whole
+from medunlearn.training.trainable import merge, trained
+
+if TYPE_CHECKING:
+    from medunlearn.pipeline.epochs.epoch_evaluation import EpochEvaluation, Measure
+
+T = TypeVar("T")
+
+
+@dataclass
+class Trainer:
+    """A run that trains a model, in all of its processes.
+
+    Attributes:
+        rendering: of questions, as training shows them.
+        build: builds or loads the model on this process's device.
+        target: run whose model this one starts from; None for one that is trained from a base model.
+        live: the model in training, after :meth:`load`; the same object throughout.
+        epochs: evaluates the run while it trains; None without.
+    """
+
+    recording: Recording
+    benchmark: Benchmark
+    settings: EpochFields
+    processes: Processes
+    rendering: Rendering
+    build: Callable[[], LanguageModel]
+    target: Run | None = None
+    quiet: bool = False
+    live: LanguageModel = field(init=False)
+    epochs: EpochEvaluation | None = None
+
+    def __post_init__(self) -> None:
+        self.silent = self.quiet or not self.processes.main
+        self.loop = loop_settings(self.settings, getattr(self.settings, "seed", 0))
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.recording.folder / "checkpoints"
+
+    def load(self, prepare: Callable[[LanguageModel], T]) -> T:
+        """Load the model; returns what is prepared with it."""
+
+        def load() -> tuple[LanguageModel, T]:
+            language_model = self.build()
+            return language_model, prepare(language_model)
+
+        with self.recording.stage("load"):
+            self.live, prepared = self.processes.together(load)
+        return prepared
+
+    def evaluate_epochs(self, measures: Sequence[Measure] = ()) -> None:
+        """Evaluate the epochs from now on, where the settings ask for it."""
+        if self.settings.evaluate_every:
+            from medunlearn.pipeline.epochs.epoch_evaluation import epoch_evaluation
+
+            self.epochs = epoch_evaluation(self, measures)
+
+    def run(
+        self, phase: str, title: str, plan: Plan, objective: Objective, *, last: bool, reference: Reference | None
+    ) -> History:
+        """Train for one phase.
+
+        Args:
+            last: the phase that ends the run, whose epochs are evaluated.
+        """
+        with self.recording.stage(phase), progress(title, plan.steps, quiet=self.silent) as advance:
+            return train_loop(
+                self.live.model,
+                self.live.tokenizer.pad_token_id,
+                objective,
+                plan,
+                self.loop,
+                checkpoints=self.checkpoints / phase,
+                keep_final=not last,
+                reference=reference,
+                processes=self.processes,
+                on_step=_report_steps(advance, self.loop.micro_batch_size, self.quiet),
+                on_epoch=self.epochs if last else None,
+            )
+
+    def finish(self, history: History, stage: str, facts: dict[str, Any]) -> None:
+        """Record what came out, and save the model of the chosen epoch.
+
+        Args:
+            stage: the last phase.
+            facts: of the run, for its results.
+        """
+        info, live = self.recording.info, self.live
+        info.results = {**_summary(history, live, self), **facts}
+        if self.epochs and stage in info.stages:
+            self.epochs.finish(stage)
+        if self.settings.sharding != "none":
+            make_whole(live.model)
+        out, base = self.recording.folder, self.target.model if self.target else None
+        info.results["saved"] = self.processes.on_main(lambda: save(live, history, out, base=base))
+
+
+def _report_steps(advance: Callable[..., None], micro_batch_size: int, quiet: bool) -> Callable[..., None]:
+    """A callback of the loop: shows each step's loss, and notes once if passes became smaller than asked for."""
+    noted = False
+
+    def report(row: dict[str, Any]) -> None:
+        nonlocal noted
+        size = row.get("micro_batch_size", micro_batch_size)
+        if size < micro_batch_size and not noted:
+            noted = True
+            remark(
+                f"memory ran out; from step {row['step']} on passes hold {size} sequences a side instead of "
+                f"{micro_batch_size}, which changes no number but by rounding",
+                quiet=quiet,
+            )
+        advance(1, note=f"loss {row['loss']:.3f}")
+
+    return report
+
+
+def _summary(history: History, live: LanguageModel, trainer: Trainer) -> dict[str, Any]:
+    """Results of a finished training for ``run.json``; the micro-batch size is the smallest that was used."""
+    loop, size = trainer.loop, trainer.loop.micro_batch_size
+    return {
+        "rendering": asdict(trainer.rendering),
+        "steps": len(history),
+        "tokens": sum(row["tokens"] for row in history),
+        "final_loss": history[-1].get("loss") if history else None,
+        "precision": settled(loop.precision, live.device),
+        "micro_batch_size": min((row.get("micro_batch_size", size) for row in history), default=size),
+        "batches": describe_layouts(live.model),
+        **images_described(live.model),
+        "parameters": sum(tensor.numel() for tensor in live.model.parameters()),
+        "trained_parameters": sum(tensor.numel() for tensor in trained(live.model).values()),
+    }
+
+
+def save(language_model: LanguageModel, history: History, out: Path, *, base: Path | None = None) -> dict[str, Any]:
+    """Save model and history, then let the checkpoints go. A LoRA adapter is merged into the weights.
+
+    The adapter is not what is saved: every reader of the run would merge it into weights of a type of its own.
+
+    Args:
+        base: folder that the model was loaded from; given one, a model that changed little is saved as a delta.
+
+    Returns:
+        Facts for ``run.json``: form, bytes, of a delta ``changed_tensors``, and where an adapter was merged
+        ``merge_rounding``, the share of what it learned that rounding changed
+        (:func:`medunlearn.training.trainable.merge`).
+
+    Raises:
+        FrozenParametersError: rounding took away all that an adapter learned.
+    """
+    rounding: dict[str, float] = {}
+    if hasattr(language_model.model, "merge_and_unload"):
+        language_model.model, rounding["merge_rounding"] = merge(language_model.model)
+    folder = out / "model"
+    if base is None:
+        language_model.save(folder)
+        saved = {"form": "full", "bytes": sum(file.stat().st_size for file in folder.glob("*.safetensors"))}
+    else:
+        saved = language_model.save_smaller(base, folder)
+    write_atomically(out / HISTORY, lambda path: pd.DataFrame(history).to_parquet(path))
+    shutil.rmtree(out / "checkpoints", ignore_errors=True)
+    return {**saved, **rounding}
+
+
+def is_complete(folder: Path | None) -> bool:
+    """Whether a folder holds a run that finished."""
+    return folder is not None and (folder / FILE).exists() and RunRecord.of(read_json(folder / FILE)).complete
