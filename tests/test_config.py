@@ -162,8 +162,12 @@ def test_overrides_go_into_their_sections() -> None:
     before = copy.deepcopy(values)
     merged = merge(values, {"train.lr": 5, "unlearn.npo.beta": 0.2, "seed": 3, "seed.x": 2, "evaluate.limit": 4})
     assert merged == {
-        "name": "x", "seed": 3, "seed.x": 2, "train": {"lr": 5, "epochs": 2},
-        "unlearn": {"methods": ["npo"], "npo.beta": 0.2}, "evaluate": {"limit": 4},
+        "name": "x",
+        "seed": 3,
+        "seed.x": 2,
+        "train": {"lr": 5, "epochs": 2},
+        "unlearn": {"methods": ["npo"], "npo.beta": 0.2},
+        "evaluate": {"limit": 4},
     }
     assert values == before
     assert merge({"evaluate": None}, {"evaluate.limit": 4}) == {"evaluate": {"limit": 4}}

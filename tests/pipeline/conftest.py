@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,3 +56,15 @@ def target(hospital: Benchmark, small: dict[str, Any], tmp_path_factory: pytest.
 
     folder: Path = tmp_path_factory.mktemp("hospital") / "target"
     return train(hospital, train_settings(small), folder, quiet=True)
+
+
+@pytest.fixture
+def copy(target: Run, tmp_path: Path) -> Callable[..., Run]:
+    """``copy("name")``: a copy of the target's run that was never evaluated."""
+
+    def make(name: str = "run") -> Run:
+        ignore = shutil.ignore_patterns("evaluations", "responses", "judgements")
+        shutil.copytree(target.folder, tmp_path / name, ignore=ignore)
+        return Run.open(tmp_path / name)
+
+    return make

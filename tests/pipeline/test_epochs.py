@@ -50,26 +50,22 @@ def whole(hospital: Benchmark, target: Run, tmp_path_factory: pytest.TempPathFac
     return unlearn(target, hospital, watched(keep_epochs=True), out, quiet=True)
 
 
-def test_training_is_not_disturbed(hospital: Benchmark, target: Run, whole: Run, tmp_path: Path) -> None:
-    alone = unlearn(target, hospital, settings(), tmp_path / "r", quiet=True)
-    assert fingerprint(alone.model) == fingerprint(whole.model)
-    pd.testing.assert_frame_equal(curve(alone), curve(whole))
-    assert not (alone.folder / "epochs.parquet").exists()
-
-
 @pytest.mark.parametrize("trainable", ["default", "lora:2"])
-def test_an_epoch_is_a_run_of_so_many_epochs(
+def test_an_epoch_is_a_run_of_so_many_epochs_and_training_is_not_disturbed(
     hospital: Benchmark, target: Run, tmp_path: Path, trainable: str
 ) -> None:
-    long = unlearn(target, hospital, watched(trainable=trainable, lr=1e-2), tmp_path / "long", quiet=True)
-    short = unlearn(
-        target, hospital, settings(trainable=trainable, lr=1e-2, epochs=1), tmp_path / "short", quiet=True
+    more = {"trainable": trainable, "lr": 1e-2}
+    long, short, alone = (
+        unlearn(target, hospital, values, tmp_path / str(place), quiet=True)
+        for place, values in enumerate((watched(**more), settings(**more, epochs=1), settings(**more)))
     )
-    ours, theirs = evaluated(long.epoch(1), hospital), evaluated(short, hospital)
-    pd.testing.assert_frame_equal(ours.scores, theirs.scores)
-    last, end = evaluated(long.epoch(2), hospital), evaluated(long, hospital)
-    pd.testing.assert_frame_equal(last.scores, end.scores)
-    assert not ours.scores.equals(last.scores)
+    assert fingerprint(alone.model) == fingerprint(long.model)
+    pd.testing.assert_frame_equal(curve(alone), curve(long))
+    assert not (alone.folder / "epochs.parquet").exists()
+    first, last = (evaluated(long.epoch(number), hospital).scores for number in (1, 2))
+    pd.testing.assert_frame_equal(first, evaluated(short, hospital).scores)
+    pd.testing.assert_frame_equal(last, evaluated(long, hospital).scores)
+    assert not first.equals(last)
 
 
 def test_the_table_of_epochs(hospital: Benchmark, target: Run, whole: Run) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -25,18 +23,6 @@ from medunlearn.results.runs import Run
 def settings(**values: Any) -> EvaluateSettings:
     quick = {"split": "random_10", "replicates": 20, "limit": 2, "max_new_tokens": 4}
     return check(EvaluateSettings, {**quick, **values})
-
-
-@pytest.fixture
-def copy(target: Run, tmp_path: Path) -> Callable[[str], Run]:
-    """A copy of the target's run that was never evaluated."""
-
-    def make(name: str = "run") -> Run:
-        ignore = shutil.ignore_patterns("evaluations", "responses")
-        shutil.copytree(target.folder, tmp_path / name, ignore=ignore)
-        return Run.open(tmp_path / name)
-
-    return make
 
 
 def test_the_questions_asked(hospital: Benchmark) -> None:

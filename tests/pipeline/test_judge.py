@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -96,32 +95,24 @@ def test_a_budget_stops_it_and_more_money_finishes_it(
         pd.testing.assert_frame_equal(judged.table(name), whole.table(name), check_exact=True)
 
 
-def test_a_server_that_dies_leaves_what_was_answered(
+def test_what_a_judge_did_not_answer_is_missing_and_can_be_asked_again(
     hospital: Benchmark, serve: Callable[..., Any], tmp_path: Path
 ) -> None:
-    dying = serve(*["well"] * 5, "error_500")
     how = {"task": "label", "replicates": 20, "quiet": True, "out": tmp_path / "out"}
+    dying, gone = serve(*["well"] * 5, "error_500"), serve("error_500")
     with pytest.raises(MedunlearnError, match="15 of 20 judgements are missing"):
         mu.judge(hospital, llm=entries(dying, "a", concurrency=1), **how)
-    gone = serve("error_500")
     judged = mu.judge(hospital, llm=entries(gone, "a"), allow_missing=True, **how)
     assert gone.count == 15
     panel = judged.table("panel.parquet")
-    assert panel["verdict"].notna().sum() == 5
-    assert panel["reason"].notna().sum() == 15
+    assert (panel["verdict"].notna().sum(), panel["reason"].notna().sum()) == (5, 15)
     assert "| a | failed |" in " ".join(judged.words.split())
-
-
-def test_a_judge_that_says_nothing_usable_ends_the_run_and_can_be_asked_again(
-    hospital: Benchmark, serve: Callable[..., Any], tmp_path: Path
-) -> None:
-    how = {"task": "label", "replicates": 20, "quiet": True, "out": tmp_path / "out"}
+    how, better = {**how, "out": tmp_path / "unusable"}, serve()
     judged = mu.judge(hospital, llm=entries(serve("wrong_schema"), "a", corrections=0), **how)
-    assert judged.run.info["results"]["outcomes"] == {"a": {"invalid": 20}}
-    better = serve()
+    assert judged.run.info.results["outcomes"] == {"a": {"invalid": 20}}
     judged = mu.judge(hospital, llm=entries(better, "a"), again=True, **how)
     assert better.count == 20
-    assert judged.run.info["results"]["outcomes"] == {"a": {"answered": 20}}
+    assert judged.run.info.results["outcomes"] == {"a": {"answered": 20}}
 
 
 def test_identified_records_stay_here(hospital: Benchmark, tmp_path: Path) -> None:
@@ -139,7 +130,7 @@ def test_identified_records_stay_here(hospital: Benchmark, tmp_path: Path) -> No
         mu.judge(table, llm=away, task="label", out=tmp_path / "out")
 
 
-def test_what_goes_with_what(hospital: Benchmark, target: Run, tmp_path: Path) -> None:
+def test_what_goes_with_what(hospital: Benchmark, target: Run, evaluated: Evaluated, tmp_path: Path) -> None:
     here = [{"base_url": "http://127.0.0.1:1/v1", "model": "a"}]
     judges = judges_of(here)
     for what, more, part in (
@@ -150,6 +141,9 @@ def test_what_goes_with_what(hospital: Benchmark, target: Run, tmp_path: Path) -
     ):
         with pytest.raises(InputError, match=part):
             job(what, judges, JudgeSettings(), **more)
+    other = replace(hospital, questions=hospital.questions[1:])
+    with pytest.raises(InputError, match="another benchmark"):
+        mu.judge(evaluated.run, llm=here, benchmark=other)
     with pytest.raises(InputError, match="no responses to rate"):
         material(hospital, "factuality", JudgeSettings())
     with pytest.raises(InputError, match="give one of them"):
@@ -165,12 +159,10 @@ def test_what_goes_with_what(hospital: Benchmark, target: Run, tmp_path: Path) -
 
 
 @pytest.fixture
-def evaluated(hospital: Benchmark, target: Run, tmp_path: Path) -> Evaluated:
+def evaluated(hospital: Benchmark, copy: Callable[..., Run]) -> Evaluated:
     """A copy of the target, asked all questions about two patients a side."""
-    ignore = shutil.ignore_patterns("evaluations", "responses", "judgements")
-    shutil.copytree(target.folder, tmp_path / "run", ignore=ignore)
     quick = {"split": "random_10", "replicates": 20, "limit": 2, "max_new_tokens": 4}
-    return evaluate_one(Run.open(tmp_path / "run"), hospital, check(EvaluateSettings, quick), quiet=True)
+    return evaluate_one(copy(), hospital, check(EvaluateSettings, quick), quiet=True)
 
 
 def test_factuality_goes_into_the_scores(
@@ -227,13 +219,6 @@ def test_a_response_that_a_judge_did_not_rate_is_unscored(
     assert set(found[(kinds == "reasoning") & found["value"].isna()]["reason"].str[:30]) == {
         "1 of 2 judges gave a rating (b"
     }
-
-
-def test_another_benchmark_is_refused(hospital: Benchmark, evaluated: Evaluated) -> None:
-    other = replace(hospital, questions=hospital.questions[1:])
-    assert other.fingerprint != hospital.fingerprint
-    with pytest.raises(InputError, match="another benchmark"):
-        mu.judge(evaluated.run, llm=[{"base_url": "http://127.0.0.1:1/v1", "model": "a"}], benchmark=other)
 
 
 def test_people_check_the_judges(hospital: Benchmark, serve: Callable[..., Any], tmp_path: Path) -> None:

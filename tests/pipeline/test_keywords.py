@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -55,10 +55,8 @@ def saved(hospital: Benchmark, tmp_path: Path) -> Benchmark:
 
 
 @pytest.fixture
-def run(target: Run, tmp_path: Path) -> Run:
-    """A copy of the target's run that was never evaluated."""
-    shutil.copytree(target.folder, tmp_path / "run", ignore=shutil.ignore_patterns("evaluations", "responses"))
-    return Run.open(tmp_path / "run")
+def run(copy: Callable[..., Run]) -> Run:
+    return copy()
 
 
 def settings(**values: Any) -> EvaluateSettings:

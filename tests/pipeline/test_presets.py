@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from medunlearn.config import TINY, TINY_METHODS, TINY_UNLEARN, TrainSettings, UnlearnSettings
+from medunlearn.config import TrainSettings, UnlearnSettings
 from medunlearn.errors import ConfigError
 from medunlearn.methods import make_method
 from medunlearn.pipeline.presets import is_tiny, presets, train_settings, unlearn_settings
@@ -18,6 +18,9 @@ TABLE_6 = {
 }  # fmt: skip
 
 
+TINY = presets()["tiny"]
+
+
 def train(model: str = "org/name", **values: Any) -> TrainSettings:
     return train_settings({"model": model, **values})
 
@@ -28,14 +31,15 @@ def unlearn(method: str = "npo", *, tiny: bool = False, **values: Any) -> Unlear
 
 def test_the_tiny_model_has_settings_of_its_own() -> None:
     tiny, real = train("tiny"), train()
-    assert {key: getattr(tiny, key) for key in TINY} == dict(TINY)
+    assert {key: getattr(tiny, key) for key in TINY.train} == TINY.train
+    assert (tiny.lr, tiny.epochs, TINY.methods["rmu"]["arguments"]["coefficient"]) == (3e-3, 18, 20.0)
     assert (real.lr, real.epochs, real.template) == (2e-5, 3, "clinical")
     given = train("tiny", epochs=1, template="chat")
-    assert (given.epochs, given.template, given.lr) == (1, "chat", TINY["lr"])
-    own, npo = {**TINY_UNLEARN, **TINY_METHODS.get("npo", {})}, unlearn(tiny=True)
+    assert (given.epochs, given.template, given.lr) == (1, "chat", TINY.train["lr"])
+    own, npo = TINY.for_method("npo"), unlearn(tiny=True)
     assert {key: getattr(npo, key) for key in own} == own
     assert unlearn(tiny=True, lr=0.5, epochs=1).lr == 0.5
-    assert train(preset="tiny").lr == TINY["lr"]
+    assert train(preset="tiny").lr == TINY.train["lr"]
     assert unlearn("rmu", preset="tiny") == unlearn("rmu", tiny=True)
     assert is_tiny(Run(Path("x"), RunRecord(lineage=["tiny", "runs/target"])))
     assert not is_tiny(Run(Path("x"), RunRecord(lineage=["org/tiny"])))
@@ -48,13 +52,13 @@ def test_zero_epochs_train_nothing(preset: dict[str, str]) -> None:
 
 
 def test_arguments_add_to_the_preset() -> None:
-    preset = dict(TINY_METHODS["rmu"]["arguments"])
+    preset = dict(TINY.methods["rmu"]["arguments"])
     assert preset["layer"] == 1
     assert unlearn("rmu").arguments == {}
     for given in ({}, {"alpha": 4.0}, {"layer": 2}):
         settings = unlearn("rmu", tiny=True, **{f"rmu.{key}": value for key, value in given.items()})
-        assert (settings.lr, settings.arguments) == (TINY_METHODS["rmu"]["lr"], {**preset, **given})
-    assert TINY_METHODS["rmu"]["arguments"] == preset
+        assert (settings.lr, settings.arguments) == (TINY.methods["rmu"]["lr"], {**preset, **given})
+    assert TINY.methods["rmu"]["arguments"] == preset
 
 
 @pytest.mark.parametrize(

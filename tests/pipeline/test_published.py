@@ -105,9 +105,7 @@ def test_tofu_without_the_benchmark_has_truth_ratios_alone() -> None:
         ("GA", "truth ratio on retain"): (None, "no question has one"),
     }
     assert "--benchmark" in found.data["published"]["about"][-1]
-
-
-def test_other_benchmarks_have_none() -> None:
+    # Other benchmarks have no such part.
     assert published_measures([model("GA", "unlearned", "amnesia", [])], Membership()) == PaperPart()
 
 

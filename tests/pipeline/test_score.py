@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -19,12 +20,10 @@ from medunlearn.results.runs import Run
 
 
 @pytest.fixture
-def scored(hospital: Benchmark, target: Run, tmp_path: Path) -> tuple[Run, Path]:
+def scored(hospital: Benchmark, copy: Callable[..., Run], tmp_path: Path) -> tuple[Run, Path]:
     """A run evaluated with ROUGE-L and token entropy, and its benchmark's folder."""
-    folder = hospital.save(tmp_path / "bench")
-    shutil.copytree(target.folder, tmp_path / "run", ignore=shutil.ignore_patterns("evaluations"))
+    folder, run = hospital.save(tmp_path / "bench"), copy()
     values = {"split": "random_10", "replicates": 20, "max_new_tokens": 4, "metrics": ("rouge_l", "te")}
-    run = Run.open(tmp_path / "run")
     evaluate_one(run, Benchmark.load(folder), check(EvaluateSettings, values), quiet=True)
     return run, folder
 

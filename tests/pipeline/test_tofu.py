@@ -30,12 +30,6 @@ def test_only_a_model_retrained_without_this_split_is_the_reference(without: str
     assert _is_reference(evaluated([0.5], without=without)) is is_one
 
 
-def test_without_one_there_is_no_value() -> None:
-    row = _forget_quality(evaluated([0.5, 0.7]), None)
-    assert (row["value"], row["n"]) == (None, 0)
-    assert row["note"].startswith("no retrained model of this split")
-
-
 def test_what_is_left_out_is_said() -> None:
     own, reference = [0.1, 0.4, 0.9, None], [0.2, None, None, 1.5]
     row = _forget_quality(evaluated(own), evaluated(reference, without="forget01"))
@@ -44,3 +38,6 @@ def test_what_is_left_out_is_said() -> None:
     assert row["n"] == 3
     assert row["note"] == "without truth ratio, left out: 1 here, 2 of the retrained model's"
     assert _forget_quality(evaluated([0.1]), evaluated([0.2], without="forget01"))["note"] == ""
+    row = _forget_quality(evaluated([0.5, 0.7]), None)
+    assert (row["value"], row["n"]) == (None, 0)
+    assert row["note"].startswith("no retrained model of this split")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,10 @@ def test_what_a_run_writes_down(hospital: Benchmark, target: Run, tmp_path: Path
     written = (run.folder / "run.json").read_text()
     assert not [i.value for record in hospital.records for i in record.identifiers if i.value in written]
     assert fingerprint(target.model) == before != fingerprint(run.model)
+    values = {"method": "npo", "trainable": "layers:1", "train_on": "records", "keep_gb": 0.0}
+    results = unlearn(target, hospital, settings(**values), tmp_path / "swapped", quiet=True).info.results
+    assert (results["reference"], results["kept_bytes"]) == ("swapped tensors", 0)
+    assert results["reference_bytes"] == 4 * results["trained_parameters"] > 0
 
 
 def test_the_seed_of_a_run_is_its_adapter_s(tiny: Callable[[], Any]) -> None:
@@ -92,13 +97,6 @@ def test_the_seed_of_a_run_is_its_adapter_s(tiny: Callable[[], Any]) -> None:
     for name, tensor in starts[1].items():
         assert torch.equal(tensor, starts[2][name])
         assert torch.equal(tensor, starts[0][name]) == ("lora_B" in name), name
-
-
-def test_a_run_says_which_way_the_reference_went(hospital: Benchmark, target: Run, tmp_path: Path) -> None:
-    values = {"method": "npo", "trainable": "layers:1", "train_on": "records", "keep_gb": 0.0}
-    found = unlearn(target, hospital, settings(**values), tmp_path / "r", quiet=True).info["results"]
-    assert (found["reference"], found["kept_bytes"]) == ("swapped tensors", 0)
-    assert found["reference_bytes"] == 4 * found["trained_parameters"] > 0
 
 
 def test_lora_is_merged(hospital: Benchmark, target: Run, tmp_path: Path) -> None:
@@ -122,22 +120,18 @@ def test_the_forget_loss_rises_under_gradient_ascent(hospital: Benchmark, target
     assert loss.iloc[-1] > loss.iloc[0] + 0.5
 
 
-def test_a_method_without_a_loss_is_refused(
-    hospital: Benchmark, target: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = f"lossless_{tmp_path.name}"
-    (tmp_path / f"{name}.py").write_text(
-        "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Lossless:\n    x: int = 1\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
+@dataclass(frozen=True)
+class Lossless:
+    """A method of somebody's own, without a loss."""
+
+
+def test_methods_and_layers_that_do_not_fit_are_refused(hospital: Benchmark, target: Run, tmp_path: Path) -> None:
+    for wanted, message in (
+        (settings(method="rmu", arguments={"layer": 9}), r"the model has 2 layers.*Set rmu.layer, or trainable"),
+        (settings(trainable="layers:5"), r"'layers:5' matches no parameter of this LlamaForCausalLM\.$"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            unlearn(target, hospital, wanted, tmp_path / "r", quiet=True)
     with pytest.raises(ConfigError, match=r"has no loss\(forget, retain\)"):
-        unlearn(target, hospital, settings(method=f"{name}:Lossless"), tmp_path / "r", quiet=True)
-    assert not (tmp_path / "r").exists()
-
-
-def test_layers_that_the_model_lacks(hospital: Benchmark, target: Run, tmp_path: Path) -> None:
-    wanted = settings(method="rmu", arguments={"layer": 9})
-    with pytest.raises(ConfigError, match=r"the model has 2 layers.*Set rmu.layer, or trainable"):
-        unlearn(target, hospital, wanted, tmp_path / "r", quiet=True)
-    with pytest.raises(ConfigError, match=r"'layers:5' matches no parameter of this LlamaForCausalLM\.$"):
-        unlearn(target, hospital, settings(trainable="layers:5"), tmp_path / "r", quiet=True)
+        unlearn(target, hospital, settings(method=f"{__name__}:Lossless"), tmp_path / "s", quiet=True)
+    assert not (tmp_path / "s").exists()

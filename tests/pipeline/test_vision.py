@@ -183,13 +183,6 @@ def test_an_image_that_became_unreadable(xrays: Benchmark, tmp_path: Path) -> No
         train(Benchmark.load(tmp_path / "b"), train_settings(SMALL), tmp_path / "r", quiet=True)
 
 
-def test_a_plan_says_that_it_cannot_estimate(xrays: Benchmark) -> None:
-    with pytest.raises(ModelError, match="not estimated"):
-        blueprint(xrays, train_settings(SMALL))
-    with pytest.raises(ModelError, match="--images ignore"):
-        blueprint(xrays, train_settings({"model": "org/name"}))
-
-
 def test_exported_it_is_a_whole_model(xrays: Benchmark, seen_target: Run, tmp_path: Path) -> None:
     run = unlearn(
         seen_target, xrays, forgetting(seen_target, "npo", trainable="layers:1"), tmp_path / "u", quiet=True
@@ -200,13 +193,12 @@ def test_exported_it_is_a_whole_model(xrays: Benchmark, seen_target: Run, tmp_pa
     assert (tmp_path / "full" / "preprocessor_config.json").exists()
 
 
-def test_the_preset_of_lingshu() -> None:
+def test_the_preset_of_lingshu_and_no_estimate(xrays: Benchmark) -> None:
     settings = train_settings({"model": "org/name", "preset": "lingshu-7b"})
-    assert (settings.trainable, settings.lr, settings.schedule, settings.batch_size) == (
-        "lora:16:16",
-        1e-4,
-        "linear",
-        8,
-    )
+    expected = {"trainable": "lora:16:16", "lr": 1e-4, "schedule": "linear", "batch_size": 8}
+    assert {name: getattr(settings, name) for name in expected} == expected
     npo = unlearn_settings({"preset": "lingshu-7b", "method": "npo", "split": SPLIT}, tiny=False)
     assert npo.arguments == {"beta": 0.9}
+    for values, message in ((SMALL, "not estimated"), ({"model": "org/name"}, "--images ignore")):
+        with pytest.raises(ModelError, match=message):
+            blueprint(xrays, train_settings(values))

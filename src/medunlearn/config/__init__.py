@@ -1,7 +1,7 @@
 """The settings of every command: typed, flat, with the help text beside the field.
 
 Unknown keys are refused with the nearest right one, and all mistakes are reported at once. What a user may
-leave out takes its default from the AMNESIA paper (Table 6) or, for the tiny model, from ``TINY``.
+leave out takes its default from the AMNESIA paper (Table 6).
 """
 
 from __future__ import annotations
@@ -27,25 +27,10 @@ from medunlearn.config.evaluation import (
 from medunlearn.config.experiments import ExperimentSettings, SearchSettings, SweepSettings
 from medunlearn.config.medforget import MedforgetSettings
 from medunlearn.config.reading import as_value, check, merge, read_yaml
-from medunlearn.config.tiny import (
-    TINIES,
-    TINY,
-    TINY_METHODS,
-    TINY_UNLEARN,
-    TINY_VISION,
-    TINY_VISION_METHODS,
-    TINY_VISION_UNLEARN,
-)
-from medunlearn.config.training import EpochFields, LoopFields, TrainSettings, UnlearnSettings
+from medunlearn.config.training import TINIES, EpochFields, LoopFields, TrainSettings, UnlearnSettings
 
 __all__ = [
     "TINIES",
-    "TINY",
-    "TINY_METHODS",
-    "TINY_UNLEARN",
-    "TINY_VISION",
-    "TINY_VISION_METHODS",
-    "TINY_VISION_UNLEARN",
     "AmnesiaNotesSettings",
     "AmnesiaSettings",
     "AskedSettings",

@@ -8,6 +8,9 @@ from pydantic import Field
 
 from medunlearn.config.base import Context, Images, LongNotes, Settings, Template, What
 
+TINIES = {"tiny": "tiny", "tiny-vision": "tiny-vision"}
+"""Models that are built in memory, and the preset that is taken for each."""
+
 
 class LoopFields(Settings):
     """What all training shares."""

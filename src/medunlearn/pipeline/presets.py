@@ -1,7 +1,8 @@
 """Presets (the settings of a paper or of a model size under a name), and the settings of `train` and `unlearn`.
 
 A preset is a set of defaults: every key given beside ``preset=NAME`` wins over it. A run records the resolved keys,
-so it needs no preset to be understood or repeated. A paper's presets are in its folder's ``presets.yaml``.
+so it needs no preset to be understood or repeated. A paper's presets are in
+its folder's ``presets.yaml``, those of the tiny models in ours.
 """
 
 from __future__ import annotations
@@ -9,22 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import yaml
 
-from medunlearn.config import (
-    TINIES,
-    TINY,
-    TINY_METHODS,
-    TINY_UNLEARN,
-    TINY_VISION,
-    TINY_VISION_METHODS,
-    TINY_VISION_UNLEARN,
-    TrainSettings,
-    UnlearnSettings,
-    check,
-)
+from medunlearn.config import TINIES, TrainSettings, UnlearnSettings, check
 from medunlearn.config.reading import without_prefix
 from medunlearn.errors import ConfigError, InputError, UnknownNameError, unknown_name
 from medunlearn.methods import METHODS, is_edit, make_method
@@ -65,44 +56,25 @@ class Preset:
         return {**self.unlearn, **self.methods.get(method, {})}
 
 
-TINY_PRESETS: Mapping[str, Preset] = {
-    "tiny": Preset(
-        "What memorizes an invented hospital of 100 patients on two cores (benchmarks_perf/tiny_memorizes.py, "
-        "tiny_rates.py); taken for model=tiny without being named.",
-        TINY,
-        TINY_UNLEARN,
-        TINY_METHODS,
-    ),
-    "tiny-vision": Preset(
-        "What memorizes an invented hospital of 8 patients with 32 drawn X-rays on two cores; NPO's beta is "
-        "MedForget's (Appendix A.1); taken for model=tiny-vision without being named.",
-        TINY_VISION,
-        TINY_VISION_UNLEARN,
-        TINY_VISION_METHODS,
-    ),
-}
-
-
 @cache
 def presets() -> Mapping[str, Preset]:
     """All presets by name: the papers', then those of the tiny models."""
-    papers = {
-        name: _parsed(values)
-        for file in paper_files("presets.yaml")
-        for name, values in yaml.safe_load(file.read_text(encoding="utf-8")).items()
-        if not name.startswith(".")
-    }
-    return {**papers, **TINY_PRESETS}
+    own = (files("medunlearn") / "pipeline" / "presets.yaml").read_text(encoding="utf-8")
+    tiny = {name: Preset(**values) for name, values in yaml.safe_load(own).items()}
+    papers = {}
+    for file in paper_files("presets.yaml"):
+        for name, values in yaml.safe_load(file.read_text(encoding="utf-8")).items():
+            if not name.startswith("."):
+                papers[name] = Preset(**{key: _resolved(key, value, tiny) for key, value in values.items()})
+    return {**papers, **tiny}
 
 
-def _parsed(values: Values) -> Preset:
-    """A preset from YAML; ``like: tiny`` in a section starts from that section of a tiny preset."""
-    sections = {}
-    for section in ("train", "unlearn", "methods"):
-        own = dict(values.get(section, {}))
-        base = getattr(TINY_PRESETS[own.pop("like")], section) if "like" in own else {}
-        sections[section] = {**base, **own}
-    return Preset(values["about"], **sections, processes=values.get("processes", 1))
+def _resolved(section: str, values: Any, tiny: Mapping[str, Preset]) -> Any:
+    """A section with ``like: tiny`` starts from that section of a tiny preset."""
+    if not isinstance(values, Mapping) or "like" not in values:
+        return values
+    own = {key: value for key, value in values.items() if key != "like"}
+    return {**getattr(tiny[values["like"]], section), **own}
 
 
 def preset(name: str) -> Preset:

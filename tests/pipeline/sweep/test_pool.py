@@ -71,23 +71,12 @@ def one(pool: Pool, *given: Any) -> CallResult:
     return pool.wait()
 
 
-def test_one_process_answers_many_calls(functions: Any, tmp_path: Path) -> None:
-    with Pool([Slot("cpu", 1)]) as pool:
-        first, second = (one(pool, functions.double, value, tmp_path) for value in (2, 3))
-    assert (first.failure, first.value[:3]) == ("", (4, 1, "1"))
-    assert second.value[0] == 6
-    assert first.value[3] == second.value[3] != os.getpid()
-    log = (tmp_path / "logs" / "cell.log").read_text()
-    assert "cell: starts on cpu with 1 threads" in log
-    assert "said by the function" in log
-    assert (tmp_path / "logs").stat().st_mode & 0o077 == 0
-
-
 def test_a_worker_outlives_failures_and_is_replaced_when_it_dies(functions: Any, tmp_path: Path) -> None:
     with Pool([Slot()]) as pool:
         diverged = one(pool, functions.diverge, None, tmp_path)
         broken = one(pool, functions.break_down, 7, tmp_path, "broken")
         first = one(pool, functions.double, 1, tmp_path)
+        same = one(pool, functions.double, 1, tmp_path)
         died = one(pool, functions.die, None, tmp_path)
         second = one(pool, functions.double, 2, tmp_path)
         os.kill(second.value[3], signal.SIGKILL)  # idle
@@ -97,7 +86,13 @@ def test_a_worker_outlives_failures_and_is_replaced_when_it_dies(functions: Any,
     assert broken.failure == "IndexError: list index out of range"
     assert died.failure == "its process ended (by signal 9; out of memory?)"
     assert [result.value[0] for result in (first, second, third)] == [2, 4, 6]
-    assert len({result.value[3] for result in (first, second, third)}) == 3
+    assert (same.failure, same.value) == ("", first.value)
+    assert first.value[1:3] == (1, "1")
+    assert len({os.getpid(), *(result.value[3] for result in (first, second, third))}) == 4
+    log = (tmp_path / "logs" / "cell.log").read_text()
+    assert "cell: starts on cpu with 1 threads" in log
+    assert "said by the function" in log
+    assert (tmp_path / "logs").stat().st_mode & 0o077 == 0
     log = (tmp_path / "logs" / "broken.log").read_text()
     # Where it broke, but no value.
     assert "in break_down" in log

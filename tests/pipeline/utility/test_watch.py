@@ -46,14 +46,11 @@ def rows(run: Run, measure: str) -> pd.DataFrame:
     return table[table["measure"] == measure]
 
 
-def test_training_is_not_disturbed(
+def test_an_epochs_area_is_what_attack_finds_and_training_is_not_disturbed(
     lume: Benchmark, lume_target: Run, npo: Callable[..., Any], watched: Run, tmp_path: Path
 ) -> None:
     alone = unlearn(lume_target, lume, npo(), tmp_path / "alone", quiet=True)
     assert fingerprint(alone.model) == fingerprint(watched.model)
-
-
-def test_an_epochs_area_is_what_attack_finds(lume: Benchmark, lume_target: Run, watched: Run) -> None:
     found = rows(watched, "membership_auc")
     assert found["epoch"].unique().tolist() == [0, 1, 2]
     assert set(found["metric"]) == {"loss", "gradient_norm"}

@@ -406,11 +406,11 @@ class _Training:
         self.rehearsal.model.eval()
         store = torch.no_grad()(cache_plan.store)
         for side, side_cache in cache_plan.sides.items():
-            flops += self.rehearsal.scaled(
-                cache_plan.pieces(side),
-                tokens_once,
-                lambda piece, names=side_cache.names: partial(store, ActivationCache(), piece, names),
-            )
+
+            def keep(piece: Any, names: frozenset[str] = side_cache.names) -> Callable[[], None]:
+                return partial(store, ActivationCache(), piece, names)
+
+            flops += self.rehearsal.scaled(cache_plan.pieces(side), tokens_once, keep)
         return flops
 
     def kept(self, micro: Micro) -> ActivationCache:

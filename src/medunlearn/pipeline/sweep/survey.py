@@ -119,9 +119,14 @@ class SweepPlan:
         return [(kind, sum(cells), len(cells) - sum(cells)) for kind, cells in done.items() if cells]
 
     @property
+    def done(self) -> set[str]:
+        """Names of the cells that are done."""
+        return {cell.name for cell in self.cells if cell.done}
+
+    @property
     def left(self) -> int:
         """Number of pending cells."""
-        return sum(not cell.done for cell in self.cells)
+        return len(self.cells) - len(self.done)
 
     def seconds_left(self) -> tuple[float, int]:
         """Seconds of work left, by one worker, and how many cells left are not in it for want of a done one."""
