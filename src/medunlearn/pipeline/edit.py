@@ -24,13 +24,7 @@ from medunlearn.results.runs import Recording, Run
 
 
 class Samples(NamedTuple):
-    """The samples of one side.
-
-    Attributes:
-        sequences: pieces of records, and questions with their answers, as the target saw them.
-        bare: the same without their images; None where no sample has one.
-        groups: level -> node, of the record behind each.
-    """
+    """One side's records and questions, the same without images (None where there are none), and their groups."""
 
     sequences: tuple[TokenSequence, ...]
     bare: tuple[TokenSequence, ...] | None

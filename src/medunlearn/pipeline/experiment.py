@@ -195,11 +195,7 @@ def trained_folder(
     *,
     known: Callable[[str], str] = model_identity,
 ) -> Path:
-    """The run of the target or the retrained model.
-
-    Args:
-        known: from a model to its identity; one that remembers reads a model once for many folders.
-    """
+    """The run of the target or the retrained model; a ``known`` that remembers identities reads each model once."""
     inputs = {"benchmark": benchmark.fingerprint, "model": known(settings.model)}
     return out / f"{name}-{Recording.key_of('train', settings, inputs)[:8]}"
 

@@ -87,11 +87,7 @@ class Trainer:
     def run(
         self, phase: str, title: str, plan: Plan, objective: Objective, *, last: bool, reference: Reference | None
     ) -> History:
-        """Train for one phase.
-
-        Args:
-            last: the phase that ends the run, whose epochs are evaluated.
-        """
+        """Train for one phase; the epochs of the last one are evaluated."""
         with self.recording.stage(phase), progress(title, plan.steps, quiet=self.silent) as advance:
             return train_loop(
                 self.live.model,
@@ -108,12 +104,7 @@ class Trainer:
             )
 
     def finish(self, history: History, stage: str, facts: dict[str, Any]) -> None:
-        """Record what came out, and save the model of the chosen epoch.
-
-        Args:
-            stage: the last phase.
-            facts: of the run, for its results.
-        """
+        """Record what came out of the last phase, ``stage``, and save the model of the chosen epoch."""
         info, live = self.recording.info, self.live
         info.results = {**_summary(history, live, self), **facts}
         if self.epochs and stage in info.stages:

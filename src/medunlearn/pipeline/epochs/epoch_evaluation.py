@@ -72,9 +72,7 @@ class EpochEvaluation:
 
     Attributes:
         settings: of the evaluations on a split; None without any.
-        rule: decides which epoch is best.
         attack, utility: settings of membership and utility after each epoch; None without them.
-        measures: further measures.
         seconds: spent on evaluation so far.
     """
 
@@ -114,11 +112,7 @@ class EpochEvaluation:
         return is_over(self._standings, self.patience)
 
     def finish(self, stage: str) -> None:
-        """Leave the selected epoch's weights in the model and record the selection.
-
-        Args:
-            stage: of the training; the evaluations' time is recorded apart from it.
-        """
+        """Leave the selected epoch's weights in the model; record it, and the time apart from the stage's."""
         best = best_of(self._standings)
         epoch = best.epoch if self.select == "best" and best else self._done
         if epoch != self._done:
@@ -314,14 +308,7 @@ class EpochEvaluation:
 
 
 def epoch_evaluation(trainer: Trainer, measures: Sequence[Measure] = ()) -> EpochEvaluation | None:
-    """The epoch evaluation that a run's settings ask for; None without any.
-
-    Args:
-        measures: measures besides evaluations on a split.
-
-    Raises:
-        ConfigError: see :func:`epoch_settings`.
-    """
+    """The epoch evaluation that a run's settings ask for, with further measures; None without any."""
     settings = trainer.settings
     evaluation = epoch_settings(settings, getattr(settings, "split", None))
     if evaluation is None and not measures:

@@ -38,12 +38,9 @@ NOT_ESTIMATED = (
 
 
 class Blueprint(NamedTuple):
-    """A model without its weights.
+    """A model without its weights: ``make`` builds it with weights of a type, on whatever device or mode is active.
 
-    Attributes:
-        make: builds it with weights of a type, on whatever device or mode is active.
-        tokenizer: its tokenizer, or a stand-in.
-        doubt: why numbers about it are estimates; empty where they are exact.
+    ``doubt`` says why numbers about it are estimates; empty where they are exact.
     """
 
     make: Callable[[torch.dtype], Any]

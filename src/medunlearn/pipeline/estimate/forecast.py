@@ -49,14 +49,11 @@ SHARDED_PLAN = (
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of an experiment.
+    """One stage of an experiment, and its remaining work.
 
     Attributes:
-        name: e.g. ``target``, ``npo``, ``evaluate npo``.
         note: where it resumes.
-        work: its remaining work.
-        disk: bytes that it will leave behind.
-        scratch: bytes of checkpoints while it runs, removed afterwards.
+        disk, scratch: bytes that it will leave behind, and of checkpoints while it runs.
     """
 
     name: str
@@ -165,10 +162,7 @@ class Planner:
         return Stage.of(name, self._asking[key], note, BYTES_AN_ANSWER * len(items))
 
     def _epochs(self, settings: EpochFields, split: str | None, training: Work) -> Work:
-        """Epoch evaluations, beside the optimizer's moments and the reference.
-
-        Those of a run that was cut off are counted again, and early stopping is left out.
-        """
+        """Epoch evaluations, beside moments and reference; all of them, also of a run that was cut off."""
         evaluation, held = epoch_settings(settings, split), training.memory
         if evaluation is None or held is None:
             return Work()
@@ -179,11 +173,7 @@ class Planner:
     def rehearsal(
         self, trainable: str, weights: str, precision: Precision, mark: Callable[[Any], Any] | None = None
     ) -> Rehearsal:
-        """The model as the settings train it, built once.
-
-        Args:
-            mark: marks what is trained; ``choose_trainable`` where none is given.
-        """
+        """The model as the settings train it, built once; ``mark`` marks what is trained."""
         key = (trainable, weights, precision)
         if key not in self._rehearsals:
             marked = mark or (lambda model: choose_trainable(model, trainable))
@@ -230,13 +220,7 @@ def _delta_bytes(model: Any, changed: int) -> int:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Cost of an experiment.
-
-    Attributes:
-        stages: in the order in which they run.
-        capacity: of the machine.
-        doubts: why some of the numbers are estimates.
-    """
+    """Cost of an experiment; ``doubts`` say why some of the numbers are estimates."""
 
     name: str
     stages: tuple[Stage, ...]

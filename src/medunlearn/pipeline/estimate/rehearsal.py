@@ -53,14 +53,8 @@ UNQUANTIZED = 4096
 class Memory:
     """Bytes at the peak of a stage, on its device, in each of its processes.
 
-    State that ``offload=optimizer`` moves from a GPU to the host is left out.
-
-    Attributes:
-        weights: of the model.
-        gradients, moments: of the trained parameters; moments are the optimizer's.
-        reference: copy of the model before unlearning.
-        activations: everything that a pass creates.
-        cache: keys and values of the answers that are decoded together.
+    Moments are the optimizer's (not those that ``offload=optimizer`` moves to the host), the reference is a copy of
+    the model before unlearning, activations are all that a pass creates, the cache is of answers decoded together.
     """
 
     weights: int = 0
@@ -82,9 +76,7 @@ class Work:
     Attributes:
         tokens: run through the model to train or to score, without padding; shared text counts once a micro-batch.
         generated: tokens decoded at most.
-        flops: of matrix products and attention, forward and backward.
         memory: None where nothing is left to do.
-        steps: optimizer steps.
         kept: bytes on disk of states computed once for all epochs; removed when the stage is done.
     """
 
@@ -178,11 +170,8 @@ def nbytes(model: Any, *, trained: bool = False) -> int:
 class Rehearsal:
     """A model of fake tensors, and the cost of work on it.
 
-    A small model gets random weights instead and really runs, which is faster than its rehearsal.
-
-    Args:
-        make: builds the model from its configuration, with what is trained marked.
-        precision: of training passes, as in the settings.
+    A small model gets random weights instead and really runs, which is faster than its rehearsal. ``make`` builds
+    the model from its configuration, with what is trained marked; ``precision`` is that of training passes.
     """
 
     def __init__(self, make: Callable[[], Any], precision: Precision = "fp32") -> None:
@@ -467,10 +456,7 @@ def per_rank_memory(memory: Memory, model: Any, processes: int, *, halved: bool)
     """Memory per FSDP rank, from that of one process with the whole model.
 
     Weights, gradients, moments and reference of the decoder layers are sharded. Embedding, head and last norm are
-    whole on every rank, and so is the one gathered layer of a pass, with its gradient.
-
-    Args:
-        halved: fp32 layers are gathered in bfloat16.
+    whole on every rank, and so is the one gathered layer of a pass (``halved``: in bfloat16), with its gradient.
     """
     layers = list(decoder_layers(model))
     weights, trained = nbytes(model), nbytes(model, trained=True)

@@ -27,13 +27,10 @@ PAPER_REPORTS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class GatheredRuns:
-    """Runs of a report, and the content that does not depend on their benchmark.
+    """Runs of a report with distinct labels, and the content that does not depend on their benchmark.
 
     Attributes:
-        models: evaluated runs with distinct labels, in the order of ``content.models``.
-        benchmark: None where the report was made without it.
         attacked: a membership attack a model, None where there was none.
-        attacks: all of them together; None where no model was attacked.
     """
 
     models: tuple[Evaluated, ...]

@@ -147,12 +147,7 @@ def shown(split: str) -> str:
 
 
 class Board:
-    """Order of a sweep's cells: which may run next, and what a failure keeps from running.
-
-    Args:
-        cells: each behind those that it waits for.
-        costs: of each, in any unit; without them every cell takes the same.
-    """
+    """Order of cells, each behind those that it waits for, by their costs in any unit; else all cost the same."""
 
     def __init__(self, cells: Sequence[SweepCell], costs: Mapping[str, float] | None = None) -> None:
         self.cells = {cell.name: cell for cell in cells}

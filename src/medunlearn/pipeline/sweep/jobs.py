@@ -40,8 +40,6 @@ class Job:
     """A cell with everything that it depends on known.
 
     Attributes:
-        benchmark: its folder.
-        out: folder of the sweep.
         label: ``target`` or ``retrained`` of a training, else "".
         model: run whose model is unlearned or asked; None of a training.
         settings: of the training or unlearning; None where a model is only asked.

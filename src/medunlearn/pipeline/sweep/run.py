@@ -162,8 +162,7 @@ def lend(jobs: int | None, device: str, most: int) -> list[Slot]:
     """A slot for each worker: GPUs in turn, processor cores shared out evenly.
 
     Args:
-        jobs: None for one a GPU, on a CPU one a core.
-        most: cells to do; more workers would have nothing to do.
+        jobs: None for one a GPU, on a CPU one a core; never more than ``most``, the cells to do.
 
     Raises:
         InputError: no such device, or fewer than one job.

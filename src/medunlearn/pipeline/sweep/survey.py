@@ -101,12 +101,7 @@ def _sizes(sweep: Sweep, benchmark: Benchmark) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """Cells of a sweep, which of them are done, and the time that the others may take.
-
-    Attributes:
-        seconds: of a cell, as it took or may take; nothing where no cell of its kind is done.
-        notes: warnings for a reader of the results.
-    """
+    """Cells of a sweep with the seconds that each took or may take; nothing where no cell of its kind is done."""
 
     name: str
     cells: tuple[SweepCell, ...]

@@ -60,12 +60,7 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True)
 class Utility:
-    """One model's utility.
-
-    Attributes:
-        run: the run whose model it is.
-        record: the measurement's own run, in a folder below it.
-    """
+    """Utility of a run's model; ``record`` is the measurement's own run, in a folder below it."""
 
     run: Run
     record: Run
