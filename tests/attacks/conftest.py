@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -45,8 +46,6 @@ def untrained(documents: list[Record]) -> Any:
 @pytest.fixture(scope="session")
 def memorized(documents: list[Record], untrained: Any) -> Any:
     """Do not change it."""
-    import copy
-
     import torch
 
     from medunlearn.models.sequences import record_sequences

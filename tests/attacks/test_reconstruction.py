@@ -7,8 +7,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from medunlearn.attacks import expand, kinds_of, make_attack
-from medunlearn.attacks.reconstruction.contexts import ContextLevel, Names, attacked_questions
+from medunlearn.attacks.reconstruction.contexts import ContextLevel, NodeNames, attacked_questions
 from medunlearn.attacks.reconstruction.results import compare_models, context_scores, reported, summarize_contexts
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
@@ -33,7 +32,7 @@ def benchmark() -> Benchmark:
 
 def test_names_come_one_level_at_a_time_and_the_finest_only_where_it_is_the_subject() -> None:
     bench = benchmark()
-    found = Names.of(bench)
+    found = NodeNames.of(bench)
     contexts = found.contexts()
     assert [(one.name, one.identifiers) for one in contexts] == [
         ("none", ""),
@@ -41,9 +40,9 @@ def test_names_come_one_level_at_a_time_and_the_finest_only_where_it_is_the_subj
         ("institution", "institution + patient"),
     ]
     question = bench.questions[0]
-    shown = [found.in_front(question, bench.record["A1x"], one).question for one in contexts]
+    shown = [found.in_front(question, one).question for one in contexts]
     assert shown == ["What of x?", "For patient A1: What of x?", "For institution A, patient A1: What of x?"]
-    assert found.in_front(question, bench.record["A1x"], contexts[0]) is question
+    assert found.in_front(question, contexts[0]) is question
 
 
 def test_names_that_identity_questions_tell_are_taken_for_those_of_the_nodes() -> None:
@@ -62,12 +61,13 @@ def test_names_that_identity_questions_tell_are_taken_for_those_of_the_nodes() -
         records=(*bench.records, *records),
         questions=(*bench.questions, *asked),
     )
-    found = attacked_questions(full, full.split("gone"), ("forget", "retain"))
-    assert found.names.levels == ("institution", "patient")
+    names, questions, left_out = attacked_questions(full, full.split("gone"), ("forget", "retain"))
+    assert names.levels == ("institution", "patient")
     # Who somebody is is no question of the attack.
-    assert [question.question_id for question in found.questions] == [f"q{node}" for node in NODES]
-    last = found.names.contexts()[-1]
-    assert found.names.in_front(full.questions[0], full.record["A1x"], last).question == (
+    assert [question.question_id for question in questions] == [f"q{node}" for node in NODES]
+    assert left_out == 0
+    last = names.contexts()[-1]
+    assert names.in_front(full.questions[0], last).question == (
         "For institution Elm Hospital, patient Pat Doe: What of x?"
     )
 
@@ -75,15 +75,11 @@ def test_names_that_identity_questions_tell_are_taken_for_those_of_the_nodes() -
 def test_a_disease_and_its_patients_are_named_by_their_nodes() -> None:
     notes = [Record(f"n{p}", "note", {"disease": "Cancer", "patient": p}) for p in ("p1", "p2")]
     bench = Benchmark("b", "amnesia", ("disease", "patient"), "patient", tuple(notes), (), {})
-    assert [one.identifiers for one in Names.of(bench).contexts()] == ["", "patient", "disease + patient"]
+    assert [one.identifiers for one in NodeNames.of(bench).contexts()] == ["", "patient", "disease + patient"]
 
 
 def test_what_cannot_be_attacked_is_refused() -> None:
     bench = benchmark()
-    with pytest.raises(InputError, match="sides"):
-        make_attack("cumulative", {"sides": "all"})
-    with pytest.raises(InputError, match="context"):
-        make_attack("cumulative", {"context": "open"})
     flat = Benchmark("b", "own", ("section",), "patient", bench.records, bench.questions, {})
     with pytest.raises(InputError, match="nothing to name"):
         attacked_questions(flat, flat.split("patient=A1"), ("forget",))
@@ -92,12 +88,7 @@ def test_what_cannot_be_attacked_is_refused() -> None:
         attacked_questions(silent, silent.split("gone"), ("forget",))
 
 
-def test_it_is_one_attack_of_its_kind() -> None:
-    assert expand(["reconstruction"]) == ("cumulative",)
-    assert kinds_of(["reconstruction", "loss"]) == {"reconstruction", "membership"}
-
-
-NONE, PATIENT = ContextLevel("none", ()), ContextLevel("patient", ("patient",))
+NONE, PATIENT = ContextLevel(()), ContextLevel(("patient",))
 LABELS = pd.DataFrame(
     {
         "item": ["a", "b", "c"],

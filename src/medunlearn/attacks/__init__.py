@@ -1,8 +1,8 @@
-"""Attacks: what an adversary can still learn from a model. The dictionary names them; listing them loads no torch.
+"""Attacks: what an adversary can still learn from a model. Listing them loads no torch.
 
 An attack is a dataclass with a ``kind`` (:mod:`medunlearn.attacks.protocol`); its fields are its settings. The name
-of a kind asks for all attacks of it. One of your own: a module with the class, named here, or given as
-``module:Class``, or declared as an entry point in the group ``medunlearn.attacks``.
+of a kind stands for all attacks of it. An attack of your own: a module with the class, named in :data:`ATTACKS`, or
+given as ``module:Class``, or declared as an entry point in the group ``medunlearn.attacks``.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from medunlearn.errors import InputError, UnknownNameError
 from medunlearn.registry import made, names, resolve
 
 ATTACKS: dict[str, str] = {
-    "loss": "medunlearn.attacks.membership.loss:Loss",
-    "zlib": "medunlearn.attacks.membership.zlib_ratio:ZlibRatio",
-    "min_k": "medunlearn.attacks.membership.min_k:MinK",
-    "min_k_pp": "medunlearn.attacks.membership.min_k_pp:MinKPlusPlus",
-    "reference": "medunlearn.attacks.membership.reference:Reference",
-    "gradient_norm": "medunlearn.attacks.membership.gradient_norm:GradientNorm",
-    "cumulative": "medunlearn.attacks.reconstruction.cumulative:Cumulative",
+    "loss": "medunlearn.attacks.membership.likelihood:Loss",
+    "zlib": "medunlearn.attacks.membership.likelihood:ZlibRatio",
+    "min_k": "medunlearn.attacks.membership.likelihood:MinK",
+    "min_k_pp": "medunlearn.attacks.membership.likelihood:MinKPlusPlus",
+    "reference": "medunlearn.attacks.membership.likelihood:Reference",
+    "gradient_norm": "medunlearn.attacks.membership.likelihood:GradientNorm",
+    "cumulative": "medunlearn.attacks.reconstruction.contexts:Cumulative",
 }
 
 KINDS: dict[str, str] = {
@@ -35,15 +35,14 @@ def attack_class(name: str) -> type[Attack]:
     """The class behind a name, a dotted path or a plug-in.
 
     Raises:
-        UnknownNameError: says the nearest right name; kinds count as names.
+        UnknownNameError: names the closest attack or kind.
         InputError: the name leads to something that is no attack.
     """
     if ":" not in name and name not in ATTACKS and name not in names("attacks", ATTACKS):
         raise UnknownNameError("attack", name, [*names("attacks", ATTACKS), *KINDS])
-    found = resolve("attacks", name, ATTACKS)
-    if getattr(found, "kind", None) not in KINDS:
+    cls: type[Attack] = resolve("attacks", name, ATTACKS)
+    if getattr(cls, "kind", None) not in KINDS:
         raise InputError(f"attack {name!r} must have a class attribute kind, one of: {', '.join(KINDS)}.")
-    cls: type[Attack] = found
     return cls
 
 
@@ -58,26 +57,22 @@ def make_attack(name: str, arguments: Mapping[str, Any]) -> Any:
     return made("attack", name, attack_class(name), arguments)
 
 
-def kinds_of(asked: Sequence[str]) -> frozenset[str]:
-    """The kinds of the attacks asked for, by names or kinds.
-
-    Raises:
-        UnknownNameError: neither an attack nor a kind.
-    """
-    return frozenset(attack_class(name).kind for name in expand(asked))
+def kinds_of(requested: Sequence[str]) -> frozenset[str]:
+    """Kinds of the requested attacks; raises as :func:`expand`."""
+    return frozenset(attack_class(name).kind for name in expand(requested))
 
 
-def expand(asked: Sequence[str]) -> tuple[str, ...]:
+def expand(requested: Sequence[str]) -> tuple[str, ...]:
     """Names of attacks, each once; a kind stands for all attacks of that kind.
 
     Raises:
         UnknownNameError: neither an attack nor a kind.
     """
-    found: list[str] = []
-    for name in asked:
+    expanded: list[str] = []
+    for name in requested:
         if name in KINDS:
-            found += [one for one in names("attacks", ATTACKS) if attack_class(one).kind == name]
+            expanded += [own for own in names("attacks", ATTACKS) if attack_class(own).kind == name]
         else:
             attack_class(name)
-            found.append(name)
-    return tuple(dict.fromkeys(found))
+            expanded.append(name)
+    return tuple(dict.fromkeys(expanded))

@@ -1,30 +1,31 @@
-"""What attacks leave on disk, and how attacked models are compared."""
+"""Results of attacks on disk, and comparisons of attacked models."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
 from medunlearn.attacks.membership.results import ABOVE, AUC, BELOW, MEASURE, compare, privacy_leaks
-from medunlearn.attacks.reconstruction.attacked import SUMMARY as RECONSTRUCTION
-from medunlearn.attacks.reconstruction.attacked import Reconstructed, Reconstructions
+from medunlearn.attacks.reconstruction.results import ATTACK, compare_models
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import read_scores
 
 FOLDER = "attacks"
-SUMMARY = "membership_summary.parquet"
 CURVES = "membership_curves.parquet"
-
+SUMMARIES: Mapping[str, str] = {
+    "membership": "membership_summary.parquet",
+    "reconstruction": "reconstruction_summary.parquet",
+}
 OVER_FORGOTTEN, LEAKS, NOT_TOLD_APART = "over-forgotten", "still leaks", "not told apart"
 
 
 @dataclass(frozen=True)
 class Attacked:
-    """One model, attacked on one split.
+    """One model under the attacks of one kind on one split.
 
     Attributes:
         run: the run whose model it is.
@@ -33,39 +34,43 @@ class Attacked:
 
     run: Run
     record: Run
+    kind: str = "membership"
 
     @staticmethod
-    def find(run: Run, split: str) -> Attacked | None:
-        """The complete attack on membership on a split that was asked for last; None where there is none."""
-        matching = [one for one in run.complete_below(FOLDER) if one.info.split == split]
-        found = [one for one in matching if (one.folder / SUMMARY).exists()]
-        return Attacked(run, found[-1]) if found else None
+    def find(run: Run, split: str, kind: str = "membership") -> Attacked | None:
+        """The latest complete attack of a kind on a split; None where there is none."""
+        records = [
+            Attacked(run, record, kind) for record in run.complete_below(FOLDER) if record.info.split == split
+        ]
+        return next((one for one in reversed(records) if one.measured), None)
 
     @property
-    def tells_members(self) -> bool:
-        """Whether membership was attacked."""
-        return (self.record.folder / SUMMARY).exists()
+    def measured(self) -> bool:
+        """Whether there were attacks of this kind."""
+        return (self.record.folder / SUMMARIES[self.kind]).exists()
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """As :func:`medunlearn.attacks.membership.results.score_candidates` gives them."""
+        """The score table of this kind: an item a document (membership) or a question (reconstruction)."""
         table = read_scores(self.record.folder)
+        if self.kind == "reconstruction":
+            return table[table["attack"] == ATTACK].reset_index(drop=True)
         return table[table["measure"] == MEASURE].astype({"member": "bool"}).reset_index(drop=True)
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        """As :func:`medunlearn.attacks.membership.results.summarize` gives it."""
-        return pd.read_parquet(self.record.folder / SUMMARY)
+        """Means with intervals, as the kind's ``results.py`` summarizes its scores."""
+        return pd.read_parquet(self.record.folder / SUMMARIES[self.kind])
 
     @cached_property
     def curves(self) -> pd.DataFrame:
-        """As :func:`medunlearn.attacks.membership.results.curves` gives them."""
+        """ROC curves (:func:`medunlearn.attacks.membership.results.curves`)."""
         return pd.read_parquet(self.record.folder / CURVES)
 
 
 @dataclass(frozen=True)
 class Attacks:
-    """Models attacked on the same documents: the one in question first, then those it is compared with."""
+    """Models under the same attacks of one kind: the one in question first, then those it is compared with."""
 
     models: tuple[Attacked, ...]
     replicates: int
@@ -73,78 +78,90 @@ class Attacks:
 
     @cached_property
     def comparisons(self) -> pd.DataFrame:
-        """Paired differences of areas, with intervals: model, against, and what ``compare`` gives.
+        """Paired differences with intervals: model, against, against_role, and the kind's columns.
 
-        The first model against each other one, and every model against the retrained ones.
+        The first model against each other one. Membership: every model against the retrained ones. Reconstruction:
+        every unlearned model against target and retrained ones.
         """
-        tables = [
-            compare(one.scores, other.scores, replicates=self.replicates, seed=self.seed).assign(
-                model=one.run.label, against=other.run.label, against_role=other.run.role
-            )
-            for one, other in self._pairs()
+        models = self._measured
+        pairs = [
+            (one, other)
+            for one in models
+            for other in models
+            if other is not one and (one is models[0] or _is_anchored(one, other))
         ]
-        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+        return self._compared(pairs, compare if self._kind == "membership" else compare_models)
 
     @cached_property
     def privacy_leaks(self) -> pd.DataFrame:
-        """MUSE's privacy leakage of each model against each retrained one: model, against, and what
-        :func:`medunlearn.attacks.membership.results.privacy_leaks` gives; empty without a retrained model."""
-        tables = [
-            privacy_leaks(one.scores, other.scores, replicates=self.replicates, seed=self.seed).assign(
-                model=one.run.label, against=other.run.label
-            )
-            for other in self.models
-            for one in self.models
-            if one.tells_members and other.tells_members
-            if other.run.role == "retrained" and one.run.role != "retrained"
-        ]
-        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+        """MUSE's privacy leakage of each model against each retrained one; empty without a retrained model.
 
-    def _pairs(self) -> Iterator[tuple[Attacked, Attacked]]:
-        members = [one for one in self.models if one.tells_members]
-        for place, one in enumerate(members):
-            for other in members:
-                is_reference = other.run.role == "retrained" and one.run.role != "retrained"
-                if other is not one and (place == 0 or is_reference):
-                    yield one, other
+        model, against, and the columns of :func:`medunlearn.attacks.membership.results.privacy_leaks`.
+        """
+        models = self._measured
+        pairs = [(one, other) for other in models for one in models if _is_anchored(one, other)]
+        return self._compared(pairs, privacy_leaks).drop(columns="against_role", errors="ignore")
 
     @cached_property
-    def reconstructions(self) -> Reconstructions:
-        """What reconstruction attacks found; of no models where there were none."""
-        found = [Reconstructed(one.run, one.record) for one in self.models]
-        asked = tuple(one for one in found if (one.record.folder / RECONSTRUCTION).exists())
-        return Reconstructions(asked, self.replicates, self.seed)
+    def reconstructions(self) -> Attacks:
+        """The reconstruction attacks on the same models; of no models where there were none."""
+        asked = (replace(one, kind="reconstruction") for one in self.models)
+        return replace(self, models=tuple(one for one in asked if one.measured))
 
     def table(self) -> pd.DataFrame:
-        """Membership: one row a model, group, attack and measure, as ``summarize`` gives them; empty where it was
-        not attacked. Areas of unlearned models have a reading.
+        """Summaries of all models, with ``model`` and ``role``; empty where there was no attack of this kind.
 
-        The reading is ``over-forgotten`` where the area lies below the retrained model's (its interval of the
-        difference leaves 0 out), ``still leaks`` where it lies above, else ``not told apart``. Without a retrained
-        model it is read against 0.5.
+        Membership also has ``reading``, of the areas of unlearned models: ``over-forgotten`` where the area lies
+        below the retrained model's (its interval of the difference leaves 0 out), ``still leaks`` where it lies
+        above, else ``not told apart``. Without a retrained model it is read against 0.5.
         """
-        members = [one for one in self.models if one.tells_members]
-        if not members:
-            return pd.DataFrame()
-        tables = [one.summary.assign(model=one.run.label, role=one.run.role) for one in members]
-        table = pd.concat(tables, ignore_index=True)
+        tables = [one.summary.assign(model=one.run.label, role=one.run.role) for one in self._measured]
+        table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+        if table.empty or self._kind != "membership":
+            return table
         readings = pd.Series([self._reading(row) for row in table.to_dict("records")], dtype="string")
         return table.assign(reading=readings)
+
+    @property
+    def _kind(self) -> str:
+        return self.models[0].kind if self.models else "membership"
+
+    @property
+    def _measured(self) -> list[Attacked]:
+        return [one for one in self.models if one.measured]
+
+    def _compared(
+        self, pairs: list[tuple[Attacked, Attacked]], function: Callable[..., pd.DataFrame]
+    ) -> pd.DataFrame:
+        tables = [
+            function(one.scores, other.scores, replicates=self.replicates, seed=self.seed).assign(
+                model=one.run.label, against=other.run.label, against_role=other.run.role
+            )
+            for one, other in pairs
+        ]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
     def _reading(self, row: Mapping[Any, Any]) -> str | None:
         if row["measure"] != AUC or row["role"] != "unlearned":
             return None
         sides = [row["against_chance"]]
-        found = self.comparisons
-        if len(found):
-            same = (found["model"] == row["model"]) & (found["against_role"] == "retrained")
-            same &= (found["group"] == row["group"]) & (found["attack"] == row["attack"])
-            sides = found.loc[same, "reading"].tolist() or sides
+        gaps = self.comparisons
+        if len(gaps):
+            same = (gaps["model"] == row["model"]) & (gaps["against_role"] == "retrained")
+            same &= (gaps["group"] == row["group"]) & (gaps["attack"] == row["attack"])
+            sides = gaps.loc[same, "reading"].tolist() or sides
         return reading(sides)
 
 
+def _is_anchored(one: Attacked, other: Attacked) -> bool:
+    """Whether a model is compared with a reference of its kind."""
+    if one.kind == "membership":
+        return other.run.role == "retrained" and one.run.role != "retrained"
+    return one.run.role == "unlearned" and other.run.role != "unlearned"
+
+
 def reading(sides: list[object]) -> str | None:
-    """In a word what it says that an area lies on these sides of its references; None where no side is known."""
+    """Reading of an area that lies on these sides of its references; None where no side is known."""
     known = {str(side) for side in sides if isinstance(side, str)}
     if not known:
         return None

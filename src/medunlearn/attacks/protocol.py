@@ -1,4 +1,4 @@
-"""What an attack is, and what a membership attack is given."""
+"""Interfaces of attacks, and the input of a membership attack."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Attack(Protocol):
     """A dataclass whose fields are the attack's settings.
 
     Attributes:
-        kind: what is attacked: a key of :data:`medunlearn.attacks.KINDS`.
-        title: its name in reports.
+        kind: a key of :data:`medunlearn.attacks.KINDS`.
+        title: name in reports.
         source: paper and section.
     """
 
@@ -30,13 +30,12 @@ class Attack(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One document as the attacked model sees it; what no attack needs is None.
+    """One document under the attacked model; what no attack needs is None.
 
     Attributes:
-        text: the document.
-        log_probs: natural-log probability of each token that has one before it, the document's EOS last, [n].
+        log_probs: natural-log probability of each token but the first, EOS last, [n].
         means, variances: of the log-probability of the token that the model itself would draw in each place, [n].
-        reference: log-likelihood of the document under the reference model: the sum over its tokens.
+        reference: log-likelihood of the document under the reference model, summed over its tokens.
         gradient_norm: Euclidean norm of the gradient, by all weights, of the mean loss over the n tokens.
     """
 
@@ -52,31 +51,30 @@ class MembershipAttack(Attack, Protocol):
     """A score that is higher for documents that the model was trained on.
 
     Attributes:
-        needs: what of a :class:`Passage` must be computed besides the log-probabilities. A passage that lacks it is
-            unscored before the attack sees it.
+        needs: inputs besides the log-probabilities. A passage that lacks one is unscored before the attack sees it.
     """
 
-    needs: ClassVar[tuple[Need, ...]]
+    kind: ClassVar[str] = "membership"
+    needs: ClassVar[tuple[Need, ...]] = ()
 
     def score(self, passage: Passage) -> Score:
-        """The document's score: higher = more likely a member."""
+        """Score of the document: higher = more likely a member."""
         ...
 
 
+_MISSING: dict[Need, tuple[str, str]] = {
+    "moments": ("variances", "the model's distributions were not looked at"),
+    "reference": ("reference", "there is no reference model: give --reference FOLDER, a run or a hub id"),
+    "gradient_norm": ("gradient_norm", "the gradient was not computed"),
+}
+"""Need -> field of the passage, and the reason where that is None."""
+
+
 def lacking(attack: MembershipAttack, passage: Passage) -> str | None:
-    """Why an attack cannot score a passage; None where it can."""
+    """Reason why an attack cannot score a passage; None where it can."""
     if not len(passage.log_probs):
         return "the document has a single token, which nothing predicts"
     if np.isnan(passage.log_probs).any():
         return "the model gives no number (NaN) for this document"
-    found = {
-        "moments": passage.means is not None and passage.variances is not None,
-        "reference": passage.reference is not None,
-        "gradient_norm": passage.gradient_norm is not None,
-    }
-    words = {
-        "moments": "the model's distributions were not looked at",
-        "reference": "there is no reference model: give --reference FOLDER, a run or a hub id",
-        "gradient_norm": "the gradient was not computed",
-    }
-    return next((words[need] for need in attack.needs if not found[need]), None)
+    missing = (_MISSING[need] for need in attack.needs)
+    return next((reason for field, reason in missing if getattr(passage, field) is None), None)

@@ -1,4 +1,4 @@
-"""Attack models: what can still be told from them, and whether it is more than from a retrained model."""
+"""Attack models, and compare what is told from them with a retrained model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def attack(
 ) -> Attacks:
     """Attack a run's model on a split, and the runs that it is compared with.
 
-    Results are kept in each run's folder; what was attacked in this way is not attacked again.
+    Results are kept in each run's folder; a complete attack is not run again.
 
     Raises:
         InputError: an unknown split, attack or model; a benchmark without non-members, or another one than a model
@@ -56,12 +56,12 @@ def attack(
         _check_belongs(one, benchmark, settings)
 
     @cache
-    def likelihoods(longest: int | None) -> Sequence[float]:
-        return reference_likelihoods(str(settings.reference), who, longest, settings, device, quiet)
+    def likelihoods(length: int | None) -> Sequence[float]:
+        return reference_likelihoods(str(settings.reference), who, length, settings, device, quiet)
 
     models = [attack_one(one, benchmark, who, settings, likelihoods, device=device, quiet=quiet) for one in runs]
-    told_apart = [replace(model, run=one) for model, one in zip(models, named, strict=True)]
-    return Attacks(tuple(told_apart), settings.replicates, settings.seed)
+    relabelled = tuple(replace(model, run=one) for model, one in zip(models, named, strict=True))
+    return Attacks(relabelled, settings.replicates, settings.seed)
 
 
 def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
@@ -69,7 +69,7 @@ def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
 
     Raises:
         ConfigError: every mistake.
-        UnknownNameError: an attack that there is not.
+        UnknownNameError: no such attack.
     """
     general = {key: value for key, value in values.items() if "." not in key}
     arguments = dict(check(AttackSettings, general).arguments)
@@ -88,9 +88,11 @@ def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
     ]
     if settings.reference is None and "reference" in settings.attacks:
         problems.append("attack reference needs --reference MODEL: a folder, a run or a hub id")
-    asking = [name for name in names if kinds_of([name]) == {"reconstruction"}]
-    if len(asking) > 1:
-        problems.append(f"attacks={','.join(asking)}: one reconstruction attack at a time; attack once for each")
+    reconstructing = [name for name in names if kinds_of([name]) == {"reconstruction"}]
+    if len(reconstructing) > 1:
+        problems.append(
+            f"attacks={','.join(reconstructing)}: one reconstruction attack at a time; attack once for each"
+        )
     for name in names:
         try:
             make_attack(name, arguments.get(name, {}))
@@ -104,10 +106,10 @@ def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
 
 
 def attackable(benchmark: Benchmark, settings: AttackSettings) -> list[Candidate]:
-    """The documents whose membership is to be told; none where that is not attacked.
+    """Documents whose membership is tested; none where membership is not attacked.
 
     Raises:
-        InputError: the benchmark has not what an attack needs: non-members, or a hierarchy and questions.
+        InputError: the benchmark lacks what an attack needs: non-members, or a hierarchy and questions.
     """
     split, kinds = benchmark.split(settings.split), kinds_of(settings.attacks)
     if "reconstruction" in kinds:
@@ -139,40 +141,29 @@ def attack_one(
     together = processes or Processes()
     recording = open_recording(together, folder, "attack", run.label, settings, inputs)
     if recording.done:
-        # A report takes the attack that was asked for last.
+        # A report takes the latest attack.
         with suppress(OSError):
             (folder / FILE).touch()
         return Attacked(run, Run.open(folder))
     attacks = {name: make_attack(name, settings.arguments.get(name, {})) for name in names}
+    members = {name: one for name, one in attacks.items() if one.kind == "membership"}
     reference = None if settings.reference is None else partial(likelihoods, longest(run))
+    how: dict[str, Any] = {"device": device, "quiet": quiet, "live": live}
     with recording.running():
         recording.info.results = {
             "benchmark": benchmark.facts(),
             "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
         }
-        members = {name: one for name, one in attacks.items() if one.kind == "membership"}
         if members:
-            attack_membership(
-                run,
-                who,
-                members,
-                settings,
-                recording,
-                reference,
-                device=device,
-                quiet=quiet,
-                live=live,
-                processes=together,
-            )
+            attack_membership(run, who, members, settings, recording, reference, processes=together, **how)
         for one in attacks.values():
             if one.kind == "reconstruction":
-                asked = partial(attack_reconstruction, run, benchmark, one, settings, recording)
-                together.on_main(partial(asked, device=device, quiet=quiet, live=live))
+                together.on_main(partial(attack_reconstruction, run, benchmark, one, settings, recording, **how))
     return together.on_main(lambda: Attacked(run, Run.open(folder)))
 
 
 def attack_folder(run: Run, benchmark: Benchmark, settings: AttackSettings) -> Path:
-    """Each set of settings has a folder of its own."""
+    """Folder of one set of settings."""
     name = "".join(letter if letter.isalnum() else "_" for letter in settings.split)[:40]
     key = Recording.key_of("attack", settings, _inputs(run, benchmark, settings))
     return run.folder / FOLDER / f"{name}-{key[:8]}"
@@ -188,23 +179,18 @@ def _inputs(run: Run, benchmark: Benchmark, settings: AttackSettings) -> dict[st
 
 
 def _check_belongs(run: Run, benchmark: Benchmark, settings: AttackSettings) -> None:
-    """Whether the benchmark says who was in this model's training set.
-
-    Raises:
-        InputError: the model was trained on another benchmark or for another split, or on no documents.
-    """
-    split = settings.split
+    """Refuse a model that was trained on another benchmark, for another split, or on no documents."""
     if run.info.benchmark != benchmark.fingerprint:
         raise InputError(
             f"{run.folder} was not trained on this benchmark, which so does not say what the model has seen: its "
             "non-members may be members. Attack with the benchmark that it was trained on, or train again."
         )
     made_for = run.info.made_for
-    if made_for is not None and made_for != split:
+    if made_for is not None and made_for != settings.split:
         what = "retrained without" if run.info.verb == "train" else "made to forget"
         raise InputError(
-            f"{run.folder} was {what} split {made_for!r}, not {split!r}. Attack it on its own split, or leave it "
-            "out."
+            f"{run.folder} was {what} split {made_for!r}, not {settings.split!r}. Attack it on its own split, or "
+            "leave it out."
         )
     if "membership" in kinds_of(settings.attacks):
         check_was_trained_on_records(run)

@@ -1,4 +1,1 @@
-"""Membership inference: was this document in the training set? One file an attack.
-
-Every score is so oriented that higher = more likely a member.
-"""
+"""Membership inference: whether a document was in the training set. Higher scores = more likely a member."""

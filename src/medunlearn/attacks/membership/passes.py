@@ -1,4 +1,4 @@
-"""What membership attacks need of a model: one teacher-forced pass for all of them, and a backward pass for one."""
+"""Model passes of membership attacks: one teacher-forced pass for all of them, and a backward pass for one."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ from medunlearn.models.scoring import TokenMoments, score_answers, score_moments
 from medunlearn.models.sequences import TokenSequence, record_sequences
 
 Advance = Callable[[int], None]
-
-
-def _silent(done: int) -> None:
-    return
+Documents = Sequence[Sequence[TokenSequence]]
+"""The sequences of each document (:func:`document_sequences`)."""
 
 
 def document_sequences(
@@ -34,15 +32,14 @@ def document_sequences(
 
 def document_moments(
     language_model: LanguageModel,
-    documents: Sequence[Sequence[TokenSequence]],
+    documents: Documents,
     *,
     batch_size: int = 32,
-    advance: Advance = _silent,
+    advance: Advance = lambda done: None,
 ) -> list[TokenMoments]:
     """Log-probability, mean and variance of every scored token of each document.
 
     Args:
-        documents: the sequences of each (:func:`document_sequences`).
         batch_size: sequences in a pass at most, fewer where memory runs out.
         advance: called with the number of sequences done since the last call.
 
@@ -50,35 +47,30 @@ def document_moments(
         MedunlearnError: memory runs out with a single sequence.
     """
     pieces = [piece for document in documents for piece in document]
-    found = score_moments(language_model, pieces, batch_size=batch_size, advance=advance)
-    joined = []
-    for start, stop in pairwise(accumulate((len(document) for document in documents), initial=0)):
-        parts = [(one.log_probs, one.means, one.variances) for one in found[start:stop]]
-        joined.append(TokenMoments(*(np.concatenate(column) for column in zip(*parts, strict=True))))
-    return joined
+    moments = score_moments(language_model, pieces, batch_size=batch_size, advance=advance)
+    columns = [(one.log_probs, one.means, one.variances) for one in moments]
+    return [
+        TokenMoments(*map(np.concatenate, zip(*columns[start:stop], strict=True)))
+        for start, stop in _bounds(documents)
+    ]
 
 
 def log_likelihoods(
     language_model: LanguageModel,
-    documents: Sequence[Sequence[TokenSequence]],
+    documents: Documents,
     *,
     batch_size: int = 32,
-    advance: Advance = _silent,
+    advance: Advance = lambda done: None,
 ) -> list[float]:
-    """Sum of the log-probabilities of every scored token of each document; arguments as above.
-
-    Raises:
-        MedunlearnError: memory runs out with a single sequence.
-    """
+    """Sum of the log-probabilities of every scored token of each document; as :func:`document_moments`."""
     pieces = [piece for document in documents for piece in document]
-    found = score_answers(language_model, pieces, batch_size=batch_size, advance=advance)
-    sums = [sum(one.log_probs) for one in found]
-    bounds = accumulate((len(document) for document in documents), initial=0)
-    return [sum(sums[start:stop]) for start, stop in pairwise(bounds)]
+    scores = score_answers(language_model, pieces, batch_size=batch_size, advance=advance)
+    sums = [sum(one.log_probs) for one in scores]
+    return [sum(sums[start:stop]) for start, stop in _bounds(documents)]
 
 
 def gradient_norms(
-    language_model: LanguageModel, documents: Sequence[Sequence[TokenSequence]], *, advance: Advance = _silent
+    language_model: LanguageModel, documents: Documents, *, advance: Advance = lambda done: None
 ) -> list[float]:
     """Euclidean norm, over all weights, of the gradient of each document's mean token loss.
 
@@ -86,19 +78,22 @@ def gradient_norms(
     weight, as a training step without optimizer does. The model is left as it was.
 
     Args:
-        documents: the sequences of each (:func:`document_sequences`).
         advance: called with the number of documents done since the last call.
 
     Raises:
         MedunlearnError: memory runs out.
     """
-    model = language_model.model
     norms: list[float] = []
-    with _every_weight_trained(model):
-        for norm in Batching(1).over(documents, lambda chosen: _gradient_norm(language_model, chosen[0])):
+    with _all_weights_trainable(language_model.model):
+        for norm in Batching(1).over(documents, lambda batch: _gradient_norm(language_model, batch[0])):
             norms.append(norm)
             advance(1)
     return norms
+
+
+def _bounds(documents: Documents) -> Iterator[tuple[int, int]]:
+    """Start and end of each document among the sequences of all."""
+    return pairwise(accumulate((len(document) for document in documents), initial=0))
 
 
 def _gradient_norm(language_model: LanguageModel, document: Sequence[TokenSequence]) -> float:
@@ -115,8 +110,8 @@ def _gradient_norm(language_model: LanguageModel, document: Sequence[TokenSequen
 
 
 @contextmanager
-def _every_weight_trained(model: Any) -> Iterator[None]:
-    """Inside, every weight has a gradient and nothing is random; outside, all is as before."""
+def _all_weights_trainable(model: Any) -> Iterator[None]:
+    """Evaluation mode with a gradient for every weight; restores modes and flags."""
     training, flags = model.training, [tensor.requires_grad for tensor in model.parameters()]
     model.eval()
     model.requires_grad_(True)

@@ -1,4 +1,4 @@
-"""Scores of documents to tables: areas with intervals, rates at low false positive rates, curves, differences."""
+"""Tables of membership scores: areas with intervals, rates at low false positive rates, curves, differences."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from medunlearn.attacks.membership.sample import Candidate
@@ -30,29 +29,22 @@ def score_candidates(
     who: Sequence[Candidate], passages: Sequence[Passage], attacks: Mapping[str, MembershipAttack]
 ) -> pd.DataFrame:
     """The score table of membership: an item a document; labels ``node``, ``member``, ``attack``."""
-    rows: list[dict[str, Any]] = []
-    for one, passage in zip(who, passages, strict=True):
-        about = {
-            "item": one.record.record_id,
-            "subject": one.subject,
-            "measure": MEASURE,
-            "node": one.group,
-            "member": one.member,
-        }
-        for name, attack in attacks.items():
-            score = _score(attack, passage)
-            rows.append({**about, "attack": name, "value": score.value, "reason": score.reason})
-    return score_table(pd.DataFrame(rows))
+    rows = [
+        (one.record.record_id, one.subject, MEASURE, one.group, one.member, name, score.value, score.reason)
+        for one, passage in zip(who, passages, strict=True)
+        for name, attack in attacks.items()
+        for score in (_score(attack, passage),)
+    ]
+    columns = ["item", "subject", "measure", "node", "member", "attack", "value", "reason"]
+    return score_table(pd.DataFrame(rows, columns=columns))
 
 
 def _score(attack: MembershipAttack, passage: Passage) -> Score:
-    reason = lacking(attack, passage)
-    if reason is not None:
+    if reason := lacking(attack, passage):
         return Score.unscored(reason)
     score = attack.score(passage)
-    if score.value is not None and np.isnan(score.value):
-        return Score.unscored("the score is no number (NaN)")
-    return score
+    undefined = score.value is not None and np.isnan(score.value)
+    return Score.unscored("the score is no number (NaN)") if undefined else score
 
 
 def summarize(scores: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
@@ -63,37 +55,37 @@ def summarize(scores: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFra
     that side, else ``not told apart``), n_members and n_nonmembers (scored ones), n_unscored, n_subjects (of
     members or non-members, whichever are fewer).
     """
-    rows: list[dict[str, Any]] = []
-    for (group, attack), part in scores.groupby(["node", "attack"], sort=False):
-        for measure, estimate, reason in _measures(part, replicates, seed):
-            known = part["value"].notna()
-            rows.append(
-                {
-                    "group": group,
-                    "attack": attack,
-                    "measure": measure,
-                    "value": estimate.value,
-                    "low": estimate.low,
-                    "high": estimate.high,
-                    "reason": reason,
-                    "against_chance": _side(estimate.low, estimate.high, CHANCE) if measure == AUC else None,
-                    "n_members": int((known & part["member"]).sum()),
-                    "n_nonmembers": int((known & ~part["member"]).sum()),
-                    "n_unscored": int((~known).sum()),
-                    "n_subjects": estimate.n_clusters,
-                }
-            )
-    strings = dict.fromkeys(("reason", "against_chance"), "string")
-    return pd.DataFrame(rows).astype({**dict.fromkeys(("value", "low", "high"), "Float64"), **strings})
+    rows = [
+        {
+            "group": group,
+            "attack": attack,
+            "measure": measure,
+            "value": estimate.value,
+            "low": estimate.low,
+            "high": estimate.high,
+            "reason": reason,
+            "against_chance": _side(estimate.low, estimate.high, CHANCE) if measure == AUC else None,
+            "n_members": int((part["value"].notna() & part["member"]).sum()),
+            "n_nonmembers": int((part["value"].notna() & ~part["member"]).sum()),
+            "n_unscored": int(part["value"].isna().sum()),
+            "n_subjects": estimate.n_clusters,
+        }
+        for (group, attack), part in scores.groupby(["node", "attack"], sort=False)
+        for measure, estimate, reason in _measures(part, replicates, seed)
+    ]
+    types = dict.fromkeys(("value", "low", "high"), "Float64") | dict.fromkeys(
+        ("reason", "against_chance"), "string"
+    )
+    return pd.DataFrame(rows).astype(types)
 
 
 def _measures(part: pd.DataFrame, replicates: int, seed: int) -> Iterator[tuple[str, Estimate, str | None]]:
     sample = RocSample(part["member"].tolist(), part["subject"].tolist(), replicates, seed=seed)
-    values = numbers(part)
-    reasons = part["reason"].dropna()
+    values, reasons = numbers(part), part["reason"].dropna()
     area = sample.auc(values)
     if area.value is None:
-        yield from ((measure, area, _most_common(reasons)) for measure in (AUC, *RATES))
+        reason = str(reasons.mode().iloc[0]) if len(reasons) else "no document is scored on one side"
+        yield from ((measure, area, reason) for measure in (AUC, *RATES))
         return
     yield AUC, area, None
     outside = int((part["value"].notna() & ~part["member"]).sum())
@@ -103,91 +95,69 @@ def _measures(part: pd.DataFrame, replicates: int, seed: int) -> Iterator[tuple[
         yield measure, rate, few if rate.value is None else None
 
 
-def _most_common(reasons: pd.Series[str]) -> str:
-    return str(reasons.mode().iloc[0]) if len(reasons) else "no document is scored on one side"
-
-
 def curves(scores: pd.DataFrame) -> pd.DataFrame:
     """Points of the ROC curves: group, attack, fpr, tpr, threshold; at most 500 a curve, the corners kept."""
     tables = []
     for key, part in scores.groupby(["node", "attack"], sort=False):
-        group, attack = (str(name) for name in key)
+        group, attack = map(str, key)
         try:
             curve = roc_curve(numbers(part), part["member"].tolist())
         except InputError:
             continue  # nothing is scored on one side; the summary says why
         table = pd.DataFrame({"fpr": curve.fpr, "tpr": curve.tpr, "threshold": curve.thresholds})
-        tables.append(_thinned(table).assign(group=group, attack=attack))
+        tables.append(_corners(table).assign(group=group, attack=attack))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def _thinned(curve: pd.DataFrame) -> pd.DataFrame:
-    """The points where the curve turns: those inside a straight stretch draw nothing. Then every so many."""
+def _corners(curve: pd.DataFrame) -> pd.DataFrame:
+    """The first point and those where the curve turns, thinned evenly to the most that are drawn."""
     steps = curve[["fpr", "tpr"]].diff().fillna(0.0).to_numpy()
     straight = steps[1:, 0] * steps[:-1, 1] == steps[1:, 1] * steps[:-1, 0]
-    kept = np.flatnonzero(np.concatenate([~straight, [True]]))
-    kept = np.unique(np.concatenate([[0], kept]))
-    if len(kept) > _MOST_POINTS:
-        kept = kept[np.unique(np.linspace(0, len(kept) - 1, _MOST_POINTS).astype(int))]
-    return curve.iloc[kept]
+    points = np.union1d([0], np.flatnonzero(np.concatenate([~straight, [True]])))
+    if len(points) > _MOST_POINTS:
+        points = points[np.unique(np.linspace(0, len(points) - 1, _MOST_POINTS).astype(int))]
+    return curve.iloc[points]
 
 
-def compare(scores: pd.DataFrame, others: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
+def compare(
+    scores: pd.DataFrame, others: pd.DataFrame, *, replicates: int, seed: int, relative: bool = False
+) -> pd.DataFrame:
     """Area of one model minus area of another on the same documents, one row a group and attack.
 
-    Columns: group, attack, difference, low, high, p, reading (``above``, ``below`` where the interval leaves 0 out
-    on that side, else ``not told apart``), n_pairs, n_subjects.
-    """
-    return _compared(scores, others, replicates, seed, relative=False)
-
-
-def privacy_leaks(scores: pd.DataFrame, retrained: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
-    """MUSE's privacy leakage (:func:`medunlearn.metrics.privacy_leak.privacy_leak`) with intervals.
-
     Args:
-        scores: as :func:`score_candidates` gives them, of the model in question.
-        retrained: those of the retrained model on the same documents.
+        relative: the difference over the other's area.
 
     Returns:
-        Columns as of :func:`compare`, with ``value`` in the place of ``difference``: (area - the retrained
-        model's) / the retrained model's, -1 and up; 0 = leaks as little. Null where the retrained model's is 0.
+        group, attack, difference, low, high, p, reading (``above``, ``below`` where the interval leaves 0 out on
+        that side, else ``not told apart``), n_pairs, n_subjects.
     """
-    found = _compared(scores, retrained, replicates, seed, relative=True)
-    return found.rename(columns={"difference": "value"})
-
-
-def _compared(
-    scores: pd.DataFrame, others: pd.DataFrame, replicates: int, seed: int, *, relative: bool
-) -> pd.DataFrame:
     keys = ["item", "subject", "node", "member", "attack"]
     joined = scores.merge(others[[*keys, "value"]], on=keys, suffixes=("", "_other"), validate="one_to_one")
     rows: list[dict[str, Any]] = []
     for (group, attack), part in joined.groupby(["node", "attack"], sort=False):
         sample = RocSample(part["member"].tolist(), part["subject"].tolist(), replicates, seed=seed)
-        values, reference = _floats(part["value"]), _floats(part["value_other"])
-        gap = sample.auc_difference(values, reference, relative=relative)
-        rows.append(
-            {
-                "group": group,
-                "attack": attack,
-                "difference": gap.difference,
-                "low": gap.low,
-                "high": gap.high,
-                "p": gap.p,
-                "reading": _side(gap.low, gap.high, 0.0),
-                "n_pairs": gap.n_pairs,
-                "n_subjects": gap.n_clusters,
-            }
-        )
+        ours, theirs = (part[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("value", "value_other"))
+        gap = sample.auc_difference(ours, theirs, relative=relative)
+        numbers = {"difference": gap.difference, "low": gap.low, "high": gap.high, "p": gap.p}
+        counts = {"n_pairs": gap.n_pairs, "n_subjects": gap.n_clusters}
+        side = _side(gap.low, gap.high, 0.0)
+        rows.append({"group": group, "attack": attack, **numbers, "reading": side, **counts})
     return pd.DataFrame(rows).astype(dict.fromkeys(("difference", "low", "high", "p"), "Float64"))
 
 
-def _floats(values: pd.Series[float]) -> npt.NDArray[np.float64]:
-    return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+def privacy_leaks(scores: pd.DataFrame, retrained: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
+    """MUSE's privacy leakage (:func:`medunlearn.metrics.privacy_leak.privacy_leak`) with intervals.
+
+    Returns:
+        Columns of :func:`compare`, with ``value`` in the place of ``difference``: (area - the retrained model's) /
+        the retrained model's, -1 and up; 0 = leaks as little. Null where the retrained model's is 0.
+    """
+    gaps = compare(scores, retrained, replicates=replicates, seed=seed, relative=True)
+    return gaps.rename(columns={"difference": "value"})
 
 
 def _side(low: float | None, high: float | None, of: float) -> str | None:
-    """On which side of a number an interval lies; None without one."""
+    """Side of a number on which an interval lies; None without one."""
     if low is None or high is None:
         return None
     return ABOVE if low > of else BELOW if high < of else WITHIN

@@ -1,4 +1,4 @@
-"""Membership inference on one model, stage by stage; what a stage made is kept and not made again."""
+"""Membership inference on one model, stage by stage; a complete stage is not run again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from medunlearn.attacks.attacked import CURVES, SUMMARY
+from medunlearn.attacks.attacked import CURVES, SUMMARIES
 from medunlearn.attacks.membership.passes import (
     document_moments,
     document_sequences,
@@ -32,12 +32,9 @@ from medunlearn.training.processes import Processes
 
 TOKENS, GRADIENTS = "membership_tokens.parquet", "membership_gradients.parquet"
 
-Likelihoods = Callable[[], Sequence[float]]
-"""Log-likelihood of each candidate under the reference model; worked out when first asked for."""
 
-
-class _Subject:
-    """The model under attack and this process's share of its documents as tokens, loaded when first needed."""
+class _Share:
+    """One process's share of the documents and its model passes; the model is loaded on first use."""
 
     def __init__(
         self,
@@ -45,20 +42,35 @@ class _Subject:
         who: Sequence[Candidate],
         settings: AttackSettings,
         device: str,
+        quiet: bool,
         live: LanguageModel | None,
         processes: Processes,
     ) -> None:
         first, last = (len(who) * rank // processes.world for rank in (processes.rank, processes.rank + 1))
-        self.run, self.who, self.settings, self.device = run, who[first:last], settings, device
-        self.live, self.processes = live, processes
+        self._run, self._who, self._settings, self._device = run, who[first:last], settings, device
+        self._live, self._quiet = live, quiet or not processes.main
 
     @cached_property
-    def model(self) -> LanguageModel:
-        return self.live or load_model(self.run.model, device=self.device, weights=self.settings.weights)
+    def _model(self) -> LanguageModel:
+        return self._live or load_model(self._run.model, device=self._device, weights=self._settings.weights)
 
     @cached_property
-    def documents(self) -> list[list[TokenSequence]]:
-        return document_sequences([one.record for one in self.who], self.model.tokenizer, longest(self.run))
+    def _documents(self) -> list[list[TokenSequence]]:
+        return document_sequences([one.record for one in self._who], self._model.tokenizer, longest(self._run))
+
+    def moments(self) -> pd.DataFrame:
+        """record_id and a list each of log_probs, means and variances; no text."""
+        documents, size = self._documents, self._settings.batch_size
+        with progress(f"{self._run.label}: documents", sum(map(len, documents)), quiet=self._quiet) as advance:
+            moments = document_moments(self._model, documents, batch_size=size, advance=advance)
+        columns = {name: [getattr(one, name) for one in moments] for name in ("log_probs", "means", "variances")}
+        return pd.DataFrame({"record_id": [one.record.record_id for one in self._who], **columns})
+
+    def gradients(self) -> pd.DataFrame:
+        """record_id, gradient_norm."""
+        with progress(f"{self._run.label}: gradients", len(self._documents), quiet=self._quiet) as advance:
+            norms = gradient_norms(self._model, self._documents, advance=advance)
+        return pd.DataFrame({"record_id": [one.record.record_id for one in self._who], "gradient_norm": norms})
 
 
 def attack_membership(
@@ -67,7 +79,7 @@ def attack_membership(
     attacks: Mapping[str, MembershipAttack],
     settings: AttackSettings,
     recording: Recording,
-    reference: Likelihoods | None,
+    reference: Callable[[], Sequence[float]] | None,
     *,
     device: str = "auto",
     quiet: bool = False,
@@ -77,7 +89,8 @@ def attack_membership(
     """Run membership attacks on a run's model and write their tables to the recording's folder.
 
     Args:
-        reference: None where no reference model was named; the attacks that need one are then unscored.
+        reference: computes the log-likelihood of each candidate under the reference model; None where none was
+            named: the attacks that need one are then unscored.
         live: the run's model where it is in memory already, in evaluation mode; otherwise it is loaded.
         processes: that hold the same live model and share the documents; each calls this alike.
 
@@ -86,22 +99,21 @@ def attack_membership(
         MedunlearnError: memory runs out with a single document.
     """
     together, folder = processes or Processes(), recording.folder
-    subject = _Subject(run, who, settings, device, live, together)
-    quiet = quiet or not together.main
+    share = _Share(run, who, settings, device, quiet, live, together)
     needs = {need for attack in attacks.values() for need in attack.needs}
     with recording.stage("pass"):
-        tokens = _kept(folder / TOKENS, lambda: _moments(subject, quiet), together)
-    totals = None
+        tokens = _stored(folder / TOKENS, share.moments, together)
+    if tokens["record_id"].tolist() != [one.record.record_id for one in who]:
+        raise InputError("The attack's folder holds tokens of other documents. Remove it and attack again.")
+    more: dict[str, Sequence[float]] = {}
     if "reference" in needs and reference is not None:
         with recording.stage("reference"):
-            totals = together.on_main(reference)
-    norms = None
+            more["reference"] = together.on_main(reference)
     if "gradient_norm" in needs:
         with recording.stage("gradients"):
-            table = _kept(folder / GRADIENTS, lambda: _gradients(subject, quiet), together)
-            norms = table["gradient_norm"].tolist()
+            more["gradient_norm"] = _stored(folder / GRADIENTS, share.gradients, together)["gradient_norm"].tolist()
     with recording.stage("score"):
-        together.on_main(lambda: _score(folder, who, _passages(who, tokens, totals, norms), attacks, settings))
+        together.on_main(lambda: _score(folder, who, tokens.assign(**more), attacks, settings))
     members = sum(one.member for one in who)
     recording.info.results |= {"members": members, "nonmembers": len(who) - members}
 
@@ -109,14 +121,23 @@ def attack_membership(
 def _score(
     folder: Path,
     who: Sequence[Candidate],
-    passages: Sequence[Passage],
+    tokens: pd.DataFrame,
     attacks: Mapping[str, MembershipAttack],
     settings: AttackSettings,
 ) -> None:
+    passages = [
+        Passage(
+            one.record.text,
+            *(np.asarray(row[name], dtype=np.float64) for name in ("log_probs", "means", "variances")),
+            reference=row.get("reference"),
+            gradient_norm=row.get("gradient_norm"),
+        )
+        for one, row in zip(who, tokens.to_dict("records"), strict=True)
+    ]
     scores = score_candidates(who, passages, attacks)
     summary = summarize(scores, replicates=settings.replicates, seed=settings.seed)
     replace_scores(folder, scores, attack=list(attacks))
-    for name, table in {SUMMARY: summary, CURVES: curves(scores)}.items():
+    for name, table in {SUMMARIES["membership"]: summary, CURVES: curves(scores)}.items():
         write_atomically(folder / name, table.to_parquet)
 
 
@@ -143,13 +164,13 @@ def reference_likelihoods(
 
 
 def longest(run: Run) -> int | None:
-    """The length that records were cut to when the run's model was trained."""
+    """Length in tokens that records were cut to when the run's model was trained."""
     length: int | None = run.info.rendering["max_length"]
     return length
 
 
 def check_was_trained_on_records(run: Run) -> None:
-    """Refuse a model whose training showed it questions alone: its documents are then no members.
+    """Refuse a model that was trained on questions alone: its documents are no members.
 
     Raises:
         InputError: so it was.
@@ -166,59 +187,9 @@ def check_was_trained_on_records(run: Run) -> None:
         )
 
 
-def _kept(path: Path, make: Callable[[], pd.DataFrame], processes: Processes) -> pd.DataFrame:
-    """A stage's table: read where an earlier start of the same run wrote it, else made and written.
-
-    Args:
-        make: one process's share of the rows.
-    """
+def _stored(path: Path, make: Callable[[], pd.DataFrame], processes: Processes) -> pd.DataFrame:
+    """A stage's table: read where an earlier start of the same run wrote it, else made by all and written."""
     if not processes.on_main(path.exists):
         table = pd.concat(processes.each(make), ignore_index=True)
         processes.on_main(lambda: write_atomically(path, table.to_parquet))
     return processes.together(lambda: pd.read_parquet(path))
-
-
-def _moments(subject: _Subject, quiet: bool) -> pd.DataFrame:
-    """record_id and a list each of log_probs, means and variances; no text."""
-    title, total = f"{subject.run.label}: documents", sum(map(len, subject.documents))
-    with progress(title, total, quiet=quiet) as advance:
-        found = document_moments(
-            subject.model, subject.documents, batch_size=subject.settings.batch_size, advance=advance
-        )
-    return pd.DataFrame(
-        {
-            "record_id": [one.record.record_id for one in subject.who],
-            "log_probs": [one.log_probs for one in found],
-            "means": [one.means for one in found],
-            "variances": [one.variances for one in found],
-        }
-    )
-
-
-def _gradients(subject: _Subject, quiet: bool) -> pd.DataFrame:
-    with progress(f"{subject.run.label}: gradients", len(subject.documents), quiet=quiet) as advance:
-        norms = gradient_norms(subject.model, subject.documents, advance=advance)
-    return pd.DataFrame({"record_id": [one.record.record_id for one in subject.who], "gradient_norm": norms})
-
-
-def _passages(
-    who: Sequence[Candidate], tokens: pd.DataFrame, totals: Sequence[float] | None, norms: Sequence[float] | None
-) -> list[Passage]:
-    if tokens["record_id"].tolist() != [one.record.record_id for one in who]:
-        raise InputError("The attack's folder holds tokens of other documents. Remove it and attack again.")
-    passages = []
-    for place, (one, row) in enumerate(zip(who, tokens.to_dict("records"), strict=True)):
-        log_probs, means, variances = (
-            np.asarray(row[name], dtype=np.float64) for name in ("log_probs", "means", "variances")
-        )
-        passages.append(
-            Passage(
-                one.record.text,
-                log_probs,
-                means,
-                variances,
-                reference=None if totals is None else totals[place],
-                gradient_norm=None if norms is None else norms[place],
-            )
-        )
-    return passages

@@ -1,4 +1,4 @@
-"""Who is attacked: documents of the forget set against documents of the same kind that no model was trained on."""
+"""Candidates: documents of the forget set, and documents of the same kind that no model was trained on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVERY = "all"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A document whose membership is to be told.
+    """A document whose membership is tested.
 
     Attributes:
         member: it is in the forget set, which the target model was trained on; else no model saw it.
@@ -39,14 +39,17 @@ def candidates(benchmark: Benchmark, split: Split) -> list[Candidate]:
     grouping = GROUPINGS.get(benchmark.builder)
     level = grouping.level if grouping and grouping.kinds else None
     sides = benchmark.sides(split)
-    found = []
-    for record in benchmark.records:
-        member = sides[record.record_id] == "forget" and record.fold == "train"
-        if member or record.fold == "holdout":
-            group = record.groups.get(level, EVERY) if level else EVERY
-            found.append(Candidate(record, benchmark.subject(record.record_id), member, group))
-    inside = {one.group for one in found if one.member}
-    outside = {one.group for one in found if not one.member}
+    documents = [
+        Candidate(
+            record,
+            benchmark.subject(record.record_id),
+            record.fold == "train",
+            record.groups.get(level, EVERY) if level else EVERY,
+        )
+        for record in benchmark.records
+        if record.fold == "holdout" or (record.fold == "train" and sides[record.record_id] == "forget")
+    ]
+    inside, outside = ({one.group for one in documents if one.member is member} for member in (True, False))
     if not outside:
         raise InputError(
             f"{benchmark.name} has no documents that no model is trained on, so members can be told from nobody. "
@@ -54,13 +57,10 @@ def candidates(benchmark: Benchmark, split: Split) -> list[Candidate]:
             "amnesia --synthetic N` takes --nonmember-patients 100. Then train again."
         )
     if not inside & outside:
+        forgotten, unseen = (", ".join(sorted(g.replace("_", " ") for g in groups)) for groups in (inside, outside))
         raise InputError(
-            f"Split {split.name!r} forgets documents of {_words(inside)}; those that no model is trained on are of "
-            f"{_words(outside)}. Documents of different kinds differ in more than in membership: attack a split "
-            f"that forgets some of {_words(outside)}, or build with non-members of the other kind."
+            f"Split {split.name!r} forgets documents of {forgotten}; those that no model is trained on are of "
+            f"{unseen}. Documents of different kinds differ in more than in membership: attack a split "
+            f"that forgets some of {unseen}, or build with non-members of the other kind."
         )
-    return [one for one in found if one.group in inside & outside]
-
-
-def _words(groups: set[str]) -> str:
-    return ", ".join(sorted(group.replace("_", " ") for group in groups))
+    return [one for one in documents if one.group in inside & outside]

@@ -1,4 +1,4 @@
-"""Whose a text is, named in front of a question: nothing, then the nearest level, then one more at a time.
+"""The cumulative reconstruction attack: questions with ever more of whose a text is named in front.
 
 Source: MedForget, Section 5.4 and Table 6.
 """
@@ -7,26 +7,58 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.records import SIDES, Question, Record
+from medunlearn.data.records import SIDES, Question
 from medunlearn.data.splits import Split
 from medunlearn.errors import InputError
 
 NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class ContextLevel:
-    """How much is named.
+@dataclass(frozen=True)
+class Cumulative:
+    """Asks the forget set's questions again with ever more names in front: study, patient too, institution too.
+
+    What a model leaks at each context level is what an evaluation measures there, by kind of question: ROUGE-L
+    (generation), exact match (cloze), accuracy of the most probable option (classification); higher = leaks more.
+
+    Source: MedForget, Section 5.4 and Table 6.
 
     Attributes:
-        name: the coarsest level that is named; ``none`` where nothing is.
-        levels: all levels that are, from the coarsest to the finest.
+        sides: ``forget``, ``retain`` or ``both``.
+        context: ``closed_book``; ``note`` puts the record itself into the prompt: nothing is left to bring back.
+        max_new_tokens: longest response; 0: as `evaluate` has it.
     """
 
-    name: str
+    kind: ClassVar[str] = "reconstruction"
+    title: ClassVar[str] = "Cumulative identifiers"
+    source: ClassVar[str] = "MedForget, Section 5.4"
+
+    sides: str = "forget"
+    context: str = "closed_book"
+    max_new_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        if self.sides not in ("forget", "retain", "both"):
+            raise InputError(f"cumulative.sides={self.sides!r}: forget, retain or both.")
+        if self.context not in ("closed_book", "note"):
+            raise InputError(f"cumulative.context={self.context!r}: closed_book or note.")
+        if self.max_new_tokens < 0:
+            raise InputError("cumulative.max_new_tokens must be at least 0.")
+
+
+@dataclass(frozen=True, slots=True)
+class ContextLevel:
+    """Levels that are named, from the coarsest to the finest; none of them: the plain question."""
+
     levels: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The coarsest level that is named; ``none`` where nothing is."""
+        return self.levels[0] if self.levels else NONE
 
     @property
     def identifiers(self) -> str:
@@ -35,75 +67,58 @@ class ContextLevel:
 
 
 @dataclass(frozen=True)
-class Names:
-    """What the nodes of a benchmark are called.
+class NodeNames:
+    """Names of a benchmark's nodes.
 
     Attributes:
         levels: that have names, from the coarsest to the finest.
-        called: (level, node) -> name; a node that is not in it is called by its own name.
+        by_node: (level, node) -> name; a node that is not in it is called by its own name.
     """
 
+    benchmark: Benchmark
     levels: tuple[str, ...]
-    called: Mapping[tuple[str, str], str]
+    by_node: Mapping[tuple[str, str], str]
 
     @staticmethod
-    def of(benchmark: Benchmark) -> Names:
-        """Of the levels that identity questions tell the names of (MedForget: institution, patient, study).
+    def of(benchmark: Benchmark) -> NodeNames:
+        """Names on the levels of the identity questions (MedForget: institution, patient, study).
 
         A benchmark without such questions has the nodes' own names, of the levels above the finest one, and of the
         finest where its nodes are the subjects (a patient under a disease), not parts of them (a section).
         """
-        called = node_names(benchmark)
-        told = {level for level, _ in called}
-        if told:
-            return Names(tuple(level for level in benchmark.levels if level in told), called)
-        own = benchmark.levels[-1:] if benchmark.subject_level == benchmark.levels[-1] else ()
-        return Names((*benchmark.levels[:-1], *own), called)
+        by_node = node_names(benchmark)
+        named = {level for level, _ in by_node}
+        if not named:
+            named = {
+                level for level in benchmark.levels if level in (benchmark.subject_level, *benchmark.levels[:-1])
+            }
+        return NodeNames(benchmark, tuple(level for level in benchmark.levels if level in named), by_node)
 
     def contexts(self) -> list[ContextLevel]:
         """Nothing, the finest level, it and the next one, ... and all of them."""
-        count = len(self.levels)
-        cumulative = [self.levels[start:] for start in reversed(range(count))]
-        return [ContextLevel(NONE, ()), *(ContextLevel(levels[0], levels) for levels in cumulative)]
+        return [ContextLevel(self.levels[start:]) for start in range(len(self.levels), -1, -1)]
 
-    def in_front(self, question: Question, record: Record, context: ContextLevel) -> Question:
-        """The question with the names in front: ``For institution A, patient B: <question>``.
-
-        Args:
-            record: that the question is about; it must carry a node of every level.
-        """
+    def in_front(self, question: Question, context: ContextLevel) -> Question:
+        """The question with the names in front: ``For institution A, patient B: <question>``."""
         if not context.levels:
             return question
-        words = []
-        for level in context.levels:
-            node = record.groups[level]
-            words.append(f"{level.replace('_', ' ')} {self.called.get((level, node), node)}")
+        groups = self.benchmark.record[question.record_id].groups
+        nodes = [(level, groups[level]) for level in context.levels]
+        words = [f"{level.replace('_', ' ')} {self.by_node.get((level, node), node)}" for level, node in nodes]
         return replace(question, question=f"For {', '.join(words)}: {question.question}")
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What an attack asks.
-
-    Attributes:
-        names: of the nodes.
-        questions: without any context.
-        left_out: how many questions of the sides are not asked, since their records carry no node of some level.
-    """
-
-    names: Names
-    questions: tuple[Question, ...]
-    left_out: int
-
-
-def attacked_questions(benchmark: Benchmark, split: Split, sides: Sequence[str]) -> Asked:
-    """Questions of the train fold about what stands in the records; who they belong to (``identity``) is not asked.
+def attacked_questions(
+    benchmark: Benchmark, split: Split, sides: Sequence[str]
+) -> tuple[NodeNames, list[Question], int]:
+    """Questions of the train fold, those of the kind ``identity`` left out: names, questions, and how many are
+    left out since their record carries no node of some level.
 
     Raises:
         InputError: the benchmark has no levels to name, or no such questions.
     """
-    found = Names.of(benchmark)
-    if not found.levels:
+    names = NodeNames.of(benchmark)
+    if not names.levels:
         raise InputError(
             f"{benchmark.name} has no level above its {benchmark.levels[-1]}, so there is nothing to name in front "
             "of a question. Reconstruction needs a hierarchy of two levels at least."
@@ -115,12 +130,12 @@ def attacked_questions(benchmark: Benchmark, split: Split, sides: Sequence[str])
         for question in benchmark.questions_of(split, side, ("train",))
         if question.kind != "identity"
     ]
-    asked = [q for q in questions if all(level in benchmark.record[q.record_id].groups for level in found.levels)]
-    if not asked:
+    whole = [q for q in questions if benchmark.record[q.record_id].groups.keys() >= set(names.levels)]
+    if not whole:
         raise InputError(
-            f"Split {split.name!r} has no question of the train fold about a record with {', '.join(found.levels)}."
+            f"Split {split.name!r} has no question of the train fold about a record with {', '.join(names.levels)}."
         )
-    return Asked(found, tuple(asked), len(questions) - len(asked))
+    return names, whole, len(questions) - len(whole)
 
 
 def node_names(benchmark: Benchmark) -> dict[tuple[str, str], str]:

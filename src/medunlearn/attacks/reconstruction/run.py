@@ -1,4 +1,4 @@
-"""Ask a run's model at every context level and score what it says; what is stored is not asked again."""
+"""Ask a run's model at every context level and score the responses; stored responses are reused."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from functools import cached_property
 
 import pandas as pd
 
-from medunlearn.attacks.reconstruction.attacked import RESPONSES, SUMMARY
-from medunlearn.attacks.reconstruction.contexts import Asked, ContextLevel, attacked_questions
-from medunlearn.attacks.reconstruction.cumulative import Cumulative
-from medunlearn.attacks.reconstruction.results import ATTACK, context_scores, metrics_for, summarize_contexts
+from medunlearn.attacks.attacked import FOLDER, SUMMARIES
+from medunlearn.attacks.reconstruction.contexts import ContextLevel, Cumulative, attacked_questions
+from medunlearn.attacks.reconstruction.results import ATTACK, METRICS, context_scores, summarize_contexts
 from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.records import Question
+from medunlearn.data.records import SIDES, Question
 from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
 from medunlearn.data.storage import write_atomically
 from medunlearn.generation.options import rate_options
@@ -30,8 +29,8 @@ from medunlearn.results.scores import question_labels, replace_scores
 
 
 @dataclass(frozen=True)
-class _Subject:
-    """The model under attack, loaded when something is missing, and how it is asked."""
+class _Prompter:
+    """Asks the model under attack, which is loaded when a response is missing."""
 
     run: Run
     benchmark: Benchmark
@@ -55,12 +54,9 @@ class _Subject:
         tokenizer = self.live.tokenizer if self.live else load_tokenizer(self.run.model)
         return self.attack.max_new_tokens or longest_answer(tokenizer, self.benchmark)
 
-    def variant(self, context: ContextLevel) -> str:
-        return f"{self.rendering.context}|{context.name}"
-
     def store(self, limit: int) -> ResponseStore:
         return open_store(
-            self.run.folder / RESPONSES,
+            self.run.folder / FOLDER / "responses",
             model_fingerprint=self.run.fingerprint,
             benchmark_fingerprint=self.benchmark.fingerprint,
             weights=self.settings.weights,
@@ -69,7 +65,7 @@ class _Subject:
         )
 
     def respond(self, questions: Sequence[Question], context: ContextLevel) -> Mapping[str, Response]:
-        store, variant = self.store(self.limit), self.variant(context)
+        store, variant = self.store(self.limit), f"{self.rendering.context}|{context.name}"
         known = store.read()
         if all((question.question_id, variant, 0) in known for question in questions):
             return {question.question_id: known[question.question_id, variant, 0] for question in questions}
@@ -80,10 +76,10 @@ class _Subject:
             )  # fmt: skip
 
     def rate(self, questions: Sequence[Question], context: ContextLevel) -> Mapping[str, LogProbs]:
-        """How likely the options are, of the questions that have some."""
-        choices, variant = [question for question in questions if question.options], self.variant(context)
+        """Log-probabilities of the options, of the questions that have some."""
+        choices = [question for question in questions if question.options]
         # No response is decoded; so the options have a store of their own.
-        store = self.store(0)
+        store, variant = self.store(0), f"{self.rendering.context}|{context.name}"
         known = known_options(store, choices, variant)
         if len(known) == len(choices):
             return known
@@ -114,31 +110,28 @@ def attack_reconstruction(
         InputError: nothing to name or to ask; a model that cannot be loaded.
     """
     split = benchmark.split(settings.split)
-    asked = attacked_questions(benchmark, split, attack.chosen_sides)
-    subject = _Subject(run, benchmark, attack, settings, device, quiet, live)
-    labels = question_labels(benchmark, split, asked.questions)
-    sides = benchmark.sides(split)
-    names = metrics_for([question.options for question in asked.questions])
+    asked_sides = SIDES if attack.sides == "both" else (attack.sides,)
+    names, plain, left_out = attacked_questions(benchmark, split, asked_sides)
+    prompter = _Prompter(run, benchmark, attack, settings, device, quiet, live)
+    labels, sides = question_labels(benchmark, split, plain), benchmark.sides(split)
+    choosing = any(question.options for question in plain)
+    metrics = [get_metric(name) for name in METRICS if choosing or name != "option_accuracy"]
     tables = []
-    for context in asked.names.contexts():
-        questions = _in_context(asked, benchmark, context)
+    for context in names.contexts():
+        questions = [names.in_front(question, context) for question in plain]
         with recording.stage(f"ask {context.name}"):
-            responses, options = subject.respond(questions, context), subject.rate(questions, context)
+            responses, options = prompter.respond(questions, context), prompter.rate(questions, context)
         items = question_items(questions, sides, responses, options)
-        tables.append(context_scores(score(items, [get_metric(name) for name in names]), labels, context))
+        tables.append(context_scores(score(items, metrics), labels, context))
     with recording.stage("score reconstruction"):
         scores = pd.concat(tables, ignore_index=True)
         summary = summarize_contexts(scores, split, replicates=settings.replicates, seed=settings.seed)
         replace_scores(recording.folder, scores, attack=[ATTACK])
-        write_atomically(recording.folder / SUMMARY, summary.to_parquet)
+        write_atomically(recording.folder / SUMMARIES["reconstruction"], summary.to_parquet)
     recording.info.results["reconstruction"] = {
-        "context": subject.rendering.context,
-        "levels": list(asked.names.levels),
-        "questions": len(asked.questions),
-        "left_out": asked.left_out,
-        "responses": str(subject.store(subject.limit).folder.relative_to(run.folder)),
+        "context": prompter.rendering.context,
+        "levels": list(names.levels),
+        "questions": len(plain),
+        "left_out": left_out,
+        "responses": str(prompter.store(prompter.limit).folder.relative_to(run.folder)),
     }
-
-
-def _in_context(asked: Asked, benchmark: Benchmark, context: ContextLevel) -> list[Question]:
-    return [asked.names.in_front(one, benchmark.record[one.record_id], context) for one in asked.questions]

@@ -9,8 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.attacks.attacked import FOLDER
-from medunlearn.attacks.reconstruction.attacked import Reconstructed
+from medunlearn.attacks.attacked import Attacked
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.medforget.partitions import ITEM, LEVELS, sort_of
 from medunlearn.papers.sweeps.models import (
@@ -225,15 +224,10 @@ class LevelModels(SweepModels):
         level = table["item"].map(self._level_asked).astype(str)
         table = table.assign(kind=table["kind"].where(table["kind"] != "identity", "identity of " + level))
         kinds = table.loc[table["side"] == "forget"].drop_duplicates("item").set_index("item")["kind"]
-        attacks = [
-            record
-            for record in model.run.complete_below(FOLDER)
-            if record.info.split == split and "reconstruction" in record.info.results
-        ]
-        if not attacks:
+        attacked = Attacked.find(model.run, split, "reconstruction")
+        if attacked is None:
             return table
-        # The last one is what was asked for last.
-        scores = Reconstructed(model.run, attacks[-1]).scores
+        scores = attacked.scores
         asked = (scores["side"] == "forget") & (scores["fold"] == "train") & scores["item"].isin(kinds.index)
         scores = scores[asked]
         given = scores.assign(fold="given " + scores["given"].astype(str), kind=scores["item"].map(kinds))

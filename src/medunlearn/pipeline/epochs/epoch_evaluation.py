@@ -232,7 +232,7 @@ class EpochEvaluation:
                 run, self.benchmark, self._candidates, self.attack, self._reference(str(live.device)),
                 quiet=self.quiet, live=live, processes=processes,
             )  # fmt: skip
-            rows += membership_rows(attacked, self.benchmark) if attacked.tells_members else []
+            rows += membership_rows(attacked, self.benchmark) if attacked.measured else []
             check()
         if self.utility is not None:
             from medunlearn.pipeline.utility.measure import utility_one

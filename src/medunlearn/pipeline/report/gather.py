@@ -10,7 +10,7 @@ import pandas as pd
 
 from medunlearn.attacks import ATTACKS, attack_class
 from medunlearn.attacks.attacked import Attacked, Attacks
-from medunlearn.attacks.reconstruction.gather import gather_reconstruction
+from medunlearn.attacks.reconstruction.results import reported
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES
 from medunlearn.data.splits import shuffled
@@ -23,7 +23,7 @@ from medunlearn.pipeline.presets import is_tiny
 from medunlearn.pipeline.report.papers import GatheredRuns, paper_part
 from medunlearn.pipeline.utility.numbers import gather_utility
 from medunlearn.registry import names
-from medunlearn.reports.content import Example, JudgedContent, Membership, ModelResult, ReportContent
+from medunlearn.reports.content import Example, JudgedContent, Membership, ModelResult, Reconstruction, ReportContent
 from medunlearn.results.composites import COMPOSITES
 from medunlearn.results.evaluated import Evaluated, compared, distinct
 from medunlearn.statistics.bootstrap import REPLICATES
@@ -65,8 +65,7 @@ def gather(
     models = distinct(models)
     results = models[0].record.info.results
     attacked = tuple(map(attacked_as, models))
-    known = [replace(one, run=model.run) for model, one in zip(models, attacked, strict=True) if one is not None]
-    attacks = Attacks(tuple(known), replicates, seed) if known else None
+    attacks = _attacks(attacked, models, replicates, seed)
     may_show = show_text or results["benchmark"]["invented"]
     content = ReportContent(
         title=title,
@@ -80,7 +79,7 @@ def gather(
         caveats=tuple(caveats_of(results["benchmark"], models)),
         show_text=may_show,
         membership=_membership(attacks) if attacks else Membership(),
-        reconstruction=gather_reconstruction(models, replicates, seed),
+        reconstruction=_reconstruction(models, replicates, seed),
         epochs=_epochs(models),
         utility=gather_utility([model.run for model in models]),
         groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
@@ -124,10 +123,24 @@ def _membership(attacks: Attacks) -> Membership:
     )
 
 
-def attacked_as(model: Evaluated) -> Attacked | None:
-    """The attack on the split and benchmark that a model was evaluated on."""
-    attacked, about = Attacked.find(model.run, str(model.record.info.split)), model.record.info.benchmark
+def _reconstruction(models: Sequence[Evaluated], replicates: int, seed: int) -> Reconstruction:
+    """Tables of reconstruction attacks; empty without any."""
+    attacks = _attacks([attacked_as(model, "reconstruction") for model in models], models, replicates, seed)
+    return Reconstruction(reported(attacks.table()), reported(attacks.comparisons)) if attacks else Reconstruction()
+
+
+def attacked_as(model: Evaluated, kind: str = "membership") -> Attacked | None:
+    """The attack of a kind on the split and benchmark that a model was evaluated on."""
+    attacked, about = Attacked.find(model.run, str(model.record.info.split), kind), model.record.info.benchmark
     return attacked if attacked is not None and attacked.record.info.benchmark == about else None
+
+
+def _attacks(
+    attacked: Sequence[Attacked | None], models: Sequence[Evaluated], replicates: int, seed: int
+) -> Attacks | None:
+    """The attacks on models of a report, under the models' labels; None where there is none."""
+    known = [replace(one, run=model.run) for model, one in zip(models, attacked, strict=True) if one is not None]
+    return Attacks(tuple(known), replicates, seed) if known else None
 
 
 def _judged(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[JudgedContent, ...]:
