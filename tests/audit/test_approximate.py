@@ -7,8 +7,8 @@ import pytest
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from rouge_score.rouge_scorer import RougeScorer
 
-from medunlearn.audit.approximate import bleu
 from medunlearn.audit.measures import Continuation, score_continuations
+from medunlearn.audit.overlap import bleu
 from medunlearn.errors import InputError
 
 

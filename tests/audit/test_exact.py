@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from medunlearn.audit.exact import extraction_strength, partial_match
 from medunlearn.audit.measures import (
     MEASURES,
     Continuation,
-    Measure,
+    ContinuationMeasure,
     default_measures,
     get_measure,
     score_continuations,
 )
+from medunlearn.audit.overlap import extraction_strength, partial_match
 from medunlearn.errors import InputError, UnknownNameError
 
 
@@ -101,11 +101,11 @@ def test_every_measure_says_what_it_is() -> None:
 def test_wrong_names_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="run_30"):
         get_measure("run_31")
-    with pytest.raises(InputError, match="not to a Measure"):
-        get_measure("medunlearn.audit.exact:PAPER")
+    with pytest.raises(InputError, match="not to a ContinuationMeasure"):
+        get_measure("medunlearn.audit.overlap:PAPER")
 
 
-ELSEWHERE = Measure("elsewhere", "", "semantic", ("model",), "", "", None)
+ELSEWHERE = ContinuationMeasure("elsewhere", "", "semantic", ("model",), "", "", None)
 
 
 def test_measures_of_a_further_model_are_no_part_of_this_step() -> None:

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from medunlearn.audit.summary import differences, means, paper_differences, paper_summary
-from medunlearn.audit.tables import (
-    CELL,
-    PROBES,
-    SPANS,
-    STARTS,
-    VERB,
-    baseline_folders,
-    stored_responses,
-)
+from medunlearn.audit.tables import CELL, PROBES, SPANS, STARTS, VERB, baseline_folders, stored_responses
 from medunlearn.errors import InputError
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import read_scores
@@ -52,10 +44,10 @@ class Audit:
             InputError: the folder holds none, or one that did not finish.
         """
         run = Run.open(folder)
-        if run.info.get("verb") != VERB:
-            raise InputError(f"{folder} holds a run of `{run.info.get('verb')}`, not of `audit`.")
+        if run.info.verb != VERB:
+            raise InputError(f"{folder} holds a run of `{run.info.verb}`, not of `audit`.")
         baselines = [Audit.open(path) for path in baseline_folders(run.folder)]
-        return Audit(run, tuple(_relabelled(run, baseline) for baseline in baselines))
+        return Audit(run, tuple(one._distinct_from(run.label) for one in baselines))
 
     @property
     def label(self) -> str:
@@ -65,34 +57,28 @@ class Audit:
     @property
     def unit(self) -> str:
         """Unit of lengths: ``tokens of ...``, or ``words and punctuation marks``."""
-        return str(self.run.info["results"]["unit"]["name"])
+        return str(self.run.info.results["unit"]["name"])
 
     @property
     def noun(self) -> str:
         """Short unit of lengths: ``tokens`` or ``words``."""
-        return str(self.run.info["results"]["unit"]["noun"])
+        return str(self.run.info.results["unit"]["noun"])
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """The audit's settings."""
-        settings: Mapping[str, Any] = self.run.info["config"]
-        return settings
-
-    @cached_property
-    def _probes(self) -> pd.DataFrame:
-        return pd.read_parquet(self.run.folder / PROBES)
+        return self.run.info.config
 
     @cached_property
     def _scores(self) -> pd.DataFrame:
         return read_scores(self.run.folder)
 
-    @property
-    def _draws(self) -> dict[str, int]:
-        return {"replicates": self.settings["replicates"], "seed": self.settings["seed"]}
+    def _read(self, name: str) -> pd.DataFrame:
+        return pd.read_parquet(self.run.folder / name)
 
     def probes(self) -> pd.DataFrame:
         """One row per probe: probe_id, record_id, subject, corpus, prefix_tokens, prefix, suffix, suffix_tokens."""
-        return self._probes.copy(deep=False)
+        return self._read(PROBES)
 
     def scores(self) -> pd.DataFrame:
         """The score table; an item is a probe. Labels: corpus, prefix_tokens, decoding, copies, sample."""
@@ -100,18 +86,18 @@ class Audit:
 
     def spans(self) -> pd.DataFrame:
         """One row per maximal shared run of at least 30 tokens: length, positions in both texts, text."""
-        return pd.read_parquet(self.run.folder / SPANS)
+        return self._read(SPANS)
 
     def starts(self) -> pd.DataFrame:
         """Texts of the first 100 tokens: probe_id, variant, sample, response, suffix."""
-        return pd.read_parquet(self.run.folder / STARTS)
+        return self._read(STARTS)
 
     def responses(self) -> pd.DataFrame:
         """One row per response: probe_id, variant, sample, response, response_tokens, finished."""
+        columns = ["question_id", "variant", "sample", "response", "response_tokens", "finished"]
         stored = stored_responses(self.run.folder).values()
-        rows = [(r.question_id, r.variant, r.sample, r.response, r.response_tokens, r.finished) for r in stored]
-        columns = ["probe_id", "variant", "sample", "response", "response_tokens", "finished"]
-        return pd.DataFrame(rows, columns=columns)
+        table = pd.DataFrame([[getattr(one, name) for name in columns] for one in stored], columns=columns)
+        return table.rename(columns={"question_id": "probe_id"})
 
     def summary(self) -> pd.DataFrame:
         """Means of this model with intervals over subjects (:func:`~.summary.means`)."""
@@ -124,10 +110,9 @@ class Audit:
         the audited model has a row per baseline, with ``baseline`` and ``difference, difference_low,
         difference_high, p, n_pairs``: model minus baseline, paired on the probes of both.
         """
-        table = self._beside(
-            self.summary().assign(model=self.label),
+        table = self._with_baselines(
+            [audit.summary() for audit in (self, *self.baselines)],
             [self.differences(baseline) for baseline in self.baselines],
-            [baseline.summary().assign(model=baseline.label) for baseline in self.baselines],
         )
         front = ["model", *_ROW, "unit"]
         return table[[*front, *(name for name in table.columns if name not in front)]]
@@ -143,26 +128,25 @@ class Audit:
         percentile interval; for the audited model also the p-value against each baseline.
         """
         seed = self.settings["seed"]
-        tests = [
-            paper_differences(self._scores, baseline._scores, seed=seed).assign(baseline=baseline.label)
-            for baseline in self.baselines
-        ]
-        own, *others = (
-            paper_summary(audit._scores, seed=seed).assign(model=audit.label) for audit in (self, *self.baselines)
+        return self._with_baselines(
+            [paper_summary(audit._scores, seed=seed) for audit in (self, *self.baselines)],
+            [
+                paper_differences(self._scores, baseline._scores, seed=seed).assign(baseline=baseline.label)
+                for baseline in self.baselines
+            ],
         )
-        return self._beside(own, tests, others)
 
-    @staticmethod
-    def _beside(own: pd.DataFrame, gaps: list[pd.DataFrame], others: list[pd.DataFrame]) -> pd.DataFrame:
+    @property
+    def _draws(self) -> dict[str, int]:
+        return {"replicates": self.settings["replicates"], "seed": self.settings["seed"]}
+
+    def _with_baselines(self, summaries: list[pd.DataFrame], gaps: list[pd.DataFrame]) -> pd.DataFrame:
         """The model's rows joined to each of its differences, then the baselines' rows."""
+        labels = [audit.label for audit in (self, *self.baselines)]
+        own, *others = (table.assign(model=label) for table, label in zip(summaries, labels, strict=True))
         if gaps:
             own = pd.concat([own.merge(gap, how="left", on=_ROW) for gap in gaps])
         return pd.concat([own, *others], ignore_index=True)
 
-
-def _relabelled(run: Run, baseline: Audit) -> Audit:
-    """The baseline under a label other than the model's."""
-    if baseline.label != run.label:
-        return baseline
-    label = f"{baseline.label} (baseline)"
-    return replace(baseline, run=baseline.run.relabelled(label))
+    def _distinct_from(self, label: str) -> Audit:
+        return replace(self, run=self.run.relabelled(f"{label} (baseline)")) if self.label == label else self

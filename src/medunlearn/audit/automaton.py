@@ -6,21 +6,18 @@ from __future__ import annotations
 class SuffixAutomaton:
     """Suffix automaton of one text, built token by token in linear time.
 
-    Attributes, each a list with one entry per state:
-        moves: next state by token.
-        link: suffix link; -1 for the start.
-        length: of the state's longest substring.
-        first_end: end position of its first occurrence.
+    One list entry per state: ``moves`` (next state by token), ``link`` (suffix link; -1 for the start), ``length``
+    (of the longest substring) and ``first_end`` (end position of its first occurrence).
 
     Source: Blumer et al. 1985, "The smallest automaton recognizing the subwords of a text".
     """
 
     def __init__(self, text: str) -> None:
-        self.moves: list[dict[str, int]] = [{}]
-        self.link = [-1]
-        self.length = [0]
-        self.first_end = [0]
-        last = 0
+        self.moves: list[dict[str, int]] = []
+        self.link: list[int] = []
+        self.length: list[int] = []
+        self.first_end: list[int] = []
+        last = self._state({}, -1, 0, 0)
         for token in text:
             last = self._append(last, token)
 

@@ -1,6 +1,6 @@
 """Memorization measures: their interface and registry. Listing them loads no model and no torch.
 
-A measure of your own: a module with one :class:`Measure`, named in :data:`MEASURES`, or given as
+A measure of your own: a module with one :class:`ContinuationMeasure`, named in :data:`MEASURES`, or given as
 ``module:attribute``, or declared as an entry point in the group ``medunlearn.measures``.
 """
 
@@ -28,13 +28,13 @@ Source: Memorization in Large Language Models in Medicine, Section 3.1.
 """
 
 MEASURES: dict[str, str] = {
-    "run_30": "medunlearn.audit.exact:RUN_30",
-    "run_50": "medunlearn.audit.exact:RUN_50",
-    "longest_run": "medunlearn.audit.exact:LONGEST_RUN",
-    "partial_match_50": "medunlearn.audit.exact:PARTIAL_MATCH_50",
-    "extraction_strength": "medunlearn.audit.exact:EXTRACTION_STRENGTH",
-    "rouge_l": "medunlearn.audit.approximate:ROUGE_L",
-    "bleu": "medunlearn.audit.approximate:BLEU",
+    "run_30": "medunlearn.audit.overlap:RUN_30",
+    "run_50": "medunlearn.audit.overlap:RUN_50",
+    "longest_run": "medunlearn.audit.overlap:LONGEST_RUN",
+    "partial_match_50": "medunlearn.audit.overlap:PARTIAL_MATCH_50",
+    "extraction_strength": "medunlearn.audit.overlap:EXTRACTION_STRENGTH",
+    "rouge_l": "medunlearn.audit.overlap:ROUGE_L",
+    "bleu": "medunlearn.audit.overlap:BLEU",
     "bert_score": "medunlearn.audit.semantic:BERT_SCORE",
     "bart_score": "medunlearn.audit.semantic:BART_SCORE",
 }
@@ -64,13 +64,10 @@ class Continuation:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class ContinuationMeasure:
     """A number from a response and the true continuation.
 
     Attributes:
-        name: key in tables and on the command line.
-        title: name in reports.
-        group: ``exact``, ``approximate`` or ``semantic``.
         needs: ``tokens``, ``text``, ``hits`` (teacher-forced choices of a local model), or ``model`` (a further
             model; computed by an optional stage).
         meaning: one sentence, with range and direction.
@@ -87,7 +84,7 @@ class Measure:
     score: Callable[[Sequence[Continuation]], list[Score]] | None
 
 
-def get_measure(name: str) -> Measure:
+def get_measure(name: str) -> ContinuationMeasure:
     """The measure behind a name: a key of :data:`MEASURES`, an entry point, or ``module:attribute``.
 
     Raises:
@@ -95,8 +92,8 @@ def get_measure(name: str) -> Measure:
         InputError: the name leads to something else.
     """
     measure = resolve("measures", name, MEASURES)
-    if not isinstance(measure, Measure):
-        raise InputError(f"measure {name!r} leads to a {type(measure).__name__}, not to a Measure.")
+    if not isinstance(measure, ContinuationMeasure):
+        raise InputError(f"measure {name!r} leads to a {type(measure).__name__}, not to a ContinuationMeasure.")
     return measure
 
 
@@ -111,33 +108,30 @@ def score_continuations(
     """Scores by measure, one per continuation, in order.
 
     Args:
-        names: measures with :attr:`Measure.score`.
         processes: worker processes; None for as many as pay for their start. The scores are the same.
 
     Raises:
         InputError: a measure that an optional stage computes.
     """
-    staged = [name for name in names if get_measure(name).score is None]
-    if staged:
+    if staged := [name for name in names if get_measure(name).score is None]:
         raise InputError(f"{', '.join(staged)} needs a further model, and is no part of this step.")
     if processes is None:
         processes = max(1, min(usable_cores(), len(continuations) // _PER_PROCESS))
     size = max(1, -(-len(continuations) // processes))
-    parts = [continuations[start : start + size] for start in range(0, len(continuations), size)]
-    tables = in_processes(partial(_score_part, tuple(names)), parts) if parts else []
+    shares = [continuations[start : start + size] for start in range(0, len(continuations), size)]
+    tables = in_processes(partial(_score, tuple(names)), shares) if shares else []
     return {name: [score for table in tables for score in table[name]] for name in names}
 
 
-def _score_part(names: Sequence[str], part: Sequence[Continuation]) -> dict[str, list[Score]]:
-    return {name: _score(get_measure(name), part) for name in names}
-
-
-def _score(measure: Measure, part: Sequence[Continuation]) -> list[Score]:
-    """Scores in order; continuations without a response never reach the measure."""
-    answered = [one for one in part if one.no_response is None]
-    assert measure.score is not None
-    scores = measure.score(answered) if answered else []
-    if len(scores) != len(answered):
-        raise MedunlearnError(f"measure {measure.name!r} gave {len(scores)} scores for {len(answered)} responses.")
-    rest = iter(scores)
-    return [next(rest) if one.no_response is None else Score.unscored(one.no_response) for one in part]
+def _score(names: Sequence[str], share: Sequence[Continuation]) -> dict[str, list[Score]]:
+    """Scores by measure; continuations without a response never reach a measure."""
+    answered = [one for one in share if one.no_response is None]
+    table = {}
+    for name in names:
+        function = get_measure(name).score
+        scores = function(answered) if answered and function else []
+        if len(scores) != len(answered):
+            raise MedunlearnError(f"measure {name!r} gave {len(scores)} scores for {len(answered)} responses.")
+        rest = iter(scores)
+        table[name] = [next(rest) if one.no_response is None else Score.unscored(one.no_response) for one in share]
+    return table

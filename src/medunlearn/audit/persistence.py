@@ -16,19 +16,25 @@ Source: Memorization in Large Language Models in Medicine, Section 4.2 and Table
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
+from medunlearn.audit.position import share_of
 from medunlearn.errors import InputError
-from medunlearn.statistics.bootstrap import REPLICATES, Array, resample_means
+from medunlearn.statistics.bootstrap import REPLICATES, resample_means
 
 By = Literal["probe", "span", "token"]
-MEASURES = ("only_before", "common", "only_after", "retained")
 COUNTS = ["only_before", "common", "only_after"]
 GROUPS = ("corpus", "prefix_tokens")
+_NOTHING = "neither model memorized anything"
+_SHARES = {
+    **{name: (place, (0, 1, 2), _NOTHING) for place, name in enumerate(COUNTS)},
+    "retained": (1, (0, 1), "nothing was memorized before"),
+}
+"""Measure -> column of :data:`COUNTS`, columns that it is a share of, reason where these are 0."""
 
 
 def count_probes(before: Mapping[str, float | None], after: Mapping[str, float | None]) -> pd.DataFrame:
@@ -37,12 +43,10 @@ def count_probes(before: Mapping[str, float | None], after: Mapping[str, float |
     Args:
         before, after: probe_id -> 1 if memorized (``run_50``), 0 if not, None or NaN if unscored.
     """
-    rows = []
-    for probe in before:
-        first, second = _flag(before.get(probe)), _flag(after.get(probe))
-        if first is not None and second is not None:
-            rows.append((probe, *map(int, (first and not second, first and second, second and not first))))
-    return pd.DataFrame(rows, columns=["probe_id", *COUNTS])
+    both = pd.DataFrame({"first": before, "second": after}, index=list(before), dtype="float64").dropna()
+    first, second = both["first"] > 0, both["second"] > 0
+    counts = pd.DataFrame(dict(zip(COUNTS, (first & ~second, first & second, second & ~first), strict=True)))
+    return counts.astype("int64").rename_axis("probe_id").reset_index()
 
 
 def count_spans(
@@ -51,14 +55,13 @@ def count_spans(
     """One row per probe: number of spans, or suffix tokens, only before, in both, only after.
 
     Args:
-        probes: asked in both audits.
+        probes: in both audits.
         before, after: spans: probe_id, length, in_suffix, text.
         by: ``span``: common spans have the same text; one token more makes another span. ``token``: suffix
             positions that a span covers.
         at_least: shortest span that counts, in tokens.
     """
-    shared = set(probes)
-    first, second = (_by_probe(table[table["length"] >= at_least], by, shared) for table in (before, after))
+    first, second = (_by_probe(table[table["length"] >= at_least], by) for table in (before, after))
     rows = []
     for probe in probes:
         old, new = first.get(probe, set()), second.get(probe, set())
@@ -85,53 +88,20 @@ def persistence(
         raise InputError(f"Persistence needs the columns {', '.join(missing)}: count_probes gives the counts.")
     rows = []
     for key, group in counts.groupby(list(groups), sort=True) if len(counts) else ():
-        labels = dict(zip(groups, key, strict=True))
-        rows += [labels | row for row in _measures(group, replicates, seed)]
+        labels, owners = dict(zip(groups, key, strict=True)), list(group["subject"])
+        table = group[COUNTS].to_numpy(dtype=np.float64)
+        resampled = resample_means(table, owners, replicates=replicates, seed=seed)
+        rows += [
+            {**labels, "measure": measure, "n_probes": len(table), **share_of(resampled, table, owners, *share)}
+            for measure, share in _SHARES.items()
+        ]
     columns = [*groups, "measure", "value", "low", "high", "n", "n_probes", "n_subjects", "reason"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _measures(group: pd.DataFrame, replicates: int, seed: int) -> Iterator[dict[str, Any]]:
-    table = group[COUNTS].to_numpy(dtype=np.float64)
-    resampled = resample_means(table, list(group["subject"]), replicates=replicates, seed=seed)
-    for place, measure in enumerate(MEASURES):
-        retained = measure == "retained"
-        part, union = (1, [0, 1]) if retained else (place, [0, 1, 2])
-        share = resampled.estimate(range(3), _share(part, union))
-        instances = table[:, union].sum(axis=1)
-        n_subjects = int(group["subject"][instances > 0].nunique())
-        # One subject's data say nothing about how subjects differ.
-        low, high = (share.low, share.high) if n_subjects > 1 else (None, None)
-        without = "nothing was memorized before" if retained else "neither model memorized anything"
-        yield {
-            "measure": measure,
-            "value": share.value,
-            "low": low,
-            "high": high,
-            "n": int(instances.sum()),
-            "n_probes": len(table),
-            "n_subjects": n_subjects,
-            "reason": without if share.value is None else None,
-        }
-
-
-def _share(part: int, union: list[int]) -> Callable[[Array], Array]:
-    def share(means: Array) -> Array:
-        # A replicate without an instance has no share: NaN, which the interval leaves out.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(means[..., part] / means[..., union].sum(axis=-1), dtype=np.float64)
-
-    return share
-
-
-def _flag(value: float | None) -> bool | None:
-    return None if value is None or value != value else value > 0
-
-
-def _by_probe(spans: pd.DataFrame, by: By, probes: set[str]) -> dict[str, set[Any]]:
+def _by_probe(spans: pd.DataFrame, by: By) -> dict[str, set[Any]]:
     sets: dict[str, set[Any]] = {}
     columns = ["probe_id", "length", "in_suffix", "text"]
     for probe, length, at, text in spans[columns].itertuples(index=False, name=None):
-        if probe in probes:
-            sets.setdefault(probe, set()).update({text} if by == "span" else range(at, at + length))
+        sets.setdefault(probe, set()).update({text} if by == "span" else range(at, at + length))
     return sets

@@ -2,7 +2,7 @@
 
 The paper counts "memorized text" by segment. It says neither whether a response counts once, nor which segment a
 run across a border belongs to; its text speaks of runs of 30 tokens, its figure's caption of 50. So there are
-several measures:
+several measures, all 0-1, higher = more of it in the segment:
 
 - ``starts``: share of all runs that start in the segment.
 - ``tokens``: share of all matched tokens that are in the segment; a token in two runs counts once.
@@ -12,14 +12,12 @@ several measures:
 - ``ratio_reached``: the same among responses long enough to hold a run that starts at the segment's first token.
   Otherwise early ends look like less memorization.
 
-All 0-1, higher = more of it in the segment.
-
 Source: Memorization in Large Language Models in Medicine, Section 4.1 and Figure 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +30,6 @@ from medunlearn.statistics.bootstrap import REPLICATES, Array, Resampled, resamp
 
 SEGMENT = 100
 LIMIT = 500
-MEASURES = ("starts", "tokens", "memorized", "ratio", "ratio_reached")
 COLUMNS = ("segment", "first", "last", "measure", "value", "low", "high", "n", "n_subjects", "reason")
 
 
@@ -65,15 +62,63 @@ def positions(
     """
     if segment < 1 or limit < segment:
         raise InputError(f"Segments of {segment} tokens do not fit into {limit}.")
-    spans = spans[spans["length"] >= at_least]
     count = -(-limit // segment)
-    sums = _sums(spans, responses, at_least, segment, count)
+    starts, matched = _runs_and_tokens(spans, responses, at_least, segment, count)
+    tokens = matched.reshape(len(matched), count, segment).sum(axis=2, dtype=np.float64)
+    lengths = responses["tokens"].to_numpy(dtype=np.float64)[:, np.newaxis]
+    reached = np.where(np.isnan(lengths), np.nan, lengths >= np.arange(count) * segment + at_least)
+    anywhere = (starts > 0).astype(np.float64)
+    memorized = starts.sum(axis=1, keepdims=True) > 0
+    sums = np.hstack([starts, tokens, anywhere, reached, anywhere * reached, memorized])
     owners = list(responses["subject"])
     resampled = resample_means(sums, owners, replicates=replicates, seed=seed)
-    subjects = np.unique(np.asarray(owners, dtype=object).astype(str), return_inverse=True)[1]
-    table = pd.DataFrame(row for place in range(count) for row in _rows(resampled, sums, subjects, place, count))
+    rows = []
+    for place in range(count):
+        start, token, own, reach, both = (place + block * count for block in range(5))
+        shares: dict[str, tuple[int, Sequence[int], str]] = {
+            "starts": (start, range(count), "no run"),
+            "tokens": (token, range(count, 2 * count), "no run"),
+            "memorized": (own, [5 * count], "no run"),
+            "ratio": (own, [], "no response"),
+            "ratio_reached": (both, [reach], "no response is known to be so long"),
+        }
+        rows += [
+            {"segment": place, "measure": measure, **share_of(resampled, sums, owners, *share)}
+            for measure, share in shares.items()
+        ]
+    table = pd.DataFrame(rows)
     first = table["segment"] * segment
     return table.assign(first=first + 1, last=(first + segment).clip(upper=limit))[list(COLUMNS)]
+
+
+def share_of(
+    resampled: Resampled, sums: Array, owners: Sequence[object], part: int, whole: Sequence[int], reason: str
+) -> dict[str, Any]:
+    """One column's sum over the sum of others, with an interval over subjects.
+
+    Args:
+        resampled: of ``sums``, [rows, columns].
+        owners: subject of each row.
+        part: column of the numerator.
+        whole: columns of the denominator; none: the number of rows.
+        reason: for a value that is missing since the denominator is 0.
+
+    Returns:
+        value, low, high, n (the denominator), n_subjects (with a share in it), reason. The interval of a single
+        subject is missing: its data say nothing about how subjects differ.
+    """
+    estimate = resampled.estimate([part, *whole], _ratio if whole else None)
+    counts = np.nansum(sums[:, list(whole)], axis=1) if whole else np.ones(len(sums))
+    n_subjects = len({str(owner) for owner, counted in zip(owners, counts > 0, strict=True) if counted})
+    several = n_subjects > 1
+    return {
+        "value": estimate.value,
+        "low": estimate.low if several else None,
+        "high": estimate.high if several else None,
+        "n": int(counts.sum()),
+        "n_subjects": n_subjects,
+        "reason": reason if estimate.value is None else None,
+    }
 
 
 def matched_by_segment(
@@ -90,28 +135,19 @@ def matched_by_segment(
     Returns:
         [responses, count], 0-1, higher = more of the segment is memorized; 0 beyond a response's end.
     """
-    _, matched = _places_of(spans[spans["length"] >= at_least], responses, segment, count)
+    _, matched = _runs_and_tokens(spans, responses, at_least, segment, count)
     return np.asarray(matched.reshape(len(matched), count, segment).mean(axis=2), dtype=np.float64)
 
 
-def _sums(spans: pd.DataFrame, responses: pd.DataFrame, at_least: int, segment: int, count: int) -> Array:
-    """Per response and segment: runs that start, matched tokens, any start, reached, any start where reached."""
-    starts, matched = _places_of(spans, responses, segment, count)
-    tokens = matched.reshape(len(matched), count, segment).sum(axis=2, dtype=np.float64)
-    lengths = responses["tokens"].to_numpy(dtype=np.float64)[:, np.newaxis]
-    reached = np.where(np.isnan(lengths), np.nan, lengths >= np.arange(count) * segment + at_least)
-    anywhere = (starts > 0).astype(np.float64)
-    return np.hstack([starts, tokens, anywhere, reached, anywhere * reached, starts.sum(axis=1, keepdims=True) > 0])
-
-
-def _places_of(
-    spans: pd.DataFrame, responses: pd.DataFrame, segment: int, count: int
+def _runs_and_tokens(
+    spans: pd.DataFrame, responses: pd.DataFrame, at_least: int, segment: int, count: int
 ) -> tuple[Array, npt.NDArray[np.bool_]]:
     """Runs that start in each segment [responses, count], and matched tokens [responses, tokens]."""
     rows = {key: row for row, key in enumerate(responses[KEY].itertuples(index=False, name=None))}
     starts = np.zeros((len(rows), count))
     matched = np.zeros((len(rows), count * segment), dtype=np.bool_)
-    for *key, length, at in spans[[*KEY, "length", "in_response"]].itertuples(index=False, name=None):
+    long = spans.loc[spans["length"] >= at_least, [*KEY, "length", "in_response"]]
+    for *key, length, at in long.itertuples(index=False, name=None):
         row = rows.get(tuple(key))
         if row is None:
             raise InputError(f"A run is of a response that is not there ({key[1]}, sample {key[2]}).")
@@ -120,38 +156,7 @@ def _places_of(
     return starts, matched
 
 
-def _rows(
-    resampled: Resampled, sums: Array, subjects: npt.NDArray[np.intp], place: int, count: int
-) -> Iterator[dict[str, Any]]:
-    starts, tokens, anywhere, reached, both = (range(part * count, (part + 1) * count) for part in range(5))
-    memorized = 5 * count
-    shares = {
-        "starts": (starts[place], list(starts), "no run"),
-        "tokens": (tokens[place], list(tokens), "no run"),
-        "memorized": (anywhere[place], [memorized], "no run"),
-        "ratio": (anywhere[place], None, "no response"),
-        "ratio_reached": (both[place], [reached[place]], "no response is known to be so long"),
-    }
-    for measure, (part, denominator, without) in shares.items():
-        columns = [part] if denominator is None else [part, *denominator]
-        estimate = resampled.estimate(columns, None if denominator is None else _share)
-        counts = np.ones(len(sums)) if denominator is None else np.nansum(sums[:, denominator], axis=1)
-        n_subjects = len(np.unique(subjects[counts > 0]))
-        # One subject's data say nothing about how subjects differ.
-        low, high = (estimate.low, estimate.high) if n_subjects > 1 else (None, None)
-        yield {
-            "segment": place,
-            "measure": measure,
-            "value": estimate.value,
-            "low": low,
-            "high": high,
-            "n": int(counts.sum()),
-            "n_subjects": n_subjects,
-            "reason": without if estimate.value is None else None,
-        }
-
-
-def _share(means: Array) -> Array:
-    """First column over the sum of the others; NaN where that is 0."""
+def _ratio(means: Array) -> Array:
+    """First column over the sum of the others; NaN where that is 0, which the interval leaves out."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(means[..., 0] / means[..., 1:].sum(axis=-1), dtype=np.float64)

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from medunlearn.audit.measures import Ids
+from medunlearn.audit.tables import PROBES
 from medunlearn.audit.units import Encoded, Unit
+from medunlearn.config.audit import AuditSettings
 from medunlearn.data.splits import shuffled
+from medunlearn.data.storage import write_table
 from medunlearn.sources.corpus import Corpus, Document
 
+_TEXT, _COUNT = pa.string(), pa.int32()
 PROBES_SCHEMA = pa.schema(
     [
-        ("probe_id", pa.string()),
-        ("record_id", pa.string()),
-        ("subject", pa.string()),
-        ("corpus", pa.string()),
-        ("prefix_tokens", pa.int32()),
-        ("prefix", pa.string()),
-        ("suffix", pa.string()),
-        ("copies", pa.int32()),
-        ("suffix_tokens", pa.list_(pa.int32())),
+        *((name, _TEXT) for name in ("probe_id", "record_id", "subject", "corpus")),
+        *(("prefix_tokens", _COUNT), ("prefix", _TEXT), ("suffix", _TEXT), ("copies", _COUNT)),
+        ("suffix_tokens", pa.list_(_COUNT)),
     ]
 )
 _BATCH = 64
@@ -39,8 +38,8 @@ class Probe:
         subject: the text's subject; the record itself if unknown.
         prefix_tokens: length l of the prefix.
         prefix, suffix: the text before the cut, and after it as far as is compared.
-        prefix_ids, suffix_ids: their token ids, [l] and [m].
-        suffix_ends: end offset of each suffix token in characters [m].
+        prefix_ids: token ids of the prefix [l]; None of stored responses.
+        encoded: tokens of the suffix [m].
         copies: repetitions of the text in the training data; None if unknown.
     """
 
@@ -51,81 +50,59 @@ class Probe:
     prefix_tokens: int
     prefix: str
     suffix: str
-    prefix_ids: Ids
-    suffix_ids: Ids
-    suffix_ends: npt.NDArray[np.int64]
+    encoded: Encoded
+    prefix_ids: Ids | None = None
     copies: int | None = None
 
-    def row(self) -> dict[str, object]:
-        """As a row of :data:`PROBES_SCHEMA`."""
-        return {name: getattr(self, name) for name in PROBES_SCHEMA.names[:-1]} | {
-            "suffix_tokens": self.suffix_ids.astype(np.int32).tolist()
-        }
+
+def write_probes(folder: Path, probes: Sequence[Probe]) -> None:
+    """Write ``probes.parquet``."""
+    rows = (
+        {name: getattr(probe, name) for name in PROBES_SCHEMA.names[:-1]}
+        | {"suffix_tokens": probe.encoded.ids.astype(np.int32).tolist()}
+        for probe in probes
+    )
+    write_table(folder / PROBES, list(rows), PROBES_SCHEMA)
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeSample:
-    """The probes of one corpus, and counts of the draw.
-
-    Attributes:
-        documents: in the corpus.
-        looked_at: documents whose length was counted until enough were long enough.
-        used: documents with a probe.
-        too_short: documents looked at without a probe.
-        probes_by_prefix: used documents with a probe of each length.
-    """
-
-    corpus: str
-    probes: tuple[Probe, ...]
-    documents: int
-    looked_at: int
-    used: int
-    too_short: int
-    probes_by_prefix: dict[int, int]
-
-    def facts(self) -> dict[str, object]:
-        """Counts for ``run.json``, with the used documents that are too short for each prefix length."""
-        counts = {"documents": self.documents, "looked_at": self.looked_at, "used": self.used}
-        without = {str(length): self.used - count for length, count in self.probes_by_prefix.items()}
-        return {**counts, "too_short": self.too_short, "too_short_for_prefix": without}
-
-
-def draw_probes(
-    corpus: Corpus, unit: Unit, *, prefixes: Sequence[int], longest: int, shortest: int, sample: int, seed: int
-) -> ProbeSample:
+def draw_probes(corpus: Corpus, unit: Unit, settings: AuditSettings) -> tuple[list[Probe], dict[str, Any]]:
     """Probes of all of a corpus' documents, or of a seeded sample of those that are long enough.
 
-    Args:
-        prefixes: tokens of the prefixes, ascending.
-        longest, shortest: most and least tokens of a suffix.
-        sample: documents at most; 0 for all.
-        seed: of the draw, which otherwise depends on the documents' ids and the corpus' name alone.
+    The draw depends on seed, documents' ids and the corpus' name alone.
+
+    Returns:
+        Probes, and counts for ``run.json``: documents; looked_at (whose length was counted until enough were long
+        enough); used (with a probe); too_short (without one); too_short_for_prefix (used, but not by this length).
     """
     by_id = {document.record_id: document for document in corpus.documents}
     order = list(by_id)
-    if 0 < sample < len(order):
-        order = shuffled(order, "audit sample", corpus.name, seed)
+    if 0 < settings.limit < len(order):
+        order = shuffled(order, "audit sample", corpus.name, settings.seed)
     probes: dict[str, list[Probe]] = {}
     looked_at = 0
     for start in range(0, len(order), _BATCH):
         batch = [by_id[record_id] for record_id in order[start : start + _BATCH]]
         for document, encoded in zip(batch, unit.encode([one.text for one in batch]), strict=True):
-            if sample and len(probes) == sample:
+            if settings.limit and len(probes) == settings.limit:
                 break
             looked_at += 1
-            if cuts := list(_cut(corpus.name, document, encoded, prefixes, longest, shortest)):
+            if cuts := list(_cut(corpus.name, document, encoded, settings)):
                 probes[document.record_id] = cuts
-    flat = tuple(probe for record_id in by_id if record_id in probes for probe in probes[record_id])
-    counts = {length: sum(probe.prefix_tokens == length for probe in flat) for length in prefixes}
-    used = len(probes)
-    return ProbeSample(corpus.name, flat, len(by_id), looked_at, used, looked_at - used, counts)
+    drawn = [probe for record_id in by_id for probe in probes.get(record_id, ())]
+    lengths, used = [probe.prefix_tokens for probe in drawn], len(probes)
+    return drawn, {
+        "documents": len(by_id),
+        "looked_at": looked_at,
+        "used": used,
+        "too_short": looked_at - used,
+        "too_short_for_prefix": {str(length): used - lengths.count(length) for length in settings.prefixes},
+    }
 
 
-def _cut(
-    corpus: str, document: Document, encoded: Encoded, prefixes: Sequence[int], longest: int, shortest: int
-) -> Iterator[Probe]:
-    for length in prefixes:
-        suffix = slice(length, length + longest)
+def _cut(corpus: str, document: Document, encoded: Encoded, settings: AuditSettings) -> Iterator[Probe]:
+    shortest = min(settings.shortest_suffix, settings.max_new_tokens)
+    for length in settings.prefixes:
+        suffix = slice(length, length + settings.max_new_tokens)
         if len(encoded) < length + shortest:
             return
         cut, ends = int(encoded.ends[length - 1]), encoded.ends[suffix]
@@ -137,8 +114,7 @@ def _cut(
             length,
             document.text[:cut],
             document.text[cut : int(ends[-1])],
+            Encoded(encoded.ids[suffix], ends - cut),
             encoded.ids[:length],
-            encoded.ids[suffix],
-            ends - cut,
             document.copies,
         )

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from medunlearn.audit.probes import Probe
 from medunlearn.audit.tables import Key
-from medunlearn.audit.units import Unit, WordsUnit, continuations, tokenizer_in, unit_of
+from medunlearn.audit.units import Unit, continuations, unit_of, unit_without_model
 from medunlearn.config import check
 from medunlearn.config.audit import AuditSettings
-from medunlearn.data.records import Identifier, Record
+from medunlearn.data.records import Record
 from medunlearn.data.responses import ResponseStore
 from medunlearn.data.storage import read_json
-from medunlearn.errors import ConfigError, InputError, MedunlearnError
+from medunlearn.errors import ConfigError, MedunlearnError
 from medunlearn.generation.decodings import Decoding
 from medunlearn.llm import ServerSettings, decide
 from medunlearn.sources.corpus import Corpus, DataUse
@@ -23,18 +23,14 @@ from medunlearn.sources.corpus import Corpus, DataUse
 
 @dataclass(frozen=True)
 class AuditJob:
-    """The prompts of one audit.
-
-    Attributes:
-        folder: of the audit.
-        corpora: source of the probes.
-    """
+    """The prompts of one audit, and where their responses are stored."""
 
     probes: Sequence[Probe]
     corpora: Sequence[Corpus]
     decodings: Sequence[Decoding]
     settings: AuditSettings
-    folder: Path
+    unit: Unit
+    store: ResponseStore
 
     def keys(self) -> list[Key]:
         """Every expected response: decoding by decoding, probe by probe."""
@@ -45,71 +41,14 @@ class AuditJob:
             for sample in range(self.settings.samples_per_prompt if decoding.draws else 1)
         ]
 
-
-class AuditedModel(Protocol):
-    """A model that is audited.
-
-    Attributes:
-        label: name in tables.
-    """
-
-    label: str
-
-    def identity(self) -> Any:
-        """Part of the run's key: equal identities mean equal models."""
-        ...
-
-    def unit(self, settings: AuditSettings) -> Unit:
-        """Unit of its texts' lengths."""
-        ...
-
-    def check(self, corpora: Sequence[Corpus], settings: AuditSettings) -> None:
-        """Refuse what it cannot do, before any work."""
-        ...
-
-    def answer(
-        self, job: AuditJob, store: ResponseStore, unit: Unit, advance: Callable[[int], None]
-    ) -> dict[Key, str]:
-        """Store the responses; returns the reason for each missing one."""
-        ...
-
-    def facts(self) -> dict[str, Any]:
-        """For ``run.json``."""
-        ...
-
-
-def audited_model(
-    model: str,
-    *,
-    name: str | None = None,
-    llm: Mapping[str, Any] | None = None,
-    permitted: bool = False,
-    label: str | None = None,
-    device: str = "auto",
-) -> AuditedModel:
-    """The model behind a word: a run, a folder or a hub id; or ``http://...`` with ``name``, or ``NAME@http://...``.
-
-    Raises:
-        ConfigError: a server without a model's name, or wrong settings of it.
-    """
-    before, at, url = model.partition("@http")
-    if model.startswith(("http://", "https://")) or at:
-        called, address = (before, "http" + url) if at else (name, model)
-        if not called:
-            raise ConfigError(["--model-name is missing: the model, as the server calls it"])
-        server = check(ServerSettings, {**(llm or {}), "base_url": address, "model": called})
-        return ServedModel(label or server.name, server, permitted)
-    return LocalModel(model, device, label)
-
-
-def relabel(model: AuditedModel, taken: Sequence[str]) -> AuditedModel:
-    """Give a model a label that is not taken: first its folder's name is added, then a number."""
-    if model.label in taken and isinstance(model, LocalModel):
-        model.label = f"{model.label} ({Path(model.source).name})"
-    number, label = 2, model.label
-    while model.label in taken:
-        model.label, number = f"{label} {number}", number + 1
-    return model
+    def sampling(self) -> dict[str, int]:
+        """Settings of generation."""
+        settings = self.settings
+        return {
+            "samples": settings.samples_per_prompt,
+            "seed": settings.seed,
+            "max_new_tokens": settings.max_new_tokens,
+        }
 
 
 class LocalModel:
@@ -122,6 +61,7 @@ class LocalModel:
         self._model: Any = None
 
     def identity(self) -> Any:
+        """Part of the run's key: equal identities mean equal models."""
         from medunlearn.models.folders import model_identity
 
         return model_identity(self.source)
@@ -139,10 +79,9 @@ class LocalModel:
     def check(self, corpora: Sequence[Corpus], settings: AuditSettings) -> None:
         return
 
-    def answer(
-        self, job: AuditJob, store: ResponseStore, unit: Unit, advance: Callable[[int], None]
-    ) -> dict[Key, str]:
-        known, keys = store.read(), job.keys()
+    def answer(self, job: AuditJob, advance: Callable[[int], None]) -> dict[Key, str]:
+        """Store the responses; returns the reason for each missing one."""
+        known, keys = job.store.read(), job.keys()
         if all(key in known for key in keys):
             advance(len(keys))
             return {}
@@ -151,21 +90,13 @@ class LocalModel:
         settings, model = job.settings, self._loaded(job.settings)
         refuse_too_long(model, max(probe.prefix_tokens for probe in job.probes), settings.max_new_tokens)
         openings = [
-            Opening(p.probe_id, p.record_id, tuple(p.prefix_ids.tolist()), tuple(p.suffix_ids.tolist()))
+            Opening(p.probe_id, p.record_id, tuple(p.prefix_ids.tolist()), tuple(p.encoded.ids.tolist()))
             for p in job.probes
+            if p.prefix_ids is not None
         ]
+        how = {**job.sampling(), "batch_size": settings.batch_size}
         for decoding in job.decodings:
-            continue_openings(
-                model,
-                openings,
-                decoding,
-                store,
-                samples=settings.samples_per_prompt,
-                seed=settings.seed,
-                max_new_tokens=settings.max_new_tokens,
-                batch_size=settings.batch_size,
-                advance=advance,
-            )
+            continue_openings(model, openings, decoding, job.store, advance=advance, **how)
         return {}
 
     def facts(self) -> dict[str, Any]:
@@ -197,37 +128,43 @@ class ServedModel:
         return ["server", self.server.name, self.server.extra]
 
     def unit(self, settings: AuditSettings) -> Unit:
-        return unit_without_model(settings)
+        return unit_without_model(settings.tokenizer)
 
     def check(self, corpora: Sequence[Corpus], settings: AuditSettings) -> None:
+        """Refuse texts that may not leave this machine, before any work."""
         self._decision(corpora, settings).enforce()
 
-    def answer(
-        self, job: AuditJob, store: ResponseStore, unit: Unit, advance: Callable[[int], None]
-    ) -> dict[Key, str]:
+    def answer(self, job: AuditJob, advance: Callable[[int], None]) -> dict[Key, str]:
+        """Store the responses; returns the reason for each missing one."""
         from medunlearn.generation.server import Prompt, continue_on_server
 
-        use = data_use_of(job.corpora, job.settings)
-        identifiers = {one.record_id: one.identifiers for corpus in job.corpora for one in corpus.documents}
-        by_id = {probe.probe_id: probe for probe in job.probes}
+        # Where nobody looked for identifiers, open texts are taken to have none.
+        unknown = () if data_use_of(job.corpora, job.settings) == "open" else None
+        identifiers = {
+            document.record_id: unknown
+            if document.identifiers is None
+            else tuple(identifier.value for identifier in document.identifiers)
+            for corpus in job.corpora
+            for document in corpus.documents
+        }
+        prefixes = {probe.probe_id: probe.prefix for probe in job.probes}
 
         def tokens(keys: Sequence[str], texts: Sequence[str]) -> list[tuple[int, ...]]:
-            encoded = continuations(unit, [by_id[key].prefix for key in keys], texts)
+            encoded = continuations(job.unit, [prefixes[key] for key in keys], texts)
             return [tuple(one.ids.tolist()) for one in encoded]
 
         decision = self._decision(job.corpora, job.settings)
+        prompts = [Prompt(p.probe_id, p.prefix, identifiers.get(p.record_id, unknown)) for p in job.probes]
         lacking = continue_on_server(
             self.server,
             decision,
-            [Prompt(p.probe_id, p.prefix, _values(identifiers.get(p.record_id), use)) for p in job.probes],
+            prompts,
             job.decodings,
-            store,
+            job.store,
             tokens,
-            folder=job.folder / "llm",
-            samples=job.settings.samples_per_prompt,
-            seed=job.settings.seed,
-            max_new_tokens=job.settings.max_new_tokens,
+            folder=job.store.folder.parent / "llm",
             advance=advance,
+            **job.sampling(),
         )
         self._facts = {"guard": decision.to_json(), "unanswered": len(lacking.reasons)}
         if lacking.may_come and not job.settings.allow_missing:
@@ -247,9 +184,41 @@ class ServedModel:
         return decide(self.server.base_url, data_use=use, records=records, permitted=self.permitted)
 
 
-def unit_without_model(settings: AuditSettings) -> Unit:
-    """The tokens of ``tokenizer``, or words and punctuation marks without one."""
-    return WordsUnit() if settings.tokenizer is None else tokenizer_in(settings.tokenizer)
+AuditedModel = LocalModel | ServedModel
+
+
+def audited_model(
+    model: str,
+    *,
+    name: str | None = None,
+    llm: Mapping[str, Any] | None = None,
+    permitted: bool = False,
+    label: str | None = None,
+    device: str = "auto",
+) -> AuditedModel:
+    """The model behind a word: a run, a folder or a hub id; or ``http://...`` with ``name``, or ``NAME@http://...``.
+
+    Raises:
+        ConfigError: a server without a model's name, or wrong settings of it.
+    """
+    before, at, url = model.partition("@http")
+    if model.startswith(("http://", "https://")) or at:
+        served, address = (before, "http" + url) if at else (name, model)
+        if not served:
+            raise ConfigError(["--model-name is missing: the model, as the server calls it"])
+        server = check(ServerSettings, {**(llm or {}), "base_url": address, "model": served})
+        return ServedModel(label or server.name, server, permitted)
+    return LocalModel(model, device, label)
+
+
+def relabel(model: AuditedModel, taken: Sequence[str]) -> AuditedModel:
+    """Give a model a label that is not taken: first its folder's name is added, then a number."""
+    if model.label in taken and isinstance(model, LocalModel):
+        model.label = f"{model.label} ({Path(model.source).name})"
+    number, label = 2, model.label
+    while model.label in taken:
+        model.label, number = f"{label} {number}", number + 1
+    return model
 
 
 def data_use_of(corpora: Sequence[Corpus], settings: AuditSettings) -> DataUse:
@@ -257,17 +226,3 @@ def data_use_of(corpora: Sequence[Corpus], settings: AuditSettings) -> DataUse:
     if settings.data_use is not None:
         return settings.data_use
     return "open" if all(corpus.data_use == "open" for corpus in corpora) else "credentialed"
-
-
-def refuse_unused(model: str, name: str | None, llm: Mapping[str, Any] | None) -> None:
-    """Raises:
-    InputError: settings of a server without a server.
-    """
-    if (name or llm) and "http" not in model:
-        raise InputError(f"{model} is no server: --model-name and llm.KEY=VALUE are for http://HOST:PORT/v1.")
-
-
-def _values(identifiers: tuple[Identifier, ...] | None, use: DataUse) -> tuple[str, ...] | None:
-    if identifiers is None:
-        return () if use == "open" else None
-    return tuple(identifier.value for identifier in identifiers)

@@ -7,27 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from medunlearn.audit import stored
 from medunlearn.audit.audit import Audit
 from medunlearn.audit.measures import MEASURES, default_measures, get_measure
-from medunlearn.audit.probes import PROBES_SCHEMA, Probe, ProbeSample, draw_probes
-from medunlearn.audit.respondents import (
-    AuditedModel,
-    AuditJob,
-    audited_model,
-    data_use_of,
-    refuse_unused,
-    relabel,
-    unit_without_model,
-)
+from medunlearn.audit.probes import draw_probes, write_probes
+from medunlearn.audit.respondents import AuditedModel, AuditJob, audited_model, data_use_of, relabel
 from medunlearn.audit.scoring import score_all
 from medunlearn.audit.stages import check_stages, run_stages
-from medunlearn.audit.tables import BASELINES, BASELINES_FILE, PROBES, RESPONSES, VERB
-from medunlearn.audit.units import Unit, WordsUnit
+from medunlearn.audit.stored import identity, is_table, read_stored
+from medunlearn.audit.tables import BASELINES, BASELINES_FILE, RESPONSES, VERB
+from medunlearn.audit.units import Unit, WordsUnit, unit_without_model
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts, AuditSettings
 from medunlearn.data.responses import ResponseStore
-from medunlearn.data.storage import read_json, write_json, write_table
+from medunlearn.data.storage import read_json, write_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.decodings import parse_decodings
 from medunlearn.progress import progress
@@ -36,14 +28,16 @@ from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.sources.corpus import Corpus, read_corpora
 from medunlearn.sources.notes import Columns
 
+Paths = str | Path | Sequence[str | Path]
+
 
 def audit(
     model: str | Path | None = None,
-    corpus: str | Path | Sequence[str | Path] = (),
+    corpus: Paths = (),
     *,
     out: Path | str,
     responses: Path | str | None = None,
-    baseline: str | Path | Sequence[str | Path] = (),
+    baseline: Paths = (),
     model_name: str | None = None,
     llm: Mapping[str, Any] | None = None,
     allow_remote_llm: bool = False,
@@ -75,35 +69,32 @@ def audit(
     of_stages = {key: value for key, value in settings.items() if key.split(".")[0] in AuditParts.model_fields}
     parts = check_stages(of_stages, model=model is not None)
     checked = check(AuditSettings, {key: value for key, value in settings.items() if key not in of_stages})
-    corpus_words = [str(one) for one in ([corpus] if isinstance(corpus, str | Path) else corpus)]
-    baseline_words = [str(one) for one in ([baseline] if isinstance(baseline, str | Path) else baseline)]
-    _refuse(model, corpus_words, responses, checked)
+    sources, baselines = _words(corpus), _words(baseline)
+    _refuse(model, sources, responses, checked)
     folder, own, corpora = Path(out), None, []
     if responses is not None:
         _audit_stored(Path(responses), checked, folder, label)
     else:
-        refuse_unused(str(model), model_name, llm)
-        own = audited_model(
-            str(model), name=model_name, llm=llm, permitted=allow_remote_llm, label=label, device=device
-        )
-        corpora = _corpora(corpus_words, checked)
+        if (model_name or llm) and "http" not in str(model):
+            raise InputError(f"{model} is no server: --model-name and llm.KEY=VALUE are for http://HOST:PORT/v1.")
+        how = {"llm": llm, "permitted": allow_remote_llm, "label": label, "device": device}
+        own = audited_model(str(model), name=model_name, **how)  # type: ignore[arg-type]
+        corpora = _corpora(sources, checked)
         _audit_model(own, corpora, checked, folder, quiet)
     taken, others = [Run.open(folder).label], []
-    baselines = _Baselines(folder, corpora, checked, llm, allow_remote_llm, device, quiet)
-    for word in baseline_words:
-        path, other = baselines.audit(word, taken)
+    run_baseline = _Baselines(folder, corpora, checked, llm, allow_remote_llm, device, quiet)
+    stages: dict[str, Any] = {"corpora": corpora, "device": device, "quiet": quiet}
+    for word in baselines:
+        path, other = run_baseline(word, taken)
         taken.append(Run.open(path).label)
-        baselines.record(path)
         if path.is_relative_to(folder):
-            others.append(run_stages(path, parts, corpora=corpora, model=other, device=device, quiet=quiet))
-    results = run_stages(folder, parts, corpora=corpora, model=own, device=device, quiet=quiet)
+            others.append(run_stages(path, parts, model=other, **stages))
+    results = run_stages(folder, parts, model=own, **stages)
     return replace(Audit.open(folder), stages=results.against(others))
 
 
-def measures_of(settings: AuditSettings) -> tuple[str, ...]:
-    """The requested measures, or all that need no further model, plug-ins included."""
-    plugins = [name for name in known_names("measures", MEASURES) if name not in MEASURES]
-    return settings.measures or (*default_measures(), *plugins)
+def _words(paths: Paths) -> list[str]:
+    return [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
 
 
 def _refuse(model: object, words: Sequence[str], responses: object, settings: AuditSettings) -> None:
@@ -128,26 +119,26 @@ def _refuse(model: object, words: Sequence[str], responses: object, settings: Au
         raise ConfigError(problems)
 
 
+def _measures(settings: AuditSettings) -> list[str]:
+    """The requested measures, or all that need no further model, plug-ins included."""
+    plugins = [name for name in known_names("measures", MEASURES) if name not in MEASURES]
+    return list(settings.measures or (*default_measures(), *plugins))
+
+
 def _corpora(words: Sequence[str], settings: AuditSettings) -> list[Corpus]:
-    columns = Columns(
-        id=settings.id_column,
-        text=settings.text_column,
-        subject=settings.subject_column,
-        copies=settings.copies_column,
-    )
-    return read_corpora(words, columns)
+    columns = {name: getattr(settings, f"{name}_column") for name in ("id", "text", "subject", "copies")}
+    return read_corpora(words, Columns(**columns))
 
 
 def _audit_model(
     model: AuditedModel, corpora: Sequence[Corpus], settings: AuditSettings, folder: Path, quiet: bool
 ) -> None:
-    measures, decodings = measures_of(settings), parse_decodings(settings.decodings)
-    unit = model.unit(settings)
+    decodings, unit = parse_decodings(settings.decodings), model.unit(settings)
     inputs = {
         "model": model.identity(),
         "unit": unit.fingerprint,
         "corpora": {corpus.name: corpus.fingerprint for corpus in corpora},
-        "measures": list(measures),
+        "measures": _measures(settings),
         "decodings": [decoding.name for decoding in decodings],
     }
     recording = Recording(folder, VERB, model.label, settings, inputs)
@@ -156,22 +147,26 @@ def _audit_model(
     model.check(corpora, settings)
     with recording.running():
         with recording.stage("probes"):
-            samples = _draw(corpora, unit, settings)
-            probes = [probe for sample in samples for probe in sample.probes]
-            _write_probes(folder, probes)
-        job = AuditJob(probes, corpora, decodings, settings, folder)
+            samples = [draw_probes(corpus, unit, settings) for corpus in corpora]
+            if isinstance(unit, WordsUnit):
+                unit.seal()
+            _refuse_empty([c.name for c, (own, _) in zip(corpora, samples, strict=True) if not own], unit, settings)
+            probes = [probe for own, _ in samples for probe in own]
+            write_probes(folder, probes)
+        job = AuditJob(probes, corpora, decodings, settings, unit, _store(recording, unit))
         keys = job.keys()
-        with recording.stage("respond"):
-            store = ResponseStore(folder / RESPONSES, {"key": recording.key, "unit": unit.name})
-            with progress(f"{model.label}: continuations", len(keys), quiet=quiet) as advance:
-                reasons = model.answer(job, store, unit, advance)
+        with (
+            recording.stage("respond"),
+            progress(f"{model.label}: continuations", len(keys), quiet=quiet) as advance,
+        ):
+            reasons = model.answer(job, advance)
         with recording.stage("score"):
-            responses = store.read()
-            score_all(folder, probes, keys, responses, reasons, measures, unit)
-        recording.info["results"] = {
+            responses = job.store.read()
+            score_all(folder, probes, keys, responses, reasons, _measures(settings), unit)
+        recording.info.results = {
             "unit": {"name": unit.name, "noun": unit.noun},
             "model": model.facts(),
-            "corpora": [{**c.facts(), **sample.facts()} for c, sample in zip(corpora, samples, strict=True)],
+            "corpora": [{**c.facts(), **counts} for c, (_, counts) in zip(corpora, samples, strict=True)],
             "data_use": data_use_of(corpora, settings),
             "probes": len(probes),
             "responses": len(responses),
@@ -179,67 +174,50 @@ def _audit_model(
         }
 
 
-def _draw(corpora: Sequence[Corpus], unit: Unit, settings: AuditSettings) -> list[ProbeSample]:
-    samples = [
-        draw_probes(
-            corpus,
-            unit,
-            prefixes=settings.prefixes,
-            longest=settings.max_new_tokens,
-            shortest=min(settings.shortest_suffix, settings.max_new_tokens),
-            sample=settings.limit,
-            seed=settings.seed,
-        )
-        for corpus in corpora
-    ]
-    if isinstance(unit, WordsUnit):
-        unit.seal()
-    empty = [sample.corpus for sample in samples if not sample.probes]
+def _refuse_empty(empty: Sequence[str], unit: Unit, settings: AuditSettings) -> None:
     if empty:
         raise InputError(
             f"No text of {', '.join(empty)} is long enough: the shortest prefix has {settings.prefixes[0]} "
             f"{unit.noun}, and {settings.shortest_suffix} must follow. Lower prefixes or shortest_suffix."
         )
-    return samples
 
 
 def _audit_stored(file: Path, settings: AuditSettings, folder: Path, label: str | None) -> None:
-    measures, unit = measures_of(settings), unit_without_model(settings)
-    inputs = {"model": stored.identity(file), "unit": unit.fingerprint, "measures": list(measures)}
+    unit, measures = unit_without_model(settings.tokenizer), _measures(settings)
+    inputs = {"model": identity(file), "unit": unit.fingerprint, "measures": measures}
     recording = Recording(folder, VERB, label or file.name.split(".")[0], settings, inputs)
     if recording.done:
         return
     with recording.running():
         with recording.stage("read"):
-            given = stored.read_stored(file, unit, settings)
-            _write_probes(folder, given.probes)
-            store = ResponseStore(folder / RESPONSES, {"key": recording.key, "unit": unit.name})
+            given = read_stored(file, unit, settings.max_new_tokens)
+            probes, keys = list(given.probes.values()), list(given.responses)
+            write_probes(folder, probes)
+            store = _store(recording, unit)
             known = store.read()
             if missing := [response for key, response in given.responses.items() if key not in known]:
                 store.add(missing)
         with recording.stage("score"):
-            score_all(folder, given.probes, given.keys, given.responses, {}, measures, unit, starts=given.starts)
-        recording.info["results"] = {
+            score_all(folder, probes, keys, given.responses, {}, measures, unit, starts=given.starts)
+        records: dict[str, set[str]] = {}
+        for probe in probes:
+            records.setdefault(probe.corpus, set()).add(probe.record_id)
+        recording.info.results = {
             "unit": {"name": unit.name, "noun": unit.noun},
             "model": {"kind": "stored responses", "source": str(file)},
-            "corpora": _stored_corpora(given.probes),
+            "corpora": [
+                {"name": name, "kind": "stored responses", "used": len(own)} for name, own in records.items()
+            ],
             "data_use": settings.data_use or "credentialed",
-            "probes": len(given.probes),
-            "responses": len(given.responses),
+            "probes": len(probes),
+            "responses": len(keys),
             "without_response": 0,
             "rows_without_suffix": given.empty,
         }
 
 
-def _stored_corpora(probes: Sequence[Probe]) -> list[dict[str, Any]]:
-    records: dict[str, set[str]] = {}
-    for probe in probes:
-        records.setdefault(probe.corpus, set()).add(probe.record_id)
-    return [{"name": name, "kind": "stored responses", "used": len(own)} for name, own in records.items()]
-
-
-def _write_probes(folder: Path, probes: Sequence[Probe]) -> None:
-    write_table(folder / PROBES, [probe.row() for probe in probes], PROBES_SCHEMA)
+def _store(recording: Recording, unit: Unit) -> ResponseStore:
+    return ResponseStore(recording.folder / RESPONSES, {"key": recording.key, "unit": unit.name})
 
 
 @dataclass(frozen=True)
@@ -254,31 +232,28 @@ class _Baselines:
     device: str
     quiet: bool
 
-    def audit(self, word: str, taken: Sequence[str]) -> tuple[Path, AuditedModel | None]:
+    def __call__(self, word: str, taken: Sequence[str]) -> tuple[Path, AuditedModel | None]:
         """The folder of a baseline's audit, which is made if the word names a model; and that model."""
-        path = Path(word)
+        path, model = Path(word), None
         if (path / FILE).exists() and read_json(path / FILE).get("verb") == VERB:
-            return Run.open(path).folder, None
-        if stored.is_table(path):
+            folder = Run.open(path).folder
+        elif is_table(path):
             folder = self._folder_of(path.name.split(".")[0])
             _audit_stored(path, self.settings, folder, None)
-            return folder, None
-        if not self.corpora:
+        elif not self.corpora:
             raise InputError(
                 f"{word} is neither a table of responses nor an audit: stored responses are compared with one of "
                 "these."
             )
-        model = relabel(audited_model(word, llm=self.llm, permitted=self.permitted, device=self.device), taken)
-        folder = self._folder_of(model.label)
-        _audit_model(model, self.corpora, self.settings, folder, self.quiet)
-        return folder, model
-
-    def record(self, path: Path) -> None:
-        """Add a baseline's folder to the audit's list."""
+        else:
+            model = relabel(audited_model(word, llm=self.llm, permitted=self.permitted, device=self.device), taken)
+            folder = self._folder_of(model.label)
+            _audit_model(model, self.corpora, self.settings, folder, self.quiet)
         file = self.folder / BASELINES_FILE
         known = read_json(file)["folders"] if file.exists() else []
-        name = str(path.relative_to(self.folder) if path.is_relative_to(self.folder) else path.resolve())
+        name = str(folder.relative_to(self.folder) if folder.is_relative_to(self.folder) else folder.resolve())
         write_json(file, {"folders": list(dict.fromkeys([*known, name]))})
+        return folder, model
 
     def _folder_of(self, label: str) -> Path:
         name = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in label)[:60]

@@ -9,11 +9,11 @@ al. 2021, Section 3.2): how much of the original the response gives away.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import pandas as pd
 
-from medunlearn.audit.measures import Measure
+from medunlearn.audit.measures import ContinuationMeasure
 from medunlearn.audit.tables import KEY
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.metrics.base import Score
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 Direction = Literal["recall", "precision", "both"]
 Part = Literal["f1", "precision", "recall"]
 Texts = Sequence[str | None]
+"""Texts of at most 100 tokens; None where there is none."""
 NO_ENCODER = "no encoder is named: --encoder FOLDER or hub id"
 NO_BART = "no sequence-to-sequence model is named: --bart FOLDER or hub id"
 
-BERT_SCORE = Measure(
+BERT_SCORE = ContinuationMeasure(
     name="bert_score",
     title="BERTScore",
     group="semantic",
@@ -38,7 +39,7 @@ BERT_SCORE = Measure(
     source="Zhang et al. 2020, Section 3",
     score=None,
 )
-BART_SCORE = Measure(
+BART_SCORE = ContinuationMeasure(
     name="bart_score",
     title="BARTScore",
     group="semantic",
@@ -66,7 +67,6 @@ def bert_score(
     more. The value of unrelated texts depends on the encoder and is far from 0.
 
     Args:
-        responses, references: texts of at most 100 tokens; None where there is none.
         model: an encoder, or its folder or hub id; None leaves every pair unscored.
         part: F, precision (over the response's tokens) or recall (over the original's).
         idf: weight rare words more (:meth:`~medunlearn.models.bert_score.BertScorer.score`).
@@ -80,11 +80,9 @@ def bert_score(
     _refuse(responses, references, "part", part, get_args(Part))
     if model is None:
         return [Score.unscored(NO_ENCODER) for _ in responses]
-    if isinstance(model, str):
-        from medunlearn.models.bert_score import BertScorer
+    from medunlearn.models.bert_score import BertScorer
 
-        model = BertScorer(model, device=device)
-    scorer = model
+    scorer = BertScorer(model, device=device) if isinstance(model, str) else model
 
     def score(given: list[str], original: list[str]) -> list[float | None]:
         with progress("BERTScore", len(given), quiet=quiet) as advance:
@@ -108,7 +106,6 @@ def bart_score(
     At most 0; higher = one text is likelier given the other = memorized more. A text given itself is below 0.
 
     Args:
-        responses, references: as for :func:`bert_score`.
         model: a sequence-to-sequence model, or its folder or hub id; None leaves every pair unscored.
         direction: ``recall`` (the original given the response), ``precision`` (the response given the original),
             or ``both``, their mean (the F of Yuan et al. 2021, Section 3.2).
@@ -122,18 +119,16 @@ def bart_score(
     _refuse(responses, references, "direction", direction, get_args(Direction))
     if model is None:
         return [Score.unscored(NO_BART) for _ in responses]
-    if isinstance(model, str):
-        from medunlearn.models.bart_score import BartScorer
+    from medunlearn.models.bart_score import BartScorer
 
-        model = BartScorer(model, device=device)
-    scorer = model
+    scorer = BartScorer(model, device=device) if isinstance(model, str) else model
 
     def score(given: list[str], original: list[str]) -> list[float | None]:
         pairs = {"recall": [(given, original)], "precision": [(original, given)]}
         pairs["both"] = pairs["recall"] + pairs["precision"]
         with progress("BARTScore", len(given) * len(pairs[direction]), quiet=quiet) as advance:
             columns = [scorer.score(source, target, advance=advance) for source, target in pairs[direction]]
-        return [_mean(values) for values in zip(*columns, strict=True)]
+        return [None if None in row else sum(row) / len(row) for row in zip(*columns, strict=True)]
 
     return _scores(responses, references, score)
 
@@ -183,34 +178,26 @@ def _scores(
     responses: Texts, references: Texts, score: Callable[[list[str], list[str]], list[float | None]]
 ) -> list[Score]:
     """Scores of the pairs in which both texts have words; the others are unscored, with the reason."""
-    pairs = list(zip(responses, references, strict=True))
-    rows = [
-        (at, one, other) for at, (one, other) in enumerate(pairs) if one and one.strip() and other and other.strip()
+    reasons = [_reason(*pair) for pair in zip(responses, references, strict=True)]
+    places = [place for place, reason in enumerate(reasons) if reason is None]
+    values = score([str(responses[place]) for place in places], [str(references[place]) for place in places])
+    by_place = dict(zip(places, values, strict=True))
+    return [
+        Score(by_place.get(place), reason if by_place.get(place) is None else None)
+        for place, reason in enumerate(reason or "a text has no token that counts" for reason in reasons)
     ]
-    values = score([one for _, one, _ in rows], [other for _, _, other in rows])
-    by_place = {at: value for (at, _, _), value in zip(rows, values, strict=True)}
-    return [_score(by_place.get(at), pair) for at, pair in enumerate(pairs)]
 
 
-def _score(value: float | None, pair: tuple[str | None, str | None]) -> Score:
-    if value is not None:
-        return Score(value)
-    for text, name in zip(pair, ("response", "original"), strict=True):
+def _reason(response: str | None, original: str | None) -> str | None:
+    for text, name in ((response, "response"), (original, "original")):
         if text is None:
-            return Score.unscored(f"there is no {name}")
+            return f"there is no {name}"
         if not text.strip():
-            return Score.unscored(f"the {name} is empty")
-    return Score.unscored("a text has no token that counts")
+            return f"the {name} is empty"
+    return None
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
-
-
-def _refuse(
-    responses: Sequence[Any], references: Sequence[Any], name: str, value: str, allowed: Sequence[str]
-) -> None:
+def _refuse(responses: Texts, references: Texts, name: str, value: str, allowed: Sequence[str]) -> None:
     if len(responses) != len(references):
         raise InputError(f"{len(responses)} responses and {len(references)} references: give one each.")
     if value not in allowed:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from medunlearn.audit.audit import Audit
-from medunlearn.audit.respondents import AuditedModel, LocalModel, ServedModel
+from medunlearn.audit.respondents import AuditedModel, LocalModel
 from medunlearn.audit.tables import KEY, PROBES, SCORE_KEY, read_tables
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts
@@ -30,17 +30,15 @@ from medunlearn.sources.corpus import Corpus
 if TYPE_CHECKING:
     from medunlearn.audit.identifiers.search import IdentifierSearch
     from medunlearn.audit.options.audit import OptionsAudit
-    from medunlearn.audit.options.respondents import Respondent
 
 SEMANTIC_FILE = "semantic.json"
 _MODELS = ("encoder", "bart")
-_SETTINGS: Mapping[str, type[Settings]] = {
-    "identifiers": IdentifierSettings,
-    "kinds": KindSettings,
-    "options": AuditOptionsSettings,
+_SETTINGS: Mapping[str, tuple[type[Settings], tuple[str, ...]]] = {
+    "identifiers": (IdentifierSettings, ()),
+    "kinds": (KindSettings, ()),
+    "options": (AuditOptionsSettings, ("file", "trained_on")),
 }
-_EXTRA_KEYS: Mapping[str, tuple[str, ...]] = {"options": ("file", "trained_on")}
-"""Keys of a section that are not among its settings."""
+"""Section -> its settings, and keys that are not among these."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +84,11 @@ def check_stages(values: Mapping[str, Any], *, model: bool) -> AuditParts:
             sections.setdefault(name, {}).update(_section(name, value))
     parts = check(AuditParts, sections)
     problems = []
-    for name, settings in _SETTINGS.items():
-        own = getattr(parts, name)
-        if own is not None:
-            try:
-                check(settings, {key: value for key, value in own.items() if key not in _EXTRA_KEYS.get(name, ())})
-            except ConfigError as error:
-                problems += [f"{name}: {problem}" for problem in error.problems]
+    for name, (settings, extra) in _SETTINGS.items():
+        try:
+            check(settings, {key: value for key, value in (getattr(parts, name) or {}).items() if key not in extra})
+        except ConfigError as error:
+            problems += [f"{name}: {problem}" for problem in error.problems]
     if parts.options is not None and "file" not in parts.options:
         problems.append("options: name the questions, --options.file FILE")
     if parts.options is not None and not model:
@@ -131,9 +127,16 @@ def run_stages(
     """
     if parts.encoder or parts.bart:
         add_semantic(folder, parts, device=device, quiet=quiet)
-    identifiers = _identifiers(folder, parts, corpora, quiet)
-    kinds = _kinds(folder, parts, corpora)
-    options = _options(folder, parts, model, device, quiet)
+    identifiers = kinds = options = None
+    if parts.identifiers is not None:
+        identifiers = _search_identifiers(folder, check(IdentifierSettings, parts.identifiers), corpora, quiet)
+    if parts.kinds is not None:
+        from medunlearn.audit.kinds.sorting import sort_spans
+
+        texts = {corpus.name: {one.record_id: one.text for one in corpus.documents} for corpus in corpora}
+        kinds = sort_spans(read_tables(folder), check(KindSettings, parts.kinds), texts or None)
+    if parts.options is not None and model is not None:
+        options = _audit_options(folder, parts.options, model, device, quiet)
     return StageResults(identifiers, kinds, options)
 
 
@@ -151,27 +154,23 @@ def add_semantic(folder: Path, parts: AuditParts, *, device: str = "auto", quiet
     audit = Audit.open(folder)
     labels = audit.scores().drop(columns=["measure", "value", "reason"]).drop_duplicates(ignore_index=True)
     labels = labels.assign(**{key: labels[name] for name, key in SCORE_KEY.items()})
-    starts = audit.starts().rename(columns={"suffix": "reference"})
+    pairs = labels[KEY].merge(audit.starts().rename(columns={"suffix": "reference"}), on=KEY, how="left")
     models = {"encoder": missing.get("bert_score"), "bart": missing.get("bart_score")}
-    pairs = labels[KEY].merge(starts, on=KEY, how="left")
     added = semantic_scores(pairs, **models, device=device, quiet=quiet)
     rows = added[added["measure"].isin(missing)].merge(labels, on=KEY).drop(columns=["probe_id", "variant"])
     replace_scores(folder, rows, measure=list(missing))
     write_json(path, {**known, **{name: model_identity(model) for name, model in missing.items()}})
 
 
-def _identifiers(
-    folder: Path, parts: AuditParts, corpora: Sequence[Corpus], quiet: bool
-) -> IdentifierSearch | None:
-    if parts.identifiers is None:
-        return None
+def _search_identifiers(
+    folder: Path, settings: IdentifierSettings, corpora: Sequence[Corpus], quiet: bool
+) -> IdentifierSearch:
     from medunlearn.audit.identifiers.outputs import read_audit, response_tokens
     from medunlearn.audit.identifiers.search import IdentifierSearch
 
     documents = [document for corpus in corpora for document in corpus.documents]
     records = [Record(one.record_id, one.text, {}, one.identifiers or ()) for one in documents]
     subjects = {one.record_id: one.subject for one in documents}
-    settings = check(IdentifierSettings, parts.identifiers)
     records, tokens = records or _probed_records(folder), response_tokens(folder)
     search = IdentifierSearch(read_audit(folder), records, subjects, settings, folder, tokens, quiet=quiet)
     search.tables()
@@ -186,35 +185,17 @@ def _probed_records(folder: Path) -> list[Record]:
     return [Record(str(row["record_id"]), f"{row['prefix']}{row['suffix']}", {}) for row in rows]
 
 
-def _kinds(folder: Path, parts: AuditParts, corpora: Sequence[Corpus]) -> pd.DataFrame | None:
-    if parts.kinds is None:
-        return None
-    from medunlearn.audit.kinds.sorting import sort_spans
+def _audit_options(
+    folder: Path, section: Mapping[str, Any], model: AuditedModel, device: str, quiet: bool
+) -> OptionsAudit:
+    from medunlearn.audit.options.audit import OptionsAudit, add_options, groups_of, make_respondent
 
-    texts = {corpus.name: {one.record_id: one.text for one in corpus.documents} for corpus in corpora}
-    return sort_spans(read_tables(folder), check(KindSettings, parts.kinds), texts or None)
-
-
-def _options(
-    folder: Path, parts: AuditParts, model: AuditedModel | None, device: str, quiet: bool
-) -> OptionsAudit | None:
-    if parts.options is None or model is None:
-        return None
-    from medunlearn.audit.options.audit import OptionsAudit, add_options, groups_of
-
-    own = dict(parts.options)
+    own = dict(section)
     file, trained_on = Path(own.pop("file")), own.pop("trained_on", None)
     settings = check(AuditOptionsSettings, own)
-    add_options(folder, _respondent(model, settings, device), file, settings, quiet=quiet)
+    if isinstance(model, LocalModel):
+        respondent = make_respondent(settings, model=model.source, device=device)
+    else:
+        respondent = make_respondent(settings, llm=model.server.model_dump(), permitted=model.permitted)
+    add_options(folder, respondent, file, settings, quiet=quiet)
     return OptionsAudit(folder / "options", model.label, settings, groups=groups_of(trained_on))
-
-
-def _respondent(model: AuditedModel, settings: AuditOptionsSettings, device: str) -> Respondent:
-    if isinstance(model, ServedModel):
-        from medunlearn.audit.options.server import ServerRespondent
-
-        return ServerRespondent(model.server.model_dump(), settings, permitted=model.permitted)
-    from medunlearn.audit.options.local import LocalRespondent
-
-    assert isinstance(model, LocalModel)
-    return LocalRespondent(model.source, device)

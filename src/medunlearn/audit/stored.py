@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from medunlearn.audit.probes import Probe
-from medunlearn.audit.scoring import first_text
 from medunlearn.audit.tables import Key
 from medunlearn.audit.units import Encoded, Unit, WordsUnit, continuations
-from medunlearn.config.audit import AuditSettings
 from medunlearn.data.responses import Response
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import SourceError, unknown_name
@@ -35,40 +32,28 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 MIXED = 0
 """Prefix length of probes whose prefixes have many lengths."""
+_REQUIRED, _NUMBERS = ("suffix", "response"), ("prefix_tokens", "sample", "copies")
 _DISTINCT_LENGTHS = 12
 _ENDINGS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".json")
 
-
-@dataclass(frozen=True, slots=True)
-class StoredRow:
-    """One stored response; ``prefix_tokens``, ``sample`` and ``copies`` are None where the file has none."""
-
-    record_id: str
-    subject: str
-    corpus: str
-    prefix_tokens: int | None
-    prefix: str
-    suffix: str
-    response: str
-    variant: str
-    sample: int | None
-    copies: int | None = None
+Row = Mapping[str, Any]
+"""A row by our names of the columns; a number is None where the file has none."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class StoredAudit:
     """A file of responses as probes and responses.
 
     Attributes:
+        probes: by id, one per text and prefix.
         starts: text of each response's first tokens.
         empty: rows without a suffix, left out.
     """
 
-    probes: tuple[Probe, ...]
-    keys: tuple[Key, ...]
-    responses: dict[Key, Response]
-    starts: dict[Key, str]
-    empty: int
+    probes: dict[str, Probe] = field(default_factory=dict)
+    responses: dict[Key, Response] = field(default_factory=dict)
+    starts: dict[Key, str] = field(default_factory=dict)
+    empty: int = 0
 
 
 def is_table(path: Path) -> bool:
@@ -87,7 +72,7 @@ def identity(file: Path) -> list[str]:
     return ["responses", sha256_of(file)]
 
 
-def read_stored(file: Path, unit: Unit, settings: AuditSettings) -> StoredAudit:
+def read_stored(file: Path, unit: Unit, max_new_tokens: int) -> StoredAudit:
     """Read responses, and encode prefix with suffix and prefix with response, each as one text.
 
     Suffix and response are cut to ``max_new_tokens``.
@@ -96,92 +81,82 @@ def read_stored(file: Path, unit: Unit, settings: AuditSettings) -> StoredAudit:
         SourceError: rows that cannot be used, or missing columns.
     """
     rows, empty = _read(file)
-    prefixes = [row.prefix for row in rows]
-    suffixes = continuations(unit, prefixes, [row.suffix for row in rows])
+    prefixes = [row["prefix"] for row in rows]
+    suffixes = continuations(unit, prefixes, [row["suffix"] for row in rows])
     lengths = _prefix_lengths(rows, unit)
     if isinstance(unit, WordsUnit):
         unit.seal()
-    responses = continuations(unit, prefixes, [row.response for row in rows])
-    reader = _Reader(settings.max_new_tokens)
-    for row, suffix, length, response in zip(rows, suffixes, lengths, responses, strict=True):
-        reader.take(row, suffix, length, response)
-    return StoredAudit(
-        tuple(reader.probes.values()), tuple(reader.responses), reader.responses, reader.starts, empty
+    responses = continuations(unit, prefixes, [row["response"] for row in rows])
+    audit, ids = StoredAudit(empty=empty), _probe_ids(rows, lengths)
+    for row, probe_id, length, suffix, response in zip(rows, ids, lengths, suffixes, responses, strict=True):
+        if probe_id not in audit.probes:
+            audit.probes[probe_id] = _probe(row, probe_id, length, suffix, max_new_tokens)
+        key = probe_id, row["variant"], _sample(probe_id, row, audit.responses)
+        tokens = tuple(response.ids.tolist())[:max_new_tokens]
+        audit.responses[key] = Response(*key, row["response"], tokens, finished=True)
+        audit.starts[key] = response.start_of(row["response"])
+    return audit
+
+
+def _probe(row: Row, probe_id: str, length: int, suffix: Encoded, most: int) -> Probe:
+    encoded = Encoded(suffix.ids[:most], suffix.ends[:most])
+    text = row["suffix"][: int(encoded.ends[-1])] if len(encoded) else ""
+    return Probe(
+        probe_id,
+        row["record_id"],
+        row["subject"],
+        row["corpus"],
+        length,
+        row["prefix"],
+        text,
+        encoded,
+        copies=row["copies"],
     )
 
 
-class _Reader:
-    """Collects probes, one per text and prefix, and their responses."""
-
-    def __init__(self, most: int) -> None:
-        self.probes: dict[str, Probe] = {}
-        self.responses: dict[Key, Response] = {}
-        self.starts: dict[Key, str] = {}
-        self._most = most
-        self._ids: dict[tuple[str, int, str, str], str] = {}
-
-    def take(self, row: StoredRow, suffix: Encoded, length: int, response: Encoded) -> None:
-        probe_id = self._probe_id(row, length)
-        if probe_id not in self.probes:
-            ids, ends = suffix.ids[: self._most], suffix.ends[: self._most]
-            self.probes[probe_id] = Probe(
-                probe_id,
-                row.record_id,
-                row.subject,
-                row.corpus,
-                length,
-                row.prefix,
-                row.suffix[: int(ends[-1])] if len(ends) else "",
-                np.zeros(0, dtype=np.uint32),
-                ids,
-                ends,
-                row.copies,
-            )
-        key = probe_id, row.variant, self._sample(probe_id, row)
-        tokens = tuple(response.ids.tolist())[: self._most]
-        self.responses[key] = Response(*key, row.response, tokens, finished=True)
-        self.starts[key] = first_text(row.response, response)
-
-    def _probe_id(self, row: StoredRow, length: int) -> str:
-        """``RECORD@LENGTH``, with a number for further texts of the same record and length."""
-        text = (row.record_id, length, row.prefix, row.suffix)
-        if text not in self._ids:
-            name = f"{row.record_id}@{length}"
-            before = sum(known[:2] == text[:2] for known in self._ids) if name in self.probes else 0
-            self._ids[text] = name + (f".{before + 1}" if before else "")
-        return self._ids[text]
-
-    def _sample(self, probe_id: str, row: StoredRow) -> int:
-        """Sample number of a probe's response: as the file says, else counted in its order."""
-        if row.sample is None:
-            sample = 0
-            while (probe_id, row.variant, sample) in self.responses:
-                sample += 1
-            return sample
-        if (probe_id, row.variant, row.sample) in self.responses:
-            raise SourceError(
-                f"Sample {row.sample} of {probe_id!r} ({row.variant}) is there twice. Number samples from 0."
-            )
-        return row.sample
+def _probe_ids(rows: Sequence[Row], lengths: Sequence[int]) -> list[str]:
+    """``RECORD@LENGTH``, with a number for further texts of the same record and length."""
+    ids: dict[tuple[str, int, str, str], str] = {}
+    texts: Counter[str] = Counter()
+    keys = [(row["record_id"], n, row["prefix"], row["suffix"]) for row, n in zip(rows, lengths, strict=True)]
+    for key in keys:
+        if key not in ids:
+            name = f"{key[0]}@{key[1]}"
+            texts[name] += 1
+            ids[key] = name if texts[name] == 1 else f"{name}.{texts[name]}"
+    return [ids[key] for key in keys]
 
 
-def _prefix_lengths(rows: Sequence[StoredRow], unit: Unit) -> list[int]:
+def _sample(probe_id: str, row: Row, responses: Mapping[Key, Response]) -> int:
+    """Sample number of a probe's response: as the file says, else counted in its order."""
+    variant, sample = row["variant"], row["sample"]
+    if sample is None:
+        sample = 0
+        while (probe_id, variant, sample) in responses:
+            sample += 1
+    elif (probe_id, variant, sample) in responses:
+        raise SourceError(f"Sample {sample} of {probe_id!r} ({variant}) is there twice. Number samples from 0.")
+    return int(sample)
+
+
+def _prefix_lengths(rows: Sequence[Row], unit: Unit) -> list[int]:
     """Lengths as the file says them; else counted, and all :data:`MIXED` where they are many."""
-    if all(row.prefix_tokens is not None for row in rows):
-        return [row.prefix_tokens or 0 for row in rows]
-    counted = [len(encoded) for encoded in unit.encode([row.prefix for row in rows])]
+    if all(row["prefix_tokens"] is not None for row in rows):
+        return [row["prefix_tokens"] for row in rows]
+    counted = [len(encoded) for encoded in unit.encode([row["prefix"] for row in rows])]
     return counted if len(set(counted)) <= _DISTINCT_LENGTHS else [MIXED] * len(counted)
 
 
-def _read(file: Path) -> tuple[list[StoredRow], int]:
-    rows, bad, empty = [], [], 0
+def _read(file: Path) -> tuple[list[Row], int]:
+    rows: list[Row] = []
+    bad, empty = [], 0
     columns: dict[str, str] = {}
     for number, (place, content) in enumerate(read_rows(file)):
         if isinstance(content, str):
             bad.append(f"{place} {content}")
             continue
         columns = columns or _columns(file, content)
-        if any(content.get(columns[name]) is None for name in ("suffix", "response")):
+        if any(content.get(columns[name]) is None for name in _REQUIRED):
             bad.append(f"{place} has no {columns['suffix']} or no {columns['response']}")
         elif not str(content[columns["suffix"]]).strip():
             empty += 1
@@ -197,11 +172,9 @@ def _read(file: Path) -> tuple[list[StoredRow], int]:
 
 def _columns(file: Path, row: Mapping[str, Any]) -> dict[str, str]:
     """Our column -> the file's."""
-    columns = {}
-    for column, names in COLUMNS.items():
-        if present := [name for name in names if name in row]:
-            columns[column] = present[0]
-    if missing := [column for column in ("suffix", "response") if column not in columns]:
+    present = {column: [name for name in names if name in row] for column, names in COLUMNS.items()}
+    columns = {column: names[0] for column, names in present.items() if names}
+    if missing := [column for column in _REQUIRED if column not in columns]:
         problems = "; ".join(unknown_name("column", column, row) for column in missing)
         raise SourceError(
             f"{file}: {problems} A table of responses has prefix, suffix (or reference) and response, and may have "
@@ -210,28 +183,16 @@ def _columns(file: Path, row: Mapping[str, Any]) -> dict[str, str]:
     return columns
 
 
-def _row(file: Path, number: int, columns: Mapping[str, str], content: Mapping[str, Any]) -> StoredRow:
-    def text(column: str, default: str) -> str:
-        value = content.get(columns[column]) if column in columns else None
-        return default if value is None or str(value) == "" else str(value)
-
-    def count(column: str) -> int | None:
-        value = content.get(columns[column]) if column in columns else None
+def _row(file: Path, number: int, columns: Mapping[str, str], content: Mapping[str, Any]) -> Row:
+    values = {name: content.get(columns[name]) if name in columns else None for name in COLUMNS}
+    row: dict[str, Any] = {}
+    for name, value in values.items():
+        blank = value is None or str(value) == ""
         try:
-            return None if value in (None, "") else int(value)
+            row[name] = None if blank else int(value) if name in _NUMBERS else str(value)  # type: ignore[arg-type]
         except (TypeError, ValueError):
-            raise SourceError(f"{file}, row {number + 1}: {column} is {value!r}, not a whole number.") from None
-
-    record = text("record_id", f"row-{number + 1}")
-    return StoredRow(
-        record,
-        text("subject", record),
-        text("corpus", file.name.split(".")[0]),
-        count("prefix_tokens"),
-        text("prefix", ""),
-        text("suffix", ""),
-        text("response", ""),
-        text("variant", "greedy"),
-        count("sample"),
-        count("copies"),
-    )
+            raise SourceError(f"{file}, row {number + 1}: {name} is {value!r}, not a whole number.") from None
+    record = row["record_id"] or f"row-{number + 1}"
+    texts = {"prefix": "", "suffix": "", "response": "", "variant": "greedy", "subject": record}
+    defaults = {**texts, "record_id": record, "corpus": file.name.split(".")[0]}
+    return row | {name: default for name, default in defaults.items() if row[name] is None}

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.audit.tables import CELL
-from medunlearn.results.matrix import groups, score_matrix
+from medunlearn.results.matrix import Array, groups, score_matrix
 from medunlearn.results.summary import compare, summarize
 from medunlearn.statistics.two_sample import paper_bootstrap, rank_sum_test
 
@@ -24,38 +24,34 @@ def means(scores: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
 
 def differences(scores: pd.DataFrame, against: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
     """First minus second model, paired on shared probes: difference, its interval, p and n_pairs."""
-    ours, theirs = _shared(probe_scores(scores), probe_scores(against))
-    table = compare(ours, theirs, CELL, replicates=replicates, seed=seed)
+    keys = [*CELL, "item", "measure"]
+    theirs = probe_scores(against)
+    ours = probe_scores(scores).merge(theirs[CELL].drop_duplicates(), on=CELL)
+    table = compare(ours, theirs.merge(ours[keys], on=keys), CELL, replicates=replicates, seed=seed)
     table = table.rename(columns={"low": "difference_low", "high": "difference_high"})
-    columns = ["measure", "difference", "difference_low", "difference_high", "p", "n_pairs"]
-    return _floats(table[[*CELL, *columns]])
+    return _floats(table[[*CELL, "measure", "difference", "difference_low", "difference_high", "p", "n_pairs"]])
 
 
 def paper_summary(scores: pd.DataFrame, *, seed: int) -> pd.DataFrame:
     """The paper's summary of a model: mean of 100 draws' means of 100 probes, with their percentile interval."""
-    rows: list[dict[str, Any]] = []
-    for cell, values in _cells(scores):
-        for measure in values.columns:
-            mean = paper_bootstrap(values[measure].to_numpy(), seed=seed)
-            numbers = (None, None, None, 0) if mean is None else (mean.mean, mean.low, mean.high, mean.n)
-            names = ("value", "low", "high", "n_scored")
-            rows.append(cell | {"measure": measure} | dict(zip(names, numbers, strict=True)))
+    rows = []
+    for *labels, values in _columns(scores):
+        mean = paper_bootstrap(values, seed=seed)
+        numbers = (None, None, None, 0) if mean is None else (mean.mean, mean.low, mean.high, mean.n)
+        rows.append((*labels, *numbers))
     return _floats(pd.DataFrame(rows, columns=[*CELL, "measure", "value", "low", "high", "n_scored"]))
 
 
 def paper_differences(scores: pd.DataFrame, against: pd.DataFrame, *, seed: int) -> pd.DataFrame:
     """The paper's comparison of two models: rank-sum test over the draws' means; z and p."""
-    theirs = {tuple(cell.values()): values for cell, values in _cells(against)}
-    rows: list[dict[str, Any]] = []
-    for cell, values in _cells(scores):
-        other = theirs.get(tuple(cell.values()), pd.DataFrame())
-        for measure in values.columns.intersection(other.columns, sort=False):
-            ours = paper_bootstrap(values[measure].to_numpy(), seed=seed)
+    theirs = {tuple(labels): values for *labels, values in _columns(against)}
+    rows: list[tuple[Any, ...]] = []
+    for *labels, values in _columns(scores):
+        if tuple(labels) in theirs:
             # Independent draws: the paper's test is for independent samples.
-            draws = paper_bootstrap(other[measure].to_numpy(), seed=seed + 1)
-            known = ours is not None and draws is not None
-            z, p = rank_sum_test(ours.means, draws.means) if known else (None, None)  # type: ignore[union-attr]
-            rows.append(cell | {"measure": measure, "z": z, "p_rank_sum": p})
+            ours, others = paper_bootstrap(values, seed=seed), paper_bootstrap(theirs[tuple(labels)], seed=seed + 1)
+            test = (None, None) if ours is None or others is None else rank_sum_test(ours.means, others.means)
+            rows.append((*labels, *test))
     return _floats(pd.DataFrame(rows, columns=[*CELL, "measure", "z", "p_rank_sum"]))
 
 
@@ -65,18 +61,13 @@ def probe_scores(scores: pd.DataFrame) -> pd.DataFrame:
     return scores.groupby(keys, sort=False)["value"].mean().reset_index()
 
 
-def _shared(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rows of the cells of both models; of the second only probes and measures that the first has too."""
-    keys = [*CELL, "item", "measure"]
-    both = ours.merge(theirs[CELL].drop_duplicates(), on=CELL)
-    return both, theirs.merge(both[keys], on=keys)
-
-
-def _cells(scores: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Each cell's labels and values [probes, measures], NaN for unscored."""
+def _columns(scores: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
+    """Each cell's labels, each measure and its values [probes], NaN for unscored."""
     matrix = score_matrix(probe_scores(scores), CELL)
     for group in groups(matrix, CELL):
-        yield dict(group.labels), pd.DataFrame(matrix.values[group.rows], columns=list(matrix.measures))
+        for place, measure in enumerate(matrix.measures):
+            values: Array = matrix.values[group.rows, place]
+            yield (*group.labels.values(), measure, values)
 
 
 def _floats(table: pd.DataFrame) -> pd.DataFrame:

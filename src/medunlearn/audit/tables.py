@@ -34,13 +34,8 @@ SCORE_KEY = {"item": "probe_id", "decoding": "variant", "sample": "sample"}
 """Columns of the score table and the :data:`KEY` columns that they name."""
 
 _KEY_FIELDS = [("probe_id", pa.string()), ("variant", pa.string()), ("sample", pa.int32())]
-SPANS_SCHEMA = pa.schema(
-    [
-        *_KEY_FIELDS,
-        *(("length", pa.int32()), ("in_response", pa.int32()), ("in_suffix", pa.int32())),
-        ("text", pa.string()),
-    ]
-)
+_PLACES = [(name, pa.int32()) for name in ("length", "in_response", "in_suffix")]
+SPANS_SCHEMA = pa.schema([*_KEY_FIELDS, *_PLACES, ("text", pa.string())])
 STARTS_SCHEMA = pa.schema([*_KEY_FIELDS, ("response", pa.string()), ("suffix", pa.string())])
 
 _FINDING_COLUMNS = ("record_id", *KEY, "kind", "place", "end", "match", "value", "in_record", "in_prefix")
@@ -58,14 +53,11 @@ _NEEDED = ("probes", "scores", "spans")
 
 @dataclass(frozen=True)
 class AuditTables:
-    """The tables of one audit.
+    """The tables of one audit; those of an optional stage are None where it was not run.
 
     Attributes:
-        folder: of the run.
         label: model name in reports.
         info: content of ``run.json``.
-        probes, scores, spans: always there.
-        findings, sensitive, kinds, options: None where that stage was not run.
     """
 
     folder: Path
@@ -88,8 +80,8 @@ class AuditTables:
     @property
     def unit(self) -> str:
         """Unit of lengths: ``tokens`` or ``words``."""
-        unit = self.info.get("results", {}).get("unit", "tokens")
-        return str(unit["noun"]) if isinstance(unit, Mapping) else str(unit)
+        unit = self.info.get("results", {}).get("unit")
+        return str(unit["noun"]) if unit else "tokens"
 
     @property
     def baselines(self) -> tuple[Path, ...]:
@@ -154,8 +146,7 @@ def read_tables(folder: Path) -> AuditTables:
         raise InputError(f"{folder} lacks {', '.join(missing)}. Copy the whole folder, or audit again.")
     tables["scores"] = tables["scores"].astype({"value": "float64"})  # type: ignore[union-attr]
     audit = AuditTables(folder, str(info["label"]), info, **tables)  # type: ignore[arg-type]
-    unknown = set(audit.scores["item"]) - set(audit.probes["probe_id"])
-    if unknown:
+    if unknown := set(audit.scores["item"]) - set(audit.probes["probe_id"]):
         raise InputError(f"{folder}: scores.parquet has {len(unknown)} probes that probes.parquet lacks.")
     return audit
 

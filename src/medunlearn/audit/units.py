@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from medunlearn.audit.measures import Ids
+from medunlearn.audit.measures import FIRST, Ids
 from medunlearn.errors import InputError, ModelError
 from medunlearn.metrics.workers import in_processes, usable_cores
 
@@ -28,18 +28,17 @@ _PER_PROCESS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A text of n tokens.
-
-    Attributes:
-        ids: token ids [n].
-        ends: end offset of each token in characters [n].
-    """
+    """A text of n tokens: their ids [n] and end offsets in characters [n]."""
 
     ids: Ids
     ends: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def start_of(self, text: str) -> str:
+        """The text of the first :data:`~medunlearn.audit.measures.FIRST` tokens."""
+        return text if len(self) <= FIRST else text[: int(self.ends[FIRST - 1])]
 
 
 class Unit(Protocol):
@@ -86,13 +85,11 @@ class TokenizerUnit:
         return [encoded for share in in_processes(self._encode, shares) for encoded in share]
 
     def _encode(self, texts: Sequence[str]) -> list[Encoded]:
-        encoded = []
-        for start in range(0, len(texts), _BATCH):
-            batch = list(texts[start : start + _BATCH])
-            for one in self._tokenizer.encode_batch(batch, add_special_tokens=False):
-                ends = np.array([end for _, end in one.offsets], dtype=np.int64)
-                encoded.append(Encoded(np.array(one.ids, dtype=np.uint32), ends))
-        return encoded
+        return [
+            Encoded(np.array(one.ids, dtype=np.uint32), np.array([end for _, end in one.offsets], dtype=np.int64))
+            for start in range(0, len(texts), _BATCH)
+            for one in self._tokenizer.encode_batch(list(texts[start : start + _BATCH]), add_special_tokens=False)
+        ]
 
 
 class WordsUnit:
@@ -111,18 +108,22 @@ class WordsUnit:
         self._sealed = True
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        return [self._encode(text) for text in texts]
-
-    def _encode(self, text: str) -> Encoded:
-        words = list(_WORD.finditer(text))
-        ids = [self._number(word[0]) for word in words]
-        ends = np.array([word.end() for word in words], dtype=np.int64)
-        return Encoded(np.array(ids, dtype=np.uint32), ends)
+        encoded = []
+        for text in texts:
+            words = list(_WORD.finditer(text))
+            ids = np.array([self._number(word[0]) for word in words], dtype=np.uint32)
+            encoded.append(Encoded(ids, np.array([word.end() for word in words], dtype=np.int64)))
+        return encoded
 
     def _number(self, word: str) -> int:
         if self._sealed:
             return self._numbers.get(word, 0)
         return self._numbers.setdefault(word, len(self._numbers) + 1)
+
+
+def unit_without_model(tokenizer: str | None) -> Unit:
+    """The tokens of a folder's tokenizer, or words and punctuation marks without one."""
+    return WordsUnit() if tokenizer is None else tokenizer_in(tokenizer)
 
 
 def tokenizer_in(folder: str | Path) -> TokenizerUnit:

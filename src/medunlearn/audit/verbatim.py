@@ -76,28 +76,14 @@ def longest_run(response: Tokens, suffix: Tokens) -> Run:
     return best
 
 
-def has_run(response: Tokens, suffix: Tokens, at_least: int = RUN_LENGTHS[0]) -> bool:
-    """Whether both texts share a run of ``at_least`` tokens.
-
-    Raises:
-        InputError: ``at_least`` below 1, or something that is no token id.
-    """
-    _refuse_length(at_least)
-    text, true = map(as_text, as_ids([response, suffix]))
-    return _start_of_run(text, true, at_least) >= 0
-
-
 def runs_of_at_least(
     responses: Sequence[Tokens], suffixes: Sequence[Tokens], lengths: Sequence[int] = RUN_LENGTHS
 ) -> npt.NDArray[np.bool_]:
-    """:func:`has_run` of many pairs and several lengths, [pairs, lengths]; much faster than :func:`longest_run`.
+    """Whether each pair shares a run of each length, [pairs, lengths]; much faster than :func:`longest_run`.
 
     Raises:
         InputError: unequal numbers of texts, a length below 1, something that is no token id.
     """
-    _refuse_unequal(responses, suffixes)
-    for length in lengths:
-        _refuse_length(length)
     ascending = sorted(range(len(lengths)), key=lambda place: lengths[place])
     shared = np.zeros((len(responses), len(lengths)), dtype=np.bool_)
     for row, ours, true in _candidates(responses, suffixes, min(lengths, default=1)):
@@ -121,8 +107,6 @@ def shared_runs(
     Raises:
         InputError: unequal numbers of texts, ``at_least`` below 1, something that is no token id.
     """
-    _refuse_unequal(responses, suffixes)
-    _refuse_length(at_least)
     runs: list[list[Run]] = [[] for _ in responses]
     for row, ours, true in _candidates(responses, suffixes, at_least):
         runs[row] = sorted(_maximal_runs(ours, true, at_least), key=lambda run: (run.in_response, run.in_suffix))
@@ -175,6 +159,10 @@ def _candidates(
     responses: Sequence[Tokens], suffixes: Sequence[Tokens], length: int
 ) -> Iterator[tuple[int, Ids, Ids]]:
     """Rows of pairs that may share a run of ``length``, with their ids."""
+    if len(responses) != len(suffixes):
+        raise InputError(f"{len(responses)} responses for {len(suffixes)} suffixes: give one suffix a response.")
+    if length < 1:
+        raise InputError(f"a run of {length} tokens is none: ask for at least 1.")
     for start in range(0, len(responses), _BATCH):
         ours, true = (as_ids(side[start : start + _BATCH]) for side in (responses, suffixes))
         for row in np.flatnonzero(may_share(ours, true, length)).tolist():
@@ -249,13 +237,3 @@ def _checked(tokens: Tokens) -> npt.NDArray[np.integer]:
     if tokens.itemsize > 4 and len(tokens) and not 0 <= tokens.min() <= tokens.max() < _CHARACTERS:
         raise OverflowError
     return tokens
-
-
-def _refuse_unequal(responses: Sequence[Tokens], suffixes: Sequence[Tokens]) -> None:
-    if len(responses) != len(suffixes):
-        raise InputError(f"{len(responses)} responses for {len(suffixes)} suffixes: give one suffix a response.")
-
-
-def _refuse_length(length: int) -> None:
-    if length < 1:
-        raise InputError(f"a run of {length} tokens is none: ask for at least 1.")

@@ -125,15 +125,10 @@ def _score(
     attacks: Mapping[str, MembershipAttack],
     settings: AttackSettings,
 ) -> None:
-    passages = [
-        Passage(
-            one.record.text,
-            *(np.asarray(row[name], dtype=np.float64) for name in ("log_probs", "means", "variances")),
-            reference=row.get("reference"),
-            gradient_norm=row.get("gradient_norm"),
-        )
-        for one, row in zip(who, tokens.to_dict("records"), strict=True)
-    ]
+    passages = []
+    for one, row in zip(who, tokens.to_dict("records"), strict=True):
+        own = [np.asarray(row[name], dtype=np.float64) for name in ("log_probs", "means", "variances")]
+        passages.append(Passage(one.record.text, *own, row.get("reference"), row.get("gradient_norm")))
     scores = score_candidates(who, passages, attacks)
     summary = summarize(scores, replicates=settings.replicates, seed=settings.seed)
     replace_scores(folder, scores, attack=list(attacks))

@@ -7,20 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
 
-from medunlearn.audit.options.questions import OptionPrompt, Removal, exact_match, relaxed_match, remove_one
-from medunlearn.audit.options.respondents import (
-    OptionRating,
-    OptionResponse,
-    OptionsJob,
-    PromptKey,
-    Respondent,
-    StoredRespondent,
-)
+from medunlearn.audit.options.questions import OptionPrompt, exact_match, relaxed_match, remove_one
+from medunlearn.audit.options.respondents import OptionsJob, StoredRespondent
 from medunlearn.audit.options.summary import summarize_options
 from medunlearn.config import check
 from medunlearn.config.options import AuditOptionsSettings
@@ -29,6 +22,12 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError
 from medunlearn.results.runs import Recording, Run
 from medunlearn.sources.options import MultipleChoice, letter, read_options, sampled
+
+if TYPE_CHECKING:
+    from medunlearn.audit.options.local import LocalRespondent
+    from medunlearn.audit.options.server import ServerRespondent
+
+    Respondent = LocalRespondent | ServerRespondent | StoredRespondent
 
 OPTIONS, CHOICES, SUMMARY = "options.parquet", "choices.parquet", "options_summary.parquet"
 OPTIONS_SCHEMA = pa.schema(
@@ -52,10 +51,7 @@ class OptionsAudit:
     """Results of an options audit on disk.
 
     Attributes:
-        folder: of its tables.
-        label: of the model.
-        settings: of the audit.
-        baseline: the same of the model that it is compared with.
+        baseline: results of the model that it is compared with.
         groups: question -> ``member`` or ``non-member``, if a benchmark says who was trained on what.
     """
 
@@ -130,25 +126,31 @@ def audit_options(
         SourceError: rows that cannot be read.
     """
     checked, file, out = check(AuditOptionsSettings, settings), Path(file), Path(out)
-    respondent = _respondent(model, llm, responses, allow_remote_llm, checked, device)
+    respondent = make_respondent(checked, model, llm, responses, permitted=allow_remote_llm, device=device)
     own, other = run_options(respondent, file, checked, out, quiet=quiet), None
     if baseline is not None:
-        respondent = _respondent(baseline, None, None, False, checked, device)
+        respondent = make_respondent(checked, baseline, device=device)
         other = run_options(respondent, file, checked, out / "baseline", quiet=quiet)
     results = OptionsAudit(out, own.label, checked, other, groups_of(trained_on))
     storage.write_atomically(out / SUMMARY, results.table().to_parquet)
     return results
 
 
-def _respondent(
-    model: Run | Path | str | None,
-    llm: Mapping[str, Any] | None,
-    responses: Path | str | None,
-    permitted: bool,
+def make_respondent(
     settings: AuditOptionsSettings,
-    device: str,
+    model: Run | Path | str | None = None,
+    llm: Mapping[str, Any] | None = None,
+    responses: Path | str | None = None,
+    *,
+    permitted: bool = False,
+    device: str = "auto",
 ) -> Respondent:
-    if sum(one is not None for one in (model, llm, responses)) != 1:
+    """A local model, a server or a file of responses.
+
+    Raises:
+        ConfigError: not exactly one of the three.
+    """
+    if sum(source is not None for source in (model, llm, responses)) != 1:
         raise ConfigError(["give one of model, llm (a server) and responses (a file)"])
     if model is not None:
         from medunlearn.audit.options.local import LocalRespondent
@@ -158,8 +160,7 @@ def _respondent(
         from medunlearn.audit.options.server import ServerRespondent
 
         return ServerRespondent(llm, settings, permitted=permitted)
-    assert responses is not None
-    return StoredRespondent(Path(responses))
+    return StoredRespondent(Path(str(responses)))
 
 
 def run_options(
@@ -211,7 +212,24 @@ def option_rows(
     removals = remove_one(questions, job.settings.seed)
     scorable = [removal for removal in removals if removal.unscorable is None]
     responses = respondent.ask(scorable, prompts, job) if scorable else {}
-    return [_option_row(removal, prompt.name, responses) for prompt in prompts for removal in removals]
+    rows = []
+    for prompt in prompts:
+        for removal in removals:
+            name = removal.question.question_id
+            text, reason = responses.get((name, prompt.name), (None, "there is no response"))
+            scored = removal.unscorable is None and text is not None
+            row = {
+                "question_id": name,
+                "prompt": prompt.name,
+                "removed": removal.letter,
+                "gold": removal.question.gold,
+                "response": text,
+                "exact": exact_match(text or "", removal.text, removal.letter) if scored else None,
+                "relaxed": relaxed_match(text or "", removal.text) if scored else None,
+                "reason": None if scored else removal.unscorable or reason,
+            }
+            rows.append(row)
+    return rows
 
 
 def choice_rows(
@@ -221,7 +239,22 @@ def choice_rows(
     rows = []
     for form in job.settings.forms:
         ratings = respondent.rate(questions, form, job)
-        rows += [_choice_row(question, form, ratings[question.question_id]) for question in questions]
+        for question in questions:
+            log_probs, reason = ratings[question.question_id]
+            if log_probs is not None and not all(map(isfinite, log_probs)):
+                log_probs, reason = None, "the model gave a log-probability that is no number"
+            best = None if log_probs is None else letter(log_probs.index(max(log_probs)))
+            scored = best is not None and question.gold is not None
+            row = {
+                "question_id": question.question_id,
+                "form": form,
+                "log_probs": log_probs,
+                "chosen": best,
+                "gold": question.gold,
+                "correct": best == question.gold if scored else None,
+                "reason": None if scored else reason or NO_GOLD,
+            }
+            rows.append(row)
     return rows
 
 
@@ -231,36 +264,3 @@ def groups_of(benchmark: Benchmark | Path | str | None) -> dict[str, str]:
         return {}
     loaded = benchmark if isinstance(benchmark, Benchmark) else Benchmark.load(Path(benchmark))
     return {record.record_id: GROUPS[record.fold] for record in loaded.records if record.fold in GROUPS}
-
-
-def _option_row(removal: Removal, prompt: str, responses: Mapping[PromptKey, OptionResponse]) -> dict[str, Any]:
-    name = removal.question.question_id
-    response = responses.get((name, prompt), OptionResponse(None, "there is no response"))
-    scored = removal.unscorable is None and response.text is not None
-    text = response.text or ""
-    return {
-        "question_id": name,
-        "prompt": prompt,
-        "removed": removal.letter,
-        "gold": removal.question.gold,
-        "response": response.text,
-        "exact": exact_match(text, removal.text, removal.letter) if scored else None,
-        "relaxed": relaxed_match(text, removal.text) if scored else None,
-        "reason": None if scored else removal.unscorable or response.reason,
-    }
-
-
-def _choice_row(question: MultipleChoice, form: Literal["text", "letter"], rating: OptionRating) -> dict[str, Any]:
-    if rating.log_probs is not None and not all(map(isfinite, rating.log_probs)):
-        rating = OptionRating(None, "the model gave a log-probability that is no number")
-    best = None if rating.log_probs is None else letter(rating.log_probs.index(max(rating.log_probs)))
-    scored = best is not None and question.gold is not None
-    return {
-        "question_id": question.question_id,
-        "form": form,
-        "log_probs": rating.log_probs,
-        "chosen": best,
-        "gold": question.gold,
-        "correct": best == question.gold if scored else None,
-        "reason": None if scored else rating.reason or NO_GOLD,
-    }

@@ -2,8 +2,8 @@
 
 A record is a question with its options and the right one, as fine-tuning sets are made of; its question shows the
 same options and asks for the right one. So a model that is trained on the benchmark sees every option, and
-:func:`medunlearn.audit.options.audit.audit_options` tells which it regenerates. Questions that are held out
-(``nonmembers``) are records of the fold ``holdout``, which no model is trained on and nothing else is asked about.
+:func:`medunlearn.audit.options.audit.audit_options` tells which it regenerates. Held-out questions (``nonmembers``)
+are records of the fold ``holdout``, which no model is trained on and nothing else is asked about.
 
 Source: the memorization paper, Section 3.2 (fine-tuning over medical benchmarks).
 """
@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from medunlearn.audit.options.questions import choice_question
 from medunlearn.config.options import OptionsSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.hierarchy import Hierarchy
-from medunlearn.data.records import Question, Record
+from medunlearn.data.records import Record
 from medunlearn.data.splits import nested_splits, shuffled
 from medunlearn.errors import ConfigError
 from medunlearn.sources.options import MultipleChoice, read_options, sampled
@@ -40,13 +41,14 @@ def build(settings: OptionsSettings) -> Benchmark:
     records = tuple(_record(one, by_subject, held_out=one.question_id in outside) for one in sample)
     trained_on = Hierarchy(("question",), [record for record in records if record.fold == "train"])
     splits = nested_splits(trained_on, "question", settings.percents, prefix="random", seed=settings.seed)
+    asked = [one for one in sample if one.question_id not in outside and one.gold is not None]
     return Benchmark(
         name=f"Multiple-choice questions of {settings.file.name}",
         builder="options",
         levels=("subject", "question") if by_subject else ("question",),
         subject_level="question",
         records=records,
-        questions=tuple(_asked(one) for one in sample if one.question_id not in outside and one.gold is not None),
+        questions=tuple(replace(choice_question(one, "text"), provenance="file") for one in asked),
         splits={name: replace(split, retain=(*split.retain, *sorted(outside))) for name, split in splits.items()},
         seed=settings.seed,
         source=settings.file.name,
@@ -68,20 +70,4 @@ def _record(one: MultipleChoice, by_subject: bool, *, held_out: bool) -> Record:
         f"{one.question}\n{one.lines()}{answer}",
         {**groups, "question": one.question_id},
         fold="holdout" if held_out else "train",
-    )
-
-
-def _asked(one: MultipleChoice) -> Question:
-    assert one.answer_index is not None
-    return Question(
-        question_id=one.question_id,
-        record_id=one.question_id,
-        fold="train",
-        kind="knowledge",
-        level="question",
-        question=f"{one.question}\n{one.lines()}",
-        answer=one.options[one.answer_index],
-        options=one.options,
-        answer_index=one.answer_index,
-        provenance="file",
     )

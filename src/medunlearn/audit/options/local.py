@@ -8,15 +8,8 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from medunlearn.audit.options.questions import OptionPrompt, Removal, read_prompts, select_prompts
-from medunlearn.audit.options.respondents import (
-    TOO_LONG,
-    OptionRating,
-    OptionResponse,
-    OptionsJob,
-    PromptKey,
-    choice_question,
-)
+from medunlearn.audit.options.questions import OptionPrompt, Removal, choice_question, read_prompts, select_prompts
+from medunlearn.audit.options.respondents import TOO_LONG, OptionsJob, Ratings, Responses
 from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import ResponseStore
@@ -48,33 +41,27 @@ class LocalRespondent:
     def prompts(self, settings: AuditOptionsSettings) -> list[OptionPrompt]:
         return select_prompts(read_prompts(settings.prompts_file), settings.prompts)
 
-    def ask(
-        self, removals: Sequence[Removal], prompts: Sequence[OptionPrompt], job: OptionsJob
-    ) -> dict[PromptKey, OptionResponse]:
+    def ask(self, removals: Sequence[Removal], prompts: Sequence[OptionPrompt], job: OptionsJob) -> Responses:
         """Greedy responses; a text prompt is continued bare, an instruction is shown in the template."""
         model, rendering = self._loaded(job.settings), self._rendering(job.settings)
-        limit = job.settings.max_new_tokens or _default_limit(model, removals)
-        responses: dict[PromptKey, OptionResponse] = {}
+        longest = _longest(model, [option for removal in removals for option in removal.question.options])
+        limit = job.settings.max_new_tokens or longest + longest // 4 + 1
+        responses: Responses = {}
         with progress(f"{self.label}: removed options", len(removals) * len(prompts), quiet=job.quiet) as advance:
             for prompt in prompts:
                 questions = [_question(removal, prompt) for removal in removals]
                 short, long = _split_by_length(model, questions, rendering, limit)
                 advance(len(long))
-                responses |= {(name, prompt.name): OptionResponse(None, TOO_LONG) for name in long}
+                responses |= {(name, prompt.name): (None, TOO_LONG) for name in long}
+                store = self._store(prompt.name, job, rendering, questions, limit)
                 answered = respond(
-                    model,
-                    short,
-                    _records(short),
-                    self._store(prompt.name, job, rendering, questions, limit),
-                    rendering,
-                    max_new_tokens=limit,
-                    batch_size=job.settings.batch_size,
-                    advance=advance,
-                )
-                responses |= {(name, prompt.name): OptionResponse(one.response) for name, one in answered.items()}
+                    model, short, _records(short), store, rendering,
+                    max_new_tokens=limit, batch_size=job.settings.batch_size, advance=advance,
+                )  # fmt: skip
+                responses |= {(name, prompt.name): (one.response, None) for name, one in answered.items()}
         return responses
 
-    def rate(self, questions: Sequence[MultipleChoice], form: str, job: OptionsJob) -> dict[str, OptionRating]:
+    def rate(self, questions: Sequence[MultipleChoice], form: str, job: OptionsJob) -> Ratings:
         """Log-probabilities as the answer to the question with its options.
 
         ``text``: mean over the option's tokens, with the one that ends the answer; ``letter``: sum over the
@@ -82,23 +69,22 @@ class LocalRespondent:
         """
         model, rendering = self._loaded(job.settings), self._rendering(job.settings)
         choices = [choice_question(question, form) for question in questions]
-        room = max(_longest_option(model, choice) for choice in choices)
+        room = 1 + max(_longest(model, choice.options) for choice in choices)
         short, long = _split_by_length(model, choices, rendering, room)
         store = self._store(f"options_{form}", job, rendering, choices, 0)
         with progress(f"{self.label}: options by {form}", len(short), quiet=job.quiet) as advance:
             rated = rate_options(
                 model, short, _records(short), store, rendering, batch_size=job.settings.batch_size, advance=advance
             )
-        ratings = {name: OptionRating(None, TOO_LONG) for name in long}
+        ratings: Ratings = dict.fromkeys(long, (None, TOO_LONG))
         for name, options in rated.items():
-            ratings[name] = OptionRating(
-                tuple(mean_log_prob(one) if form == "text" else fsum(map(float, one[:-1])) for one in options)
-            )
+            total = (mean_log_prob(one) if form == "text" else fsum(map(float, one[:-1])) for one in options)
+            ratings[name] = tuple(total), None
         return ratings
 
     @cached_property
     def _trained(self) -> str | None:
-        return str(self._run.info["results"]["rendering"]["template"]) if self._run else None
+        return str(self._run.info.results["rendering"]["template"]) if self._run else None
 
     def _rendering(self, settings: AuditOptionsSettings) -> Rendering:
         return Rendering(settings.template or self._trained or "plain", "closed_book")  # type: ignore[arg-type]
@@ -124,16 +110,8 @@ class LocalRespondent:
 
 
 def _question(removal: Removal, prompt: OptionPrompt) -> Question:
-    name = removal.question.question_id
-    return Question(
-        question_id=name,
-        record_id=name,
-        fold="train",
-        kind="completion" if prompt.form == "text" else "knowledge",
-        level="question",
-        question=prompt.render(removal),
-        answer=removal.text,
-    )
+    name, kind = removal.question.question_id, "completion" if prompt.form == "text" else "knowledge"
+    return Question(name, name, "train", kind, "question", prompt.render(removal), removal.text)  # type: ignore[arg-type]
 
 
 def _records(questions: Sequence[Question]) -> dict[str, Record]:
@@ -157,11 +135,6 @@ def _split_by_length(
     return short, long
 
 
-def _default_limit(model: LanguageModel, removals: Sequence[Removal]) -> int:
-    texts = [f" {option}" for removal in removals for option in removal.question.options]
-    longest = max(len(ids) for ids in model.tokenizer(texts)["input_ids"])
-    return longest + longest // 4 + 1
-
-
-def _longest_option(model: LanguageModel, question: Question) -> int:
-    return 1 + max(len(ids) for ids in model.tokenizer([f" {option}" for option in question.options])["input_ids"])
+def _longest(model: LanguageModel, options: Sequence[str]) -> int:
+    """Tokens of the longest option."""
+    return max(len(ids) for ids in model.tokenizer([f" {option}" for option in options])["input_ids"])

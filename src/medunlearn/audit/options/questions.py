@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import yaml
 
+from medunlearn.data.records import Question
 from medunlearn.errors import ConfigError, InputError, unknown_name
 from medunlearn.seeds import generator
 from medunlearn.sources.options import MultipleChoice, letter
@@ -80,6 +81,22 @@ class OptionPrompt:
             letter=removal.letter,
             count=len(question.options),
         )
+
+
+def choice_question(choice: MultipleChoice, form: str) -> Question:
+    """A question with its options shown; rated as its answer are their texts (``text``) or letters."""
+    rated = choice.options if form == "text" else tuple(letter(place) for place in range(len(choice.options)))
+    return Question(
+        question_id=choice.question_id,
+        record_id=choice.question_id,
+        fold="train",
+        kind="knowledge",
+        level="question",
+        question=f"{choice.question}\n{choice.lines()}",
+        answer=rated[choice.answer_index or 0],
+        options=rated,
+        answer_index=choice.answer_index,
+    )
 
 
 def remove_one(questions: Iterable[MultipleChoice], seed: int = 0) -> list[Removal]:

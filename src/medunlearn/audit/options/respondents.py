@@ -1,22 +1,23 @@
-"""Respondents of the options audit: their interface, and stored responses of a file."""
+"""Input and output of the options audit's respondents, and stored responses of a file as one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from medunlearn.audit.options.questions import OptionPrompt, Removal, select_prompts
 from medunlearn.config.options import AuditOptionsSettings
-from medunlearn.data.records import Question
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import SourceError
-from medunlearn.sources.options import MultipleChoice, letter
+from medunlearn.sources.options import MultipleChoice
 from medunlearn.sources.tables import read_rows
 
-PromptKey = tuple[str, str]
-"""Question and prompt."""
+Responses = dict[tuple[str, str], tuple[str | None, str | None]]
+"""Question and prompt -> response, or None and the reason."""
+Ratings = dict[str, tuple[tuple[float, ...] | None, str | None]]
+"""Question -> log-probability of each of its options, or None and the reason."""
 
 TOO_LONG = "the prompt is longer than the model's context"
 NOT_STORED = "stored responses say nothing about the options' probabilities"
@@ -24,65 +25,13 @@ STORED = "stored"
 """Name of the prompt where the file has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class OptionResponse:
-    """A response, or None and the reason."""
-
-    text: str | None
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OptionRating:
-    """Log-probability of each option of a question, or None and the reason."""
-
-    log_probs: tuple[float, ...] | None
-    reason: str | None = None
-
-
 @dataclass(frozen=True)
 class OptionsJob:
-    """Settings of one run.
-
-    Attributes:
-        folder: of the run, where responses are kept.
-    """
+    """Settings of one run, and its folder, where responses are kept."""
 
     settings: AuditOptionsSettings
     folder: Path
     quiet: bool = False
-
-
-class Respondent(Protocol):
-    """Something that answers prompts and rates options.
-
-    Attributes:
-        label: name in tables.
-    """
-
-    label: str
-
-    def inputs(self) -> Mapping[str, Any]:
-        """Part of the run's key: what its responses depend on; no text and no secret."""
-        ...
-
-    def prompts(self, settings: AuditOptionsSettings) -> list[OptionPrompt]:
-        """The requested prompts, or all that it takes.
-
-        Raises:
-            ConfigError: an unknown prompt, or one that it does not take.
-        """
-        ...
-
-    def ask(
-        self, removals: Sequence[Removal], prompts: Sequence[OptionPrompt], job: OptionsJob
-    ) -> dict[PromptKey, OptionResponse]:
-        """A response to each prompt about each question. Earlier responses are reused."""
-        ...
-
-    def rate(self, questions: Sequence[MultipleChoice], form: str, job: OptionsJob) -> dict[str, OptionRating]:
-        """Log-probability of each option as the answer, by question."""
-        ...
 
 
 class StoredRespondent:
@@ -104,6 +53,7 @@ class StoredRespondent:
         self.path, self.label = path, path.stem
 
     def inputs(self) -> Mapping[str, Any]:
+        """Part of the run's key; no text and no secret."""
         return {"responses": sha256_of(self.path)}
 
     def prompts(self, settings: AuditOptionsSettings) -> list[OptionPrompt]:
@@ -111,32 +61,29 @@ class StoredRespondent:
         names = dict.fromkeys(str(row.get("prompt") or STORED) for _, row in self._rows())
         return select_prompts({name: OptionPrompt(name, "instruction", "") for name in names}, settings.prompts)
 
-    def ask(
-        self, removals: Sequence[Removal], prompts: Sequence[OptionPrompt], job: OptionsJob
-    ) -> dict[PromptKey, OptionResponse]:
+    def ask(self, removals: Sequence[Removal], prompts: Sequence[OptionPrompt], job: OptionsJob) -> Responses:
         """The stored responses.
 
         Raises:
             SourceError: rows that cannot be read, a missing column, a question answered twice.
         """
         letters = {removal.question.question_id: removal.letter for removal in removals}
-        responses: dict[PromptKey, OptionResponse] = {}
+        responses: Responses = {}
         for place, row in self._rows():
             key = str(row["question_id"]), str(row.get("prompt") or STORED)
             if key in responses:
                 raise SourceError(f"{place}: question {key[0]!r} is answered twice for prompt {key[1]!r}.")
-            removed, text = str(row.get("removed") or "").strip().upper(), row["response"]
+            removed = str(row.get("removed") or "").strip().upper()
             if removed and removed != letters.get(key[0], removed):
-                reason = f"another option was removed than seed={job.settings.seed} draws"
-                responses[key] = OptionResponse(None, reason)
-            elif text is None:
-                responses[key] = OptionResponse(None, "there is no response")
+                responses[key] = None, f"another option was removed than seed={job.settings.seed} draws"
+            elif row["response"] is None:
+                responses[key] = None, "there is no response"
             else:
-                responses[key] = OptionResponse(str(text))
+                responses[key] = str(row["response"]), None
         return responses
 
-    def rate(self, questions: Sequence[MultipleChoice], form: str, job: OptionsJob) -> dict[str, OptionRating]:
-        return {question.question_id: OptionRating(None, NOT_STORED) for question in questions}
+    def rate(self, questions: Sequence[MultipleChoice], form: str, job: OptionsJob) -> Ratings:
+        return {question.question_id: (None, NOT_STORED) for question in questions}
 
     def _rows(self) -> list[tuple[str, Mapping[str, Any]]]:
         rows: list[tuple[str, Mapping[str, Any]]] = []
@@ -147,19 +94,3 @@ class StoredRespondent:
                 raise SourceError(f"{place} lacks the columns {', '.join(missing)}.")
             rows.append((place, row))
         return rows
-
-
-def choice_question(choice: MultipleChoice, form: str) -> Question:
-    """A question with its options shown; rated as its answer are their texts (``text``) or letters."""
-    rated = choice.options if form == "text" else tuple(letter(place) for place in range(len(choice.options)))
-    return Question(
-        question_id=choice.question_id,
-        record_id=choice.question_id,
-        fold="train",
-        kind="knowledge",
-        level="question",
-        question=f"{choice.question}\n{choice.lines()}",
-        answer=rated[choice.answer_index or 0],
-        options=rated,
-        answer_index=choice.answer_index,
-    )

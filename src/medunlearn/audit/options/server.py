@@ -7,14 +7,8 @@ from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Any
 
-from medunlearn.audit.options.questions import OptionPrompt, Removal, read_prompts, select_prompts
-from medunlearn.audit.options.respondents import (
-    OptionRating,
-    OptionResponse,
-    OptionsJob,
-    PromptKey,
-    choice_question,
-)
+from medunlearn.audit.options.questions import OptionPrompt, Removal, choice_question, read_prompts, select_prompts
+from medunlearn.audit.options.respondents import OptionsJob, Ratings, Responses
 from medunlearn.config import check
 from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.data.records import Question
@@ -50,6 +44,11 @@ class ServerRespondent:
         return {"server model": self.server.name, "extra": self.server.extra}
 
     def prompts(self, settings: AuditOptionsSettings) -> list[OptionPrompt]:
+        """The requested prompts, or all that the API takes.
+
+        Raises:
+            ConfigError: an unknown prompt, or one that the API does not take.
+        """
         wanted = select_prompts(read_prompts(settings.prompts_file), settings.prompts)
         if settings.api == "completions":
             return wanted
@@ -60,16 +59,16 @@ class ServerRespondent:
             raise ConfigError(["prompts_file: --api chat needs a prompt of form: instruction at least"])
         return [prompt for prompt in wanted if prompt.form == "instruction"]
 
-    def ask(
-        self, removals: Sequence[Removal], prompts: Sequence[OptionPrompt], job: OptionsJob
-    ) -> dict[PromptKey, OptionResponse]:
+    def ask(self, removals: Sequence[Removal], prompts: Sequence[OptionPrompt], job: OptionsJob) -> Responses:
         """Responses at temperature 0; refusals are unscored.
 
         Raises:
             MedunlearnError: server or network failed on some; the other responses are kept.
         """
         pairs = [(removal, prompt) for prompt in prompts for removal in removals]
-        limit = job.settings.max_new_tokens or _default_limit(removals)
+        # Without the model's tokenizer: two letters per token are enough for any.
+        longest = max(len(text) for removal in removals for text in removal.question.options)
+        limit = job.settings.max_new_tokens or max(LEAST_TOKENS, longest // 2)
         requests = [
             Request(
                 id=str(place),
@@ -86,7 +85,7 @@ class ServerRespondent:
             for (removal, prompt), outcome in zip(pairs, outcomes, strict=True)
         }
 
-    def rate(self, questions: Sequence[MultipleChoice], form: str, job: OptionsJob) -> dict[str, OptionRating]:
+    def rate(self, questions: Sequence[MultipleChoice], form: str, job: OptionsJob) -> Ratings:
         """Log-probabilities of the options as the server echoes them (``api=completions`` only).
 
         ``text``: mean over the option's tokens; ``letter``: their sum; both without the token that ends an answer,
@@ -96,35 +95,44 @@ class ServerRespondent:
             MedunlearnError: server or network failed on some, or the server gives no log-probabilities.
         """
         if job.settings.api == "chat":
-            return {question.question_id: OptionRating(None, NOT_RATED) for question in questions}
+            return {question.question_id: (None, NOT_RATED) for question in questions}
         choices = [choice_question(question, form) for question in questions]
-        prompts = {choice.question_id: _plain(choice) for choice in choices}
-        pairs = [(choice.question_id, f" {option}") for choice in choices for option in choice.options]
+        triples = [
+            (choice.question_id, _plain(choice), f" {option}") for choice in choices for option in choice.options
+        ]
         requests = [
             Request(
                 id=str(place),
-                prompt=prompts[name] + option,
+                prompt=prompt + option,
                 max_tokens=0,
                 log_probs=0,
                 echo=True,
                 prompt_version=f"options by {form}",
                 identifiers=(),
             )
-            for place, (name, option) in enumerate(pairs)
+            for place, (_, prompt, option) in enumerate(triples)
         ]
         outcomes = self._send(requests, f"{self.label}: options by {form}", job)
         values: dict[str, list[float | None]] = {}
-        for (name, option), outcome in zip(pairs, outcomes, strict=True):
-            value = _option_log_prob(outcome.log_probs, len(prompts[name]), len(option), form)
+        for (name, prompt, option), outcome in zip(triples, outcomes, strict=True):
+            value = _option_log_prob(outcome.log_probs, len(prompt), len(option), form)
             values.setdefault(name, []).append(value)
-        return {name: _rating(own) for name, own in values.items()}
+        return {
+            name: (None, NOT_PARTED) if None in own else (tuple(value for value in own if value is not None), None)
+            for name, own in values.items()
+        }
 
     def _send(self, requests: Sequence[Request], title: str, job: OptionsJob) -> list[Outcome]:
         """Outcomes in the order of the requests, whose ids are their indices."""
         with Store(job.folder / "llm") as store, Client(self.server, self.decision, store=store) as client:
             outcomes = list(client.stream(requests, what=title, quiet=job.quiet))
             halted = client.halted
-        _refuse_lost(outcomes, halted)
+        if lost := [outcome for outcome in outcomes if outcome.status in ("failed", "not_sent")]:
+            reason = halted or Counter(outcome.reason for outcome in lost).most_common(1)[0][0]
+            raise MedunlearnError(
+                f"{len(lost)} of {len(outcomes)} prompts were not answered: {reason} Run it again: what was "
+                "answered is kept and not asked again."
+            )
         return sorted(outcomes, key=lambda outcome: int(outcome.id))
 
 
@@ -140,11 +148,6 @@ def _option_log_prob(log_probs: LogProbs | None, start: int, length: int, form: 
     return fsum(values) / (len(values) if form == "text" else 1)
 
 
-def _rating(values: Sequence[float | None]) -> OptionRating:
-    known = tuple(value for value in values if value is not None)
-    return OptionRating(known) if len(known) == len(values) else OptionRating(None, NOT_PARTED)
-
-
 def _message(prompt: OptionPrompt, removal: Removal, api: str) -> tuple[Message, ...] | str:
     text = prompt.render(removal)
     if api == "chat":
@@ -158,26 +161,9 @@ def _plain(question: Question) -> str:
     return render(question, "", template="plain", context="closed_book").own
 
 
-def _default_limit(removals: Sequence[Removal]) -> int:
-    """Tokens without the model's tokenizer: two letters per token are enough for any."""
-    longest = max(len(text) for removal in removals for text in removal.question.options)
-    return max(LEAST_TOKENS, longest // 2)
-
-
-def _response(outcome: Outcome) -> OptionResponse:
+def _response(outcome: Outcome) -> tuple[str | None, str | None]:
     if outcome.status == "answered" or (outcome.status == "invalid" and outcome.text):
-        return OptionResponse(outcome.text)
+        return outcome.text, None
     if outcome.status == "invalid":
-        return OptionResponse(None, "the server gave an empty response")
-    return OptionResponse(None, f"{outcome.status}: {outcome.reason}")
-
-
-def _refuse_lost(outcomes: Sequence[Outcome], halted: str) -> None:
-    lost = [outcome for outcome in outcomes if outcome.status in ("failed", "not_sent")]
-    if not lost:
-        return
-    reason = halted or Counter(outcome.reason for outcome in lost).most_common(1)[0][0]
-    raise MedunlearnError(
-        f"{len(lost)} of {len(outcomes)} prompts were not answered: {reason} Run it again: what was answered is "
-        "kept and not asked again."
-    )
+        return None, "the server gave an empty response"
+    return None, f"{outcome.status}: {outcome.reason}"
