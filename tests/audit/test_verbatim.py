@@ -11,31 +11,31 @@ from hypothesis import strategies as st
 
 from medunlearn.audit import verbatim
 from medunlearn.audit.automaton import longest_common_substring
-from medunlearn.audit.verbatim import (
-    Run,
-    as_ids,
-    as_text,
-    longest_run,
-    may_share,
-    runs_of_at_least,
-)
+from medunlearn.audit.verbatim import Run, as_ids, as_text, longest_run, may_share, runs_of_at_least, shared_runs
 from medunlearn.errors import InputError
 
 
-def slow_run(response: Sequence[int], suffix: Sequence[int]) -> Run:
-    best = Run(0, 0, 0)
-    for true in range(len(suffix)):
-        for said in range(len(response)):
+def maximal_runs(said: Sequence[int], true: Sequence[int], at_least: int = 1) -> list[Run]:
+    """All maximal shared runs by nested loops, in the response's order."""
+    runs = []
+    for place in range(len(said)):
+        for other in range(len(true)):
+            if place and other and said[place - 1] == true[other - 1]:
+                continue
             length = 0
-            while (
-                said + length < len(response)
-                and true + length < len(suffix)
-                and response[said + length] == suffix[true + length]
-            ):
+            while place + length < len(said) and other + length < len(true):
+                if said[place + length] != true[other + length]:
+                    break
                 length += 1
-            if length > best.length:
-                best = Run(length, said, true)
-    return best
+            if length >= at_least:
+                runs.append(Run(length, place, other))
+    return runs
+
+
+def longest_of(said: Sequence[int], true: Sequence[int]) -> Run:
+    """The longest; of equal ones the first in the suffix, then in the response."""
+    by_suffix = sorted(maximal_runs(said, true), key=lambda run: (-run.length, run.in_suffix, run.in_response))
+    return by_suffix[0] if by_suffix else Run(0, 0, 0)
 
 
 @st.composite
@@ -51,23 +51,19 @@ def pairs(draw: st.DrawFn) -> tuple[list[int], list[int]]:
 
 
 @settings(max_examples=300, deadline=None)
-@given(pairs())
-def test_longest_run_equals_the_nested_loops(pair: tuple[list[int], list[int]]) -> None:
-    slow = slow_run(*pair)
-    assert longest_run(*pair) == slow
-    said, true = (as_text(ids) for ids in as_ids(pair))
-    assert Run(*longest_common_substring(said, true)) == slow
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.lists(pairs(), max_size=4), st.lists(st.integers(1, 14), max_size=4))
-def test_runs_of_at_least_equal_the_nested_loops(
-    many: list[tuple[list[int], list[int]]], lengths: list[int]
+@given(st.lists(pairs(), max_size=4), st.lists(st.integers(1, 14), max_size=4), st.integers(1, 8))
+def test_runs_equal_the_nested_loops(
+    many: list[tuple[list[int], list[int]]], lengths: list[int], at_least: int
 ) -> None:
-    slow = [[slow_run(*pair).length >= length for length in lengths] for pair in many]
-    found = runs_of_at_least([a for a, _ in many], [b for _, b in many], lengths)
-    assert found.shape == (len(many), len(lengths))
-    assert found.tolist() == slow
+    longest = [longest_of(*pair) for pair in many]
+    assert [longest_run(*pair) for pair in many] == longest
+    texts = [[as_text(ids) for ids in as_ids(pair)] for pair in many]
+    assert [Run(*longest_common_substring(*pair)) for pair in texts] == longest
+    responses, suffixes = [a for a, _ in many], [b for _, b in many]
+    shared = runs_of_at_least(responses, suffixes, lengths)
+    assert shared.shape == (len(many), len(lengths))
+    assert shared.tolist() == [[run.length >= length for length in lengths] for run in longest]
+    assert shared_runs(responses, suffixes, at_least) == [maximal_runs(*pair, at_least) for pair in many]
 
 
 @pytest.mark.parametrize("length", [1, 2, 29, 30, 31, 49, 50, 51, 200])
@@ -79,6 +75,7 @@ def test_a_planted_run_is_found_wherever_it_stands(length: int, place: int | Non
     suffix[place : place + length] = response[211 : 211 + length]
     assert longest_run(response, suffix) == Run(length, 211, place)
     assert runs_of_at_least([response], [suffix]).tolist() == [[length >= 30, length >= 50]]
+    assert shared_runs([response], [suffix]) == [[Run(length, 211, place)] if length >= 30 else []]
 
 
 def test_most_pairs_are_ruled_out_at_a_glance_and_none_wrongly() -> None:
@@ -87,10 +84,9 @@ def test_most_pairs_are_ruled_out_at_a_glance_and_none_wrongly() -> None:
     both = draw.choice(5000, (2, 40, 300), p=often / often.sum()).astype(np.uint32)
     both[1, ::10, 100:130] = both[0, ::10, 7:37]
     said, true = [*both[0]], [*both[1]]
-    glance = may_share(said, true, 30)
-    found = runs_of_at_least(said, true, [30])[:, 0]
-    assert found.tolist() == [row % 10 == 0 for row in range(40)]
-    assert not (found & ~glance).any()
+    glance, shared = may_share(said, true, 30), runs_of_at_least(said, true, [30])[:, 0]
+    assert shared.tolist() == [row % 10 == 0 for row in range(40)]
+    assert not (shared & ~glance).any()
     assert glance.sum() <= 6
     # A run at the very end of one suffix and the beginning of the next is none.
     assert runs_of_at_least([[1, 2, 3, 4]] * 2, [[9, 1, 2], [3, 4, 9]], [3]).tolist() == [[False], [False]]
@@ -108,12 +104,6 @@ def test_long_texts_take_the_automaton_to_the_same_run(monkeypatch: pytest.Monke
     assert long.length >= 40
 
 
-def test_ties_go_to_the_first_in_the_suffix_and_then_in_the_response() -> None:
-    assert longest_run([8, 1, 2, 9, 1, 2], [3, 1, 2, 3, 8]) == Run(2, 1, 1)
-    assert longest_run([7, 8, 1, 2], [1, 2, 7, 8]) == Run(2, 2, 0)
-    assert longest_run([1, 2], [3]) == longest_run([], [3]) == longest_run([], []) == Run(0, 0, 0)
-
-
 @pytest.mark.parametrize("kind", [list, tuple, np.int16, np.int32, np.int64, np.uint32])
 def test_token_ids_of_any_whole_type(kind: type) -> None:
     ids = kind([5, 6, 7]) if kind in (list, tuple) else np.array([5, 6, 7], dtype=kind)
@@ -123,27 +113,23 @@ def test_token_ids_of_any_whole_type(kind: type) -> None:
 @pytest.mark.parametrize(
     "ids",
     [
-        [-1],
-        [0x110000],
-        [2**32 + 5],
-        ["a"],
-        [1.5],
-        np.array([-1], dtype=np.int32),
-        np.array([2**32 + 5]),
-        np.array([0x110000], dtype=np.int32),
-        np.array([1.0]),
-        np.array([[1]]),
+        *([-1], [0x110000], [2**32 + 5], ["a"], [1.5], np.array([-1], dtype=np.int32), np.array([2**32 + 5])),
+        *(np.array([0x110000], dtype=np.int32), np.array([1.0]), np.array([[1]])),
     ],
 )
-def test_what_is_no_token_id_is_refused(ids: Sequence[int]) -> None:
-    with pytest.raises(InputError, match="whole numbers from 0 to 1,114,111"):
-        longest_run(ids, [1])
-    with pytest.raises(InputError, match="whole numbers from 0 to 1,114,111"):
-        runs_of_at_least([[1]], [ids])
+def test_other_values_are_no_token_ids(ids: Sequence[int]) -> None:
+    for call in (lambda: longest_run(ids, [1]), lambda: runs_of_at_least([[1]], [ids])):
+        with pytest.raises(InputError, match="whole numbers from 0 to 1,114,111"):
+            call()
 
 
-def test_wrong_questions_are_refused() -> None:
+@pytest.mark.parametrize("function", [runs_of_at_least, shared_runs])
+def test_unequal_numbers_of_texts_are_refused(function: object) -> None:
     with pytest.raises(InputError, match="1 responses for 2 suffixes"):
-        runs_of_at_least([[1]], [[1], [2]])
-    with pytest.raises(InputError, match="ask for at least 1"):
-        runs_of_at_least([[1]], [[1]], [30, 0])
+        function([[1]], [[1], [2]])  # type: ignore[operator]
+
+
+def test_empty_runs_are_refused() -> None:
+    for call in (lambda: runs_of_at_least([[1]], [[1]], [30, 0]), lambda: shared_runs([[1]], [[1]], 0)):
+        with pytest.raises(InputError, match="ask for at least 1"):
+            call()

@@ -127,8 +127,11 @@ def _score(
 ) -> None:
     passages = []
     for one, row in zip(who, tokens.to_dict("records"), strict=True):
-        own = [np.asarray(row[name], dtype=np.float64) for name in ("log_probs", "means", "variances")]
-        passages.append(Passage(one.record.text, *own, row.get("reference"), row.get("gradient_norm")))
+        log_probs, means, variances = (
+            np.asarray(row[name], dtype=np.float64) for name in ("log_probs", "means", "variances")
+        )
+        reference, gradient_norm = row.get("reference"), row.get("gradient_norm")
+        passages.append(Passage(one.record.text, log_probs, means, variances, reference, gradient_norm))
     scores = score_candidates(who, passages, attacks)
     summary = summarize(scores, replicates=settings.replicates, seed=settings.seed)
     replace_scores(folder, scores, attack=list(attacks))

@@ -30,7 +30,7 @@ def summarize_options(
     own, due = (table.sort_index() for table in observations(*tables))
     questions = own.index.to_list()
     present = [ALL, *(name for name in (MEMBER, NONMEMBER) if name in groups.values())]
-    columns = [(str(prompt), str(measure)) for prompt, measure in own.columns.tolist()]
+    columns = [(str(column[0]), str(column[1])) for column in own.columns]
     cells = [(column, group) for column in columns for group in present]
     inside = own.index.map(lambda name: groups.get(str(name), ""))
 

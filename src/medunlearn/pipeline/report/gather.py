@@ -23,7 +23,14 @@ from medunlearn.pipeline.presets import is_tiny
 from medunlearn.pipeline.report.papers import GatheredRuns, paper_part
 from medunlearn.pipeline.utility.numbers import gather_utility
 from medunlearn.registry import names
-from medunlearn.reports.content import Example, JudgedContent, Membership, ModelResult, Reconstruction, ReportContent
+from medunlearn.reports.content import (
+    Example,
+    JudgedContent,
+    Membership,
+    ModelResult,
+    Reconstruction,
+    ReportContent,
+)
 from medunlearn.results.composites import COMPOSITES
 from medunlearn.results.evaluated import Evaluated, compared, distinct
 from medunlearn.statistics.bootstrap import REPLICATES

@@ -1,0 +1,146 @@
+"""Exact and approximate measures by hand; BLEU against nltk, ROUGE-L against rouge-score."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
+from rouge_score.rouge_scorer import RougeScorer
+
+from medunlearn.audit.measures import (
+    MEASURES,
+    Continuation,
+    ContinuationMeasure,
+    default_measures,
+    get_measure,
+    score_continuations,
+)
+from medunlearn.audit.overlap import bleu, extraction_strength, partial_match
+from medunlearn.errors import InputError, UnknownNameError
+
+ELSEWHERE = ContinuationMeasure("elsewhere", "", "semantic", ("model",), "", "", None)
+
+
+def case(said: list[int], true: list[int], why: str | None = None, **texts: str) -> Continuation:
+    ids = (np.array(tokens, dtype=np.uint32) for tokens in (said, true))
+    return Continuation(*ids, **texts, no_response=why)
+
+
+@pytest.mark.parametrize(
+    ("said", "true", "first", "share"),
+    [
+        ([1, 2, 9, 4], [1, 2, 3, 4], 4, 0.75),
+        ([2, 3, 4, 1], [1, 2, 3, 4], 4, 0.0),
+        ([1], [1, 2, 3, 4], 4, 0.25),  # places beyond the response's end do not agree
+        ([1, 2, 7], [1, 2, 8, 9], 2, 1.0),  # tokens behind the first do not count
+        ([], [1, 2], 2, 0.0),
+        ([1, 2], [1], 2, None),
+    ],
+)
+def test_partial_match_counts_places(said: list[int], true: list[int], first: int, share: float | None) -> None:
+    assert partial_match(said, true, first) == share
+
+
+@pytest.mark.parametrize(
+    ("hits", "strength"),
+    [
+        ("1111", 1.0),  # the prefix is enough
+        ("0111", 0.75),  # one token has to be given
+        ("1101", 0.25),  # hits before the last miss do not count
+        ("1110", 0.0),  # all have to be given
+        ("0000", 0.0),
+        ("", None),
+    ],
+)
+def test_extraction_strength_by_hand(hits: str, strength: float | None) -> None:
+    assert extraction_strength([hit == "1" for hit in hits]) == strength
+
+
+def test_runs_on_either_side_of_their_length() -> None:
+    true = list(range(100))
+    said = [[*range(200, 210), *range(20, 20 + length), *range(300, 310)] for length in (29, 30, 49, 50)]
+    scores = score_continuations(("run_30", "run_50", "longest_run"), [case(one, true) for one in said])
+    assert [score.value for score in scores["run_30"]] == [0, 1, 1, 1]
+    assert [score.value for score in scores["run_50"]] == [0, 0, 0, 1]
+    assert [score.value for score in scores["longest_run"]] == [29, 30, 49, 50]
+
+
+def test_unscored_responses_stand_in_their_place_with_a_reason() -> None:
+    """A suffix that is too short, a missing response, no teacher-forced choices; an empty response is scored."""
+    names = ("run_30", "run_50", "partial_match_50", "extraction_strength", "bleu")
+    true = list(range(40))
+    scores = score_continuations(
+        names, [case(true, true), case([], true, why="the server refused"), case([], true)]
+    )
+    assert [score.value for score in scores["run_30"]] == [1.0, None, 0.0]
+    for name in ("run_50", "partial_match_50"):
+        assert scores[name][0].value is None
+        assert "fewer than 50" in str(scores[name][0].reason)
+    assert "local model" in str(scores["extraction_strength"][0].reason)
+    assert {scores[name][1].reason for name in names} == {"the server refused"}
+
+
+def test_processes_change_no_number() -> None:
+    draw = np.random.default_rng(0)
+    cases = [case(*draw.integers(0, 4, (2, 80)).tolist()) for _ in range(20)]
+    names = ("longest_run", "bleu", "partial_match_50")
+    assert score_continuations(names, cases, processes=2) == score_continuations(names, cases, processes=1)
+
+
+def random_pairs() -> list[tuple[list[int], list[int]]]:
+    """Random pairs of all lengths, of few tokens and of many, some alike and some without a shared token."""
+    draw = np.random.default_rng(7)
+    pairs = []
+    for place in range(300):
+        many = int(draw.integers(2, 60))
+        true = draw.integers(0, many, draw.integers(1, 120)).tolist()
+        said = draw.integers(0, many, draw.integers(1, 120)).tolist()
+        if place % 3 == 0:
+            said = [token if draw.random() < 0.8 else int(draw.integers(0, many)) for token in true]
+        if place % 10 == 1:
+            said = [token + many for token in said]
+        pairs.append((said, true))
+    return pairs
+
+
+def test_bleu_is_nltks_to_twelve_digits() -> None:
+    pairs, smooth = random_pairs(), SmoothingFunction().method3
+    theirs = [sentence_bleu([true], said, smoothing_function=smooth) for said, true in pairs]
+    ours = bleu([said for said, _ in pairs], [true for _, true in pairs])
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+    assert 0.0 in theirs
+    assert max(theirs) > 0.5
+
+
+def test_bleu_by_hand() -> None:
+    # All n-grams of the shorter text match; it is penalised for its length: exp(1 - 8/4).
+    np.testing.assert_allclose(bleu([[1, 2, 3, 4]], [[1, 2, 3, 4, 5, 6, 7, 8]]), [np.exp(-1)], rtol=1e-15)
+    # 2 of 4 unigrams and 1 of 3 bigrams match; trigrams and 4-grams count as 1/(2 x 2) and 1/(4 x 1).
+    np.testing.assert_allclose(bleu([[1, 2, 8, 9]], [[1, 2, 3, 4]]), [(2 / 4 / 3 / 4 / 4) ** 0.25], rtol=1e-15)
+    assert bleu([[]], [[1, 2]]).tolist() == [0.0]
+    assert bleu([], []).tolist() == []
+    with pytest.raises(InputError, match="2 responses for 1"):
+        bleu([[1], [2]], [[1]])
+
+
+def test_only_the_first_hundred_tokens_count() -> None:
+    same, other = list(range(100)), list(range(500, 600))
+    texts = {"response_start": "fever and cough", "suffix_start": "fever and a dry cough"}
+    cases = [case([*start, *other], [*same, *same], **texts) for start in (same, other)]
+    scores = score_continuations(("bleu", "rouge_l"), cases)
+    assert [score.value for score in scores["bleu"]] == [pytest.approx(1.0, abs=1e-12), 0.0]
+    theirs = RougeScorer(["rougeL"], use_stemmer=True).score(texts["suffix_start"], texts["response_start"])
+    assert scores["rouge_l"][0].value == pytest.approx(theirs["rougeL"].recall, abs=1e-12)
+
+
+def test_measures_are_described_and_wrong_names_refused() -> None:
+    for name in MEASURES:
+        measure = get_measure(name)
+        assert (measure.name, "higher" in measure.meaning, bool(measure.source)) == (name, True, True)
+    assert default_measures()[:2] == ("run_30", "run_50")
+    with pytest.raises(UnknownNameError, match="run_30"):
+        get_measure("run_31")
+    with pytest.raises(InputError, match="not to a ContinuationMeasure"):
+        get_measure("medunlearn.audit.overlap:PAPER")
+    with pytest.raises(InputError, match="further model"):
+        score_continuations((f"{__name__}:ELSEWHERE",), [])
