@@ -353,7 +353,9 @@ def find_kinds(
         allow_missing: finish though the server left answers missing
         allow_remote_llm: permit sending text of records to a server off this machine
     """
-    from medunlearn.audit.kinds.summary import find_kinds, kind_settings, kinds_judge, plan_kinds
+    from medunlearn.audit.kinds.sorting import plan_kinds
+    from medunlearn.audit.kinds.summary import find_kinds, kind_settings, kinds_judge
+    from medunlearn.audit.tables import read_tables
 
     server = _server(llm, settings, dry_run)
     folder, judge, model = Path(audit), None, server.pop("model", None)
@@ -362,7 +364,7 @@ def find_kinds(
         how = {"permitted": allow_remote_llm, "again": again, "allow_missing": allow_missing}
         judge = kinds_judge(folder, str(llm), model, overrides=server, **how)
     if judge is not None and dry_run:
-        return plan_kinds(folder, checked, judge), judge.decision
+        return plan_kinds(read_tables(folder), checked, judge), judge.decision
     return find_kinds(folder, checked, corpora=list(corpus), judge=judge, quiet=quiet)
 
 
@@ -374,10 +376,12 @@ def review_kinds(audit: Path, *, out: Path, limit: int | None = None, seed: int 
         limit: spans to draw at most; none: all
         seed: seed of the sample
     """
-    from medunlearn.audit.kinds.summary import review_kinds
+    from medunlearn.audit.kinds.sorting import settings_of, span_sheet
+    from medunlearn.audit.tables import read_tables
 
     _at_least(1, limit)
-    return Path(out), review_kinds(Path(audit), Path(out), number=limit, seed=seed)
+    folder = Path(audit)
+    return Path(out), span_sheet(read_tables(folder), settings_of(folder), Path(out), sample=limit, seed=seed)
 
 
 def correct_kinds(audit: Path, sheets: Sequence[Path]) -> Any:
@@ -386,9 +390,13 @@ def correct_kinds(audit: Path, sheets: Sequence[Path]) -> Any:
         audit: folder of an audit
         sheets: sheets that were filled in
     """
-    from medunlearn.audit.kinds.summary import correct_kinds
+    from medunlearn.audit.kinds.sorting import read_spans, settings_of
+    from medunlearn.audit.kinds.summary import KindSummary
+    from medunlearn.audit.tables import read_tables
 
-    return correct_kinds(Path(audit), [Path(sheet) for sheet in sheets])
+    folder = Path(audit)
+    read_spans(read_tables(folder), settings_of(folder), *map(Path, sheets))
+    return KindSummary.open(folder)
 
 
 def listed(what: str) -> Any:

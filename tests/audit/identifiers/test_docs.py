@@ -113,9 +113,3 @@ def test_a_detectors_recall_is_beside_the_counts(workplace: Path, run: Run) -> N
 )
 def test_mistakes_are_refused_with_exit_code_2(workplace: Path, run: Run, command: str, why: str) -> None:
     assert why in " ".join(run("audit", "identifiers", *command.split(), code=2).stderr.split())
-
-
-@pytest.mark.parametrize("verb", ["find", "review", "corrected", "recall"])
-def test_help_has_an_example(verb: str, run: Run) -> None:
-    text = run("audit", "identifiers", verb, "--help").stdout
-    assert f"medunlearn audit identifiers {verb}" in text.partition("Example")[2]

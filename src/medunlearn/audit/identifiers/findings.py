@@ -45,10 +45,7 @@ COLUMNS: Mapping[str, str] = {
 
 
 def find_known(
-    outputs: Iterable[RecordResponse],
-    known: KnownIdentifiers,
-    texts: Mapping[str, str],
-    fuzzy: Fuzziness = "own",
+    outputs: Iterable[RecordResponse], known: KnownIdentifiers, texts: Mapping[str, str], fuzzy: Fuzziness = "own"
 ) -> Iterator[dict[str, Any]]:
     """Rows of :data:`COLUMNS` for known identifiers in responses, in their order.
 
@@ -165,12 +162,7 @@ def find_detected(
 
 
 def finding(
-    output: RecordResponse,
-    response: IndexedText,
-    extent: tuple[int, int],
-    kind: str,
-    key: str,
-    **columns: Any,
+    output: RecordResponse, response: IndexedText, extent: tuple[int, int], kind: str, key: str, **columns: Any
 ) -> dict[str, Any]:
     """A row of :data:`COLUMNS`; an exact match of content of the response's own record unless columns say else."""
     start, end = extent

@@ -102,8 +102,8 @@ def join_probes(probes: pd.DataFrame, responses: pd.DataFrame) -> list[RecordRes
     """Every response with its probe, in order of probe, variant and sample.
 
     Args:
-        probes: one row per probe: probe_id, record_id, subject, prefix.
-        responses: one row per response: probe_id (or question_id), variant, sample, response.
+        probes: probe_id, record_id, subject, prefix.
+        responses: probe_id (or question_id), variant, sample, response.
 
     Raises:
         InputError: a column is missing, or a response belongs to no probe.

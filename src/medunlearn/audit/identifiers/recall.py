@@ -72,9 +72,7 @@ def detector_recall(
     return pd.DataFrame(rows)
 
 
-def _agreements(
-    texts: Iterable[tuple[str, Iterable[DetectedSpan], Sequence[DetectedSpan]]],
-) -> pd.DataFrame:
+def _agreements(texts: Iterable[tuple[str, Iterable[DetectedSpan], Sequence[DetectedSpan]]]) -> pd.DataFrame:
     """Kind, subject, and whether the other side covers it, of each span."""
     rows = [
         (span.kind, subject, covered(span.kind, span.start, span.end, others))

@@ -49,9 +49,7 @@ def write_review(
 
     Args:
         findings: identifiers and sensitive content; the leaks are asked about.
-        out: folder of ``review.csv`` and ``review.json``.
         number: responses at most.
-        least_rouge: least ROUGE-L recall, exclusive, of the record's text after the prefix.
 
     Raises:
         InputError: ``out`` holds a sheet, or no response is similar enough.
@@ -103,7 +101,6 @@ def read_review(
     """Counts as readers correct them.
 
     Args:
-        folder: of :func:`write_review`.
         sheets: filled in; none: the one in the folder. Two verdicts on one case must agree.
 
     Returns:

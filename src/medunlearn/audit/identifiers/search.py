@@ -26,12 +26,7 @@ from medunlearn.audit.identifiers.outputs import (
 from medunlearn.audit.identifiers.recall import detector_recall, invented_notes, label_records
 from medunlearn.audit.identifiers.review import write_review
 from medunlearn.audit.identifiers.sensitive import find_terms, term_lists_version
-from medunlearn.audit.identifiers.sensitive_judge import (
-    JudgedContent,
-    judge_sensitive,
-    plan_sensitive,
-    read_judged,
-)
+from medunlearn.audit.identifiers.sensitive_judge import JudgedContent, judge_sensitive, plan_sensitive, read_judged
 from medunlearn.audit.identifiers.tables import by_kind, judged_table10, missed_by, table9, table10
 from medunlearn.audit.judge import AuditJudge
 from medunlearn.audit.position import SEGMENT
@@ -74,10 +69,9 @@ def find_identifiers(
 
     Args:
         records: the model's training records with their identifiers; at least those of the probes.
-        subjects: record id -> subject, for records without a response. A record without one is its own subject, and
-            what it shares with another passes for another subject's.
-        tokens: tokens of the responses, for the columns ``token`` and ``token_end``.
-        folder: where ``findings.parquet`` is written, and read if made of the same; None for nowhere.
+        subjects: record id -> subject, for records without a response; a record without one is its own subject.
+        tokens: for the columns ``token`` and ``token_end``.
+        folder: where ``findings.parquet`` is written, and read if made of the same.
 
     Returns:
         :data:`~medunlearn.audit.identifiers.findings.COLUMNS`.
@@ -131,11 +125,7 @@ def find_sensitive(
     folder: Path | None = None,
     quiet: bool = False,
 ) -> pd.DataFrame:
-    """Sensitive content beyond identifiers that is in a response and in its record, by term lists.
-
-    Returns:
-        The columns of :func:`find_identifiers`; ``kind`` is a row of Table 10.
-    """
+    """Sensitive content that is in a response and in its record, by term lists; ``kind`` is a row of Table 10."""
     texts = {record.record_id: record.text for record in records}
     key = sha256_of_json([RULES, term_lists_version(), _token_key(tokens), outputs, sorted(texts.items())])
 
@@ -173,13 +163,8 @@ def _token_key(tokens: ResponseTokens | None) -> object:
 class IdentifierSearch:
     """A search of responses for identifiers, and for sensitive content if the settings ask for it.
 
-    Attributes:
-        outputs: every response that is searched.
-        records: to which findings are traced.
-        subjects: record id -> subject.
-        folder: of the tables; it exists before these are read.
-        data_use: of the records.
-        show_text: examples are not masked.
+    Its tables are made, or read from the folder, on first use. ``subjects`` is record id -> subject; with
+    ``show_text`` examples are not masked.
     """
 
     outputs: Sequence[RecordResponse]
@@ -194,11 +179,7 @@ class IdentifierSearch:
 
     @staticmethod
     def open(folder: Path) -> IdentifierSearch:
-        """An earlier search.
-
-        Raises:
-            InputError: the folder holds none, or its source is gone.
-        """
+        """An earlier search. Raises InputError if the folder holds none, or its source is gone."""
         if not (folder / FILE).exists():
             raise InputError(f"{folder} holds no findings. `medunlearn audit identifiers find` makes them.")
         info = read_json(folder / FILE)
@@ -208,18 +189,15 @@ class IdentifierSearch:
 
     @cached_property
     def findings(self) -> pd.DataFrame:
-        """Of :func:`find_identifiers`."""
         options = {"subjects": self.subjects, **self._options}
         return find_identifiers(self.outputs, self.records, self.settings, **options)
 
     @cached_property
     def sensitive(self) -> pd.DataFrame | None:
-        """Of :func:`find_sensitive`; None if not asked for."""
         return find_sensitive(self.outputs, self.records, **self._options) if self.settings.sensitive else None
 
     @cached_property
     def judged(self) -> JudgedContent | None:
-        """A judge's findings in a sample of the responses; None without a judge."""
         return read_judged(self.outputs, self.folder)
 
     def tables(self) -> list[pd.DataFrame]:
@@ -232,11 +210,7 @@ class IdentifierSearch:
 
     @property
     def _counting(self) -> dict[str, Any]:
-        return {
-            "show_text": self.show_text,
-            "replicates": self.settings.replicates,
-            "seed": self.settings.seed,
-        }
+        return {"show_text": self.show_text, "replicates": self.settings.replicates, "seed": self.settings.seed}
 
     @cached_property
     def table9(self) -> pd.DataFrame:
@@ -259,7 +233,6 @@ class IdentifierSearch:
 
     @cached_property
     def judged_table10(self) -> pd.DataFrame | None:
-        """Table 10 by the judge, of the responses that it answered about."""
         if self.judged is None:
             return None
         return judged_table10(self.judged.findings, self.judged.outputs, self.findings, **self._counting)
@@ -346,30 +319,32 @@ def search(
         RemoteRefusedError: the judge may not see the records.
         MedunlearnError: responses of the judge are missing; the others are kept.
     """
-    own = replace(read_source(source, records, settings, out), show_text=show_text, quiet=quiet)
-    asked = None if judge is None else judge(own.folder, own.records, own.data_use)
-    own.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    own.tables()
+    results = replace(read_source(source, records, settings, out), show_text=show_text, quiet=quiet)
+    folder, known = results.folder, results.records
+    content_judge = None if judge is None else judge(folder, known, results.data_use)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    results.tables()
     paths = {"said": os.path.abspath(source), "records": None if records is None else os.path.abspath(records)}
-    write_json(own.folder / FILE, {**paths, "settings": settings.model_dump(mode="json")})
-    if asked is not None:
-        judge_sensitive(own.outputs, own.records, settings, asked, own.folder, tokens=own.tokens, quiet=quiet)
-    return own
+    write_json(folder / FILE, {**paths, "settings": settings.model_dump(mode="json")})
+    if content_judge is not None:
+        options: dict[str, Any] = {"tokens": results.tokens, "quiet": quiet}
+        judge_sensitive(results.outputs, known, settings, content_judge, folder, **options)
+    return results
 
 
 def plan_judging(
     source: Path, records: Path | None, settings: IdentifierSettings, out: Path | None, judge: MakeJudge
 ) -> tuple[CostEstimate, AuditJudge]:
-    """Requests and tokens for the judge of :func:`search`; sends and writes nothing."""
-    own = read_source(source, records, settings, out)
-    asked = judge(own.folder, own.records, own.data_use)
-    return plan_sensitive(own.outputs, own.records, settings, asked), asked
+    """Requests and tokens for the judge of :func:`search`."""
+    results = read_source(source, records, settings, out)
+    content_judge = judge(results.folder, results.records, results.data_use)
+    return plan_sensitive(results.outputs, results.records, settings, content_judge), content_judge
 
 
 def read_source(
     source: Path, records: Path | None, settings: IdentifierSettings, out: Path | None
 ) -> IdentifierSearch:
-    """The inputs of a search; arguments and errors as for :func:`search`. Nothing is searched or written."""
+    """A search that has not begun; arguments and errors as for :func:`search`."""
     benchmark = Benchmark.load(records) if records else None
     by_id = {} if benchmark is None else dict(benchmark.record)
     subjects = {} if benchmark is None else {name: benchmark.subject(name) for name in by_id}

@@ -62,12 +62,7 @@ def count_leaks(
 
 
 def by_kind(findings: pd.DataFrame, outputs: Outputs, *, cross: bool = False, **counting: Any) -> pd.DataFrame:
-    """Leaked identifiers by variant and kind, kinds without one included: kind, title, hipaa.
-
-    Args:
-        cross: count identifiers of other subjects alone instead.
-        counting: as for :func:`count_leaks`.
-    """
+    """:func:`count_leaks` by kind (kind, title, hipaa), kinds without one included; ``cross``: of others alone."""
     leaks = crossed(findings) if cross else leaked(findings)
     searched = [(name, kind) for name, kind in kinds().items() if kind.form != "none"]
     heads = [{"kind": name, "title": kind.title, "hipaa": kind.hipaa} for name, kind in searched]
@@ -75,9 +70,7 @@ def by_kind(findings: pd.DataFrame, outputs: Outputs, *, cross: bool = False, **
 
 
 def table9(findings: pd.DataFrame, outputs: Outputs, **counting: Any) -> pd.DataFrame:
-    """Table 9: leaked identifiers by variant and group (group, title).
-
-    The paper's rows first; it has none for the others. ``counting`` as for :func:`count_leaks`.
+    """Table 9: :func:`count_leaks` by group of identifiers (group, title), the paper's rows first.
 
     Source: Memorization in Large Language Models in Medicine, Table 9.
     """
@@ -93,13 +86,11 @@ def table10(
     missed: pd.DataFrame | None = None,
     **counting: Any,
 ) -> pd.DataFrame:
-    """Table 10: sensitive content beyond identifiers, by variant (category, name, title).
+    """Table 10: :func:`count_leaks` of sensitive content beyond identifiers (category, name, title).
 
     Args:
-        sensitive: of :func:`~medunlearn.audit.identifiers.search.find_sensitive`.
         findings: source of facilities and clinicians.
         missed: of :func:`missed_by`; adds the paper's rows of identifiers that the detector missed.
-        counting: as for :func:`count_leaks`.
 
     Source: Memorization in Large Language Models in Medicine, Table 10, where people counted in 200 responses; here
         term lists count in all.

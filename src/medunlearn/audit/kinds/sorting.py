@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from medunlearn.audit.judge import UNCLEAR, MemorizedKind
+from medunlearn.audit.judge import UNCLEAR, AuditJudge, MemorizedKind
 from medunlearn.audit.kinds.rules import GROUPS, Label, kinds, records_holding, sort_span
 from medunlearn.audit.sheets import refuse_existing, refuse_problems, write_sheet
 from medunlearn.audit.tables import KEY, AuditTables
@@ -18,10 +18,10 @@ from medunlearn.config import check
 from medunlearn.config.audit_report import KindSettings
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_json, read_table, write_json, write_table
-from medunlearn.errors import SourceError, unknown_name
+from medunlearn.errors import InputError, SourceError, unknown_name
 from medunlearn.judging.labels import harmless, rows_of
 from medunlearn.judging.writing import Reject, Source, write
-from medunlearn.llm.client import Client
+from medunlearn.llm import Client, CostEstimate
 from medunlearn.statistics.agreement import Rating, cohen_kappa, in_words, observed_agreement
 from medunlearn.statistics.bootstrap import REPLICATES
 
@@ -68,7 +68,7 @@ def judge_spans(
         Also the rejects that another run may get answered (server, network or budget failed).
     """
     spans = collect_spans(audit, settings)
-    written = write(MemorizedKind(), span_sources(spans), client, quiet=quiet)
+    written = write(MemorizedKind(), _sources(spans), client, quiet=quiet)
     labels: dict[str, Label] = {reject.id: (None, reject.reason) for reject in written.rejects}
     labels |= {name: (str(result["kind"]), None) for name, result in written.results.items()}
     table = _save(audit, spans, "judge", labels, settings)
@@ -76,7 +76,12 @@ def judge_spans(
     return table, written.to_ask_again
 
 
-def span_sources(spans: pd.DataFrame) -> list[Source]:
+def plan_kinds(audit: AuditTables, settings: KindSettings, judge: AuditJudge) -> CostEstimate:
+    """Requests and tokens for a judge; sends and writes nothing."""
+    return judge.estimate(MemorizedKind(), _sources(collect_spans(audit, settings)))
+
+
+def _sources(spans: pd.DataFrame) -> list[Source]:
     """Prompts of the judge. Their identifiers are unknown, which the guard takes for protected."""
     return [Source(str(name), {"span": text}) for name, text in spans["text"].items()]
 
@@ -87,14 +92,20 @@ def span_sheet(
     """Write a private CSV of all spans or a drawn sample for a person, blind to rules and judge.
 
     Returns:
-        Number of spans; without any there is no sheet.
+        Number of spans.
+
+    Raises:
+        InputError: no span is long enough, or the sheet exists.
     """
     refuse_existing(path)
     texts = collect_spans(audit, settings)["text"]
+    if texts.empty:
+        raise InputError(
+            f"{audit.folder} has no memorized span of {settings.at_least} tokens. Sort shorter ones: --at-least 30."
+        )
     drawn = shuffled(list(texts.index), f"kinds sheet {seed}")[:sample]
     rows = [(name, "", "", " ".join(texts[name].split())) for name in drawn]
-    if rows:
-        write_sheet(path, [("span_id", "kind", "comment", "span"), *rows])
+    write_sheet(path, [("span_id", "kind", "comment", "span"), *rows])
     return len(rows)
 
 

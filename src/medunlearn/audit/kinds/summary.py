@@ -1,4 +1,4 @@
-"""Sort, review and correct the memorized spans of an audit's folder."""
+"""Sorted spans of an audit's folder: settings, counts by kind, and agreement."""
 
 from __future__ import annotations
 
@@ -10,25 +10,13 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.audit.judge import AuditJudge, MemorizedKind, audit_judge
+from medunlearn.audit.judge import AuditJudge, audit_judge
 from medunlearn.audit.kinds.rules import GROUPS, kinds
-from medunlearn.audit.kinds.sorting import (
-    WAYS,
-    agreement_of_ways,
-    collect_spans,
-    judge_of,
-    judge_spans,
-    read_spans,
-    settings_of,
-    sort_spans,
-    span_sheet,
-    span_sources,
-)
+from medunlearn.audit.kinds.sorting import WAYS, agreement_of_ways, judge_of, judge_spans, settings_of, sort_spans
 from medunlearn.audit.tables import AuditTables, read_tables
 from medunlearn.config import check
 from medunlearn.config.audit_report import KindSettings
 from medunlearn.errors import ConfigError, InputError, unknown_name
-from medunlearn.llm import CostEstimate
 from medunlearn.sources.corpus import read_corpora
 
 
@@ -113,30 +101,4 @@ def find_kinds(
         with judge.client() as client:
             _, missing = judge_spans(read_tables(folder), settings, client, quiet=quiet)
         judge.refuse_missing(missing, "spans")
-    return KindSummary.open(folder)
-
-
-def plan_kinds(folder: Path, settings: KindSettings, judge: AuditJudge) -> CostEstimate:
-    """Requests and tokens for a judge; sends and writes nothing."""
-    return judge.estimate(MemorizedKind(), span_sources(collect_spans(read_tables(folder), settings)))
-
-
-def review_kinds(folder: Path, sheet: Path, *, number: int | None = None, seed: int = 0) -> int:
-    """Write a sheet of a seeded sample of spans for a person; returns their number. It holds record text.
-
-    Raises:
-        InputError: no span is long enough, or the sheet exists.
-    """
-    settings = settings_of(folder)
-    written = span_sheet(read_tables(folder), settings, sheet, sample=number, seed=seed)
-    if not written:
-        raise InputError(
-            f"{folder} has no memorized span of {settings.at_least} tokens. Sort shorter ones: --at-least 30."
-        )
-    return written
-
-
-def correct_kinds(folder: Path, sheets: Sequence[Path]) -> KindSummary:
-    """Save people's labels beside those of rules and judge."""
-    read_spans(read_tables(folder), settings_of(folder), *sheets)
     return KindSummary.open(folder)
