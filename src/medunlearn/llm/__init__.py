@@ -6,11 +6,8 @@
         for outcome in client.stream(requests):
             ...
 
-- :mod:`guard`: what may leave this machine. :mod:`connection`: HTTP, and nothing but what the guard allowed.
-- :mod:`requests`: requests and outcomes. :mod:`settings`: address, retries, rates, budget.
-- :mod:`client`: the entry point. :mod:`exchange` takes each request through :mod:`store`, :mod:`rate_limiter`,
-  :mod:`usage` (the budget), :mod:`connection` (with retries; :mod:`faults`) and :mod:`structured`.
-- :mod:`estimate`: tokens and money before anything is sent.
+:mod:`guard` decides what may leave this machine. :mod:`exchange` takes each request through :mod:`store`,
+:mod:`rate_limiter`, :mod:`usage` (the budget), :mod:`connection` (with retries; :mod:`faults`) and :mod:`structured`.
 """
 
 from medunlearn.llm.client import Client

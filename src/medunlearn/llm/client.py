@@ -13,6 +13,8 @@ import threading
 from collections.abc import Coroutine, Iterable, Iterator, Sized
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import asdict
+from itertools import islice
 from typing import Any, TypeVar
 
 from medunlearn.errors import InputError
@@ -35,8 +37,7 @@ class Client:
 
     Args:
         settings: of the server.
-        decision: of the guard, for this server (:func:`medunlearn.llm.guard.decide`).
-        store: where responses are kept; None keeps none.
+        decision: of the guard, for this server.
         budget: one that several clients share; None makes one from the settings.
         again: ask again what ended ``invalid`` or ``refused`` in an earlier run.
 
@@ -86,16 +87,12 @@ class Client:
         return self.budget.spent
 
     def facts(self) -> dict[str, Any]:
-        """What a run records: the guard's decision, the settings (they hold no key), what was used."""
-        spent = self.spent
+        """For a run's record: the guard's decision, the settings (they hold no key), the usage."""
+        settings = self.settings.model_dump(mode="json")
         return {
             "guard": self.decision.to_json(),
-            "settings": self.settings.model_dump(mode="json"),
-            "requests": spent.requests,
-            "prompt_tokens": spent.prompt_tokens,
-            "answer_tokens": spent.answer_tokens,
-            "estimated_tokens": spent.estimated_tokens,
-            "money": spent.money,
+            "settings": settings,
+            **asdict(self.spent),
             "halted": self.halted,
         }
 
@@ -114,10 +111,8 @@ class Client:
         back is stored.
 
         Args:
-            requests: taken as they are needed.
+            requests: taken as they are needed; ``total``: how many there are, where ``requests`` cannot tell.
             what: in front of the progress bar.
-            total: how many there are, where ``requests`` cannot tell.
-            quiet: no progress bar.
         """
         if not self._thread.is_alive():
             raise RuntimeError("A Client works inside its with block only.")
@@ -132,10 +127,7 @@ class Client:
         waiting: set[Future[Outcome]] = set()
         try:
             while True:
-                while len(waiting) < AHEAD * self.settings.concurrency:
-                    request = next(source, None)
-                    if request is None:
-                        break
+                for request in islice(source, AHEAD * self.settings.concurrency - len(waiting)):
                     if request.schema is not None:
                         check_schema(request.schema)
                     future = self._submit(self._dispatcher.outcome(request))

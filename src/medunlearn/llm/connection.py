@@ -29,13 +29,7 @@ LOCALHOST = ("127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A model's reply.
-
-    Attributes:
-        text: empty where there is none.
-        refusal: the model or the server's filter declined.
-        usage: of this attempt.
-    """
+    """A model's reply to one attempt; ``refusal``: the model or the server's filter declined."""
 
     text: str = field(repr=False)
     finish_reason: str
@@ -53,7 +47,7 @@ def body_of(
 
     Args:
         messages: the conversation so far; empty for a text completion.
-        enforce: ask the server to enforce the schema.
+        enforce: let the server enforce the schema.
     """
     body: dict[str, Any] = {"model": settings.model, settings.limit_name: request.max_tokens, **settings.extra}
     optional: dict[str, Any] = {
@@ -69,21 +63,14 @@ def body_of(
         if request.log_probs is not None:
             optional |= {"logprobs": True, "top_logprobs": request.log_probs}
         if request.schema is not None and enforce:
-            optional["response_format"] = _response_format(request.schema, settings.structured)
+            schema = {"name": "answer", "schema": dict(request.schema), "strict": True}
+            named = {"json_schema": schema} if settings.structured != "json_object" else {}
+            optional["response_format"] = {"type": settings.structured, **named}
     return body | {name: value for name, value in optional.items() if value is not None}
 
 
-def _response_format(schema: Mapping[str, Any], way: str) -> dict[str, Any]:
-    if way == "json_object":
-        return {"type": "json_object"}
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": True}}
-
-
 class Connection:
-    """Connections to one server; lives in the event loop that made it.
-
-    Args:
-        on_this_machine: the guard's finding; a proxy is used only where it is False.
+    """Connections to one server, in one event loop; a proxy is used only off this machine.
 
     Raises:
         ConfigError: the variable with the key is not set.
@@ -109,15 +96,10 @@ class Connection:
         await self._client.aclose()
 
     async def send(self, body: Mapping[str, Any]) -> Reply:
-        """One attempt.
-
-        Raises:
-            AttemptError: it brought no answer.
-        """
+        """One attempt; an AttemptError where it brought no answer."""
         url = httpx.URL(self._settings.base_url)
-        url = url.copy_with(
-            path=url.path.rstrip("/") + ("/chat/completions" if "messages" in body else "/completions")
-        )
+        end = "/chat/completions" if "messages" in body else "/completions"
+        url = url.copy_with(path=url.path.rstrip("/") + end)
         try:
             async with asyncio.timeout(self._settings.total_seconds):
                 status, headers, content = await self._post(url, json.dumps(body).encode())
@@ -160,13 +142,11 @@ class Connection:
     async def _content(self, response: httpx.Response) -> bytes:
         if response.headers.get("content-encoding", "identity") != "identity":
             raise _unread("it is compressed, though that was not asked for")
-        content = bytearray()
+        content, most = bytearray(), self._settings.largest_answer_bytes
         async for part in response.aiter_raw():
             content += part
-            if len(content) > self._settings.largest_answer_bytes:
-                raise _unread(
-                    f"it has more than {self._settings.largest_answer_bytes} bytes (largest_answer_bytes)"
-                )
+            if len(content) > most:
+                raise _unread(f"it has more than {most} bytes (largest_answer_bytes)")
         return bytes(content)
 
     def _reply(self, content: bytes, body: Mapping[str, Any]) -> Reply:
@@ -204,8 +184,7 @@ class Connection:
 def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
     """Trusted certificates, one context for all clients: reading them takes longer than an answer may.
 
-    Args:
-        file, folder: OpenSSL's own variables, which it reads when the context is made.
+    OpenSSL reads its own variables, ``file`` and ``folder``, when the context is made.
     """
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())
@@ -241,8 +220,8 @@ def _log_probs(given: Any, chat: bool) -> LogProbs | None:
     if not given:
         return None
     if chat:
-        content = given.get("content") or []
-        return LogProbs(tuple(str(t["token"]) for t in content), tuple(float(t["logprob"]) for t in content))
+        pairs = [(str(token["token"]), float(token["logprob"])) for token in given.get("content") or []]
+        return LogProbs(tuple(token for token, _ in pairs), tuple(value for _, value in pairs))
     values = tuple(None if value is None else float(value) for value in given["token_logprobs"])
     tokens = tuple(str(token) for token in given["tokens"])
     if len(tokens) != len(values):

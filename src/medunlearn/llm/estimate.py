@@ -34,11 +34,9 @@ class CostEstimate:
         return asdict(self)
 
     def __str__(self) -> str:
-        money = (
-            ""
-            if self.most.money is None
-            else f"; money: about {in_money(self.likely.money or 0.0)}, at most {in_money(self.most.money)}"
-        )
+        money = ""
+        if self.most.money is not None:
+            money = f"; money: about {in_money(self.likely.money or 0.0)}, at most {in_money(self.most.money)}"
         return (
             f"{self.requests} requests to send, {self.stored} need none; "
             f"tokens: about {self.likely.tokens}, at most {self.most.tokens}{money}. Repeats come on top."
@@ -46,12 +44,7 @@ class CostEstimate:
 
 
 def estimate(requests: Iterable[Request], settings: ServerSettings, store: Store | None = None) -> CostEstimate:
-    """Count a run before it starts.
-
-    Args:
-        requests: all of them; taken one at a time.
-        store: what is in it is not sent again.
-    """
+    """Count a run before it starts; responses in the store are not sent again."""
     seen: set[str] = set()
     means: dict[str, float | None] = {}
     total, likely, most = 0, Usage(), Usage()

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from medunlearn.llm.connection import Connection, Reply, body_of
 from medunlearn.llm.faults import AttemptError, backoff
@@ -33,11 +33,7 @@ BUDGET_POLL = 0.05  # seconds
 
 
 class Dispatcher:
-    """Answers requests, many at a time; lives in one event loop. See :class:`~medunlearn.llm.client.Client`.
-
-    Attributes:
-        halted: why nothing more is sent; empty while the run goes on.
-    """
+    """Answers requests, many at a time, in one event loop; ``halted`` says why nothing more is sent."""
 
     def __init__(
         self, settings: ServerSettings, decision: Decision, store: Store | None, budget: Budget, *, again: bool
@@ -60,11 +56,9 @@ class Dispatcher:
         """The outcome of a request; mishaps on the way are in it, none is raised."""
         key = request.key(self.settings.name, self.settings.extra)
         async with self._slots, self._alone(key):
-            stored = self._from_store(request, key)
-            if stored is not None:
+            if stored := self._from_store(request, key):
                 return stored
-            reason = self._decision.why_not(request.text, request.identifiers) or self.halted
-            if reason:
+            if reason := self._decision.why_not(request.text, request.identifiers) or self.halted:
                 return Outcome(request.id, key, "not_sent", reason)
             return await _Exchange(self, request, key).run()
 
@@ -135,19 +129,12 @@ class _Exchange:
         return self._finish(reply, "invalid", f"No usable answer: {reason}.")
 
     async def _reply(self, messages: tuple[Message, ...]) -> Reply:
-        """The server's reply, after as many attempts as the settings allow.
-
-        Raises:
-            AttemptError: the last attempt's, or one that no repeat can mend.
-        """
-
-        def wait(state: RetryCallState) -> float:
-            return backoff(self._settings.backoff_seconds, state.attempt_number - 1, self._key)
-
+        """The server's reply, after as many attempts as the settings allow; the last AttemptError is raised."""
+        first = self._settings.backoff_seconds
         retrying = AsyncRetrying(
             retry=retry_if_exception(lambda error: isinstance(error, AttemptError) and error.again),
             stop=stop_after_attempt(1 + self._settings.retries),
-            wait=wait,
+            wait=lambda state: backoff(first, state.attempt_number - 1, self._key),
             reraise=True,
         )
         return await retrying(self._attempt, messages)
@@ -232,8 +219,7 @@ class _Exchange:
         if fault.ends_run:
             dispatcher.halted = dispatcher.halted or fault.reason
         elif dispatcher.failed_in_a_row >= self._settings.give_up_after and not dispatcher.halted:
-            dispatcher.halted = (
-                f"{dispatcher.failed_in_a_row} requests in a row failed. The last one: {fault.reason}"
-            )
+            failed = dispatcher.failed_in_a_row
+            dispatcher.halted = f"{failed} requests in a row failed. The last one: {fault.reason}"
         status: Status = "failed" if self._usage.requests else "not_sent"
         return Outcome(self._request.id, self._key, status, fault.reason, usage=self._usage)

@@ -44,12 +44,7 @@ class AttemptError(Exception):
 
 
 def fault_of_status(status: int, headers: Mapping[str, str], message: str, model: str) -> AttemptError:
-    """An HTTP status that is not 200.
-
-    Args:
-        message: the server's own words, already cleaned (:func:`clean_words`).
-        model: as this server calls it.
-    """
+    """Fault of an HTTP status that is not 200; ``message`` is the server's, cleaned (:func:`clean_words`)."""
     said = f" The server says: {message}" if message else ""
     if _NO_MONEY.search(message) or status == 402:
         return AttemptError(f"The account has no credit left (HTTP {status}).{said}", ends_run=True)
@@ -61,28 +56,20 @@ def fault_of_status(status: int, headers: Mapping[str, str], message: str, model
         return AttemptError(f"The server refuses the key (HTTP 401). {fix}{said}", ends_run=True)
     if status == 404:
         fix = f"Does base_url end in /v1, and does the server know the model {model!r}?"
-        return AttemptError(
-            f"The server does not know the address or the model (HTTP 404). {fix}{said}", ends_run=True
-        )
+        unknown = "The server does not know the address or the model (HTTP 404)."
+        return AttemptError(f"{unknown} {fix}{said}", ends_run=True)
     if 300 <= status < 400:
         fix = "Redirects are not followed: set base_url to the server itself."
         return AttemptError(f"The server points elsewhere (HTTP {status}). {fix}", ends_run=True)
     if status == 413 or (status in (400, 422) and _TOO_LONG.search(message)):
-        return AttemptError(
-            f"The prompt and max_tokens are too long for the model (HTTP {status}).{said}", this_alone=True
-        )
+        too_long = f"The prompt and max_tokens are too long for the model (HTTP {status})."
+        return AttemptError(f"{too_long}{said}", this_alone=True)
     refuses = status in (400, 422, 501) and bool(_NO_SCHEMA.search(message))
     return AttemptError(f"The server refuses the request (HTTP {status}).{said}", refuses_schema=refuses)
 
 
 def clean_words(body: object, prompt: str, secret: str | None) -> str:
-    """A server's error message, fit for a log: one short line, without the key, and none that repeats the prompt.
-
-    Args:
-        body: the decoded body of the error.
-        prompt: text of the request.
-        secret: the key.
-    """
+    """A server's error message, fit for a log: one short line, without the key, and none of the prompt."""
     words = _message(body)
     if secret:
         words = words.replace(secret, "***")
@@ -110,10 +97,7 @@ def _message(body: object) -> str:
 
 
 def retry_after(headers: Mapping[str, Any], now: datetime | None = None) -> float | None:
-    """Seconds that a server asks to wait: ``retry-after-ms``, or ``Retry-After`` in seconds or as an HTTP date.
-
-    None where it says nothing that can be read.
-    """
+    """Seconds to wait by ``retry-after-ms``, or ``Retry-After`` in seconds or as an HTTP date; None without one."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             seconds = float(headers.get(name, "")) / unit
@@ -130,11 +114,6 @@ def retry_after(headers: Mapping[str, Any], now: datetime | None = None) -> floa
 
 
 def backoff(first: float, attempt: int, key: str) -> float:
-    """Seconds before the next attempt: doubles up to 30, times a jitter of 0.5-1 drawn from the request's key.
-
-    Args:
-        first: seconds after the first attempt.
-        attempt: 0 after the first.
-    """
+    """Seconds before the next attempt (0 after the first): doubles up to 30, times a jitter of 0.5-1 of the key."""
     whole = min(first * 2.0 ** min(attempt, 32), LONGEST_BACKOFF)
     return whole * (0.5 + 0.5 * float(generator("llm backoff", key, attempt).random()))

@@ -30,17 +30,9 @@ class RemoteRefusedError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether a server may get the data, and why.
+    """Whether a server (scheme, host and port, no credentials) may get the data, and why in one sentence.
 
-    Attributes:
-        allowed: the answer.
-        server: scheme, host and port; no path, no credentials.
-        on_this_machine: the server is reached over the loopback interface.
-        encrypted: the way there is https.
-        data_use: of the benchmark.
-        records_with_identifiers: how many of the records carry some.
-        permitted: the user passed the permission flag.
-        reason: one sentence.
+    ``on_this_machine``: it is reached over the loopback interface. ``permitted``: the user passed the flag.
     """
 
     allowed: bool
@@ -57,11 +49,7 @@ class Decision:
         return asdict(self)
 
     def enforce(self) -> Decision:
-        """Itself, if it allows.
-
-        Raises:
-            RemoteRefusedError: it does not; says why and names the flag.
-        """
+        """Itself if it allows, else a RemoteRefusedError that says why and names the flag."""
         if not self.allowed:
             raise RemoteRefusedError(self.reason)
         return self
@@ -87,13 +75,7 @@ def decide(
     records: Iterable[Record] = (),
     permitted: bool = False,
 ) -> Decision:
-    """May this server get these records?
-
-    Args:
-        base_url: of the server.
-        data_use: of the benchmark that the records come from.
-        records: all that prompts will be made of.
-        permitted: the user passed the permission flag.
+    """Decide whether a server may get all the records that prompts will be made of.
 
     Raises:
         InputError: the address is none that can be read safely.
@@ -102,9 +84,8 @@ def decide(
     here = is_loopback(url.host)
     server = f"{url.scheme}://{url.netloc.decode()}"
     named = sum(bool(record.identifiers) for record in records)
-    why = "the data is credentialed" if data_use == "credentialed" else ""
-    if named:
-        why += f"{' and ' if why else ''}{named} records carry identifiers"
+    reasons = {"the data is credentialed": data_use == "credentialed", f"{named} records carry identifiers": named}
+    why = " and ".join(reason for reason, applies in reasons.items() if applies)
     allowed = here or permitted or not why
     if here:
         reason = f"{server} is on this machine."
@@ -117,8 +98,7 @@ def decide(
             f"{server} is off this machine, and {why}: it stays here. Use a server on this machine "
             f"(http://127.0.0.1:PORT/v1), or pass {FLAG} if you are permitted to send it there."
         )
-    encrypted = url.scheme == "https"
-    return Decision(allowed, server, here, encrypted, data_use, named, permitted, reason)
+    return Decision(allowed, server, here, url.scheme == "https", data_use, named, permitted, reason)
 
 
 def read_address(base_url: str) -> httpx.URL:

@@ -15,12 +15,9 @@ class TooLargeError(Exception):
 
 
 class RateLimiter:
-    """First come, first served; no window of 60 seconds holds more than the limits.
+    """First come, first served; no 60 seconds hold more requests or tokens than the limits (None: no limit).
 
-    Args:
-        requests: most in any 60 seconds; None for no limit.
-        tokens: likewise.
-        clock, sleep: seconds that only grow, and a wait; tests bring their own.
+    ``clock`` (seconds that only grow) and ``sleep`` are for tests.
     """
 
     def __init__(
@@ -39,13 +36,7 @@ class RateLimiter:
         self._held = 0.0  # tokens in it
 
     async def acquire(self, tokens: int) -> list[float]:
-        """Wait for room.
-
-        Args:
-            tokens: what the request is expected to use.
-
-        Returns:
-            an entry for :meth:`correct`.
+        """Wait for room for the tokens that a request is expected to use; returns an entry for :meth:`correct`.
 
         Raises:
             TooLargeError: it will never have room.

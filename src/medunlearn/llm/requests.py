@@ -28,20 +28,18 @@ class Request:
     """One request to a language model.
 
     Attributes:
-        id: the caller's name for it; comes back with the outcome and is no part of the key.
+        id: comes back with the outcome and is no part of the key.
         prompt: messages for a chat, or a text to go on from.
         schema: JSON schema that the answer must match; chats only.
         temperature, top_p, stop: sampling; None leaves a field out, for servers that refuse it.
-        max_tokens: longest answer.
         seed: sent with the request; samples after the first send one derived from it.
-        sample: number of the sample, where one prompt is asked several times.
+        sample: number of the sample, where one prompt is sent several times.
         log_probs: alternatives a token to ask log-probabilities of; 0 for the chosen token alone, None for none.
         echo: the prompt's own tokens come back with their log-probabilities; texts only.
-        prompt_version: name and version of the prompt; part of the key.
-        check: further rule: the answer (parsed, where there is a schema) to what is wrong with it, or None. It is
-            no part of the key; a stored answer is checked again. It runs in the client's thread.
-        identifiers: known identifiers of the records behind the prompt. None: nobody looked, which counts as some
-            when the server is off this machine.
+        prompt_version: name and version of the prompt.
+        check: the answer (parsed, where there is a schema) to what is wrong with it, or None; no part of the key. A
+            stored answer is checked again. It runs in the client's thread.
+        identifiers: of the records behind the prompt. None: nobody looked, which counts as some off this machine.
     """
 
     id: str
@@ -84,12 +82,7 @@ class Request:
         return stable_seed("llm sample", self.seed, self.sample) % 2**31
 
     def key(self, model_name: str, extra: Mapping[str, Any]) -> str:
-        """SHA-256 of everything that the answer depends on, wherever the server stands.
-
-        Args:
-            model_name: the model, by a name that is the same on every server.
-            extra: the server's further fields.
-        """
+        """SHA-256 of everything that the answer depends on; the model's name is the same on every server."""
         prompt = self.prompt if isinstance(self.prompt, str) else [[m.role, m.content] for m in self.prompt]
         sampling = [self.temperature, self.top_p, list(self.stop), self.max_tokens, self.sent_seed, self.sample]
         asked = [self.schema, self.log_probs, self.echo, self.prompt_version]
@@ -98,12 +91,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class LogProbs:
-    """Log-probabilities of tokens, natural logarithm, in their order.
+    """Tokens as the server writes them, with log-probabilities (natural logarithm).
 
-    Attributes:
-        tokens: as the server writes them.
-        values: None for a token that has none (the first of an echoed prompt).
-        offsets: where each token starts in the text, in characters; empty where the server does not say.
+    A value is None for a token that has none (the first of an echoed prompt). Offsets are the characters at which
+    tokens start; empty where the server does not say.
     """
 
     tokens: tuple[str, ...]
@@ -116,15 +107,13 @@ class Outcome:
     """The outcome of one request. There is exactly one for each.
 
     Attributes:
-        id, key: of the request.
         status: ``answered``; ``invalid`` (the model's answers were unusable to the end); ``refused`` (the model or
             its filter said no); ``failed`` (server or network, to the end); ``not_sent`` (the run was stopped
             before, or the guard kept it back).
         reason: why not; holds no text of record or answer. Empty for an answer.
         text: what the model said last; for ``invalid`` it is evidence, not an answer.
         value: the parsed answer of a request with a schema; None in every other case.
-        finish_reason: ``stop``, ``length``, ...
-        usage: of all attempts together; of a stored answer, what it cost then.
+        usage: of all attempts together; of a stored answer, its cost then.
         stored: it came from the store; nothing was sent.
     """
 

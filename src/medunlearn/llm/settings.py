@@ -94,13 +94,9 @@ class ServerSettings(Settings):
         """
         if self.api_key_env is None:
             return None
-        key = os.environ.get(self.api_key_env, "").strip()
+        named, key = f"api_key_env={self.api_key_env!r}", os.environ.get(self.api_key_env, "").strip()
         if not key:
-            raise ConfigError(
-                [f"api_key_env={self.api_key_env!r}: the variable is not set. Export it, or leave it out."]
-            )
+            raise ConfigError([f"{named}: the variable is not set. Export it, or leave it out."])
         if not (key.isascii() and key.isprintable()):
-            raise ConfigError(
-                [f"api_key_env={self.api_key_env!r}: its value is not printable ASCII. Export it again."]
-            )
+            raise ConfigError([f"{named}: its value is not printable ASCII. Export it again."])
         return key

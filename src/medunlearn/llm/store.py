@@ -14,7 +14,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,30 +27,9 @@ from medunlearn.llm.usage import Usage
 
 FILE = "responses.sqlite"
 VERSION = 1
-_COLUMNS = {
-    "key": "TEXT PRIMARY KEY",
-    "status": "TEXT NOT NULL",
-    "reason": "TEXT NOT NULL",
-    "text": "TEXT NOT NULL",
-    "finish_reason": "TEXT NOT NULL",
-    "log_probs": "TEXT",
-    "model": "TEXT NOT NULL",
-    "served_model": "TEXT NOT NULL",
-    "system_fingerprint": "TEXT NOT NULL",
-    "prompt_version": "TEXT NOT NULL",
-    "temperature": "REAL",
-    "seed": "INTEGER",
-    "sample": "INTEGER NOT NULL",
-    "max_tokens": "INTEGER NOT NULL",
-    "requests": "INTEGER NOT NULL",
-    "prompt_tokens": "INTEGER NOT NULL",
-    "answer_tokens": "INTEGER NOT NULL",
-    "estimated_tokens": "INTEGER NOT NULL",
-    "money": "REAL",
-    "created": "TEXT NOT NULL",
-}
-_CREATE = f"CREATE TABLE IF NOT EXISTS responses ({', '.join(f'{name} {kind}' for name, kind in _COLUMNS.items())})"
-_PLACES = ", ".join("?" for _ in _COLUMNS)
+_USAGE = [field.name for field in fields(Usage)]
+_NULL = {"log_probs": "TEXT", "temperature": "REAL", "seed": "INTEGER", "money": "REAL"}
+_COUNTS = {"sample", "max_tokens", *_USAGE[:-1]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +38,9 @@ class StoredResponse:
 
     Attributes:
         key: hash of what was asked.
-        status: ``answered``, ``invalid`` or ``refused``. What a server or the network did is not kept.
+        status: ``answered``, ``invalid`` or ``refused``. Faults of server or network are not kept.
         reason: why it is not an answer.
-        text, finish_reason, log_probs: as in an outcome.
-        model: its name in the key; ``served_model`` is what the server called it.
-        temperature, seed, sample, max_tokens, prompt_version: how it was asked.
+        model: its name in the key; ``served_model`` is the server's.
         usage: of all attempts together.
         created: UTC, ISO 8601.
     """
@@ -93,11 +70,16 @@ class StoredResponse:
         return Outcome(request_id, self.key, status, self.reason, *response)
 
 
-class Store:
-    """A folder with responses, private to its owner.
+_OWN = [field.name for field in fields(StoredResponse)]
+_NAMES = [column for name in _OWN for column in (_USAGE if name == "usage" else [name])]
+_COLUMNS = {name: _NULL.get(name, "INTEGER NOT NULL" if name in _COUNTS else "TEXT NOT NULL") for name in _NAMES}
+_COLUMNS["key"] = "TEXT PRIMARY KEY"
+_CREATE = f"CREATE TABLE IF NOT EXISTS responses ({', '.join(f'{name} {kind}' for name, kind in _COLUMNS.items())})"
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM responses"
 
-    Args:
-        folder: made if it is not there.
+
+class Store:
+    """A folder with responses, private to its owner; it is made if it is not there.
 
     Raises:
         InputError: there is something else at its place.
@@ -120,26 +102,19 @@ class Store:
             raise StorageError(f"{self.path} cannot be written: {error.strerror}. Choose another place.") from error
         self._database = sqlite3.connect(self.path, timeout=60, isolation_level=None, check_same_thread=False)
         try:
-            self._prepare()
-        except BaseException:
-            self._database.close()
-            raise
-
-    def _prepare(self) -> None:
-        try:
             # Where a file system lets no processes share memory, SQLite stays with its older journal: safe, slower.
-            self._database.execute("PRAGMA journal_mode=WAL")
-            self._database.execute("PRAGMA synchronous=NORMAL")
-            (version,) = self._database.execute("PRAGMA user_version").fetchone()
-            if version not in (0, VERSION):
+            self._run("PRAGMA journal_mode=WAL")
+            self._run("PRAGMA synchronous=NORMAL")
+            if self._run("PRAGMA user_version")[0][0] not in (0, VERSION):
                 raise InputError(
                     f"{self.path} was written by another version of medunlearn. Choose another folder."
                 )
-            self._database.execute(_CREATE)
-            self._database.execute(f"PRAGMA user_version={VERSION}")
-            self._database.execute(f"SELECT {', '.join(_COLUMNS)} FROM responses LIMIT 1")
-        except sqlite3.DatabaseError as error:
-            raise self._translated(error) from error
+            self._run(_CREATE)
+            self._run(f"PRAGMA user_version={VERSION}")
+            self._run(f"{_SELECT} LIMIT 1")
+        except BaseException:
+            self._database.close()
+            raise
 
     @staticmethod
     @contextmanager
@@ -162,7 +137,7 @@ class Store:
 
     def get(self, key: str) -> StoredResponse | None:
         """The response to a request, by its key."""
-        rows = self._run(f"SELECT {', '.join(_COLUMNS)} FROM responses WHERE key = ?", (key,))
+        rows = self._run(f"{_SELECT} WHERE key = ?", (key,))
         return _to_stored(rows[0]) if rows else None
 
     def put(self, response: StoredResponse, *, replace: bool = False) -> StoredResponse:
@@ -173,65 +148,56 @@ class Store:
                 the same go on with the same answer.
 
         Returns:
-            what is in the store now.
+            The response that is in the store now.
         """
-        verb = "INSERT OR REPLACE" if replace else "INSERT OR IGNORE"
-        self._run(f"{verb} INTO responses VALUES ({_PLACES})", _to_row(response))
+        verb, places = "REPLACE" if replace else "IGNORE", ", ".join("?" for _ in _COLUMNS)
+        self._run(f"INSERT OR {verb} INTO responses VALUES ({places})", _to_row(response))
         return self.get(response.key) or response
 
     def __len__(self) -> int:
         return int(self._run("SELECT count(*) FROM responses")[0][0])
 
     def spent(self) -> Usage:
-        """What all stored responses cost together."""
-        sums = "sum(requests), sum(prompt_tokens), sum(answer_tokens), sum(estimated_tokens), sum(money)"
-        *counts, money = self._run(f"SELECT {sums} FROM responses")[0]
-        requests, prompt, answer, estimated = (int(count or 0) for count in counts)
-        return Usage(requests, prompt, answer, estimated, money)
+        """Cost of all stored responses together."""
+        *counts, money = self._run(f"SELECT {', '.join(f'sum({name})' for name in _USAGE)} FROM responses")[0]
+        return Usage(*(int(count or 0) for count in counts), money)
 
     def mean_answer_tokens(self, prompt_version: str, model: str) -> float | None:
         """Of the answers to one prompt; None if there are none."""
+        mean = "SELECT avg(1.0 * answer_tokens / max(requests, 1)) FROM responses"
         where = "WHERE prompt_version = ? AND model = ? AND status = 'answered'"
-        (mean,) = self._run(
-            f"SELECT avg(1.0 * answer_tokens / max(requests, 1)) FROM responses {where}", (prompt_version, model)
-        )[0]
-        return None if mean is None else float(mean)
+        (found,) = self._run(f"{mean} {where}", (prompt_version, model))[0]
+        return None if found is None else float(found)
 
     def table(self) -> pd.DataFrame:
         """All responses, one row each, by key."""
-        with self._lock, closing(self._database.cursor()) as cursor:
-            rows = cursor.execute(f"SELECT {', '.join(_COLUMNS)} FROM responses ORDER BY key").fetchall()
-        return pd.DataFrame(rows, columns=list(_COLUMNS))
+        return pd.DataFrame(self._run(f"{_SELECT} ORDER BY key"), columns=list(_COLUMNS))
 
     def _run(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         try:
             with self._lock, closing(self._database.cursor()) as cursor:
                 return cursor.execute(statement, values).fetchall()
         except sqlite3.DatabaseError as error:
-            raise self._translated(error) from error
-
-    def _translated(self, error: sqlite3.DatabaseError) -> InputError | StorageError:
-        if isinstance(error, sqlite3.OperationalError) and "no such column" not in str(error):
-            return StorageError(f"{self.path}: {error}. What was stored before stays; free the disk and go on.")
-        return InputError(
-            f"{self.path} is no store of responses ({error}). Move it away, or choose another folder."
-        )
+            if isinstance(error, sqlite3.OperationalError) and "no such column" not in str(error):
+                raise StorageError(
+                    f"{self.path}: {error}. What was stored before stays; free the disk and go on."
+                ) from error
+            raise InputError(
+                f"{self.path} is no store of responses ({error}). Move it away, or choose another folder."
+            ) from error
 
 
 def _to_row(response: StoredResponse) -> tuple[Any, ...]:
-    usage = asdict(response.usage)
-    log_probs = None if response.log_probs is None else json.dumps(asdict(response.log_probs))
-    own = {name: getattr(response, name) for name in _COLUMNS if name not in usage}
-    created = response.created or datetime.now(UTC).isoformat(timespec="seconds")
-    row = {**own, **usage, "log_probs": log_probs, "created": created}
+    row = {name: getattr(response, name) for name in _OWN} | asdict(response.usage)
+    row["log_probs"] = None if response.log_probs is None else json.dumps(asdict(response.log_probs))
+    row["created"] = response.created or datetime.now(UTC).isoformat(timespec="seconds")
     return tuple(row[name] for name in _COLUMNS)
 
 
 def _to_stored(row: tuple[Any, ...]) -> StoredResponse:
     values = dict(zip(_COLUMNS, row, strict=True))
-    usage = Usage(**{name: values.pop(name) for name in Usage.__dataclass_fields__})
-    found = values.pop("log_probs")
-    log_probs = (
-        None if found is None else LogProbs(**{name: tuple(part) for name, part in json.loads(found).items()})
-    )
-    return StoredResponse(**values, log_probs=log_probs, usage=usage)
+    usage = Usage(**{name: values.pop(name) for name in _USAGE})
+    if values["log_probs"] is not None:
+        lists = json.loads(values["log_probs"])
+        values["log_probs"] = LogProbs(**{name: tuple(part) for name, part in lists.items()})
+    return StoredResponse(**values, usage=usage)

@@ -66,11 +66,7 @@ def corrected(messages: tuple[Message, ...], answer: str, reason: str) -> tuple[
 
 
 def accept(request: Request, text: str, finish_reason: str) -> Any:
-    """The value of an answer: parsed where there is a schema, else None; checked either way.
-
-    Raises:
-        UnusableError: it is no answer; says why.
-    """
+    """The value of an answer: parsed where there is a schema, else None; checked either way (UnusableError)."""
     value = None
     if request.schema is not None:
         try:
@@ -89,9 +85,7 @@ def accept(request: Request, text: str, finish_reason: str) -> Any:
 
 
 def read(text: str, schema: Mapping[str, Any]) -> Any:
-    """The one JSON value in an answer, if it matches the schema.
-
-    Thoughts in front (``<think>``), a code fence and prose around it are passed over.
+    """The one JSON value in an answer; thoughts in front, a code fence and prose around it are passed over.
 
     Raises:
         UnusableError: none, several, broken, with a key given twice, or not as the schema says.
@@ -99,24 +93,23 @@ def read(text: str, schema: Mapping[str, Any]) -> Any:
     if len(text) > LONGEST:
         raise UnusableError(f"the answer has more than {LONGEST} characters")
     value = _find(_THOUGHTS.sub("", text, count=1).strip())
-    problem = best_match(_validator(_canonical(schema)).iter_errors(value))
+    problem = best_match(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value))
     if problem is not None:
         raise UnusableError(_reason(problem))
     return value
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
-    """Raises:
-    InputError: it is no JSON schema.
-    """
-    _validator(_canonical(schema))
+    """Raise an InputError if it is no JSON schema."""
+    _validator(json.dumps(schema, sort_keys=True))
 
 
 def _find(text: str) -> Any:
     """The whole text, one fenced block, or the only object (or else list) in running text."""
     if not text:
         raise UnusableError("the answer is empty")
-    for candidate in (text, *_only(_FENCE.findall(text))):
+    fenced = _FENCE.findall(text)
+    for candidate in (text, *(fenced if len(fenced) == 1 else ())):
         parsed = _value_at(candidate.strip(), 0)
         if parsed is not None and parsed[1] == len(candidate.strip()):
             return parsed[0]
@@ -127,10 +120,6 @@ def _find(text: str) -> Any:
     if not objects:
         raise UnusableError("the answer holds no JSON value")
     return objects[0]
-
-
-def _only(blocks: list[str]) -> list[str]:
-    return blocks if len(blocks) == 1 else []
 
 
 def _values_in_prose(text: str) -> list[Any]:
@@ -154,8 +143,7 @@ def _values_in_prose(text: str) -> list[Any]:
 def _value_at(text: str, start: int) -> tuple[Any, int] | None:
     """The object or list that starts at a place, and where it ends; None where there is none.
 
-    Raises:
-        UnusableError: it is JSON, but has a key twice, a number that is none, or broken characters.
+    A key given twice, a number that is none and broken characters raise an UnusableError.
     """
     try:
         value, end = _DECODER.raw_decode(text, start)
@@ -186,10 +174,6 @@ def _finite(digits: str) -> float:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_no_key_twice, parse_constant=_no_constant, parse_float=_finite)
-
-
-def _canonical(schema: Mapping[str, Any]) -> str:
-    return json.dumps(schema, sort_keys=True)
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from medunlearn.llm.settings import ServerSettings
@@ -16,14 +16,7 @@ AROUND_PROMPT, AROUND_MESSAGE = 64, 16
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Requests, tokens and money used.
-
-    Attributes:
-        requests: sent, repeats included.
-        prompt_tokens, answer_tokens: as the server counted, or estimated.
-        estimated_tokens: how many of these two are estimates.
-        money: by the price table; None without a price.
-    """
+    """Requests (repeats included), tokens (how many are estimates), and money (None without a price)."""
 
     requests: int = 0
     prompt_tokens: int = 0
@@ -36,14 +29,10 @@ class Usage:
         return self.prompt_tokens + self.answer_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        parts = [amount for amount in (self.money, other.money) if amount is not None]
-        return Usage(
-            self.requests + other.requests,
-            self.prompt_tokens + other.prompt_tokens,
-            self.answer_tokens + other.answer_tokens,
-            self.estimated_tokens + other.estimated_tokens,
-            sum(parts) if parts else None,
-        )
+        *own, money = astuple(self)
+        *others, other_money = astuple(other)
+        parts = [amount for amount in (money, other_money) if amount is not None]
+        return Usage(*map(sum, zip(own, others, strict=True)), sum(parts) if parts else None)
 
 
 def in_money(amount: float) -> str:
@@ -88,11 +77,7 @@ class Budget:
     """Budget over what was used and what is in flight: nothing starts that could exceed a limit.
 
     What is in flight counts at its worst case until its true usage is known. Several clients, each in a thread of
-    its own, may share one.
-
-    Args:
-        settings: its limits and prices.
-        spent: what counts as used already, from earlier runs say.
+    its own, may share one. ``spent`` counts as used already.
     """
 
     def __init__(self, settings: ServerSettings, spent: Usage | None = None) -> None:
@@ -108,20 +93,15 @@ class Budget:
             return self._spent
 
     def reserve(self, most: Usage) -> int | None:
-        """Room for one request.
-
-        Returns:
-            a ticket for :meth:`settle`, or None: there is no room now, but there may be when others are settled.
+        """A ticket for :meth:`settle`; None where there is no room until others are settled.
 
         Raises:
             BudgetSpentError: there is no room, and nothing is in flight.
         """
         with self._lock:
-            held = sum(self._reserved.values(), self._spent + most)
-            passed = self._passed(held)
-            if passed and self._reserved:
-                return None
-            if passed:
+            if passed := self._passed(sum(self._reserved.values(), self._spent + most)):
+                if self._reserved:
+                    return None
                 raise BudgetSpentError(f"the budget of {passed} would be passed; raise it to go on")
             self._next += 1
             self._reserved[self._next] = most
@@ -134,11 +114,8 @@ class Budget:
             self._spent += used
 
     def _passed(self, held: Usage) -> str:
-        requests, tokens, money = self._limits
-        if requests is not None and held.requests > requests:
-            return f"{requests} requests"
-        if tokens is not None and held.tokens > tokens:
-            return f"{tokens} tokens"
-        if money is not None and held.money is not None and held.money > money:
-            return f"{money:g} of money"
+        used = {"requests": held.requests, "tokens": held.tokens, "of money": held.money or 0.0}
+        for (unit, amount), limit in zip(used.items(), self._limits, strict=True):
+            if limit is not None and amount > limit:
+                return f"{limit:.15g} {unit}"
         return ""
