@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -27,7 +28,7 @@ from medunlearn.judging.tasks import JudgingCase, get_task
 from medunlearn.papers.amnesia.build import build
 
 BENCHMARK = build(AmnesiaSettings(synthetic=12))
-LABEL, QUESTION, FACTUALITY = get_task("label"), get_task("question"), get_task("factuality")
+LABEL, QUESTION = get_task("label"), get_task("question")
 
 
 def test_cases_of_a_benchmark() -> None:
@@ -83,26 +84,16 @@ def test_a_bad_table_is_refused(tmp_path: Path, text: str, part: str) -> None:
 
 
 def test_tables_that_are_not_there_or_no_tables(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="There is no file"):
-        read_cases(tmp_path / "t.csv", LABEL)
-    with pytest.raises(SourceError, match="read from"):
-        read_cases(tmp_path / "t.xlsx", LABEL)
-    (tmp_path / "t.parquet").write_bytes(b"PAR1 not")
-    with pytest.raises(SourceError, match="cannot be read"):
-        read_cases(tmp_path / "t.parquet", LABEL)
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 not")
+    for name, part in (("t.csv", "There is no file"), ("t.xlsx", "read from"), ("bad.parquet", "cannot be read")):
+        with pytest.raises(SourceError, match=part):
+            read_cases(tmp_path / name, LABEL)
 
 
-def test_an_empty_response_is_a_response(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text("case_id,question,reference,response\n1,q,r,\n")
-    assert read_cases(path, FACTUALITY)[0].fields["response"] == ""
-
-
-def test_a_table_of_cases_comes_back(cases: list[JudgingCase]) -> None:
-    back = to_cases(case_table(cases), LABEL)
-    assert [(c.case_id, c.subject, c.group, c.fields) for c in back] == [
-        (c.case_id, c.subject, c.group, c.fields) for c in cases
-    ]
+def test_cases_come_back_and_an_empty_response_is_a_response(cases: list[JudgingCase], tmp_path: Path) -> None:
+    assert to_cases(case_table(cases), LABEL) == [replace(case, identifiers=None) for case in cases]
+    (tmp_path / "t.csv").write_text("case_id,question,reference,response\n1,q,r,\n")
+    assert read_cases(tmp_path / "t.csv", get_task("factuality"))[0].fields["response"] == ""
 
 
 def test_categories(cases: list[JudgingCase]) -> None:

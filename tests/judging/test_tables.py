@@ -188,16 +188,13 @@ def squeezed(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_the_words_hold_counts_and_what_is_missing() -> None:
+def test_the_words_hold_counts_and_the_missing() -> None:
     words = squeezed(panel_words(panel("label", {"a|x": "SSU-", "b": "SSUS"}, groups="xxyy")))
     assert "| Supported | 2 (50.0%) | 3 (75.0%) | 2 (50.0%) [" in words
     assert "a\\|x and b" in words
     assert "| a\\|x | invalid | No usable answer | 1 |" in words
     assert "every judge gave a verdict" in panel_words(panel("question", {"a": "VV"}))
     assert "| all | panel | 5.000 [" in squeezed(panel_words(panel("factuality", {"a": "46", "b": "46"})))
-
-
-def test_the_words_of_people() -> None:
     made = panel("label", {"a": "SSUA"})
     people = {"anna": {"c0": "Supported", "c1": "Unsupported", "c2": "Unsupported", "c3": "Supported"}}
     words = squeezed(people_words(made, confusions(made, people), with_people(made, people)))

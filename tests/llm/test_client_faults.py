@@ -16,48 +16,26 @@ from fake_server import FakeServer, share_of_faults
 from medunlearn.llm import Request, Store
 
 Make = Callable[..., Any]
-MENDED = (
-    "busy",
-    "error_500",
-    "error_503",
-    "reset",
-    "half_closed",
-    "not_json",
-    "no_choices",
-    "error_in_200",
-    "half_surrogate",
-)
-UNUSABLE = (
-    "truncated",
-    "wrong_schema",
-    "duplicate_keys",
-    "prose_only",
-    "two_values",
-    "constant",
-    "deep",
-    "empty",
-    "cut_off",
-)
+MENDED = "busy error_500 error_503 reset half_closed not_json no_choices error_in_200 half_surrogate"
+UNUSABLE = "truncated wrong_schema duplicate_keys prose_only two_values constant deep empty cut_off"
 
 
-@pytest.mark.parametrize("behaviour", MENDED)
-def test_what_a_repeat_mends(connect: Make, label: Make, behaviour: str) -> None:
+@pytest.mark.parametrize("behaviour", MENDED.split())
+def test_faults_are_sent_again_and_then_reported(connect: Make, label: Make, behaviour: str) -> None:
     server, client = connect(behaviour, behaviour, "well")
     outcome = client.ask(label())
     assert (outcome.status, outcome.usage.requests, server.count) == ("answered", 3, 3)
     assert server.seen[0][0] == server.seen[2][0]
-
-
-@pytest.mark.parametrize("behaviour", MENDED)
-def test_what_no_repeat_mends_is_reported(connect: Make, label: Make, behaviour: str) -> None:
     server, client = connect(behaviour, retries=1)
     outcome = client.ask(label())
     assert (outcome.status, outcome.value, server.count) == ("failed", None, 2)
     assert outcome.reason
 
 
-@pytest.mark.parametrize("behaviour", UNUSABLE)
-def test_a_model_is_told_why_its_answer_cannot_be_used(connect: Make, label: Make, behaviour: str) -> None:
+@pytest.mark.parametrize("behaviour", UNUSABLE.split())
+def test_an_unusable_answer_goes_back_with_the_reason(
+    connect: Make, label: Make, behaviour: str, tmp_path: Path
+) -> None:
     server, client = connect(behaviour, "well")
     assert client.ask(label()).status == "answered"
     first, second = (body["messages"] for body, _ in server.seen)
@@ -65,12 +43,6 @@ def test_a_model_is_told_why_its_answer_cannot_be_used(connect: Make, label: Mak
     assert [message["role"] for message in second[len(first) :]] == ["assistant", "user"]
     assert second[-1]["content"].startswith("This answer cannot be used: ")
     assert len(second[-2]["content"]) <= 2000
-
-
-@pytest.mark.parametrize("behaviour", UNUSABLE)
-def test_an_answer_that_stays_unusable_has_no_value(
-    connect: Make, label: Make, behaviour: str, tmp_path: Path
-) -> None:
     with Store(tmp_path) as store:
         server, client = connect(behaviour, store=store, corrections=2)
         outcome = client.ask(label())

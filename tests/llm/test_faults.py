@@ -10,6 +10,7 @@ import pytest
 
 from medunlearn.llm.faults import AttemptError, backoff, clean_words, fault_of_status, retry_after
 
+REPEATED = "(its words repeat the prompt, and are left out)"
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -18,10 +19,9 @@ def of(status: int, message: str = "", **headers: str) -> AttemptError:
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
-def test_what_passes_is_sent_again(status: int) -> None:
+def test_passing_faults_are_sent_again(status: int) -> None:
     fault = of(status)
-    assert fault.again
-    assert not fault.ends_run
+    assert (fault.again, fault.ends_run) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -35,25 +35,22 @@ def test_what_passes_is_sent_again(status: int) -> None:
         (429, "You exceeded your quota insufficient_quota", "no credit"),
     ],
 )
-def test_what_would_meet_every_request_ends_the_run(status: int, message: str, says: str) -> None:
+def test_faults_that_would_meet_every_request_end_the_run(status: int, message: str, says: str) -> None:
     fault = of(status, message)
     assert (fault.again, fault.ends_run) == (False, True)
     assert says in fault.reason
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
+def test_a_note_that_is_too_long_says_nothing_about_others() -> None:
+    for message in (
         "This model's maximum context length is 4096 tokens",
         "context_length_exceeded",
         "Requested tokens exceed context window of 2048",
         "prompt is too long",
-    ],
-)
-def test_a_note_that_is_too_long_says_nothing_about_others(message: str) -> None:
-    fault = of(400, message)
-    assert (fault.again, fault.ends_run, fault.this_alone) == (False, False, True)
-    assert "too long" in fault.reason
+    ):
+        fault = of(400, message)
+        assert (fault.again, fault.ends_run, fault.this_alone) == (False, False, True)
+        assert "too long" in fault.reason
 
 
 def test_a_server_without_schemas_is_told_from_other_refusals() -> None:
@@ -107,10 +104,7 @@ def test_backoff_doubles_up_to_a_bound_with_jitter_of_its_own() -> None:
         ({"error": {"message": ["x"]}}, ""),
         ({"message": "key sk-123 is wrong"}, "key *** is wrong"),
         ({"message": "x" * 5000}, "x" * 300),
-        (
-            {"message": "cannot read 'The patient Ana Silva, 61, was seen'"},
-            "(its words repeat the prompt, and are left out)",
-        ),
+        ({"message": "cannot read 'The patient Ana Silva, 61, was seen'"}, REPEATED),
     ],
 )
 def test_a_servers_words_are_fit_for_a_log(body: Any, words: str) -> None:

@@ -19,23 +19,9 @@ from medunlearn.llm import LogProbs, Store, StoredResponse, Usage
 USAGE = Usage(2, 10, 5, 3, 0.25)
 LOG_PROBS = LogProbs(("a", " b"), (None, -0.5), (0, 1))
 SAID = StoredResponse(
-    "k1",
-    "answered",
-    "",
-    "é \x00 病",
-    "stop",
-    LOG_PROBS,
-    "m",
-    "m-1",
-    "fp",
-    "label@1",
-    0.7,
-    2**31,
-    1,
-    64,
-    USAGE,
+    "k1", "answered", "", "é \x00 病", "stop", LOG_PROBS, "m", "m-1", "fp", "label@1", 0.7, 2**31, 1, 64, USAGE,
     "2026",
-)
+)  # fmt: skip
 
 
 def write(folder: Path, name: str) -> None:
@@ -78,34 +64,21 @@ def test_it_is_private_to_its_owner(tmp_path: Path) -> None:
             assert stat.S_IMODE((tmp_path / "llm").stat().st_mode) == 0o700
     finally:
         os.umask(before)
+    (tmp_path / "llm" / "responses.sqlite").chmod(0o644)
+    Store(tmp_path / "llm").close()
+    assert stat.S_IMODE((tmp_path / "llm" / "responses.sqlite").stat().st_mode) == 0o600
 
 
-def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
-    Store(tmp_path).close()
-    (tmp_path / "responses.sqlite").chmod(0o644)
-    Store(tmp_path).close()
-    assert stat.S_IMODE((tmp_path / "responses.sqlite").stat().st_mode) == 0o600
-
-
-def test_pandas_reads_it(tmp_path: Path) -> None:
+def test_pandas_reads_it_and_finds_no_prompt(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.put(SAID)
         table = store.table()
         direct = pd.read_sql("SELECT * FROM responses", sqlite3.connect(tmp_path / "responses.sqlite"))
     pd.testing.assert_frame_equal(table, direct, check_dtype=False)
     row = table.iloc[0]
-    assert (row.key, row.temperature, row.seed, row.prompt_version, row.money) == (
-        "k1",
-        0.7,
-        2**31,
-        "label@1",
-        0.25,
-    )
-
-
-def test_prompts_are_not_in_it(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        assert not {"prompt", "messages"} & set(store.table().columns)
+    assert (row.key, row.temperature, row.seed, row.prompt_version) == ("k1", 0.7, 2**31, "label@1")
+    assert row.money == 0.25
+    assert not {"prompt", "messages"} & set(table.columns)
 
 
 def test_several_processes_share_it(tmp_path: Path) -> None:
@@ -129,18 +102,17 @@ def test_something_else_in_its_place_is_refused(tmp_path: Path) -> None:
         Store(tmp_path)
 
 
-def test_another_database_and_another_version_are_refused(tmp_path: Path) -> None:
-    other, newer = tmp_path / "other", tmp_path / "newer"
-    for folder, statement in ((other, "CREATE TABLE responses (id)"), (newer, "PRAGMA user_version = 9")):
-        folder.mkdir()
-        database = sqlite3.connect(folder / "responses.sqlite")
-        database.execute(statement)
-        database.commit()
-        database.close()
-    with pytest.raises(InputError, match="no store of responses"):
-        Store(other)
-    with pytest.raises(InputError, match="another version"):
-        Store(newer)
+@pytest.mark.parametrize(
+    ("statement", "part"),
+    [("CREATE TABLE responses (id)", "no store of responses"), ("PRAGMA user_version = 9", "another version")],
+)
+def test_another_database_and_another_version_are_refused(tmp_path: Path, statement: str, part: str) -> None:
+    database = sqlite3.connect(tmp_path / "responses.sqlite")
+    database.execute(statement)
+    database.commit()
+    database.close()
+    with pytest.raises(InputError, match=part):
+        Store(tmp_path)
 
 
 def test_a_full_disk_is_said_clearly_and_loses_nothing(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@
             ...
 
 :mod:`guard` decides what may leave this machine. :mod:`exchange` takes each request through :mod:`store`,
-:mod:`rate_limiter`, :mod:`usage` (the budget), :mod:`connection` (with retries; :mod:`faults`) and :mod:`structured`.
+:mod:`rate_limiter`, :mod:`usage` (the budget), :mod:`connection` (with retries: :mod:`faults`), :mod:`structured`.
 """
 
 from medunlearn.llm.client import Client

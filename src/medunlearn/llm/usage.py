@@ -32,7 +32,8 @@ class Usage:
         *own, money = astuple(self)
         *others, other_money = astuple(other)
         parts = [amount for amount in (money, other_money) if amount is not None]
-        return Usage(*map(sum, zip(own, others, strict=True)), sum(parts) if parts else None)
+        counts = [a + b for a, b in zip(own, others, strict=True)]
+        return Usage(*counts, money=sum(parts) if parts else None)
 
 
 def in_money(amount: float) -> str:

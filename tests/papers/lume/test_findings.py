@@ -41,11 +41,9 @@ def report(
 ) -> tuple[Finding, ...]:
     """LUME's findings on the four methods' runs."""
     nothing = pd.DataFrame()
+    lr = {label: {"config": {"lr": (rates or {}).get(label, 1e-4)}} for label in METHODS}
     models = [
-        ModelResult(
-            label, "unlearned", method, nothing, nothing, {"config": {"lr": (rates or {}).get(label, 1e-4)}}
-        )
-        for label, method in METHODS.items()
+        ModelResult(name, "unlearned", method, nothing, nothing, lr[name]) for name, method in METHODS.items()
     ]
     return findings(models, pd.DataFrame(epochs), pd.DataFrame(contrasts))
 
@@ -96,14 +94,12 @@ def test_falling_to_zero_takes_every_number_of_a_task() -> None:
     assert (one.verdict, one.summary) == (FAILS, "Holds in 1 of 3 cases, does not hold in 1, open in 1.")
 
 
-def test_half_of_the_cases_carry_a_finding() -> None:
-    def of(*highs: float) -> str:
-        rows = [contrast("zero", "GA", -0.09, high, node=f"task {n}") for n, high in enumerate(highs)]
-        return found(report(START, rows))["zero"].verdict
-
-    assert of(-0.05, 0.01) == "holds"
-    assert of(-0.05, 0.01, 0.01) == OPEN
-    assert of(0.01) == OPEN
+@pytest.mark.parametrize(
+    ("highs", "verdict"), [((-0.05, 0.01), "holds"), ((-0.05, 0.01, 0.01), OPEN), ((0.01,), OPEN)]
+)
+def test_half_of_the_cases_carry_a_finding(highs: Sequence[float], verdict: str) -> None:
+    rows = [contrast("zero", "GA", -0.09, high, node=f"task {n}") for n, high in enumerate(highs)]
+    assert found(report(START, rows))["zero"].verdict == verdict
 
 
 def test_few_documents_settle_nothing() -> None:
