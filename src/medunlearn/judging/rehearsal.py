@@ -163,11 +163,7 @@ def _section(parts: Parts, schema: Schema, draw: Generator) -> Answer:
     return {
         "generation": {"question": "What is told about the picture here?", "answer": text[:LONGEST_SECTION]},
         "cloze": {"statement": _GAP, "answer": str(draw.choice(gaps)) if gaps else words[-1]},
-        "classification": {
-            "question": "Which of these is told here?",
-            "options": options,
-            "answer_index": place,
-        },
+        "classification": {"question": "Which of these is told here?", "options": options, "answer_index": place},
     }
 
 

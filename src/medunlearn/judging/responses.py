@@ -156,41 +156,25 @@ def add_scores(evaluated: Evaluated, benchmark: Benchmark, judged: JudgingRun) -
 
 @dataclass(frozen=True)
 class JudgingJob:
-    """Something to judge, by somebody, into some place.
+    """Cases to judge, by somebody, into a folder; responses of a run are added to its scores."""
 
-    Attributes:
-        source: responses of a run, or cases of a benchmark or table.
-        out: of the result; of a run None, since it goes into the run's folder.
-    """
-
-    source: JudgedResponses | JudgingMaterial
+    material: JudgingMaterial
     judges: Sequence[Judge]
-    settings: JudgeSettings
-    out: Path | None
+    out: Path
+    responses: JudgedResponses | None = None
 
     def plan(self, *, permitted: bool = False) -> JudgingPlan:
         """Preview the requests and their cost; sends and writes nothing."""
-        if isinstance(self.source, JudgedResponses):
-            return plan(self.source.material, self.judges, self.source.store, permitted=permitted)
-        assert self.out is not None
-        return plan(self.source, self.judges, self.out / "llm", permitted=permitted)
+        store = self.responses.store if self.responses else self.out / "llm"
+        return plan(self.material, self.judges, store, permitted=permitted)
 
     def run(self, **how: Any) -> JudgingRun:
-        """Judge, and add the ratings of a run's responses to its scores.
-
-        Args:
-            how: permitted, again, allow_missing and quiet of :func:`medunlearn.judging.run.judge`.
-        """
-        if not isinstance(self.source, JudgedResponses):
-            assert self.out is not None
-            return judge(self.source, self.judges, self.out, **how)
-        responses = self.source
-        inputs = {**responses.inputs, **{one.name: one.identity for one in self.judges}}
-        out = Path(responses.prefix + Recording.key_of("judge", self.settings, inputs)[:8])
-        judged = judge(
-            responses.material, self.judges, out, store_folder=responses.store, inputs=responses.inputs, **how
-        )
-        responses.add(judged)
+        """Judge; ``how`` is permitted, again, allow_missing and quiet of :func:`medunlearn.judging.run.judge`."""
+        if self.responses is None:
+            return judge(self.material, self.judges, self.out, **how)
+        how |= {"store_folder": self.responses.store, "inputs": self.responses.inputs}
+        judged = judge(self.material, self.judges, self.out, **how)
+        self.responses.add(judged)
         return judged
 
 
@@ -217,14 +201,17 @@ def job(
             raise InputError("Judging responses needs the reference answers: --benchmark FOLDER.")
         loaded = benchmark if isinstance(benchmark, Benchmark) else Benchmark.load(benchmark)
         read = load(RUNS["attack" if source.info["verb"] == "attack" else "evaluation"])
-        return JudgingJob(read(source, loaded, settings), judges, settings, None)
+        responses: JudgedResponses = read(source, loaded, settings)
+        inputs = {**responses.inputs, **{one.name: one.identity for one in judges}}
+        folder = Path(responses.prefix + Recording.key_of("judge", settings, inputs)[:8])
+        return JudgingJob(responses.material, judges, folder, responses)
     if benchmark is not None or settings.split is not None:
         raise InputError("--benchmark and split go with a run whose responses are judged, not with this.")
     if task is None or out is None:
         raise InputError(
             "Judging a benchmark or a table needs --task (label, question, document, factuality) and --out."
         )
-    return JudgingJob(material(source, task, settings), judges, settings, Path(out))
+    return JudgingJob(material(source, task, settings), judges, Path(out))
 
 
 def _opened(where: Path) -> Run | Benchmark | Path:

@@ -89,12 +89,7 @@ class Client:
     def facts(self) -> dict[str, Any]:
         """For a run's record: the guard's decision, the settings (they hold no key), the usage."""
         settings = self.settings.model_dump(mode="json")
-        return {
-            "guard": self.decision.to_json(),
-            "settings": settings,
-            **asdict(self.spent),
-            "halted": self.halted,
-        }
+        return {"guard": self.decision.to_json(), "settings": settings, **asdict(self.spent), "halted": self.halted}
 
     def ask(self, request: Request) -> Outcome:
         """One request, one outcome."""

@@ -160,7 +160,7 @@ class Store:
     def spent(self) -> Usage:
         """Cost of all stored responses together."""
         *counts, money = self._run(f"SELECT {', '.join(f'sum({name})' for name in _USAGE)} FROM responses")[0]
-        return Usage(*(int(count or 0) for count in counts), money=money)
+        return Usage(**{name: int(n or 0) for name, n in zip(_USAGE, counts, strict=False)}, money=money)
 
     def mean_answer_tokens(self, prompt_version: str, model: str) -> float | None:
         """Of the answers to one prompt; None if there are none."""

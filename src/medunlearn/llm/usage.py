@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from medunlearn.llm.settings import ServerSettings
@@ -29,11 +29,10 @@ class Usage:
         return self.prompt_tokens + self.answer_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        *own, money = astuple(self)
-        *others, other_money = astuple(other)
-        parts = [amount for amount in (money, other_money) if amount is not None]
-        counts = [a + b for a, b in zip(own, others, strict=True)]
-        return Usage(*counts, money=sum(parts) if parts else None)
+        own, more = asdict(self), asdict(other)
+        amounts = [amount for amount in (own.pop("money"), more.pop("money")) if amount is not None]
+        counts = {name: count + more[name] for name, count in own.items()}
+        return Usage(**counts, money=sum(amounts) if amounts else None)
 
 
 def in_money(amount: float) -> str:

@@ -153,11 +153,7 @@ def test_membership() -> None:
     """Half-way from 1 to 0.5 is 0.75; intervals are of 0.02 on either side."""
     rows = [*START, *FORGOT, *auc("GA", 1, 0.5), *auc("GD", 1, 0.9, 0.3), *auc("KL", 1, 0.74), *auc("NPO", 1, 0.8)]
     of = found(report(rows))
-    assert verdicts(of["membership falls"]) == [
-        ("GA", "holds"),
-        ("GD", "holds"),
-        ("KL", OPEN),
-    ]
+    assert verdicts(of["membership falls"]) == [("GA", "holds"), ("GD", "holds"), ("KL", OPEN)]
     assert (of["membership stays"].verdict, of["over-forgotten"].verdict) == ("holds", "holds")
     assert of["over-forgotten"].cases[0].says == "first below 0.5, with its interval, after epoch 2"
     assert str(of["membership stays"].cases[0].evidence[0]) == (

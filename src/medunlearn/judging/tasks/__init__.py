@@ -214,9 +214,4 @@ def quoted(name: str, text: str) -> str:
 def object_schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
     """JSON schema of an object with a reasoning and exactly these keys."""
     properties = {"reasoning": {"type": "string"}, **properties}
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

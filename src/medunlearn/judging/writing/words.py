@@ -27,8 +27,7 @@ _TYPOGRAPHY = str.maketrans("‘’“”‐‑–—−", "''\"\"-----")
 _SENTENCE_END = re.compile(r"[.!?]+[\"')\]]*(?=\s+[\"'(\[]?[A-Z0-9]|\s*$)")
 # A full stop after these ends no sentence. After one letter it does: notes end on "hepatitis B.", "mmol/L."
 _ABBREVIATION = re.compile(
-    r"\b(?:dr|mr|mrs|ms|prof|st|vs|nos|fig|figs|approx|ca|cf|e\.g|i\.e|resp|spp?|subsp|var)$",
-    re.IGNORECASE,
+    r"\b(?:dr|mr|mrs|ms|prof|st|vs|nos|fig|figs|approx|ca|cf|e\.g|i\.e|resp|spp?|subsp|var)$", re.IGNORECASE
 )
 
 

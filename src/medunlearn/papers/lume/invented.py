@@ -128,11 +128,7 @@ def _spare(wanted: int) -> int:
 
 
 def draft(
-    name: str,
-    task: str,
-    text: str,
-    candidates: Sequence[Candidate] = (),
-    identifiers: Sequence[Identifier] = (),
+    name: str, task: str, text: str, candidates: Sequence[Candidate] = (), identifiers: Sequence[Identifier] = ()
 ) -> Draft:
     record = Record(name, text, {"task": task, "document": name}, tuple(identifiers))
     return Draft(record, tuple(candidates))

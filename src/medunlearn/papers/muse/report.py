@@ -7,13 +7,7 @@ from collections.abc import Iterator
 from medunlearn.attacks.membership.results import AUC
 from medunlearn.errors import InputError
 from medunlearn.metrics.privacy_leak import privacy_leak
-from medunlearn.pipeline.report.papers import (
-    GatheredRuns,
-    MeasureRow,
-    measures_part,
-    reference_row,
-    summary_rows,
-)
+from medunlearn.pipeline.report.papers import GatheredRuns, MeasureRow, measures_part, reference_row, summary_rows
 from medunlearn.reports.blocks import Cell, Section, blocks, section
 from medunlearn.reports.content import PaperPart
 from medunlearn.reports.readings import number, rows_of
