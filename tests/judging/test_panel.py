@@ -117,22 +117,17 @@ def test_the_guard_is_asked_before_anything_is_sent(bench: Bench, cases: list[Ju
     assert server.count == 0
 
 
+MAJORITIES = {
+    "S": "SSS SSU SS- SSS--",
+    # The last but one has a verdict with most votes that is not the majority.
+    "Disagree": "SUA SU- SSUU SSUA SSU--",
+    None: "S-- -",
+}
+
+
 @pytest.mark.parametrize(
     ("votes", "verdict"),
-    [
-        ("SSS", "S"),
-        ("SSU", "S"),
-        ("SUA", "Disagree"),
-        ("SS-", "S"),
-        ("SU-", "Disagree"),
-        ("S--", None),
-        ("-", None),
-        ("SSUU", "Disagree"),
-        ("SSUA", "Disagree"),  # the most votes, but not the majority
-        ("SSS--", "S"),
-        ("SSU--", "Disagree"),
-        ("", None),
-    ],
+    [(votes, verdict) for verdict, several in MAJORITIES.items() for votes in several.split()] + [("", None)],
 )
 def test_majority(votes: str, verdict: str | None) -> None:
     found, reason = majority([None if vote == "-" else vote for vote in votes], "Disagree")

@@ -64,22 +64,12 @@ def test_a_second_run_sends_nothing(connect: Make, label: Make, tmp_path: Path) 
 
 def test_whatever_determines_an_answer_is_in_its_key(label: Make) -> None:
     asked = label()
-    others = [
-        label(1),
-        label(temperature=0.5),
-        label(temperature=None),
-        label(max_tokens=101),
-        label(top_p=0.5),
-        label(stop=("a",)),
-        label(seed=1),
-        label(sample=1),
-        label(log_probs=1),
-        label(schema=None),
-        label(schema={"type": "object"}),
-        label(prompt_version="2"),
-        replace(asked, prompt=(Message("user", asked.text),)),
-        Request("r0", asked.text, max_tokens=100),
-    ]
+    changes: list[dict[str, Any]] = [
+        {"temperature": 0.5}, {"temperature": None}, {"max_tokens": 101}, {"top_p": 0.5}, {"stop": ("a",)},
+        {"seed": 1}, {"sample": 1}, {"log_probs": 1}, {"schema": None}, {"schema": {"type": "object"}},
+        {"prompt_version": "2"}, {"prompt": (Message("user", asked.text),)},
+    ]  # fmt: skip
+    others = [label(1), Request("r0", asked.text, max_tokens=100), *(replace(asked, **one) for one in changes)]
     keys = {one.key("m", {}) for one in (asked, *others)} | {asked.key("n", {}), asked.key("m", {"think": False})}
     assert len(keys) == len(others) + 3
     same = label(check=lambda value: None, identifiers=("x",))

@@ -9,42 +9,33 @@ from medunlearn.judging.writing import rules
 NOTE = "Sodium was 128 mmol/L. A lesion of 24 mm was seen. Heparin was started on day 6, and the lesion shrank."
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        "What is the patient's name?",
-        "What was the age of the patient at diagnosis?",
-        "How old was the man?",
-        "Which gender does the report state?",
-        "What is her date of birth?",
-        "What is the patient's medical record number?",
-        "At what age did symptoms begin?",
-        "Who is the patient?",
-        "Where does the patient live?",
-        "What is the patient's first name?",
-        "What sex was the infant?",
-        "What is the birth date of Ann Lee?",
-        "Which phone number does Ann Lee have?",
-    ],
-)
-def test_questions_for_who_it_is(asked: str) -> None:
-    assert rules.asks_identity(asked)
+IDENTITY = """What is the patient's name?
+What was the age of the patient at diagnosis?
+How old was the man?
+Which gender does the report state?
+What is her date of birth?
+What is the patient's medical record number?
+At what age did symptoms begin?
+Who is the patient?
+Where does the patient live?
+What is the patient's first name?
+What sex was the infant?
+What is the birth date of Ann Lee?
+Which phone number does Ann Lee have?"""
+FINDINGS = """What is the name of the drug that was started?
+Which findings led to heparin in this 45-year-old woman?
+Which sexually transmitted disease was found?
+What was the address to the wound, and which drug was given?
+Which stage was the tumor?
+What did imaging of the patient show?
+Which blood group did the patient have?"""
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        "What is the name of the drug that was started?",
-        "Which findings led to heparin in this 45-year-old woman?",
-        "Which sexually transmitted disease was found?",
-        "What was the address to the wound, and which drug was given?",
-        "Which stage was the tumor?",
-        "What did imaging of the patient show?",
-        "Which blood group did the patient have?",
-    ],
-)
-def test_questions_for_findings(asked: str) -> None:
-    assert not rules.asks_identity(asked)
+@pytest.mark.parametrize(("questions", "refused"), [(IDENTITY, True), (FINDINGS, False)])
+def test_questions_for_identity_and_for_findings(questions: str, refused: bool) -> None:
+    assert [bool(rules.asks_identity(one)) for one in questions.split("\n")] == [refused] * len(
+        questions.split("\n")
+    )
 
 
 def test_identifiers_given_away() -> None:

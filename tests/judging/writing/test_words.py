@@ -28,35 +28,16 @@ def test_support_is_a_share() -> None:
     assert support("The patient was.", "anything") == 0.0
 
 
-@pytest.mark.parametrize(
-    ("answer", "strange"),
-    [
-        ("Sodium 128", False),
-        ("Sodium 129", True),
-        ("three days", False),
-        ("12,000 cells", False),
-        ("ten days", True),
-    ],
-)
-def test_numbers_that_the_note_does_not_have(answer: str, strange: bool) -> None:
-    assert has_strange_number(answer, "Sodium was 128 mmol/L for 3 days; 12000 cells.") is strange
+def test_numbers_that_the_note_does_not_have() -> None:
+    note = "Sodium was 128 mmol/L for 3 days; 12000 cells."
+    assert not any(has_strange_number(answer, note) for answer in ("Sodium 128", "three days", "12,000 cells"))
+    assert all(has_strange_number(answer, note) for answer in ("Sodium 129", "ten days"))
 
 
-@pytest.mark.parametrize(
-    ("phrase", "there"),
-    [
-        ("PA", True),
-        ("pa and\nLATERAL", True),
-        ("later", False),
-        ("x-ray", True),
-        ("lateral!", True),
-        ("x–ray", True),
-        ("", False),
-        ("?", False),
-    ],
-)
-def test_phrases_stand_as_whole_words(phrase: str, there: bool) -> None:
-    assert holds("Chest X-ray, PA and lateral.", phrase) is there
+def test_phrases_stand_as_whole_words() -> None:
+    text = "Chest X-ray, PA and lateral."
+    assert all(holds(text, phrase) for phrase in ("PA", "pa and\nLATERAL", "x-ray", "lateral!", "x–ray"))
+    assert not any(holds(text, phrase) for phrase in ("later", "", "?"))
 
 
 @pytest.mark.parametrize(
