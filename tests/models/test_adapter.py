@@ -79,13 +79,6 @@ def test_its_own_tokenizer_goes_with_it(adapter: tuple[Path, torch.Tensor], read
     assert read(folder).tokenizer.eos_token == own.eos_token
 
 
-def test_what_is_exported_has_the_type_of_its_base(adapter: tuple[Path, torch.Tensor]) -> None:
-    folder, _ = adapter
-    load_model(folder.parent / "base", device="cpu", weights="bf16").save(folder.parent / "base")
-    export(folder, folder.parent / "hf")
-    assert {one.dtype for one in load_file(folder.parent / "hf" / "model.safetensors").values()} == {torch.bfloat16}
-
-
 def test_its_fingerprint_is_of_both(adapter: tuple[Path, torch.Tensor], tiny: Callable[[], Any]) -> None:
     folder, _ = adapter
     before = fingerprint(folder)

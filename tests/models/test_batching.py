@@ -14,9 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medunlearn.errors import MedunlearnError
-from medunlearn.generation import decode
 from medunlearn.generation.decode import DecodedAnswer, decode_greedily
-from medunlearn.models import scoring
 from medunlearn.models.batching import Batching, is_out_of_memory
 
 ERRORS = [
@@ -39,12 +37,6 @@ class Memory:
         if len(batch) > self.room:
             raise self.error
         return batch
-
-
-def test_where_all_fits_nothing_changes() -> None:
-    memory = Memory(8)
-    assert list(Batching(4).over(range(10), memory)) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    assert memory.tried == [4, 4, 2]
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -78,38 +70,6 @@ def test_once_it_fits_its_failures_count_anew() -> None:
     assert memory.tried == [64, 32, 32, 64, 32, 32]
 
 
-@pytest.mark.parametrize("call", ["score", "decode"])
-def test_calls_share_what_they_met(
-    tiny: Callable[[], Any], make_sequences: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    language_model, sequences, tried = tiny(), make_sequences(8), list[int]()
-    module, name = (scoring, "_score") if call == "score" else (decode, "_decode")
-    work = getattr(module, name)
-
-    def little(*given: Any) -> Any:
-        some = given[0] if call == "score" else given[1]
-        tried.append(len(some))
-        if len(some) > 3:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        return work(*given)
-
-    def again(batching: Batching) -> Any:
-        if call == "score":
-            return scoring.score_answers(language_model, sequences, batch_size=batching)
-        prompts = [sequence.prompt for sequence in sequences]
-        batches = decode.decode(language_model, prompts, max_new_tokens=2, batch_size=batching)
-        return sorted((pair for batch in batches for pair in batch), key=itemgetter(0))
-
-    usual = again(Batching(2))
-    monkeypatch.setattr(module, name, little)
-    batching = Batching(8)
-    tried.clear()
-    found = [again(batching) for _ in range(3)]
-    assert tried == [8, 4, 2, 2, 4, 2, 2, *(2, 2, 4, 2, 2), *(2, 2, 2, 2)]
-    if call == "decode":
-        assert found == [usual] * 3
-
-
 @given(room=st.integers(1, 9), largest=st.integers(1, 9), count=st.integers(0, 40))
 def test_each_item_once_in_order(room: int, largest: int, count: int) -> None:
     memory = Memory(room)
@@ -118,16 +78,6 @@ def test_each_item_once_in_order(room: int, largest: int, count: int) -> None:
         batches = list(Batching(largest).over(range(count), memory))
     assert [item for batch in batches for item in batch] == list(range(count))
     assert max(memory.tried, default=0) <= largest
-
-
-def test_the_size_is_kept_from_list_to_list() -> None:
-    memory, batching = Memory(2), Batching(8)
-    list(batching.over(range(2), memory))
-    list(batching.over(range(8), memory))
-    tried = len(memory.tried)
-    list(batching.over(range(1, 3), memory))
-    assert batching.size < 8
-    assert memory.tried[tried:][-1] <= 2
 
 
 def test_one_that_does_not_fit_is_an_error_that_says_what_to_do() -> None:

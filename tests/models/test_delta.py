@@ -41,12 +41,6 @@ def nudge(model: Any, part: str, by: float = 1e-3) -> Any:
 
 
 @pytest.fixture
-def base(tiny_base: Any, tmp_path: Path) -> Path:
-    folder: Path = tiny_base.save(tmp_path / "base")
-    return folder
-
-
-@pytest.fixture
 def delta(base: Path, tmp_path: Path) -> Path:
     """One layer of three changed."""
     save_delta(nudge(load_model(base, device="cpu").model, LAYER), base, tmp_path / "delta")

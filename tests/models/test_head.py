@@ -109,15 +109,6 @@ def test_no_table_of_all_logits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(rows) == max(1, head_module.PIECE // V)
 
 
-def test_second_use_of_a_position_adds_up() -> None:
-    head, hidden, targets = make(None, False, False)
-    places = torch.tensor([3, 3, 5])
-    (ours,) = torch.autograd.grad(token_log_probs(head, hidden[places], targets[:3]).sum(), hidden)
-    logits = whole(head, hidden[places]).log_softmax(1)
-    (theirs,) = torch.autograd.grad(logits[torch.arange(3), targets[:3]].sum(), hidden)
-    assert_same({"": ours}, {"": theirs})
-
-
 @pytest.mark.parametrize("cap", [None, 2.0])
 def test_moments(cap: float | None) -> None:
     """Against the definitions, for a flat, a usual and a nearly certain distribution."""

@@ -68,24 +68,10 @@ def test_layers_above_are_not_run(tiny: Make, make_sequences: Make, layer: int) 
     assert run[layer + 1 :] == [0, 1, 2]
 
 
-def test_nothing_is_left_behind(tiny: Make, make_sequences: Make) -> None:
-    model, batch = tiny().model, collate(make_sequences(3), 2, CPU)
-    before = decoder_of(model).logits(batch)
-    decoder_of(model).hidden(batch, 0)
-    assert not any(module._forward_hooks for module in model.model.layers)
-    assert torch.equal(decoder_of(model).logits(batch), before)
-
-
 @pytest.mark.parametrize("layer", [3, 7, -1])
 def test_a_layer_that_is_not_there(tiny: Make, make_sequences: Make, layer: int) -> None:
     with pytest.raises(InputError, match=rf"no layer {layer}: this model has the layers 0 to 2"):
         decoder_of(tiny().model).hidden(collate(make_sequences(1), 2, CPU), layer)
-
-
-def test_layers_are_found_through_an_adapter(tiny: Make) -> None:
-    model = tiny().model
-    assert decoder_layers(model) is model.model.layers
-    assert decoder_layers(choose_trainable(model, "lora:2")) is model.model.layers
 
 
 def test_a_model_without_layers_is_refused(tiny: Make) -> None:

@@ -48,20 +48,6 @@ def test_a_token_sees_its_note_and_its_own_branch() -> None:
     assert seen[1, 9].nonzero().flatten().tolist() == [9]
 
 
-def test_a_changed_branch_changes_no_other(tiny: Callable[[], Any]) -> None:
-    model = tiny().model
-    before, after = (
-        decoder_of(model).logits(pack([branch("a", 40, 41), branch("b", *own)], 2, CPU))[:1]
-        for own in ((50, 51), (77, 78))
-    )
-    assert torch.equal(before, after)
-
-
-def test_rows_for_a_mask_are_filled_with_single_sequences() -> None:
-    sequences = [TokenSequence(str(n), tuple(range(3, 3 + n)), 0, 1) for n in (30, 9, 9, 9, 3)]
-    assert pack(sequences, 2, CPU).input_ids.shape == (2, 32)
-
-
 def test_one_row_without_padding_for_branches() -> None:
     sequences = [TokenSequence(str(n), tuple(range(3, 3 + n)), 0, 1) for n in (30, 9, 10, 9)]
     batch = pack_for_branches([*sequences, branch("a", 40, 41), branch("b", 50, 51, 52)], 2, CPU)
@@ -75,16 +61,6 @@ def test_one_row_without_padding_for_branches() -> None:
         "b": [50, 51, 52],
         branch("a").shared_name: list(NOTE),
     }
-
-
-def test_a_changed_branch_changes_no_other_in_a_layout(tiny: Callable[[], Any]) -> None:
-    decoder = decoder_of(tiny().model)
-    assert decoder.support.attention == "branches"
-    before, after = (
-        decoder.logits(pack_for_branches([branch("a", 40, 41), branch("b", *own)], 2, CPU))[:1]
-        for own in ((50, 51), (77, 78))
-    )
-    assert torch.equal(before, after)
 
 
 def test_a_model_set_to_branches_does_everything_else_as_ever(tiny: Callable[[], Any]) -> None:
@@ -147,3 +123,13 @@ def test_every_method_gets_the_terms_and_gradients_of_separate_sequences(
     for packed in found[:2]:
         assert len(packed) > 2
         assert_same(packed, found[2])
+
+
+@pytest.mark.parametrize("layout", [pack, pack_for_branches])
+def test_a_changed_branch_changes_no_other(tiny: Callable[[], Any], layout: Any) -> None:
+    decoder = decoder_of(tiny().model)
+    assert decoder.support.attention == "branches"
+    before, after = (
+        decoder.logits(layout([branch("a", 40, 41), branch("b", *own)], 2, CPU))[:1] for own in ((50, 51), (77, 78))
+    )
+    assert torch.equal(before, after)

@@ -39,14 +39,3 @@ def test_auto_asks_the_gpu_for_more_than_emulation(monkeypatch: pytest.MonkeyPat
     )
     assert settled("auto", torch.device("cuda")) == ("bf16" if able_to else "fp32")
     assert settled("auto", torch.device("mps")) == "fp32"
-
-
-def test_what_is_asked_for_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    able(monkeypatch)
-    assert settled("bf16", CPU) == "bf16"
-    with autocast(CPU, "bf16"):
-        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
-    able(monkeypatch, *PROBES)
-    assert settled("fp32", CPU) == "fp32"
-    with autocast(CPU, "fp32"):
-        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32

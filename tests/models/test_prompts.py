@@ -47,13 +47,6 @@ def test_clinical_keeps_the_papers_fields_in_their_order() -> None:
     assert noted.answer == "aspirin"
 
 
-def test_clinical_without_the_note_says_nothing_of_one() -> None:
-    closed = render(QUESTION, NOTE, template="clinical", context="closed_book")
-    assert "ischarge" not in closed.shared + closed.own
-    assert "You are given a request from a clinician. Answer" in closed.shared
-    assert closed.own == render(QUESTION, NOTE, template="clinical", context="note").own
-
-
 def test_chat() -> None:
     closed = render(QUESTION, NOTE, template="chat", context="closed_book", tokenizer=Chatty())
     assert (closed.shared, closed.own) == ("", "<user>Which drug was she given?</user><assistant>")
@@ -82,19 +75,3 @@ def test_a_completion_is_bare(template: Any, context: Any, answer: str, shown: s
     question = replace(QUESTION, kind="completion", question="Ana Silva was", answer=answer)
     prompt = render(question, NOTE, template=template, context=context, tokenizer=None)
     assert (prompt.shared, prompt.own, prompt.answer) == ("", "Ana Silva was", shown)
-
-
-@pytest.mark.parametrize("template", TEMPLATES)
-def test_the_note_is_shared_and_the_question_is_not(template: Any) -> None:
-    other = replace(QUESTION, question="When did she leave?", answer="on 9 May")
-    first, second = (
-        render(question, NOTE, template=template, context="note", tokenizer=Chatty())
-        for question in (QUESTION, other)
-    )
-    assert first.shared == second.shared
-    assert NOTE in first.shared
-    assert NOTE not in first.own
-    assert QUESTION.question not in first.shared
-    assert QUESTION.question in first.own
-    closed = render(QUESTION, NOTE, template=template, context="closed_book", tokenizer=Chatty())
-    assert NOTE not in closed.shared + closed.own

@@ -15,7 +15,6 @@ from medunlearn.models.batches import collate
 from medunlearn.models.layouts import decoder_of
 from medunlearn.models.reference import Reference
 from medunlearn.training.trainable import choose_trainable
-from medunlearn.training.views import ModelView, Totals
 
 CPU = torch.device("cpu")
 Make = Callable[..., Any]
@@ -128,12 +127,6 @@ def test_what_it_costs(tiny: Make, trainable: str, kind: str, share: int) -> Non
     trained_bytes = sum(4 * tensor.numel() for tensor in model.parameters() if tensor.requires_grad)
     assert reference.kind.startswith(kind)
     assert reference.held_bytes() == share * trained_bytes
-
-
-def test_the_references_reference_is_itself(tiny: Make, make_sequences: Make) -> None:
-    model, sequences = tiny().model, make_sequences(2)
-    view = ModelView(model, collate(sequences, 2, CPU), Totals.of(sequences), Reference(model))
-    assert view.reference.reference is view.reference
 
 
 @pytest.mark.parametrize("trainable", ["all", "pattern:lm_head|embed_tokens", "layers:1"])

@@ -56,17 +56,6 @@ def test_scores_are_the_plain_ones_in_order(
     assert len(done) == -(-9 // batch_size)
 
 
-def test_every_answer_token_and_eos_is_scored(tiny: Callable[[], Any], make_sequences: Callable[..., Any]) -> None:
-    sequences = make_sequences(6)
-    for sequence, score in zip(sequences, score_answers(tiny(), sequences), strict=True):
-        assert sequence.ids[-1] == 1
-        assert len(score.log_probs) == len(score.hits) == len(sequence.ids) - sequence.scored_from
-
-
-def test_nothing_to_score(tiny: Callable[[], Any]) -> None:
-    assert score_answers(tiny(), []) == []
-
-
 def test_one_possible_token_is_certain(tiny: Callable[[], Any]) -> None:
     # Raise one row of the head: its token's probability goes to 1 and its log to 0, never above.
     language_model = tiny()

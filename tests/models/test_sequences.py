@@ -14,7 +14,7 @@ from tokenizers import processors
 from medunlearn.data.records import Question, Record
 from medunlearn.errors import InputError
 from medunlearn.models.prompts import CONTEXTS, TEMPLATES, render
-from medunlearn.models.sequences import Rendering, question_sequence, question_sequences, record_sequences
+from medunlearn.models.sequences import Rendering, question_sequence, record_sequences
 from medunlearn.models.tiny import BEGIN, END
 
 RECORD = Record("r1", "Ana Silva was admitted with chest pain on 3 May and left on 9 May.", {"patient": "p1"})
@@ -65,13 +65,6 @@ def test_begin_stands_once_at_the_front(with_begin: Any, template: Any, context:
     assert sequence.ids.count(with_begin.eos_token_id) == 1
 
 
-def test_begin_of_a_chat_is_the_templates(with_begin: Any) -> None:
-    assert BEGIN in with_begin.chat_template
-    sequence = question_sequence(QUESTION, RECORD, with_begin, Rendering("chat", "note"))
-    assert sequence.ids[0] == with_begin.bos_token_id
-    assert sequence.ids.count(with_begin.bos_token_id) == 1
-
-
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_a_completion_begins_like_a_record(with_begin: Any, template: Any) -> None:
     question = replace(QUESTION, kind="completion", question="Ana Silva was", answer="admitted with")
@@ -79,20 +72,6 @@ def test_a_completion_begins_like_a_record(with_begin: Any, template: Any) -> No
     record = record_sequences(RECORD, with_begin, None)[0].ids
     assert ids[:-1] == record[: len(ids) - 1]
     assert ids[-1] == with_begin.eos_token_id
-
-
-def test_no_begin_where_the_tokenizer_puts_none(tokenizer: Any) -> None:
-    assert tokenizer.bos_token_id is not None
-    assert tokenizer.bos_token_id not in question_sequence(QUESTION, RECORD, tokenizer, Rendering()).ids
-    assert tokenizer.bos_token_id not in record_sequences(RECORD, tokenizer, None)[0].ids
-
-
-def test_the_shared_part_is_the_same_tokens_for_all_questions(with_begin: Any) -> None:
-    others = [replace(QUESTION, question_id=f"q{n}", question=text) for n, text in enumerate(("Why?", " \n", "9"))]
-    made = question_sequences([QUESTION, *others], {"r1": RECORD}, with_begin, Rendering("plain", "note"))
-    assert [sequence.key for sequence in made] == ["q1", "q0", "q1", "q2"]
-    assert len({sequence.ids[: sequence.shared] for sequence in made}) == 1
-    assert made[0].shared > 5
 
 
 def test_too_long_names_the_question_and_the_ways_out(tokenizer: Any) -> None:

@@ -141,30 +141,6 @@ class TestBertScore:
             assert (one.precision, one.recall, one.f1) == pytest.approx((p, r, f), abs=2e-6)
         assert len({one.f1 for one in ours if one}) == len(SAID)
 
-    def test_company_and_order_change_nothing(self, bert: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        scorer = BertScorer(bert, device="cpu")
-        together = [one.f1 for one in scorer.score(SAID, MEANT) if one]
-        alone = [one.f1 for a, b in zip(SAID, MEANT, strict=True) for one in scorer.score([a], [b]) if one]
-        backwards = [one.f1 for one in scorer.score(SAID[::-1], MEANT[::-1], batch_size=3) if one][::-1]
-        assert alone == pytest.approx(together, abs=1e-6)
-        assert backwards == pytest.approx(together, abs=1e-6)
-
-    def test_by_hand(self, bert: str) -> None:
-        """From the states of one pass a text, without any batch."""
-        scorer = BertScorer(bert, layer=2, device="cpu")
-        states = []
-        for one in (SAID[0], MEANT[0]):
-            ids = scorer.tokenizer(one, return_tensors="pt")
-            with torch.inference_mode():
-                states.append(torch.nn.functional.normalize(scorer.model(**ids).last_hidden_state[0], dim=1))
-        cosines = states[0] @ states[1].T
-        precision = float(cosines.max(dim=1).values[1:-1].mean())
-        recall = float(cosines.max(dim=0).values[1:-1].mean())
-        (found,) = scorer.score([SAID[0]], [MEANT[0]])
-        assert found is not None
-        assert (found.precision, found.recall) == pytest.approx((precision, recall), abs=1e-6)
-        assert found.f1 == pytest.approx(2 / (1 / precision + 1 / recall), abs=1e-6)
-
     def test_the_same_text_is_1_and_nothing_is_none(self, bert: str) -> None:
         scorer = BertScorer(bert, device="cpu")
         same, empty, other = scorer.score([f" {SAID[0]}\n", "", SAID[1]], [SAID[0], SAID[0], " "])
@@ -240,11 +216,6 @@ class TestBartScore:
         for size in (1, 4, 16):
             assert scorer.score(SAID, MEANT, batch_size=size) == pytest.approx(wanted, abs=1e-5)
         assert len({round(one, 6) for one in wanted}) == len(SAID)
-
-    def test_direction_matters(self, bart: str) -> None:
-        scorer = BartScorer(bart, device="cpu")
-        there, back = scorer.score(SAID, MEANT), scorer.score(MEANT, SAID)
-        assert there != pytest.approx(back, abs=1e-2)
 
     def test_each_source_is_encoded_once(self, bart: str, monkeypatch: pytest.MonkeyPatch) -> None:
         scorer, encoded, real = BartScorer(bart, device="cpu"), [], BartScorer._encode

@@ -79,5 +79,5 @@ class ActivationCache:
         self._where |= dict.fromkeys(file.keys(), file)  # type: ignore[no-untyped-call]
 
 
-def cache_key(what: str, of: str) -> str:
-    return f"{what}|{of}"
+def cache_key(kind: str, of: str) -> str:
+    return f"{kind}|{of}"

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -31,13 +31,7 @@ Modality = Literal["text", "vision"]
 
 @dataclass(frozen=True)
 class Site:
-    """A place in the model to look at.
-
-    Attributes:
-        name: what its values are called; unique among the sites of a pass.
-        module: whose values they are.
-        side: what the module is given, or what it gives.
-    """
+    """A module whose inputs or outputs are looked at; the name is unique among the sites of a pass."""
 
     name: str
     module: nn.Module
@@ -46,13 +40,12 @@ class Site:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Consecutive tokens of a pass that belong to the same samples.
+    """Consecutive tokens of a pass that belong to the same samples, of a text or of an image.
 
     Attributes:
         row, start, stop: where a module's values, [rows, columns, W], hold them.
         samples: number in the side of each sample that they belong to -> how much one of these tokens counts there
             (1, or less where the same text stands several times in the pass).
-        modality: whether they are of a text or of an image.
     """
 
     row: int
@@ -72,7 +65,7 @@ class Tokens:
     @cached_property
     def samples(self) -> tuple[int, ...]:
         """Numbers of the samples in the pass, in ascending order, [S]."""
-        return tuple(sorted({sample for one in self.stretches for sample in one.samples}))
+        return tuple(sorted({sample for stretch in self.stretches for sample in stretch.samples}))
 
     @cached_property
     def weights(self) -> Tensor:
@@ -81,20 +74,20 @@ class Tokens:
 
     def of(self, values: Tensor) -> Tensor:
         """A module's values, [rows, columns, W], at the tokens, [P, W], in fp32."""
-        return torch.cat([values[one.row, one.start : one.stop] for one in self.stretches]).float()
+        return torch.cat([values[own.row, own.start : own.stop] for own in self.stretches]).float()
 
     def means(self, values: Tensor, modality: Modality | None = None) -> Tensor:
         """Mean over each sample's tokens, of one modality or of all: [P, W] -> [S, W]; NaN where it has none."""
         shares = self._shares
         if modality is not None:
-            wanted = [one.modality == modality for one in self.stretches]
+            wanted = [own.modality == modality for own in self.stretches]
             shares = shares * torch.tensor(wanted, device=self.device)
         sums = values.new_zeros(len(self.stretches), values.shape[1]).index_add(0, self._span, values)
         return (shares @ sums) / (shares @ self._lengths)[:, None]
 
     @cached_property
     def _lengths(self) -> Tensor:
-        return torch.tensor([float(one.stop - one.start) for one in self.stretches], device=self.device)
+        return torch.tensor([float(own.stop - own.start) for own in self.stretches], device=self.device)
 
     @cached_property
     def _span(self) -> Tensor:
@@ -104,43 +97,12 @@ class Tokens:
     @cached_property
     def _shares(self) -> Tensor:
         """Weight of a token of each stretch in each sample, [S, K]."""
-        rows = [[one.samples.get(sample, 0.0) for one in self.stretches] for sample in self.samples]
+        rows = [[own.samples.get(sample, 0.0) for own in self.stretches] for sample in self.samples]
         return torch.tensor(rows, device=self.device)
 
 
 See = Callable[[str, Tensor, Tokens], None]
 """Is given a site's name, its values at the tokens, [P, W] in fp32, and whose tokens they are."""
-
-
-class Reader(Protocol):
-    """Runs a model over the samples of a side.
-
-    Attributes:
-        images: samples have images, and the model sees them.
-    """
-
-    @property
-    def images(self) -> bool: ...
-
-    def read(self, places: Sequence[int], sites: Sequence[Site], see: See, *, images: bool) -> None:
-        """One pass over the samples at these places.
-
-        Args:
-            images: with their images, where they have some; else their texts alone are read.
-        """
-        ...
-
-    def order(self) -> list[list[int]]:
-        """Places of all samples in an order that is cheap to read; those that share text are together."""
-        ...
-
-    def pictured(self, places: Sequence[int]) -> dict[int, tuple[int, ...]]:
-        """Number of each image of the samples at these places -> the places of the samples on it."""
-        ...
-
-    def encode(self, number: int) -> None:
-        """Run the vision tower, and what joins it to the language model, on one image."""
-        ...
 
 
 class SequenceReader:
@@ -162,12 +124,15 @@ class SequenceReader:
 
     @property
     def images(self) -> bool:
+        """Whether samples have images, and the model sees them."""
         return self.bare is not None
 
     def order(self) -> list[list[int]]:
+        """Places of all samples in an order that is cheap to read; those that share text are together."""
         return list(reversed(families_by_length(self.sequences)))
 
     def read(self, places: Sequence[int], sites: Sequence[Site], see: See, *, images: bool = True) -> None:
+        """One pass over the samples at these places, with their images or with their texts alone."""
         model, device = self.language_model.model, self.language_model.device
         given = self.sequences if images or self.bare is None else self.bare
         chosen = [given[place] for place in places]
@@ -177,13 +142,15 @@ class SequenceReader:
             decoder_of(model).trunk(batch, self.last + 1)
 
     def pictured(self, places: Sequence[int]) -> dict[int, tuple[int, ...]]:
-        found: dict[int, list[int]] = {}
+        """Number of each image of the samples at these places -> the places of the samples on it."""
+        by_image: dict[int, list[int]] = {}
         for place in places:
             for number in {(token - FIRST) // PLACES for token in self.sequences[place].ids if token >= FIRST}:
-                found.setdefault(number, []).append(place)
-        return {number: tuple(some) for number, some in found.items()}
+                by_image.setdefault(number, []).append(place)
+        return {number: tuple(own) for number, own in by_image.items()}
 
     def encode(self, number: int) -> None:
+        """Run the vision tower, and what joins it to the language model, on one image."""
         pictures = self.language_model.pictures
         if pictures is None:
             raise TypeError("A model of text has no images.")
@@ -204,8 +171,8 @@ def _stretches(batch: Batch, places: Sequence[int], chosen: Sequence[TokenSequen
     for span in batch.spans:
         counts = dict.fromkeys(owners[span.name], 1 / times[span.name])
         columns = range(span.start, span.stop)
-        for pictured, some in groupby(columns, lambda column, row=ids[span.row]: row[column] >= FIRST):  # type: ignore[misc]
-            inside = list(some)
+        for pictured, run in groupby(columns, lambda column, row=ids[span.row]: row[column] >= FIRST):  # type: ignore[misc]
+            inside = list(run)
             yield Stretch(span.row, inside[0], inside[-1] + 1, counts, "vision" if pictured else "text")
 
 
@@ -221,23 +188,15 @@ def watched(sites: Sequence[Site], see: Callable[[str, Tensor], None]) -> Iterat
 def _hook(site: Site, see: Callable[[str, Tensor], None]) -> Any:
     if site.side == "in":
         return site.module.register_forward_pre_hook(lambda module, inputs: see(site.name, inputs[0].detach()))
-
-    def after(module: nn.Module, inputs: Any, output: Tensor) -> None:
-        see(site.name, output.detach())
-
-    return site.module.register_forward_hook(after)
+    return site.module.register_forward_hook(lambda module, inputs, output: see(site.name, output.detach()))
 
 
 @dataclass(frozen=True)
 class Look:
-    """Some samples of a side, to be read as often as a method likes.
-
-    Attributes:
-        places: numbers of the samples in their side, ascending: the rows of what is computed for each.
-    """
+    """Some samples of a side, to be read as often as a method likes; places are their numbers there, ascending."""
 
     places: tuple[int, ...]
-    reader: Reader
+    reader: SequenceReader
 
     def see(
         self, sites: Sequence[Site], reduce: Callable[[Tensor, Tokens], Result], *, images: bool = True
@@ -249,52 +208,45 @@ class Look:
                 runs, so that the values of one site at a time stand in memory.
             images: with the samples' images, where there are some; False: their texts alone.
         """
-        found: dict[str, Result] = {}
+        results: dict[str, Result] = {}
 
         def see(name: str, values: Tensor, tokens: Tokens) -> None:
-            found[name] = reduce(values, tokens)
+            results[name] = reduce(values, tokens)
 
         with torch.no_grad():
             self.reader.read(self.places, sites, see, images=images)
-        return found
+        return results
 
     def see_images(
         self, sites: Sequence[Site], reduce: Callable[[Tensor, Tokens], Result]
     ) -> Iterator[tuple[dict[str, Result], tuple[int, ...]]]:
         """Reduce each site's values while an image is encoded, for each image of the samples.
 
-        Args:
-            sites: in what joins the vision tower to the language model.
-            reduce: as in :meth:`see`; all tokens are the image's, and belong to all samples on it.
-
-        Yields:
-            What was made of the values, and the places of the samples on the image.
+        Sites lie in what joins the vision tower to the language model; all tokens are the image's, and belong to
+        all samples on it. Yields the results, and the places of the samples on the image.
         """
         for number, places in self.reader.pictured(self.places).items():
-            found: dict[str, Result] = {}
+            results: dict[str, Result] = {}
 
             def see(name: str, values: Tensor, places: tuple[int, ...] = places) -> None:
                 flat = values.reshape(1, -1, values.shape[-1])
                 own = Stretch(0, 0, flat.shape[1], dict.fromkeys(places, 1.0), "vision")
                 tokens = Tokens((own,), values.device)
-                found[name] = reduce(tokens.of(flat), tokens)  # noqa: B023
+                results[name] = reduce(tokens.of(flat), tokens)  # noqa: B023
 
             with torch.no_grad(), watched(sites, see):
                 self.reader.encode(number)
-            yield found, places
+            yield results, places
 
 
 @dataclass(frozen=True)
 class Side:
-    """Samples of the forget or the retain set, with their hierarchy nodes.
+    """Samples of the forget or the retain set, with their hierarchy nodes (level -> node).
 
-    Attributes:
-        groups: of each sample, level -> node.
-        batch_size: samples in one pass at most, fewer where memory runs out; changes no number but by rounding.
-        advance: told how many samples were read.
+    A pass has at most ``batch_size`` samples, fewer where memory runs out, which changes no number but by rounding.
     """
 
-    reader: Reader
+    reader: SequenceReader
     groups: tuple[Mapping[str, str], ...]
     batch_size: int = 32
     advance: Callable[[int], None] = lambda done: None

@@ -6,7 +6,7 @@ with equal weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -14,16 +14,14 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForSeq2SeqLM
 from transformers.modeling_outputs import BaseModelOutput
 
-from medunlearn.models.batching import Batching
-from medunlearn.models.encoders import load_pretrained
 from medunlearn.models.precision import Precision, autocast
-from medunlearn.models.text_pairs import Pair, distinct_pairs, with_states
+from medunlearn.models.text_pairs import Ids, Pair, PairScorer, States, distinct_pairs
 
 LONGEST = 1024
 IGNORED = -100
 
 
-class BartScorer:
+class BartScorer(PairScorer[float]):
     """Mean token log-likelihood of a target given a source, under one sequence-to-sequence model.
 
     Args:
@@ -34,11 +32,10 @@ class BartScorer:
         ModelError: it cannot be loaded.
     """
 
+    encoded_sides = slice(1)
+
     def __init__(self, source: str, *, device: str = "auto", precision: Precision = "fp32") -> None:
-        self.tokenizer, self.model = load_pretrained(source, AutoModelForSeq2SeqLM, device, "Seq2seq model")
-        self._precision = precision
-        longest = getattr(self.model.config, "max_position_embeddings", LONGEST)
-        self._longest = min(longest, self.tokenizer.model_max_length, LONGEST)
+        super().__init__(source, AutoModelForSeq2SeqLM, device, precision, LONGEST, "Seq2seq model")
 
     def score(
         self,
@@ -51,10 +48,10 @@ class BartScorer:
         """Mean over the target's tokens of their natural-log probability, in order; None where a text is blank.
 
         The tokens are all that the tokenizer makes of the target, those that it puts around it too (BART: ``<s>``,
-        ``</s>``), as in the authors' code. At most 0, higher = the target is likelier given the source.
+        ``</s>``), as in the authors' code. At most 0, higher = the target is likelier given the source. A text that
+        is longer than the model takes is cut.
 
         Args:
-            sources, targets: one target a source; what is longer than the model takes is cut.
             batch_size: pairs in one pass at most, fewer where memory runs out; changes no number.
             advance: called with the number of pairs done since the last call.
 
@@ -63,57 +60,29 @@ class BartScorer:
         """
         counts = distinct_pairs(sources, targets)
         scored = [pair for pair in counts if all(text.strip() for text in pair)]
-        advance(sum(counts.values()) - sum(counts[pair] for pair in scored))
         ids = self._tokens({text for pair in scored for text in pair})
-        scored.sort(key=lambda pair: (len(ids[pair[1]]), pair[1], len(ids[pair[0]]), pair[0]), reverse=True)
-        encoding, rating = Batching(batch_size), Batching(batch_size)
-        found: dict[Pair, float] = {}
-        chunks = with_states(scored, lambda pair: pair[:1], lambda some: self._states(some, ids, encoding))
-        for chunk, states in chunks:
-            for done in rating.over(chunk, lambda some: self._rate(some, states, ids)):  # noqa: B023
-                found |= done
-                advance(sum(counts[pair] for pair in done))
-        return [found.get(pair) for pair in zip(sources, targets, strict=True)]
+        values = self._score(
+            counts, scored, ids, lambda pairs, states: self._rate(pairs, states, ids), batch_size, advance
+        )
+        return [values.get(pair) for pair in zip(sources, targets, strict=True)]
 
-    def _tokens(self, texts: Iterable[str]) -> dict[str, list[int]]:
-        some = sorted(texts)
-        if not some:
-            return {}
-        given = self.tokenizer(some, truncation=True, max_length=self._longest, return_attention_mask=False)
-        return dict(zip(some, given["input_ids"], strict=True))
-
-    def _states(self, texts: Sequence[str], ids: Mapping[str, list[int]], batching: Batching) -> dict[str, Tensor]:
-        """The encoder's last states of each text, [tokens, width]."""
-        order = sorted(texts, key=lambda text: len(ids[text]), reverse=True)
-        found: dict[str, Tensor] = {}
-        for done in batching.over(order, lambda some: self._encode(some, ids)):
-            found |= done
-        return found
+    def _states(self, padded: Tensor, mask: Tensor) -> Tensor:
+        with autocast(self.model.device, self._precision):
+            states: Tensor = self.model.get_encoder()(input_ids=padded, attention_mask=mask).last_hidden_state
+        return states
 
     @torch.inference_mode()
-    def _encode(self, texts: Sequence[str], ids: Mapping[str, list[int]]) -> dict[str, Tensor]:
+    def _rate(self, pairs: Sequence[Pair], states: States, ids: Ids) -> dict[Pair, float]:
         device = self.model.device
-        tokens = [torch.tensor(ids[text], device=device) for text in texts]
-        mask = pad_sequence([torch.ones_like(one) for one in tokens], batch_first=True)
-        padded = pad_sequence(tokens, batch_first=True, padding_value=self.tokenizer.pad_token_id or 0)
-        with autocast(device, self._precision):
-            states = self.model.get_encoder()(input_ids=padded, attention_mask=mask).last_hidden_state
-        return {text: states[row, : len(ids[text])].clone() for row, text in enumerate(texts)}
-
-    @torch.inference_mode()
-    def _rate(
-        self, pairs: Sequence[Pair], states: Mapping[str, Tensor], ids: Mapping[str, list[int]]
-    ) -> dict[Pair, float]:
-        device = self.model.device
-        seen = [states[source] for source, _ in pairs]
+        given = [states[source] for source, _ in pairs]
         mask = pad_sequence(
-            [torch.ones(len(one), device=device, dtype=torch.long) for one in seen], batch_first=True
+            [torch.ones(len(own), device=device, dtype=torch.long) for own in given], batch_first=True
         )
         wanted = [torch.tensor(ids[target], device=device) for _, target in pairs]
         labels = pad_sequence(wanted, batch_first=True, padding_value=IGNORED)
         with autocast(device, self._precision):
             logits = self.model(
-                encoder_outputs=BaseModelOutput(last_hidden_state=pad_sequence(seen, batch_first=True)),
+                encoder_outputs=BaseModelOutput(last_hidden_state=pad_sequence(given, batch_first=True)),
                 attention_mask=mask,
                 decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(labels=labels),
                 use_cache=False,

@@ -7,7 +7,7 @@ rescaling (Section 3, last paragraph) is left out: it moves every number by the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 from typing import Any
@@ -18,10 +18,8 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModel
 
 from medunlearn.errors import ConfigError
-from medunlearn.models.batching import Batching
-from medunlearn.models.encoders import load_pretrained
 from medunlearn.models.precision import Precision, autocast
-from medunlearn.models.text_pairs import Pair, distinct_pairs, with_states
+from medunlearn.models.text_pairs import Pair, PairScorer, States, distinct_pairs
 
 BEST_LAYERS: Mapping[str, int] = {
     "bert-base-uncased": 9,
@@ -43,10 +41,8 @@ BEST_LAYERS: Mapping[str, int] = {
 class BertScore:
     """BERTScore precision, recall and F1; each in -1 to 1 (in practice 0.3-1), higher = more alike.
 
-    Attributes:
-        precision: mean over the response's tokens of the greatest cosine with a token of the reference.
-        recall: the same the other way round.
-        f1: their harmonic mean, which papers report.
+    Precision is the mean over the response's tokens of the greatest cosine with a token of the reference, recall
+    the same the other way round, F1 their harmonic mean, which papers report.
     """
 
     precision: float
@@ -54,7 +50,7 @@ class BertScore:
     f1: float
 
 
-class BertScorer:
+class BertScorer(PairScorer[BertScore]):
     """BERTScore under one encoder.
 
     The tokens that the tokenizer puts around a text (CLS, SEP) may be found by others but do not count themselves,
@@ -71,19 +67,18 @@ class BertScorer:
         ConfigError: it has no such layer.
     """
 
+    encoded_sides = slice(2)
+
     def __init__(
         self, source: str, *, layer: int | None = None, device: str = "auto", precision: Precision = "fp32"
     ) -> None:
-        self.tokenizer, self.model = load_pretrained(source, AutoModel, device)
+        super().__init__(source, AutoModel, device, precision, 512, "Encoder")
         layers: int = self.model.config.num_hidden_layers
         self.layer = layer or min(BEST_LAYERS.get(source.rstrip("/").split("/")[-1], layers), layers)
         if not 1 <= self.layer <= layers:
             raise ConfigError([f"layer={layer}: {source} has the layers 1 to {layers}"])
-        self._precision = precision
         self._cut = _drop_layers_behind(self.model, self.layer)
         self._around = {self.tokenizer.cls_token_id, self.tokenizer.sep_token_id}
-        longest = getattr(self.model.config, "max_position_embeddings", 512)
-        self._longest = min(longest, self.tokenizer.model_max_length, 512)
 
     def score(
         self,
@@ -94,10 +89,9 @@ class BertScorer:
         batch_size: int = 64,
         advance: Callable[[int], None] = lambda done: None,
     ) -> list[BertScore | None]:
-        """A score a pair, in order; None where a text has no token that counts.
+        """A score a pair, in order; None where a text has no token that counts. Long texts are cut.
 
         Args:
-            responses, references: one reference a response; what is longer than the encoder takes is cut.
             idf: weigh each token by its inverse document frequency among the references (Section 3, equation 7),
                 so that rare words count for more; a score then depends on which references are scored together.
             batch_size: texts in one pass at most, fewer where memory runs out; changes no number.
@@ -107,27 +101,14 @@ class BertScorer:
             InputError: not as many references as responses.
         """
         counts = distinct_pairs(responses, references)
-        ids = self._tokens({text for pair in counts for text in pair})
+        ids = self._tokens({text for pair in counts for text in pair}, str.strip)
         weigh = self._weights([ids[text] for text in references] if idf else None)
         weights = {text: weigh(tokens) for text, tokens in ids.items()}
         scored = [pair for pair in counts if all(float(weights[text].sum()) > 0 for text in pair)]
-        advance(sum(counts.values()) - sum(counts[pair] for pair in scored))
-        scored.sort(key=lambda pair: (len(ids[pair[1]]), pair[1], len(ids[pair[0]]), pair[0]), reverse=True)
-        encoding, rating = Batching(batch_size), Batching(batch_size)
-        found: dict[Pair, BertScore] = {}
-        for chunk, states in with_states(scored, lambda pair: pair, lambda some: self._states(some, ids, encoding)):
-            for done in rating.over(chunk, lambda some: _match(some, states, weights)):  # noqa: B023
-                found |= done
-                advance(sum(counts[pair] for pair in done))
-        return [found.get(pair) for pair in zip(responses, references, strict=True)]
-
-    def _tokens(self, texts: Iterable[str]) -> dict[str, list[int]]:
-        some = sorted(texts)
-        if not some:
-            return {}
-        bare = [text.strip() for text in some]
-        given = self.tokenizer(bare, truncation=True, max_length=self._longest, return_attention_mask=False)
-        return dict(zip(some, given["input_ids"], strict=True))
+        scores = self._score(
+            counts, scored, ids, lambda pairs, states: _match(pairs, states, weights), batch_size, advance
+        )
+        return [scores.get(pair) for pair in zip(responses, references, strict=True)]
 
     def _weights(self, references: Sequence[Sequence[int]] | None) -> Callable[[Sequence[int]], Tensor]:
         """From a text's tokens to what each of them counts, [tokens]."""
@@ -138,25 +119,11 @@ class BertScorer:
         unseen = log(len(references) + 1)
         return lambda ids: torch.tensor([rare.get(token, unseen) for token in ids])
 
-    def _states(self, texts: Sequence[str], ids: Mapping[str, list[int]], batching: Batching) -> dict[str, Tensor]:
-        """Unit-length states of each text's tokens, [tokens, width]."""
-        order = sorted(texts, key=lambda text: len(ids[text]), reverse=True)
-        found: dict[str, Tensor] = {}
-        for done in batching.over(order, lambda some: self._encode(some, ids)):
-            found |= done
-        return found
-
-    @torch.inference_mode()
-    def _encode(self, texts: Sequence[str], ids: Mapping[str, list[int]]) -> dict[str, Tensor]:
-        device = self.model.device
-        tokens = [torch.tensor(ids[text], device=device) for text in texts]
-        mask = pad_sequence([torch.ones_like(one) for one in tokens], batch_first=True)
-        padded = pad_sequence(tokens, batch_first=True, padding_value=self.tokenizer.pad_token_id or 0)
-        with autocast(device, self._precision):
+    def _states(self, padded: Tensor, mask: Tensor) -> Tensor:
+        with autocast(self.model.device, self._precision):
             given = self.model(input_ids=padded, attention_mask=mask, output_hidden_states=not self._cut)
         states = given.last_hidden_state if self._cut else given.hidden_states[self.layer]
-        unit = torch.nn.functional.normalize(states.float(), dim=-1)
-        return {text: unit[row, : len(ids[text])].clone() for row, text in enumerate(texts)}
+        return torch.nn.functional.normalize(states.float(), dim=-1)
 
 
 def _drop_layers_behind(model: Any, layer: int) -> bool:
@@ -170,9 +137,7 @@ def _drop_layers_behind(model: Any, layer: int) -> bool:
 
 
 @torch.inference_mode()
-def _match(
-    pairs: Sequence[Pair], states: Mapping[str, Tensor], weights: Mapping[str, Tensor]
-) -> dict[Pair, BertScore]:
+def _match(pairs: Sequence[Pair], states: States, weights: Mapping[str, Tensor]) -> dict[Pair, BertScore]:
     """Precision, recall and F of a batch, from unit-length states and what each token counts."""
     ours, theirs = (pad_sequence([states[pair[side]] for pair in pairs], batch_first=True) for side in (0, 1))
     real = [

@@ -29,12 +29,7 @@ NAME = "medunlearn_branches"
 
 @dataclass(frozen=True)
 class Group:
-    """Consecutive columns of a row: ``shared`` tokens, then one branch after the other.
-
-    Attributes:
-        shared: how many tokens all branches go on from; 0 where nothing is shared.
-        lengths: tokens of each branch.
-    """
+    """Consecutive columns of a row: ``shared`` tokens (or 0), then branches of these ``lengths``."""
 
     shared: int
     lengths: tuple[int, ...]

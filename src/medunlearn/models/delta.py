@@ -91,9 +91,7 @@ def save_delta(model: Any, base: Path, folder: Path, *, largest_share: float = 1
     """Write what differs from the base. The tokenizer stays the base's.
 
     Args:
-        model: loaded from ``base`` and changed since; a LoRA adapter must have been merged.
-        base: its folder, full or itself a delta.
-        folder: of the delta.
+        model: loaded from ``base`` (full or a delta) and changed since; a LoRA adapter must have been merged.
         largest_share: nothing is written for a delta that is not smaller than this share of the model.
 
     Returns:

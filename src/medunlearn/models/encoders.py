@@ -6,7 +6,7 @@ PubMedBERT-MNLI-MedNLI for entailment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -35,17 +35,15 @@ class SentenceEncoder:
 
     def encode(self, texts: Sequence[str]) -> list[list[float]]:
         """Unit-length vectors, [len(texts), width]; texts longer than the encoder takes are cut."""
-        return [vector for batch in self._batches(texts) for vector in batch]
-
-    def _batches(self, texts: Sequence[str]) -> Iterator[list[list[float]]]:
+        vectors: list[list[float]] = []
         for start in range(0, len(texts), BATCH):
             inputs = _inputs(self.tokenizer, self.model, list(texts[start : start + BATCH]))
             with torch.inference_mode():
                 states: Tensor = self.model(**inputs).last_hidden_state
             mask = inputs["attention_mask"][:, :, None]
             means = (states * mask).sum(1) / mask.sum(1).clamp(min=1)
-            vectors: list[list[float]] = torch.nn.functional.normalize(means, dim=1).tolist()
-            yield vectors
+            vectors += torch.nn.functional.normalize(means, dim=1).tolist()
+        return vectors
 
 
 class EntailmentModel:
@@ -61,32 +59,31 @@ class EntailmentModel:
     def __init__(self, source: str, device: str = "auto") -> None:
         self.tokenizer, self.model = load_pretrained(source, AutoModelForSequenceClassification, device)
         labels = {int(index): str(label).lower() for index, label in self.model.config.id2label.items()}
-        found = [index for index, label in labels.items() if label.startswith("entail")]
-        if len(found) != 1:
+        entailed = [index for index, label in labels.items() if label.startswith("entail")]
+        if len(entailed) != 1:
             raise ModelError(
                 f"{source} has the labels {', '.join(labels.values())}; exactly one of them must be called "
                 "entailment. Set id2label in its config.json."
             )
-        self._entailed = found[0]
+        self._entailed = entailed[0]
 
     def entails(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
         """Whether the most probable label of each pair is entailment."""
-        said: list[bool] = []
+        verdicts: list[bool] = []
         for start in range(0, len(premises), BATCH):
             pair = list(premises[start : start + BATCH]), list(hypotheses[start : start + BATCH])
             with torch.inference_mode():
                 logits: Tensor = self.model(**_inputs(self.tokenizer, self.model, *pair)).logits
-            said += (logits.argmax(1) == self._entailed).tolist()
-        return said
+            verdicts += (logits.argmax(1) == self._entailed).tolist()
+        return verdicts
 
 
-def load_pretrained(source: str, cls: Any, device: str, what: str = "Encoder") -> tuple[Any, Any]:
-    """Tokenizer and model, in evaluation mode on the device.
+def load_pretrained(source: str, cls: Any, device: str, kind: str = "Encoder") -> tuple[Any, Any]:
+    """Tokenizer and model from a folder or hub id, in evaluation mode on the device.
 
     Args:
-        source: folder or hub id.
         cls: one of transformers' ``AutoModel`` classes.
-        what: the model, as an error calls it.
+        kind: the model, as an error calls it.
 
     Raises:
         ModelError: it cannot be loaded, or lacks weights.
@@ -96,7 +93,7 @@ def load_pretrained(source: str, cls: Any, device: str, what: str = "Encoder") -
         tokenizer = AutoTokenizer.from_pretrained(source)
         model, loaded = cls.from_pretrained(source, use_safetensors=True, output_loading_info=True)
     except LOADING_ERRORS as error:
-        raise ModelError(f"{what} {source} cannot be loaded: {str(error).strip().splitlines()[0]}") from error
+        raise ModelError(f"{kind} {source} cannot be loaded: {str(error).strip().splitlines()[0]}") from error
     # Sentence vectors are means of states: the pooler, which many encoders come without, is not used for them.
     pooler_used = cls is not AutoModel
     refuse_missing(source, [name for name in loaded["missing_keys"] if pooler_used or "pooler" not in name])

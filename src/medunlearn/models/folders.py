@@ -50,7 +50,6 @@ class Manifest:
 
     Attributes:
         base: folder that the delta stands on: absolute, or relative to the delta's own folder.
-        base_fingerprint: what :func:`fingerprint` said of it.
         weights: type of the whole model when it was saved.
         changed: names of the tensors in ``delta.safetensors``, sorted.
     """
@@ -125,9 +124,9 @@ def chain(folder: Path, *, check: bool = True) -> list[Path]:
     Raises:
         ModelError: a base is not there or not the one that the delta was made from, or the chain is a circle.
     """
-    found = [folder]
-    while is_delta(found[0]):
-        delta = found[0]
+    folders = [folder]
+    while is_delta(folders[0]):
+        delta = folders[0]
         manifest = read_manifest(delta)
         base = delta / manifest.base
         if not base.is_dir():
@@ -135,7 +134,7 @@ def chain(folder: Path, *, check: bool = True) -> list[Path]:
                 f"{delta} holds only what changed, and its base is not at {base}. Move the base back, or write "
                 f'its folder under "base" in {delta / MANIFEST} (absolute, or relative to {delta}).'
             )
-        if any(base.resolve() == other.resolve() for other in found):
+        if any(base.resolve() == other.resolve() for other in folders):
             raise ModelError(f'{delta} stands on itself. Correct "base" in {delta / MANIFEST}.')
         if check and (now := fingerprint(base)) != manifest.base_fingerprint:
             raise ModelError(
@@ -143,8 +142,8 @@ def chain(folder: Path, *, check: bool = True) -> list[Path]:
                 f"{now}: it is another model, or was changed. Restore that base, or write the folder of the "
                 f'right one under "base" in {delta / MANIFEST}.'
             )
-        found.insert(0, base)
-    return found
+        folders.insert(0, base)
+    return folders
 
 
 def where(folder: Path) -> dict[str, Path]:
@@ -153,11 +152,11 @@ def where(folder: Path) -> dict[str, Path]:
     Raises:
         ModelError: a file cannot be read, or a base is missing.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for part in chain(folder, check=False):
         for file in sorted([part / TENSORS] if is_delta(part) else part.glob("*.safetensors")):
-            found |= dict.fromkeys(_types(file), file)
-    return found
+            files |= dict.fromkeys(_types(file), file)
+    return files
 
 
 def _types(file: Path) -> dict[str, str]:

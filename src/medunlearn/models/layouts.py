@@ -29,12 +29,7 @@ _REFUSED = (RuntimeError, TypeError, ValueError, IndexError, KeyError, Attribute
 
 @dataclass(frozen=True, slots=True)
 class BatchCounts:
-    """Batches made for a model.
-
-    Attributes:
-        batches: all of them.
-        too_long: those padded because a sequence exceeds the window of the packed layout.
-    """
+    """Batches made for a model, and those padded because a sequence exceeds the window of the packed layout."""
 
     batches: int = 0
     too_long: int = 0

@@ -34,13 +34,9 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 @dataclass
 class LanguageModel:
-    """A model and the tokenizer that belongs to it.
+    """A Hugging Face causal model and its tokenizer, which has an EOS and a pad token (maybe the same).
 
-    Attributes:
-        model: a Hugging Face causal model.
-        tokenizer: its tokenizer, with an EOS token and a pad token (which may be the same).
-        source: the folder or hub id that it came from, or how it was built.
-        pictures: how it takes images; None for a model of text alone.
+    ``source`` is the folder or hub id that it came from, or how it was built; ``pictures`` are None for text alone.
     """
 
     model: Any
@@ -76,13 +72,9 @@ class LanguageModel:
         return folder
 
     def save_smaller(self, base: Path, folder: Path) -> dict[str, Any]:
-        """Write a delta where that is smaller than half of the model, the full folder otherwise.
+        """Write a delta of ``base`` where that is smaller than half of the model, the full folder otherwise.
 
-        Args:
-            base: the folder that the model was loaded from.
-
-        Returns:
-            How it was saved, for ``run.json``.
+        Gives how it was saved, for ``run.json``.
 
         Raises:
             StorageError: the disk refused.
@@ -110,8 +102,6 @@ def load_model(
     Args:
         source: a folder that holds a Hugging Face model, a delta or an adapter, or a hub id such as ``org/name``.
         device: ``auto`` takes a GPU where there is one.
-        weights: type of the weights in memory.
-        trust_remote_code: run code that comes with the model; off unless asked for.
         images: what the images of records count from, the folder of their benchmark.
 
     Raises:

@@ -63,13 +63,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Mlp:
-    """The MLP of a decoder layer.
-
-    Attributes:
-        layer: 0 is the first.
-        makes: the matrices whose rows make its neurons.
-        reads: the matrix whose columns read them.
-    """
+    """The MLP of a decoder layer: rows of ``makes`` make its neurons, columns of ``reads`` read them."""
 
     layer: int
     makes: tuple[Matrix, ...]
@@ -99,17 +93,14 @@ class Mlp:
 
 
 def mlps(model: Any, layers: str = "all") -> list[Mlp]:
-    """The MLPs of the chosen decoder layers, the lowest first.
-
-    Args:
-        layers: as :func:`chosen_layers`.
+    """The MLPs of the decoder layers that :func:`chosen_layers` names, the lowest first.
 
     Raises:
         InputError: no such layer; a layer whose MLP has another shape (a mixture of experts), or is quantized.
     """
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    found = decoder_layers(base)
-    return [_mlp(place, found[place]) for place in chosen_layers(layers, len(found))]
+    stack = decoder_layers(base)
+    return [_mlp(place, stack[place]) for place in chosen_layers(layers, len(stack))]
 
 
 def merger(model: Any) -> list[Matrix]:
@@ -169,19 +160,16 @@ def _numbers(layers: str, depth: int) -> Iterator[int]:
 def _mlp(place: int, layer: nn.Module) -> Mlp:
     for owner in (getattr(layer, "mlp", None), layer):
         for makes, reads in _NAMES:
-            modules = [getattr(owner, name, None) for name in (*makes, reads)]
+            modules: list[Any] = [getattr(owner, name, None) for name in (*makes, reads)]
             if all(isinstance(module, nn.Linear | Conv1D) for module in modules):
-                return _checked(place, [*makes, reads], modules)
+                names = [f"layer {place} {name}" for name in (*makes, reads)]
+                *rows, columns = [Matrix(name, module) for name, module in zip(names, modules, strict=True)]
+                _refuse_quantized(f"layer {place}", [*rows, columns])
+                return Mlp(place, tuple(rows), columns)
     raise InputError(
         f"Layer {place} is a {type(layer).__name__} without a plain MLP (a mixture of experts has several): "
         "neurons of it cannot be edited. Choose other layers, or a method that trains."
     )
-
-
-def _checked(place: int, names: Sequence[str], modules: Sequence[Any]) -> Mlp:
-    matrices = [Matrix(f"layer {place} {name}", module) for name, module in zip(names, modules, strict=True)]
-    _refuse_quantized(f"layer {place}", matrices)
-    return Mlp(place, tuple(matrices[:-1]), matrices[-1])
 
 
 def _refuse_quantized(where: str, matrices: Sequence[Matrix]) -> None:

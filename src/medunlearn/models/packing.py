@@ -86,15 +86,8 @@ def pack_for_branches(sequences: Sequence[TokenSequence], pad: int, device: torc
     length = rounded_up(sum(family.length for family in found))
     parts, groups = list(_parts([found], sequences)), _padded_groups(found, sequences)
     unread = torch.ones(1, 1, 1, 1, dtype=torch.bool)
-    return _batch(
-        sequences,
-        parts,
-        (1, length),
-        pad,
-        device,
-        unread,
-        Layout(groups, device, reads_shared=reads_shared(sequences)),
-    )
+    layout = Layout(groups, device, reads_shared=reads_shared(sequences))
+    return _batch(sequences, parts, (1, length), pad, device, unread, layout)
 
 
 def reads_shared(sequences: Sequence[TokenSequence]) -> bool:

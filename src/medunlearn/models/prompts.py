@@ -28,13 +28,10 @@ CONTEXTS: tuple[Context, ...] = get_args(Context)
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A rendered question.
+    """A rendered question: text that all questions on the record share (or none), the rest, the reference answer.
 
-    Attributes:
-        shared: what every question on the same record begins with; may be empty. Its first :data:`IMAGE` is where
-            an image stands, if there is one.
-        own: the rest of the prompt.
-        answer: the reference answer, with the space that parts it from the prompt.
+    The first :data:`IMAGE` of ``shared`` is where an image stands; the answer has the space that parts it from the
+    prompt.
     """
 
     shared: str
@@ -57,7 +54,6 @@ def render(
 
     Args:
         note: text of the record that the question is about; used in ``note`` context alone.
-        tokenizer: needed by ``chat``, for its chat template.
         marker: what the chat template writes where an image is; None without an image. Other templates put the
             image in front of everything.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -192,14 +192,6 @@ def _behind_image(
             len(head) + (start > 0),
         )
         for place, start in enumerate(range(0, max(1, len(ids) - 1), size - 1))
-    ]
-
-
-def question_sequences(
-    questions: Iterable[Question], records: dict[str, Record], tokenizer: Any, rendering: Rendering
-) -> list[TokenSequence]:
-    return [
-        question_sequence(question, records[question.record_id], tokenizer, rendering) for question in questions
     ]
 
 

@@ -8,17 +8,93 @@ with the number of pairs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
+import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from medunlearn.errors import InputError
+from medunlearn.models.batching import Batching
+from medunlearn.models.encoders import load_pretrained
+from medunlearn.models.precision import Precision
 
 Pair = tuple[str, str]
+Ids = Mapping[str, list[int]]
 States = Mapping[str, Tensor]
+Value = TypeVar("Value")
 
 CHUNK = 256
 """Pairs whose encodings are held at the same time."""
+
+
+class PairScorer(Generic[Value]):
+    """Loop over pairs that BERTScore and BARTScore share.
+
+    Raises:
+        ModelError: the model cannot be loaded.
+    """
+
+    encoded_sides: slice
+    """Texts of a pair that are encoded."""
+
+    def __init__(self, source: str, cls: Any, device: str, precision: Precision, longest: int, kind: str) -> None:
+        self.tokenizer, self.model = load_pretrained(source, cls, device, kind)
+        self._precision = precision
+        positions = getattr(self.model.config, "max_position_embeddings", longest)
+        self._longest = min(positions, self.tokenizer.model_max_length, longest)
+
+    def _states(self, padded: Tensor, mask: Tensor) -> Tensor:
+        """Token ids and mask, [texts, T] -> states, [texts, T, width]."""
+        raise NotImplementedError
+
+    def _tokens(self, texts: Iterable[str], read: Callable[[str], str] = str) -> dict[str, list[int]]:
+        ordered = sorted(texts)
+        if not ordered:
+            return {}
+        given = self.tokenizer(
+            [read(text) for text in ordered],
+            truncation=True,
+            max_length=self._longest,
+            return_attention_mask=False,
+        )
+        return dict(zip(ordered, given["input_ids"], strict=True))
+
+    def _score(
+        self,
+        counts: Counter[Pair],
+        scored: list[Pair],
+        ids: Ids,
+        rate: Callable[[Sequence[Pair], States], dict[Pair, Value]],
+        batch_size: int,
+        advance: Callable[[int], None],
+    ) -> dict[Pair, Value]:
+        """Values of the pairs that can be scored; ``advance`` is told of the others at once."""
+        advance(sum(counts.values()) - sum(counts[pair] for pair in scored))
+        scored.sort(key=lambda pair: (len(ids[pair[1]]), pair[1], len(ids[pair[0]]), pair[0]), reverse=True)
+        encoding, rating = Batching(batch_size), Batching(batch_size)
+
+        def encode(texts: Sequence[str]) -> dict[str, Tensor]:
+            order = sorted(texts, key=lambda text: len(ids[text]), reverse=True)
+            parts = encoding.over(order, lambda batch: self._encode(batch, ids))
+            return {text: states for part in parts for text, states in part.items()}
+
+        values: dict[Pair, Value] = {}
+        for chunk, states in with_states(scored, lambda pair: pair[self.encoded_sides], encode):
+            for done in rating.over(chunk, lambda batch: rate(batch, states)):  # noqa: B023
+                values |= done
+                advance(sum(counts[pair] for pair in done))
+        return values
+
+    @torch.inference_mode()
+    def _encode(self, texts: Sequence[str], ids: Ids) -> dict[str, Tensor]:
+        """States of each text's tokens, [tokens, width]."""
+        tokens = [torch.tensor(ids[text], device=self.model.device) for text in texts]
+        mask = pad_sequence([torch.ones_like(own) for own in tokens], batch_first=True)
+        padded = pad_sequence(tokens, batch_first=True, padding_value=self.tokenizer.pad_token_id or 0)
+        states = self._states(padded, mask)
+        return {text: states[row, : len(ids[text])].clone() for row, text in enumerate(texts)}
 
 
 def distinct_pairs(first: Sequence[str], second: Sequence[str]) -> Counter[Pair]:
@@ -43,7 +119,7 @@ def with_states(
 
     Args:
         pairs: those of like length, and those that share a text, best side by side.
-        texts_of: which texts of a pair are encoded.
+        texts_of: texts of a pair that are encoded.
         encode: different texts -> the encoding of each; asked for each text once.
     """
     chunks = [pairs[start : start + size] for start in range(0, len(pairs), size)]

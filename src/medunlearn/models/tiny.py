@@ -36,7 +36,6 @@ def build_tiny(
     """A Llama with random weights and a byte-level BPE trained on ``texts``.
 
     Args:
-        texts: what the tokenizer learns its merges from.
         seed: the same seed and texts give the same weights and tokens.
         vocabulary: size of the vocabulary at most (small texts fill less).
         width: size of the hidden states; 192 wide and 4 layers deep make 2 million parameters.

@@ -28,13 +28,7 @@ _HELD = 1 << 30
 
 
 class Pictures:
-    """The images that a model was shown, and how it takes them.
-
-    Attributes:
-        family: of the model.
-        processor: its image processor.
-        folder: what images of records count from.
-    """
+    """The images that a model was shown, and how it takes them; paths of records' images count from ``folder``."""
 
     def __init__(self, family: Family, processor: Any, config: Any, tokenizer: Any, folder: Path | None) -> None:
         self.family, self.processor, self.config, self.folder = family, processor, config, folder
@@ -50,11 +44,7 @@ class Pictures:
         return self.family.marker
 
     def tokens(self, image: str, record_id: str) -> tuple[int, ...]:
-        """What stands for an image in a prompt.
-
-        Args:
-            image: path, relative to ``folder`` unless it is absolute.
-            record_id: of the record that it belongs to.
+        """What stands for a record's image in a prompt.
 
         Raises:
             InputError: there is no folder to look in, or no image that can be read; names file and record.

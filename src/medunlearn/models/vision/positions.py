@@ -46,19 +46,19 @@ def axes(ids: Sequence[int], pictures: Pictures) -> Tensor:
 
 def with_axes(batch: Batch, sequences: Sequence[TokenSequence], pictures: Pictures) -> Batch:
     """A batch of these sequences with positions [3, R, T] instead of [R, T]."""
-    shared = {one.shared_name: one for one in sequences if one.shared}
-    own = {one.key: one for one in sequences}
+    shared = {sequence.shared_name: sequence for sequence in sequences if sequence.shared}
+    own = {sequence.key: sequence for sequence in sequences}
     positions = torch.zeros(3, *batch.input_ids.shape, dtype=torch.long)
     for span in batch.spans:
         if span.name in shared:
             sequence = shared[span.name]
-            found = axes(sequence.ids[: sequence.shared], pictures)
+            places = axes(sequence.ids[: sequence.shared], pictures)
         else:
             # Images stand in what is shared: behind it positions count on.
             head = own[span.name].ids[: own[span.name].shared]
             before = int(axes((*head, 0), pictures)[0, -1])
-            found = (before + torch.arange(span.stop - span.start)).expand(3, -1)
-        positions[:, span.row, span.start : span.stop] = found
+            places = (before + torch.arange(span.stop - span.start)).expand(3, -1)
+        positions[:, span.row, span.start : span.stop] = places
     return replace(batch, position_ids=positions.to(batch.input_ids.device))
 
 
@@ -66,6 +66,6 @@ def last_axes(rows: Sequence[Sequence[int]], last: int, pictures: Pictures) -> T
     """Positions of the last tokens of rows that end together, [3, R, last]; 0 where a row has fewer."""
     positions = torch.zeros(3, len(rows), last, dtype=torch.long)
     for place, row in enumerate(rows):
-        found = axes(row, pictures)[:, -last:]
-        positions[:, place, last - found.shape[1] :] = found
+        own = axes(row, pictures)[:, -last:]
+        positions[:, place, last - own.shape[1] :] = own
     return positions

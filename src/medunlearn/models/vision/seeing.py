@@ -24,12 +24,7 @@ _HELD = 2 << 30
 
 
 class Sight:
-    """Image features of a model.
-
-    Attributes:
-        pictures: the images.
-        encoded: how many images went through the tower so far.
-    """
+    """Image features of a model; ``encoded`` images went through the tower so far."""
 
     def __init__(self, model: Any, pictures: Pictures) -> None:
         self.pictures, self.encoded = pictures, 0
@@ -73,12 +68,12 @@ class Sight:
             self._kept, self._bytes, self._state = {}, 0, state
 
     def _encode(self, numbers: Sequence[int]) -> list[Tensor]:
-        found: list[Tensor] = []
+        features: list[Tensor] = []
         for start in range(0, len(numbers), AT_ONCE):
-            some = [self.pictures.of(number) for number in numbers[start : start + AT_ONCE]]
-            found += self.pictures.family.features(self._model, some)
-            self.encoded += len(some)
-        return found
+            prepared = [self.pictures.of(number) for number in numbers[start : start + AT_ONCE]]
+            features += self.pictures.family.features(self._model, prepared)
+            self.encoded += len(prepared)
+        return features
 
     def left_out(self, *, whole: bool) -> frozenset[str]:
         """Names of parameters that are not to be trained.

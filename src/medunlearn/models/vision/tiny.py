@@ -41,7 +41,6 @@ def build_tiny_vision(
     """A LLaVA with random weights, a byte-level BPE of ``texts``, a processor that normalises by ``images``.
 
     Args:
-        texts, seed, vocabulary, width, layers, heads, max_length: as of :func:`medunlearn.models.tiny.build_tiny`.
         images: files that brightness is normalised by.
         folder: what images of records count from.
         pixels: width and height to which an image is scaled.
