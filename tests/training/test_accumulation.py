@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from rounding import assert_same, movement_bound
+from rounding import assert_same
 from torch import Tensor
 
 from medunlearn.config import TrainSettings, check
@@ -16,13 +16,11 @@ from medunlearn.methods import LOSSES, make_method
 from medunlearn.models.batches import collate
 from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.reference import Reference
-from medunlearn.models.scoring import score_answers
 from medunlearn.pipeline.material import loop_settings
 from medunlearn.training import gradients
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken, Unlearning
 from medunlearn.training.plan import Plan, micro_batches
-from medunlearn.training.trainable import choose_trainable
 from medunlearn.training.views import ModelView, Totals
 
 CPU = torch.device("cpu")
@@ -98,25 +96,6 @@ def test_text_in_common_is_cut_to_the_same_numbers(
         assert_same(cut_gradients, whole_gradients)
 
 
-@pytest.mark.parametrize("name", ["npo", "kl_min", "rmu"])
-def test_micro_batch_size_changes_no_number_of_a_run(
-    name: str, exact_tiny: Callable[[], Any], make_sequences: Callable[..., Any]
-) -> None:
-    plan = Plan({"forget": make_sequences(6, "f"), "retain": make_sequences(9, "r")}, 6, 2, 0)
-    histories = []
-    assert max(len(s.ids) for sequences in plan.sides.values() for s in sequences) > 16
-    for size, tokens in ((6, None), (4, None), (1, None), (6, 16)):
-        model = choose_trainable(exact_tiny().model, "layers:0-1")
-        settings = LoopSettings(lr=1e-4, micro_batch_size=size, micro_batch_tokens=tokens, precision="fp32")
-        histories.append(train_loop(model, 2, objective_of(name), plan, settings, reference=Reference(model)))
-    own = ("seconds", "micro_batch_size")
-    numbers = [[{k: v for k, v in row.items() if k not in own} for row in history] for history in histories]
-    for run in numbers[1:]:
-        assert_same(run[0], numbers[0][0])
-        # The second step starts where AdamW took the first.
-        assert run[1] == pytest.approx(numbers[0][1], rel=movement_bound(), abs=movement_bound())
-
-
 def test_passes_keep_to_their_budget_of_tokens(
     tiny: Callable[[], Any], make_sequences: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,22 +111,6 @@ def test_passes_keep_to_their_budget_of_tokens(
     assert sorted(length for lengths in passes for length in lengths) == sorted(len(s.ids) for s in sequences)
     assert any(len(lengths) > 1 for lengths in passes)
     assert all(sum(lengths) <= 16 or len(lengths) == 1 for lengths in passes)
-
-
-def test_the_mean_is_over_tokens_not_over_sequences(
-    tiny: Callable[[], Any], make_sequences: Callable[..., Any]
-) -> None:
-    language_model, sequences = tiny(), make_sequences(5)
-    scores = [score for s in score_answers(language_model, sequences) for score in s.log_probs]
-    history = train_loop(
-        language_model.model,
-        2,
-        NextToken(),
-        Plan({"train": sequences}, 5, 1, 0),
-        LoopSettings(1e-3, precision="fp32"),
-    )
-    assert history[0]["loss"] == pytest.approx(-sum(scores) / len(scores), rel=1e-5)
-    assert history[0]["loss"] == history[0]["loss/train"]
 
 
 def test_a_reference_is_asked_of_unlearning_alone(

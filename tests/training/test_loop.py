@@ -22,18 +22,11 @@ def rates(steps: int, **settings: Any) -> list[float]:
     return [learning_rate(step, steps, LoopSettings(**settings)) for step in range(steps)]
 
 
-def test_cosine_with_warm_up() -> None:
+def test_schedules_with_warm_up() -> None:
     # Two of ten steps rise to the peak; the other eight stand on the cosine at 0, 1/8, ... 7/8 of its half turn.
     fall = [1 + math.cos(math.pi * eighth / 8) for eighth in range(8)]
     assert rates(10, lr=2.0, warmup_ratio=0.2) == pytest.approx([1.0, 2.0, *fall])
-    assert rates(10, lr=2.0, warmup_ratio=0.2)[6] == pytest.approx(1.0)
-
-
-def test_constant_with_warm_up() -> None:
     assert rates(5, lr=3.0, schedule="constant", warmup_ratio=0.5) == pytest.approx([1, 2, 3, 3, 3])
-
-
-def test_linear_with_warm_up() -> None:
     assert rates(6, lr=4.0, schedule="linear", warmup_ratio=0.3) == pytest.approx([2, 4, 4, 3, 2, 1])
 
 
@@ -90,18 +83,6 @@ def test_weights_are_those_of_the_plain_way(tiny: Make, make_sequences: Make, cl
     assert [row["gradient_norm"] for row in history] == pytest.approx(norms, rel=1e-3)
     for name, tensor in trained(theirs).items():
         assert (trained(ours)[name] - tensor).abs().max() < 2e-5, name
-
-
-def test_clipping_is_felt(tiny: Make, make_sequences: Make) -> None:
-    # Adam's steps don't change when every gradient is scaled alike; they do when a large one is scaled down.
-    found = []
-    for clip in (0.0, 0.05):
-        model = tiny().model
-        train_loop(
-            model, 2, NextToken(), Plan({"train": make_sequences(6)}, 1, 1, 0), LoopSettings(1e-2, clip=clip)
-        )
-        found.append(model.model.norm.weight.detach().clone())
-    assert not torch.allclose(found[0], found[1])
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -67,11 +67,6 @@ def test_state_goes_on_bit_for_bit(make: Callable[..., Any]) -> None:
     assert all(torch.equal(our, their) for our, their in zip(again, whole, strict=True))
 
 
-def test_offload_on_a_cpu_changes_nothing() -> None:
-    settings = LoopSettings(lr=1e-2, offload="optimizer")
-    assert type(make_optimizer(parameters(), settings)) is torch.optim.AdamW
-
-
 @pytest.mark.parametrize("name", MEMORY)
 def test_eight_bits_without_bitsandbytes_names_the_extra(name: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimizers, "find_spec", lambda name: None)

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from rounding import assert_same, assert_same_movement, movement_bound
+from rounding import assert_same_movement, movement_bound
 from torch import Tensor
 
 from medunlearn.methods import LOSSES, make_method
-from medunlearn.models.layouts import make_batch
 from medunlearn.models.reference import Reference
-from medunlearn.models.sequences import TokenSequence, tokens_once
+from medunlearn.models.sequences import tokens_once
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.plan import Plan
 from medunlearn.training.precompute import CachePlan
-from medunlearn.training.trainable import choose_trainable, trained
-from medunlearn.training.views import ModelView, Totals
+from medunlearn.training.trainable import choose_trainable
 
 Make = Callable[..., Any]
 PLENTY = 1 << 30
@@ -173,55 +170,3 @@ def test_a_method_that_changes_its_mind_is_told(tiny: Make, plan: Plan) -> None:
     reference = Reference(model, cache_plan.fill(None, "fp32"), complete=cache_plan.complete)
     with pytest.raises(RuntimeError, match="--keep-gb 0"):
         train_loop(model, 2, method, plan, SETTINGS, reference=reference)
-
-
-@pytest.mark.parametrize("trainable", ["all", "layers:1", "lora:4"])
-@pytest.mark.parametrize("name", ["npo", "kl_min", "rmu"])
-def test_what_was_kept_is_what_a_deep_copy_says(
-    exact_tiny: Make, plan: Plan, tmp_path: Path, name: str, trainable: str
-) -> None:
-    """Kept, then moved away from: loss and every gradient, beside a reference that is a model of its own."""
-    if name == "rmu" and trainable != "layers:1":
-        trainable = "layers:0-1"
-    model, objective = choose_trainable(exact_tiny().model, trainable), objective_of(name)
-    cache_plan = CachePlan(model, 2, objective, plan, 2, PLENTY)
-    reference = Reference(model, cache_plan.fill(tmp_path, "fp32"), complete=cache_plan.complete)
-    assert reference.kind == "kept numbers"
-    before, source = copy.deepcopy(model).requires_grad_(False), torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for tensor in trained(model).values():
-            tensor.add_(0.02 * torch.randn(tensor.shape, generator=source))
-    sides = plan.step(1)
-    ours, our_terms = gradients(model, objective, sides, lambda *given: ModelView(*given, reference))
-    theirs, their_terms = gradients(model, objective, sides, lambda *given: Beside(before, *given))
-    assert_same(our_terms, their_terms)
-    assert_same(ours, theirs)
-    assert len(theirs) > 5
-    assert all(gradient.norm() > 0 for gradient in theirs.values())
-
-
-class Beside(ModelView):
-    """A view whose reference is a second model, as peers have it."""
-
-    def __init__(self, before: Any, *given: Any) -> None:
-        super().__init__(*given, None)
-        self._before = ModelView(before, *given[1:], None)
-
-    @property
-    def reference(self) -> Any:
-        return self._before
-
-
-def gradients(
-    model: Any, objective: Unlearning, sides: dict[str, list[TokenSequence]], view: Callable[..., ModelView]
-) -> tuple[dict[str, Tensor], dict[str, float]]:
-    """Of one step over both sides at once."""
-    model.zero_grad()
-    device = torch.device("cpu")
-    views = {
-        side: view(model, make_batch(model, chosen, 2, device), Totals.of(chosen)) for side, chosen in sides.items()
-    }
-    terms = objective.terms(views)
-    torch.stack(list(terms.values())).sum().backward()
-    found = {name: tensor.grad.clone() for name, tensor in trained(model).items() if tensor.grad is not None}
-    return found, {name: float(value.detach()) for name, value in terms.items()}

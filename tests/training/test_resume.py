@@ -88,16 +88,6 @@ def test_resumed_is_uninterrupted(
     assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
 
 
-def test_two_interruptions(run: Callable[..., Any], tmp_path: Path) -> None:
-    weights, history = run()
-    for step in (2, 5):
-        with pytest.raises(KeyboardInterrupt):
-            run(folder=tmp_path, on_step=stopping_at(step))
-    resumed_weights, resumed_history = run(folder=tmp_path)
-    assert plain(resumed_history) == plain(history)
-    assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
-
-
 def test_a_whole_run_writes_no_checkpoint_unless_asked(run: Callable[..., Any], tmp_path: Path) -> None:
     run(folder=tmp_path)
     assert not any(tmp_path.iterdir())
@@ -142,16 +132,6 @@ def test_a_torn_checkpoint_is_not_one(run: Callable[..., Any], tmp_path: Path) -
     resumed_weights, _ = run(folder=tmp_path, on_step=lambda row: started.append(row["step"]))
     assert started == list(range(1, STEPS + 1))
     assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
-
-
-def test_only_a_torn_checkpoint_starts_anew(run: Callable[..., Any], tmp_path: Path) -> None:
-    weights, history = run()
-    (tmp_path / "step-00000003").mkdir()
-    (tmp_path / "step-00000003" / "optimizer.safetensors").write_bytes(b"half")
-    anew, anew_history = run(folder=tmp_path, checkpoint_seconds=0.0)
-    assert plain(anew_history) == plain(history)
-    assert all(torch.equal(anew[name], weights[name]) for name in weights)
-    assert not (tmp_path / "step-00000003").exists()
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 2])

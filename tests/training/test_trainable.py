@@ -40,11 +40,6 @@ def test_layer_1_is_not_layer_10() -> None:
     assert set(trained(choose_trainable(whole, "layers:1"))) == {"model.layers.1.weight", "model.layers.1.bias"}
 
 
-def test_all(tiny: Tiny) -> None:
-    model = tiny().model.requires_grad_(False)
-    assert trained(choose_trainable(model, "all")).keys() == dict(model.named_parameters()).keys()
-
-
 def test_pattern(tiny: Tiny) -> None:
     assert set(trained(choose_trainable(tiny().model, r"pattern:\.2\.mlp\.(up|gate)_proj"))) == {
         f"model.layers.2.mlp.{which}_proj.weight" for which in ("up", "gate")
@@ -124,10 +119,6 @@ class TestProofOfMoving:
             changed = tensor.clone()
             changed.view(-1)[place] += 0.25
             assert checksums({"it": changed}) != before
-
-    def test_values_that_change_places_count(self) -> None:
-        tensor = torch.arange(8.0)
-        assert checksums({"it": tensor.flip(0)}) != checksums({"it": tensor})
 
     def test_those_that_stayed_are_named(self) -> None:
         tensors = {f"layer{n}": torch.full((2,), float(n)) for n in range(7)}

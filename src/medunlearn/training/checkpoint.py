@@ -22,13 +22,7 @@ STATE = "state.json"
 
 @dataclass(frozen=True)
 class Resumed:
-    """Resumed state of a run.
-
-    Attributes:
-        step: steps that are done.
-        history: one row a step so far.
-        shards: into how many shares the tensors were divided; each is in files of its own.
-    """
+    """Resumed state of a run: steps done, one row a step, and into how many shares its tensors were divided."""
 
     step: int
     history: list[dict[str, Any]]
@@ -72,7 +66,7 @@ def _read_weights(folder: Path, model: Any, share: str) -> None:
 
 
 def _share(model: Any, processes: Processes) -> str:
-    """What this process's files are called besides; nothing where the main process writes for all."""
+    """Suffix of this process's files; empty where the main process writes for all."""
     return f"-{processes.rank}" if any(is_sharded(tensor) for tensor in trained(model).values()) else ""
 
 

@@ -34,10 +34,8 @@ Micro = dict[str, list[TokenSequence]]
 class Training:
     """Model, plan, settings and optimizer of a training run.
 
-    Attributes:
-        micro_batch: how many sequences a pass takes; at first as the settings say.
-        parts: what this process holds of each trained parameter; what the optimizer steps.
-        sharded: layers are divided among the processes, so that every pass communicates.
+    ``parts`` is what this process holds of each trained parameter and the optimizer steps; where layers are
+    ``sharded``, every pass communicates.
     """
 
     model: Any
@@ -69,12 +67,7 @@ class _Share:
 
 @dataclass(frozen=True)
 class Gradients:
-    """Terms and gradient norms of a step, the same in every process.
-
-    Attributes:
-        terms: of the loss.
-        lengths: of each term's gradient, where the method weighs them itself.
-    """
+    """Terms and gradient norms of a step, the same in every process."""
 
     terms: dict[str, float]
     lengths: dict[str, float] = field(default_factory=dict)
@@ -97,15 +90,15 @@ def gradients(training: Training, sequences: Mapping[str, Sequence[TokenSequence
     shares = _of_all(training, sequences, number, work)
     terms = _added(shares)
     _check_finite(terms, number)
-    found = {}
+    by_term = {}
     for name in terms if method else [""]:
         reached = sorted({place for part in shares for place in part.reached.get(name, ())})
-        found[name] = _over_all(training, tensors, apart.take(name), reached)
+        by_term[name] = _over_all(training, tensors, apart.take(name), reached)
     if method is None:
-        put(training.parts, found[""])
+        put(training.parts, by_term[""])
         return Gradients(terms)
-    products = inner_products(found, trained(training.model), training.processes)
-    put(training.parts, weighted(found, method.weigh(products)))
+    products = inner_products(by_term, trained(training.model), training.processes)
+    put(training.parts, weighted(by_term, method.weigh(products)))
     return Gradients(terms, {name: math.sqrt(products[name, name]) for name in terms})
 
 
@@ -184,17 +177,13 @@ def _over_all(
     for place in reached:
         # 0 where only other processes' shares reach a parameter.
         tensors[place].grad = own[place] if place in own else torch.zeros_like(tensors[place])
-    training.processes.sum_(_gradient(tensors[place]) for place in reached if not is_sharded(tensors[place]))
+    gradients_reached = (tensors[place].grad for place in reached if not is_sharded(tensors[place]))
+    training.processes.sum_(gradient for gradient in gradients_reached if gradient is not None)
     hand_over_gradients(trained(training.model), training.parts, training.processes.world)
-    found = {name: part.grad for name, part in training.parts.items() if part.grad is not None}
+    own_gradients = {name: part.grad for name, part in training.parts.items() if part.grad is not None}
     for part in training.parts.values():
         part.grad = None
-    return found
-
-
-def _gradient(tensor: Tensor) -> Tensor:
-    assert tensor.grad is not None
-    return tensor.grad
+    return own_gradients
 
 
 def _own(pieces: list[Micro], training: Training) -> list[tuple[int, Micro, float]]:
@@ -214,15 +203,15 @@ def clip(training: Training, most: float) -> Tensor:
     parts, tensors = training.parts, trained(training.model)
     if not training.sharded:
         return torch.nn.utils.clip_grad_norm_(parts.values(), most)
-    found = {name: part.grad for name, part in parts.items() if part.grad is not None}
+    gradients_held = {name: part.grad for name, part in parts.items() if part.grad is not None}
     # The shares of a parameter make up its norm together; what is whole is the same in every process.
     first = at_least_fp32(next(iter(parts.values())))
     shares, whole = (first.new_zeros(()) for _ in range(2))
-    for name, gradient in found.items():
+    for name, gradient in gradients_held.items():
         (shares if is_sharded(tensors[name]) else whole).add_(at_least_fp32(gradient).square().sum())
     training.processes.sum_([shares])
     norm = (shares + whole).sqrt()
-    for gradient in found.values():
+    for gradient in gradients_held.values():
         gradient.mul_((most / (norm + 1e-6)).clamp(max=1.0).to(gradient.dtype))
     return norm
 

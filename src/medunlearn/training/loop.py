@@ -15,7 +15,7 @@ from medunlearn.errors import InputError, NonFiniteLossError, OutOfMemoryError, 
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.training.checkpoint import Resumed, load_checkpoint, save_checkpoint
-from medunlearn.training.gradients import Gradients, Training, clip, gradients, probed
+from medunlearn.training.gradients import Training, clip, gradients, probed
 from medunlearn.training.interrupt import Interruption
 from medunlearn.training.micro_batch import MicroBatch, naming_step
 from medunlearn.training.objectives import Objective, rating
@@ -91,7 +91,9 @@ def train_loop(
         finally:
             model.eval()
     if run.step:
-        check_moved(_due_to_move(before, run.step), parts, processes)
+        # The first step leaves A of a LoRA adapter, as B is still 0.
+        due = {name: bits for name, bits in before.items() if run.step > 1 or ".lora_A." not in name}
+        check_moved(due, parts, processes)
         whole = {name: tensor for name, tensor in trained(model).items() if not is_sharded(tensor)}
         _check_same_weights(processes, whole)
     if keep_final:
@@ -100,12 +102,7 @@ def train_loop(
 
 
 class _Run:
-    """Progress of a training run: step, history, and the newest checkpoint.
-
-    Attributes:
-        step: steps done.
-        history: one row a step.
-    """
+    """Progress of a training run: step, history, and the newest checkpoint."""
 
     def __init__(
         self,
@@ -190,30 +187,27 @@ class _Run:
             return self.on_epoch(epochs, interruption.check)
 
 
-def _due_to_move(before: Mapping[str, int], steps: int) -> dict[str, int]:
-    """Parameters that ``steps`` steps must move: the first step leaves A of a LoRA adapter, as B is still 0."""
-    return {name: bits for name, bits in before.items() if steps > 1 or ".lora_A." not in name}
-
-
 def _step(training: Training, number: int, last_rate: float | None) -> dict[str, Any]:
     started = time.perf_counter()
     settings, plan, optimizer = training.settings, training.plan, training.optimizer
     sequences = plan.step(number)
     optimizer.zero_grad(set_to_none=True)
-    found = gradients(training, sequences, number)
+    result = gradients(training, sequences, number)
     # A method that weighs the gradients itself has given their sum the length it is to have.
-    norm = clip(training, math.inf if found.lengths else settings.clip or math.inf)
+    norm = clip(training, math.inf if result.lengths else settings.clip or math.inf)
     if not torch.isfinite(norm):
         raise NonFiniteLossError(
-            f"The gradient is not finite at step {number} although the loss is ({_shown(found.terms)}). The model "
+            f"The gradient is not finite at step {number} although the loss is ({_shown(result.terms)}). The model "
             "is kept as it was before this step. Lower --lr, or use --precision fp32."
         )
-    rate = _optimizer_step(training, sequences, number, found.terms, last_rate)
+    rate = _optimizer_step(training, sequences, number, result.terms, last_rate)
     return {
         "step": number + 1,
         "epoch": plan.epoch(number + 1),
         "lr": rate,
-        **_losses(found),
+        "loss": sum(result.terms.values()),
+        **{f"loss/{name}": value for name, value in result.terms.items()},
+        **{f"gradient_norm/{name}": length for name, length in result.lengths.items()},
         "gradient_norm": float(norm),
         "tokens": sum(len(sequence.ids) for side in sequences.values() for sequence in side),
         "micro_batch_size": training.micro_batch.size,
@@ -228,15 +222,7 @@ def _optimizer_step(
     terms: Mapping[str, float],
     last_rate: float | None,
 ) -> float:
-    """Step the optimizer, at the settings' rate or at one that the method finds along the step.
-
-    Args:
-        terms: of the loss, with the weights as they are.
-        last_rate: of the step before; None at the first.
-
-    Returns:
-        The rate of the step.
-    """
+    """Step the optimizer, at the settings' rate or at one that the method finds along the step."""
     settings, optimizer = training.settings, training.optimizer
     method = rating(training.objective)
     if method is None:
@@ -256,19 +242,11 @@ def _optimizer_step(
         for name, part in training.parts.items():
             part.neg_().add_(before[name], alpha=2)
     behind = probed(training, sequences, number)
-    found = method.rate(rate, behind, {name: terms[name] for name in ahead}, ahead)
+    best = method.rate(rate, behind, {name: terms[name] for name in ahead}, ahead)
     with torch.no_grad():
         for name, part in training.parts.items():
-            part.neg_().add_(before[name]).mul_(found / rate).add_(before[name])
-    return found
-
-
-def _losses(found: Gradients) -> dict[str, float]:
-    return {
-        "loss": sum(found.terms.values()),
-        **{f"loss/{name}": value for name, value in found.terms.items()},
-        **{f"gradient_norm/{name}": length for name, length in found.lengths.items()},
-    }
+            part.neg_().add_(before[name]).mul_(best / rate).add_(before[name])
+    return best
 
 
 def _check_same_step(processes: Processes, step: int, checkpoints: Path | None) -> None:

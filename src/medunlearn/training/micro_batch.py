@@ -20,9 +20,6 @@ class MicroBatch:
 
     Terms of a pass are weighed by what the whole step holds, so that its size changes no number but for rounding
     (and which elements dropout leaves out, where a model has any).
-
-    Attributes:
-        size: sequences, or rows of a packed plan.
     """
 
     size: int
@@ -66,10 +63,6 @@ def _unless_full(work: Callable[[], T]) -> tuple[T] | None:
 @contextmanager
 def naming_step(number: int, saved: int) -> Iterator[None]:
     """Around a step: where memory runs out in it for good, the error says so.
-
-    Args:
-        number: of the step.
-        saved: steps that are in a checkpoint.
 
     Raises:
         OutOfMemoryError: outside the passes of an unsharded model, which are tried again: in the optimizer say. The

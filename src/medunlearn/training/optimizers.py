@@ -70,10 +70,6 @@ class HostAdamW(torch.optim.AdamW):
 
     A step copies weights and gradients to the host and the new weights back. The device holds neither moments
     nor, after the step, gradients; the host holds a copy of the weights and two moments.
-
-    Args:
-        tensors: parameters on a device.
-        lr, weight_decay: of AdamW.
     """
 
     def __init__(self, tensors: Iterable[Tensor], *, lr: float, weight_decay: float) -> None:

@@ -36,13 +36,7 @@ from medunlearn.training.views import FINAL, HIDDEN, LOG_PROBS, TRUNK
 
 @dataclass(frozen=True)
 class CachedSide:
-    """Cached tensors of one side.
-
-    Attributes:
-        sequences: the sequences that the run draws.
-        names: those of :mod:`medunlearn.training.views`.
-        bytes: their size, on disk or in memory.
-    """
+    """Cached tensors of one side: its drawn sequences, names as in :mod:`medunlearn.training.views`, and bytes."""
 
     sequences: Sequence[TokenSequence]
     names: frozenset[str]

@@ -50,10 +50,7 @@ class _Failure:
 class Processes:
     """The processes of a run, seen from one of them. ``Processes()`` is a run in one process.
 
-    Attributes:
-        rank: number of this process; 0 is the main one.
-        world: how many there are.
-        local_rank: number of this process on its machine.
+    Rank 0 is the main one; ``local_rank`` is the number of this process on its machine.
     """
 
     rank: int = 0
@@ -79,21 +76,21 @@ class Processes:
             value = work()
         except BaseException as error:
             own = error
-        found = self._gathered((value, _Failure.of(own) if own else None), own)
+        results = self._gathered((value, _Failure.of(own) if own else None), own)
         if own:
             raise own
-        for rank, (_, failure) in enumerate(found):
+        for rank, (_, failure) in enumerate(results):
             if failure and failure.interrupted:
                 raise KeyboardInterrupt
             if failure:
                 raise ProcessError(f"Process {rank}: {failure.message}", failure.exit_code)
-        return [value for value, _ in found]
+        return [value for value, _ in results]
 
     def together(self, work: Callable[[], T]) -> T:
         """What the work made of it here, once it is done everywhere. Raises as :meth:`each` does."""
-        kept: list[T] = []
-        self.each(lambda: kept.append(work()))
-        return kept[0]
+        results: list[T] = []
+        self.each(lambda: results.append(work()))
+        return results[0]
 
     def on_main(self, work: Callable[[], T]) -> T:
         """What the main process made of it, in every process. Raises as :meth:`each` does."""
@@ -112,12 +109,12 @@ class Processes:
         return done
 
     def _gathered(self, value: Any, own: BaseException | None) -> list[Any]:
-        found: list[Any] = [None] * self.world
+        values: list[Any] = [None] * self.world
         try:
-            dist.all_gather_object(found, value)
+            dist.all_gather_object(values, value)
         except RuntimeError as error:
             raise own or _lost(error) from error
-        return found
+        return values
 
     def sum_(self, tensors: Iterable[Tensor], *, bucket_bytes: int = BUCKET_BYTES) -> None:
         """Replace each tensor by its sum over all processes, bit-equal in all; some at a time in one message.
@@ -209,10 +206,6 @@ def leave(error: BaseException | None, speak: Callable[[BaseException], None]) -
 
     torchrun stops all processes once one has ended with an error, so none may end before the main one has
     said what went wrong.
-
-    Args:
-        error: what ends the command; None where it ended well.
-        speak: called in the main process with what there is to say.
     """
     if not dist.is_initialized():
         if error is not None:

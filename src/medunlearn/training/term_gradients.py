@@ -62,12 +62,7 @@ class TermGradients:
 def inner_products(
     gradients: Mapping[str, Gradient], tensors: Mapping[str, Tensor], processes: Processes
 ) -> dict[tuple[str, str], float]:
-    """Inner product of the gradients of each two terms, both ways round, over all parameters.
-
-    Args:
-        gradients: by term.
-        tensors: the parameters by name; of a sharded one a process has a share of the gradient.
-    """
+    """Inner product of the gradients of each two terms, both ways round, over all parameters."""
     first = next(iter(tensors.values()))
     shares, whole = (dict[tuple[str, str], Tensor]() for _ in range(2))
     for pair in combinations_with_replacement(gradients, 2):
