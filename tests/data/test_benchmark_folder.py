@@ -2,12 +2,9 @@
 
 import errno
 import hashlib
-import io
 import os
 import resource
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +13,6 @@ import pytest
 import yaml
 
 from medunlearn.data.benchmark import MANIFEST, TABLES, Benchmark
-from medunlearn.data.records import Record
 from medunlearn.errors import StorageError
 
 FILES = {*TABLES, MANIFEST, "README.md"}
@@ -133,16 +129,6 @@ def test_a_full_disk_leaves_the_older_benchmark_whole(
     assert Benchmark.load(tmp_path) == benchmark
 
 
-def test_parquet_that_cannot_be_written_leaves_the_older_benchmark_whole(
-    benchmark: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    older = content(benchmark.save(tmp_path))
-    monkeypatch.setattr("pyarrow.parquet.write_table", Failing(lambda *_: None, 1, MemoryError("no memory")))
-    with pytest.raises(MemoryError):
-        replace(benchmark, name="newer").save(tmp_path)
-    assert content(tmp_path) == older
-
-
 def test_a_limit_of_the_real_system_leaves_nothing_behind(benchmark: Benchmark, tmp_path: Path) -> None:
     """The kernel refuses the file half way: EFBIG, which needs no special disk."""
     noise = "".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(200))
@@ -156,31 +142,3 @@ def test_a_limit_of_the_real_system_leaves_nothing_behind(benchmark: Benchmark, 
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert content(tmp_path) == older
-
-
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 KiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = shutil.which("mount")
-    if (
-        mount is None
-        or subprocess.run(
-            [mount, "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True
-        ).returncode
-    ):
-        pytest.skip("a tiny file system cannot be mounted here (needs root)")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-def test_a_disk_that_is_really_full(benchmark: Benchmark, tiny_disk: Path) -> None:
-    older = content(benchmark.save(tiny_disk / "bench"))
-    noise = io.StringIO("".join(hashlib.sha256(bytes([n, m])).hexdigest() for n in range(40) for m in range(40)))
-    newer = replace(benchmark, records=(Record("n1", noise.read(), benchmark.records[0].groups),
-                                        *benchmark.records[1:]))  # fmt: skip
-    with pytest.raises(StorageError, match="disk is full"):
-        newer.save(tiny_disk / "bench")
-    assert content(tiny_disk / "bench") == older
-    assert Benchmark.load(tiny_disk / "bench") == benchmark

@@ -73,11 +73,6 @@ def test_a_study_that_one_record_gives_to_no_patient_is_refused() -> None:
         Hierarchy(LEVELS, records)
 
 
-def test_a_record_of_no_group_is_refused() -> None:
-    with pytest.raises(BenchmarkError, match="'a' belongs to no group"):
-        Hierarchy(LEVELS, [Record("a", "text", {})])
-
-
 @st.composite
 def trees(draw: st.DrawFn) -> list[Record]:
     """Records of a random tree; each stops at a random level, so that a patient has notes of no study."""
@@ -102,10 +97,3 @@ def test_a_parent_closes_over_its_children_and_what_is_its_own(records: list[Rec
             own = {record.record_id for record in inside if below not in record.groups}
             below_it = hierarchy.closure(below, children) if children else frozenset()
             assert hierarchy.closure(above, [node]) == below_it | own
-
-
-@given(trees())
-def test_the_nodes_of_a_level_divide_its_records(records: list[Record]) -> None:
-    hierarchy = Hierarchy(LEVELS, records)
-    closures = [hierarchy.closure("institution", [node]) for node in hierarchy.nodes("institution")]
-    assert sorted(name for closed in closures for name in closed) == sorted(r.record_id for r in records)

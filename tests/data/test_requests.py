@@ -3,7 +3,6 @@
 import pytest
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.splits import Split
 from medunlearn.errors import InputError, UnknownNameError
 
 
@@ -15,11 +14,6 @@ def test_a_named_split(benchmark: Benchmark) -> None:
     assert benchmark.split("one") is benchmark.splits["one"]
     with pytest.raises(UnknownNameError, match=r"no split 'hous'. Did you mean 'house'\?"):
         benchmark.split("hous")
-
-
-def test_a_request_by_patient(benchmark: Benchmark) -> None:
-    name = "patient=p1,p4"
-    assert benchmark.split(name) == Split(name, "patient", ("p1", "p4"), ("p2", "p3"))
 
 
 @pytest.mark.parametrize("words", ["patient=p1, p4", " patient = p1,p4 ", "patient=p1,,p4,", "patient=p4,p1,p4"])

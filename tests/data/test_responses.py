@@ -1,4 +1,6 @@
-"""Responses are kept a batch at a time; what was kept stays, whatever happens next."""
+"""Responses are kept a batch at a time: what comes back, what is refused, what a full disk leaves."""
+
+from __future__ import annotations
 
 import errno
 import os
@@ -6,36 +8,114 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.errors import BenchmarkError, InputError, StorageError
 
-SETTINGS = {"model": "abc", "template": "plain", "max_new_tokens": 8}
+SETTINGS = {"model": "abc", "template": "plain"}
 
 
-def response(number: int, sample: int = 0, variant: str = "note") -> Response:
-    return Response(f"q{number}", variant, sample, f"said {number}", (number, 2), True)
+def response(number: int, variant: str = "note", sample: int = 0, text: str = "aspirin") -> Response:
+    return Response(
+        f"q{number}", variant, sample, text, (5, 6, number), True, (-0.5, -float(number)), (True, False)
+    )
 
 
-FULL = Response("q9", "closed_book", 1, "", (), False, (-0.5, -2.0), (True, False))
+@pytest.fixture
+def store(tmp_path: Path) -> ResponseStore:
+    return ResponseStore(tmp_path / "store", SETTINGS)
 
 
-def test_what_was_kept_comes_back(tmp_path: Path) -> None:
-    store = ResponseStore(tmp_path / "store", SETTINGS)
+responses = st.builds(
+    Response,
+    question_id=st.text(min_size=1, max_size=5),
+    variant=st.sampled_from(["note", "closed_book"]),
+    sample=st.integers(0, 3),
+    response=st.text(max_size=20),
+    response_tokens=st.lists(st.integers(0, 200_000), max_size=4).map(tuple),
+    finished=st.booleans(),
+    answer_log_probs=st.none() | st.lists(st.floats(-99, 0, width=32), max_size=4).map(tuple),
+    answer_hits=st.none() | st.lists(st.booleans(), max_size=4).map(tuple),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(batches=st.lists(st.lists(responses, min_size=1, max_size=4), max_size=3))
+def test_what_goes_in_comes_out(tmp_path_factory: pytest.TempPathFactory, batches: list[list[Response]]) -> None:
+    folder = tmp_path_factory.mktemp("stores") / "one"
+    for batch in batches:
+        ResponseStore(folder, SETTINGS).add(batch)
+    wanted = {(r.question_id, r.variant, r.sample): r for batch in batches for r in batch}
+    assert ResponseStore(folder, SETTINGS).read() == wanted
+
+
+def test_nothing_is_written_before_the_first_batch(store: ResponseStore) -> None:
     assert store.read() == {}
-    store.add([response(1), response(2)])
-    store.add([response(1, sample=1), FULL])
-    wanted = {(r.question_id, r.variant, r.sample): r for r in (response(1), response(2), response(1, 1), FULL)}
-    assert store.read() == wanted
-    assert ResponseStore(tmp_path / "store", SETTINGS).read() == wanted
-    assert ResponseStore.settings_of(tmp_path / "store") == SETTINGS
+    assert not store.folder.exists()
+    store.add([response(1)])
+    assert sorted(path.name for path in store.folder.iterdir()) == ["part-00000.parquet", "settings.json"]
+    assert store.folder.stat().st_mode & 0o077 == 0
+    assert ResponseStore.settings_of(store.folder) == SETTINGS
 
 
-def test_a_store_opened_again_goes_on(tmp_path: Path) -> None:
-    ResponseStore(tmp_path, SETTINGS).add([response(1)])
-    ResponseStore(tmp_path, SETTINGS).add([response(2)])
-    assert sorted(file.name for file in tmp_path.glob("part-*")) == ["part-00000.parquet", "part-00001.parquet"]
-    assert len(ResponseStore(tmp_path, SETTINGS).read()) == 2
+@pytest.mark.parametrize("without_parts", [False, True])
+def test_other_settings_are_refused(store: ResponseStore, without_parts: bool) -> None:
+    store.add([response(1)])
+    for part in store.folder.glob("part-*") if without_parts else ():
+        part.unlink()
+    for other in ({"model": "abd", "template": "plain"}, {"model": "abc"}, {**SETTINGS, "more": 1}):
+        with pytest.raises(InputError, match=r"other settings\. Choose another folder"):
+            ResponseStore(store.folder, other)
+
+
+def test_responses_without_settings_are_refused(store: ResponseStore) -> None:
+    store.add([response(1)])
+    (store.folder / "settings.json").unlink()
+    with pytest.raises(InputError, match=r"There is no .*settings\.json"):
+        ResponseStore(store.folder, SETTINGS)
+
+
+@pytest.mark.parametrize("content", ["", "{", "\x00"])
+def test_broken_settings(store: ResponseStore, content: str) -> None:
+    store.add([response(1)])
+    (store.folder / "settings.json").write_text(content)
+    with pytest.raises(InputError, match="cannot be read as JSON"):
+        ResponseStore(store.folder, SETTINGS)
+
+
+def test_a_broken_part_is_named(store: ResponseStore) -> None:
+    for number in range(3):
+        store.add([response(number)])
+    part = store.folder / "part-00001.parquet"
+    part.write_bytes(part.read_bytes()[:-20])
+    with pytest.raises(BenchmarkError, match=r"part-00001\.parquet cannot be read as Parquet"):
+        ResponseStore(store.folder, SETTINGS).read()
+
+
+def test_a_part_in_the_making_is_no_part(store: ResponseStore) -> None:
+    store.add([response(1)])
+    (store.folder / ".part-00001.parquet.77.part").write_bytes(b"half")
+    again = ResponseStore(store.folder, SETTINGS)
+    again.add([response(2)])
+    assert {key[0] for key in again.read()} == {"q1", "q2"}
+    assert (store.folder / "part-00001.parquet").exists()
+
+
+def test_processes_write_beside_each_other(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    both = [ResponseStore(folder, SETTINGS, share=(rank, 2)) for rank in (0, 1)]
+    for turn in range(2):
+        for rank, store in enumerate(both):
+            store.add([response(10 * turn + rank)])
+    # A third process, alone, goes on behind what is there; so do two that come again.
+    ResponseStore(folder, SETTINGS).add([response(99)])
+    for rank in (1, 0):
+        ResponseStore(folder, SETTINGS, share=(rank, 2)).add([response(50 + rank)])
+    names = {question for question, _, _ in ResponseStore(folder, SETTINGS).read()}
+    assert names == {f"q{number}" for number in (0, 1, 10, 11, 99, 50, 51)}
+    assert len(list(folder.glob("part-*.parquet"))) == 7
 
 
 def test_the_last_answer_to_a_question_counts(tmp_path: Path) -> None:
@@ -43,19 +123,6 @@ def test_the_last_answer_to_a_question_counts(tmp_path: Path) -> None:
     for number in range(12):
         store.add([replace(response(1), response=f"try {number}")])
     assert [found.response for found in store.read().values()] == ["try 11"]
-
-
-def test_other_settings_are_refused(tmp_path: Path) -> None:
-    ResponseStore(tmp_path, SETTINGS).add([response(1)])
-    with pytest.raises(InputError, match="made with other settings"):
-        ResponseStore(tmp_path, SETTINGS | {"template": "chat"})
-
-
-def test_parts_without_settings_are_refused(tmp_path: Path) -> None:
-    ResponseStore(tmp_path, SETTINGS).add([response(1)])
-    (tmp_path / "settings.json").unlink()
-    with pytest.raises(InputError, match=r"There is no .*settings\.json"):
-        ResponseStore(tmp_path, SETTINGS)
 
 
 def test_a_full_disk_loses_the_batch_in_flight_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,19 +139,3 @@ def test_a_full_disk_loses_the_batch_in_flight_alone(tmp_path: Path, monkeypatch
     assert list(store.read().values()) == [response(1)]
     store.add([response(3)])
     assert list(store.read().values()) == [response(1), response(3)]
-
-
-def test_a_broken_part_is_named(tmp_path: Path) -> None:
-    store = ResponseStore(tmp_path, SETTINGS)
-    store.add([response(1)])
-    part = tmp_path / "part-00000.parquet"
-    part.write_bytes(part.read_bytes()[:50])
-    with pytest.raises(BenchmarkError, match=r"part-00000\.parquet cannot be read as Parquet"):
-        store.read()
-
-
-def test_a_part_that_was_never_finished_is_not_read(tmp_path: Path) -> None:
-    store = ResponseStore(tmp_path, SETTINGS)
-    store.add([response(1)])
-    (tmp_path / ".part-00001.parquet.77.part").write_bytes(b"half")
-    assert len(ResponseStore(tmp_path, SETTINGS).read()) == 1

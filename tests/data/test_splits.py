@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Record
-from medunlearn.data.splits import Split, find, nested_splits, request, share, shuffled
-from medunlearn.errors import InputError, UnknownNameError
+from medunlearn.data.splits import Split, nested_splits, request, share, shuffled
 
 PERCENTS = (5, 10, 15, 20, 25)
 
@@ -106,22 +105,3 @@ def test_a_request_keeps_the_order_of_the_records() -> None:
     assert split == Split("mine", "patient", ("p0", "p3"), ("p1", "p2"))
     assert split.side("p3") == "forget"
     assert split.side("p1") == "retain"
-
-
-def test_requests_that_cannot_be_met() -> None:
-    hierarchy = flat(patients(4))
-    with pytest.raises(UnknownNameError, match="no patient 'p9'"):
-        request(hierarchy, "mine", "patient", ["p1", "p9"])
-    with pytest.raises(UnknownNameError, match=r"no level 'patients'. Did you mean 'patient'\?"):
-        request(hierarchy, "mine", "patients", ["p1"])
-    with pytest.raises(InputError, match=r"'mine' forgets nothing. Name at least one patient"):
-        request(hierarchy, "mine", "patient", [])
-    with pytest.raises(InputError, match="'mine' forgets every patient"):
-        request(hierarchy, "mine", "patient", ["p0", "p1", "p2", "p3"])
-
-
-def test_a_split_is_found_by_name() -> None:
-    splits = nested_splits(flat(patients(20)), "patient", PERCENTS, prefix="random", seed=0)
-    assert find(splits, "random_05").name == "random_05"
-    with pytest.raises(UnknownNameError, match=r"no split 'random_5'. Did you mean 'random_"):
-        find(splits, "random_5")

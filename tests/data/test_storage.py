@@ -158,11 +158,6 @@ def test_json_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
         storage.read_json(tmp_path / "a.json")
 
 
-def test_json_that_is_absent(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="There is no"):
-        storage.read_json(tmp_path / "a.json")
-
-
 def test_hashes(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     assert storage.sha256_of(tmp_path / "a") == hashlib.sha256(b"abc").hexdigest()

@@ -21,12 +21,17 @@ from medunlearn.data.card import card
 from medunlearn.data.checks import content_problems
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import FOLDS, KINDS, Fold, Kind, Question, Record, Side
-from medunlearn.data.splits import Split, find, request
+from medunlearn.data.splits import Split, request
 from medunlearn.data.tables import question_rows, record_rows, split_rows, to_question, to_record, to_splits
-from medunlearn.errors import BenchmarkError, InputError
+from medunlearn.errors import BenchmarkError, InputError, UnknownNameError
 
 MANIFEST = "benchmark.yaml"
 TABLES = ("records.parquet", "questions.parquet", "splits.parquet")
+_KEYS: Mapping[str, type] = {
+    "name": str, "schema_version": int, "builder": str, "seed": int, "source": str, "licence": str,
+    "data_use": str, "levels": list, "subject_level": str, "counts": dict, "notes": dict, "sha256": dict,
+}  # fmt: skip
+"""What the manifest holds, in its order."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,6 @@ class Benchmark:
     """Records, the questions about them, and the splits into what is forgotten and what is retained.
 
     Attributes:
-        builder: name of the builder: ``amnesia``, ``lume``, ...
         levels: from the coarsest to the finest.
         subject_level: the level whose nodes are the subjects; statistics resample these.
         splits: by name.
@@ -89,7 +93,9 @@ class Benchmark:
         """
         level, given, nodes = name.partition("=")
         if not given:
-            return find(self.splits, name)
+            if name not in self.splits:
+                raise UnknownNameError("split", name, self.splits)
+            return self.splits[name]
         return request(
             self.hierarchy, name, level.strip(), [node.strip() for node in nodes.split(",") if node.strip()]
         )
@@ -155,20 +161,14 @@ class Benchmark:
             "questions.parquet": storage.table_bytes(question_rows(self.questions), tables.QUESTIONS),
             "splits.parquet": storage.table_bytes(split_rows(self.splits.values()), tables.SPLITS),
         }
-        manifest = {
-            "name": self.name,
+        made: dict[str, Any] = {
             "schema_version": tables.SCHEMA_VERSION,
-            "builder": self.builder,
-            "seed": self.seed,
-            "source": self.source,
-            "licence": self.licence,
-            "data_use": self.data_use,
             "levels": list(self.levels),
-            "subject_level": self.subject_level,
             "counts": self.counts(),
             "notes": dict(self.notes),
             "sha256": {table: hashlib.sha256(content).hexdigest() for table, content in contents.items()},
         }
+        manifest = {key: made[key] if key in made else getattr(self, key) for key in _KEYS}
         files = {
             **contents,
             "README.md": card(manifest, self.splits.values()).encode(),
@@ -186,36 +186,26 @@ class Benchmark:
         """
         folder = Path(folder)
         manifest = _manifest(folder)
-        for table in TABLES:
-            if not (folder / table).exists():
-                raise BenchmarkError(f"{folder / table} is missing. Build or copy the folder again.")
-        records = storage.read_table(folder / "records.parquet", tables.records_schema([]))
-        questions = storage.read_table(folder / "questions.parquet", tables.QUESTIONS)
-        splits = storage.read_table(folder / "splits.parquet", tables.SPLITS)
+        schemas = (tables.records_schema([]), tables.QUESTIONS, tables.SPLITS)
+        rows = [storage.read_table(folder / table, schema) for table, schema in zip(TABLES, schemas, strict=True)]
         for table, wanted in manifest["sha256"].items():
-            found = storage.sha256_of(folder / table)
-            if found != wanted:
+            actual = storage.sha256_of(folder / table)
+            if actual != wanted:
                 raise BenchmarkError(
-                    f"{folder / table} is not the file that {MANIFEST} describes (SHA-256 {found[:12]}..., not "
+                    f"{folder / table} is not the file that {MANIFEST} describes (SHA-256 {actual[:12]}..., not "
                     f"{str(wanted)[:12]}...). It was changed after it was built: build or copy the folder again."
                 )
-        for table, rows in zip(TABLES, (records, questions, splits), strict=True):
-            storage.refuse_nulls(folder / table, rows, tables.MAY_BE_NULL)
-        return Benchmark(
-            name=manifest["name"],
-            builder=manifest["builder"],
-            levels=tuple(manifest["levels"]),
-            subject_level=manifest["subject_level"],
-            records=tuple(to_record(row) for row in records),
-            questions=tuple(to_question(row) for row in questions),
-            splits=to_splits(splits),
-            seed=manifest["seed"],
-            source=manifest["source"],
-            licence=manifest["licence"],
-            data_use=manifest["data_use"],
-            notes=manifest["notes"],
-            folder=folder,
-        )
+        for table, own in zip(TABLES, rows, strict=True):
+            storage.refuse_nulls(folder / table, own, tables.MAY_BE_NULL)
+        records, questions, splits = rows
+        parts: dict[str, Any] = {
+            "levels": tuple(manifest["levels"]),
+            "records": tuple(map(to_record, records)),
+            "questions": tuple(map(to_question, questions)),
+            "splits": to_splits(splits),
+        }
+        kept = {key: manifest[key] for key in _KEYS if key not in ("schema_version", "counts", "sha256")}
+        return Benchmark(**kept | parts, folder=folder)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -242,13 +232,9 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise BenchmarkError(f"{folder} is no benchmark: it has no {MANIFEST}.") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise BenchmarkError(f"{path} cannot be read as YAML: {error}.") from error
-    wanted = {
-        "name": str, "schema_version": int, "builder": str, "seed": int, "source": str, "licence": str,
-        "data_use": str, "levels": list, "subject_level": str, "counts": dict, "notes": dict, "sha256": dict,
-    }  # fmt: skip
     if not isinstance(manifest, dict):
         raise BenchmarkError(f"{path} is not a table of keys and values.")
-    wrong = [key for key, kind in wanted.items() if not isinstance(manifest.get(key), kind)]
+    wrong = [key for key, kind in _KEYS.items() if not isinstance(manifest.get(key), kind)]
     if wrong:
         raise BenchmarkError(f"{path} lacks or has wrong: {', '.join(wrong)}.")
     if manifest["schema_version"] != tables.SCHEMA_VERSION:

@@ -46,7 +46,7 @@ def completion_questions(
 
     A record of a single word has none.
     """
-    found = (
+    cuts = (
         (record, completion(record.text, generator("completion", record.record_id, seed), at)) for record in records
     )
     return [
@@ -60,6 +60,6 @@ def completion_questions(
             answer=cut[1],
             provenance=f"code:{at}",
         )
-        for record, cut in found
+        for record, cut in cuts
         if cut is not None
     ]

@@ -32,15 +32,7 @@ def words(texts: Sequence[str]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class GroupSize:
-    """A row of Table 1.
-
-    Attributes:
-        group: a node of the coarsest level, or ``Total``.
-        subjects: patients, or whose data the benchmark's records are.
-        share: of all subjects, in [0, 1].
-        questions: of every fold.
-        shortest, mean, longest: tokens of its records; None where no text is (records that are images).
-    """
+    """A row of Table 1; ``shortest``, ``mean`` and ``longest`` are tokens, None where all records are images."""
 
     group: str
     subjects: int
@@ -53,12 +45,7 @@ class GroupSize:
 
 @dataclass(frozen=True, slots=True)
 class GroupLengths:
-    """A row of Table 4: mean tokens by kind of question; a kind that the group lacks is left out.
-
-    Attributes:
-        question: kind -> mean length of the question.
-        answer: kind -> mean length of the answer.
-    """
+    """A row of Table 4: kind of question -> mean tokens; a kind that the group lacks is left out."""
 
     group: str
     question: Mapping[str, float]
@@ -70,7 +57,6 @@ class SplitSize:
     """A row of Table 5.
 
     Attributes:
-        side: ``forget``, ``retain`` or ``holdout``.
         size: ``5%``, or the split's name where it has no percentage.
         subjects: on that side; of the holdout, those with a held-out question.
         questions: of the train fold, or in the holdout of that fold.
@@ -86,15 +72,12 @@ class SplitSize:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A benchmark in three tables.
+    """A benchmark in Tables 1, 4 and 5; the largest group comes first, the total last.
 
     Attributes:
         level: whose nodes are the groups.
         subject: the level of one subject: ``patient``, ``document``.
         tokens: what was counted.
-        groups: Table 1, the largest group first, the total last.
-        lengths: Table 4, in the same order, the total last.
-        splits: Table 5: forget sets, retain sets, holdout.
     """
 
     level: str
@@ -148,17 +131,19 @@ def describe(benchmark: Benchmark, *, count: Count = words, tokens: str = WORDS)
     sizes = dict(
         zip((r.record_id for r in benchmark.records), count([r.text for r in benchmark.records]), strict=True)
     )
-    asked = _Lengths(benchmark.questions, count)
+    asked = count([question.question for question in benchmark.questions])
+    answered = count([question.answer for question in benchmark.questions])
+    both = dict(zip((q.question_id for q in benchmark.questions), zip(asked, answered, strict=True), strict=True))
     groups = [_group(benchmark, name, own, questions[name], len(everyone), sizes) for name, own in records.items()]
     groups.sort(key=lambda row: (-row.subjects, row.group))
     total = _group(benchmark, TOTAL, benchmark.records, benchmark.questions, len(everyone), sizes)
-    lengths = [asked.row(row.group, questions[row.group]) for row in groups]
+    lengths = [_lengths(row.group, questions[row.group], both) for row in groups]
     return Description(
         level,
         benchmark.subject_level,
         tokens,
         (*groups, total),
-        (*lengths, asked.row(TOTAL, benchmark.questions)),
+        (*lengths, _lengths(TOTAL, benchmark.questions, both)),
         tuple(_splits(benchmark)),
     )
 
@@ -176,40 +161,32 @@ def _group(
     sizes: Mapping[str, int],
 ) -> GroupSize:
     subjects = len(_subjects(benchmark, records))
-    found = [sizes[record.record_id] for record in records if record.text]
+    tokens = [sizes[record.record_id] for record in records if record.text]
     return GroupSize(
         name,
         subjects,
         subjects / everyone,
         len(questions),
-        min(found, default=None),
-        sum(found) / len(found) if found else None,
-        max(found, default=None),
+        min(tokens, default=None),
+        sum(tokens) / len(tokens) if tokens else None,
+        max(tokens, default=None),
     )
 
 
-class _Lengths:
-    """Lengths of all questions and answers, counted once."""
-
-    def __init__(self, questions: Sequence[Question], count: Count) -> None:
-        ids = [question.question_id for question in questions]
-        self._question = dict(zip(ids, count([question.question for question in questions]), strict=True))
-        self._answer = dict(zip(ids, count([question.answer for question in questions]), strict=True))
-
-    def row(self, group: str, questions: Sequence[Question]) -> GroupLengths:
-        by_kind: dict[str, list[str]] = defaultdict(list)
-        for question in questions:
-            by_kind[question.kind].append(question.question_id)
-        return GroupLengths(
-            group,
-            {kind: sum(self._question[one] for one in ids) / len(ids) for kind, ids in by_kind.items()},
-            {kind: sum(self._answer[one] for one in ids) / len(ids) for kind, ids in by_kind.items()},
-        )
+def _lengths(group: str, questions: Sequence[Question], lengths: Mapping[str, tuple[int, int]]) -> GroupLengths:
+    by_kind: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for question in questions:
+        by_kind[question.kind].append(lengths[question.question_id])
+    asked, answered = (
+        {kind: sum(pair[place] for pair in pairs) / len(pairs) for kind, pairs in by_kind.items()}
+        for place in (0, 1)
+    )
+    return GroupLengths(group, asked, answered)
 
 
 def _splits(benchmark: Benchmark) -> Iterable[SplitSize]:
     """Splits of one percentage and of like counts are one row; a split without a percentage is its own."""
-    found: dict[tuple[str, str, int, int], list[str]] = defaultdict(list)
+    scopes: dict[tuple[str, str, int, int], list[str]] = defaultdict(list)
     trained: dict[str, int] = defaultdict(int)
     for question in benchmark.questions:
         trained[question.record_id] += question.fold == "train"
@@ -220,9 +197,9 @@ def _splits(benchmark: Benchmark) -> Iterable[SplitSize]:
         for side in sides:
             records = [record for record in benchmark.records if of[record.record_id] == side]
             questions = sum(trained[record.record_id] for record in records)
-            found[side, size, len(_subjects(benchmark, records)), questions].append(scope)
+            scopes[side, size, len(_subjects(benchmark, records)), questions].append(scope)
     for wanted in sides:
-        rows = [SplitSize(*key, tuple(scopes)) for key, scopes in found.items() if key[0] == wanted]
+        rows = [SplitSize(*key, tuple(available)) for key, available in scopes.items() if key[0] == wanted]
         # The same order for both: what forgets less first.
         yield from sorted(rows, key=lambda row: row.subjects, reverse=wanted == "retain")
     held = [question for question in benchmark.questions if question.fold == "holdout"]

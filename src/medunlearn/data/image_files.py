@@ -29,7 +29,6 @@ class ImageFile:
     """A file that records point to.
 
     Attributes:
-        image: path relative to the benchmark's folder.
         node: the study, or the row of the general set, that it shows.
         view: ``original``, ``drawn``, ``turned`` (a phantom at ``angle``) or ``augmented``.
         angle: degrees; None where nothing was drawn.
@@ -48,20 +47,17 @@ def write_image_table(folder: Path, images: Sequence[ImageFile]) -> Mapping[str,
     return {"files": len(images), "sha256": sha256_of(folder / FILE)}
 
 
-def check_images(folder: Path, said: Mapping[str, object]) -> int:
-    """Compare every image with the table, and the table with the manifest.
-
-    Args:
-        said: the manifest's note on images.
-
-    Returns:
-        How many there are.
+def checked_images(benchmark: Benchmark) -> int:
+    """Compare every image of a loaded benchmark with its table, and that with the manifest; how many there are.
 
     Raises:
         BenchmarkError: a file is missing or another one; names it.
     """
+    folder, note = benchmark.folder, benchmark.notes.get(NOTE)
+    if not folder or not isinstance(note, Mapping):
+        return 0
     path = folder / FILE
-    if not path.exists() or sha256_of(path) != said.get("sha256"):
+    if not path.exists() or sha256_of(path) != note.get("sha256"):
         raise BenchmarkError(f"{path} is missing or not the table that was built. Build or copy the folder again.")
     rows = read_table(path, SCHEMA)
     for row in rows:
@@ -71,9 +67,3 @@ def check_images(folder: Path, said: Mapping[str, object]) -> int:
         if sha256_of(image) != row["sha256"]:
             raise BenchmarkError(f"The image {image} was changed after the benchmark was built. Build it again.")
     return len(rows)
-
-
-def checked_images(benchmark: Benchmark) -> int:
-    """:func:`check_images` of a benchmark that was loaded from a folder; 0 where it has none."""
-    said = benchmark.notes.get(NOTE)
-    return check_images(benchmark.folder, said) if benchmark.folder and isinstance(said, Mapping) else 0

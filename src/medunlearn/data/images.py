@@ -34,7 +34,9 @@ def read_image(path: Path, size: int | None = None) -> Grey:
         SourceError: no such file, or none that can be read; names it.
     """
     try:
-        image = Image.fromarray(_dicom(path)) if _is_dicom(path) else _plain(path)
+        with path.open("rb") as file:
+            is_dicom = file.read(132)[128:] == _DICOM
+        image = Image.fromarray(_dicom(path)) if is_dicom else _plain(path)
     except FileNotFoundError:
         raise SourceError(f"There is no image {path}.") from None
     except SourceError:
@@ -69,8 +71,8 @@ def augmented(grey: Grey, rng: np.random.Generator) -> Grey:
     cropped = Image.fromarray(grey[top : top + high, left : left + wide]).resize((width, height))
     sign = 1 if rng.random() < 0.5 else -1
     brighter = np.asarray(cropped, dtype=float) * float(rng.uniform(0.92, 1.08)) + sign * float(rng.uniform(8, 20))
-    found: Grey = np.clip(np.round(brighter), 0, 255).astype(np.uint8)
-    return found
+    view: Grey = np.clip(np.round(brighter), 0, 255).astype(np.uint8)
+    return view
 
 
 def _plain(path: Path) -> Image.Image:
@@ -80,28 +82,19 @@ def _plain(path: Path) -> Image.Image:
         try:
             with Image.open(path) as image:
                 image.load()
-                return _grey(image)
+                if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+                    return Image.fromarray(_scaled(np.asarray(image, dtype=float)))
+                return image.convert("L")
         except Warning as warning:
             raise ValueError(str(warning)) from warning
-
-
-def _grey(image: Image.Image) -> Image.Image:
-    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        return Image.fromarray(_scaled(np.asarray(image, dtype=float)))
-    return image.convert("L")
 
 
 def _scaled(values: NDArray[np.float64]) -> Grey:
     low, high = float(values.min()), float(values.max())
     if not high > low:
         raise ValueError("every pixel has the same value")
-    found: Grey = np.round((values - low) / (high - low) * 255).astype(np.uint8)
-    return found
-
-
-def _is_dicom(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(132)[128:] == _DICOM
+    scaled: Grey = np.round((values - low) / (high - low) * 255).astype(np.uint8)
+    return scaled
 
 
 def _dicom(path: Path) -> Grey:

@@ -8,15 +8,8 @@ from typing import Literal, get_args
 
 Fold = Literal["train", "holdout", "rephrase", "utility"]
 Kind = Literal[
-    "factual",
-    "reasoning",
-    "generation",
-    "cloze",
-    "classification",
-    "identity",
-    "completion",
-    "knowledge",
-]
+    "factual", "reasoning", "generation", "cloze", "classification", "identity", "completion", "knowledge"
+]  # fmt: skip
 Side = Literal["forget", "retain"]
 
 FOLDS: tuple[Fold, ...] = get_args(Fold)
@@ -43,8 +36,6 @@ class Record:
     """A source document: a note, a report section, a biography.
 
     Attributes:
-        record_id: unique in its benchmark.
-        text: the document.
         groups: level -> node, e.g. ``{"disease": "Cancer", "patient": "patient-0007"}``.
         identifiers: every identifier known to stand in ``text``.
         image: path of an image, relative to the benchmark's folder; None for text alone.
@@ -64,13 +55,11 @@ class Question:
     """One probe of what a model knows of a record.
 
     Attributes:
-        question_id: unique in its benchmark.
         record_id: the record that the answer comes from.
         fold: ``train`` (the target model saw it), ``holdout`` (it did not), ``rephrase``, ``utility``.
         kind: what sort of probe it is (:data:`KINDS`).
         level: the level of the hierarchy that it asks about.
         question: what the model is asked; for ``completion``, the text to go on from.
-        answer: the reference answer.
         options: the choices of a multiple-choice question; empty for an open one.
         answer_index: the right option's place in ``options``.
         provenance: where it came from: a template's name, a file's row, a language model's name.

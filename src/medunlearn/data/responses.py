@@ -41,8 +41,7 @@ class Response:
     Attributes:
         variant: the context mode, and later the attack level: the way of asking.
         sample: 0 for greedy decoding.
-        response: the text, without special tokens, stripped.
-        response_tokens: its token ids in the model's tokenizer, EOS left out.
+        response_tokens: ids of the response in the model's tokenizer, EOS left out.
         finished: the model ended it by itself.
         answer_log_probs: teacher-forced log-probability of each token of the reference answer, EOS last; None
             where it was not asked for.
@@ -115,20 +114,12 @@ class ResponseStore:
         Raises:
             BenchmarkError: a part is broken.
         """
-        found: dict[tuple[str, str, int], Response] = {}
+        stored: dict[tuple[str, str, int], Response] = {}
         for part in self._parts():
             for row in storage.read_table(part, RESPONSES):
-                response = _to_response(row)
-                found[response.question_id, response.variant, response.sample] = response
-        return found
-
-
-def _to_response(row: Mapping[str, Any]) -> Response:
-    lists = {
-        name: None if row[name] is None else tuple(row[name])
-        for name in ("response_tokens", "answer_log_probs", "answer_hits")
-    }
-    return Response(**{**row, **lists})
+                fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
+                stored[row["question_id"], row["variant"], row["sample"]] = Response(**fields)
+        return stored
 
 
 def known_options(store: ResponseStore, questions: Sequence[Question], variant: str) -> dict[str, LogProbs]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from medunlearn.data.hierarchy import PUBLIC_LEVELS, Hierarchy
@@ -13,14 +13,7 @@ from medunlearn.seeds import generator
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Which nodes of one level are to be forgotten.
-
-    Attributes:
-        name: e.g. ``random_05``.
-        level: the level that the request names.
-        forget: nodes to forget; what lies below them goes with them.
-        retain: all other nodes of that level.
-    """
+    """Which nodes of one level are to be forgotten, with what lies below them; ``retain`` are all its others."""
 
     name: str
     level: str
@@ -88,14 +81,3 @@ def shuffled(nodes: Iterable[str], *purpose: str | int) -> list[str]:
     """The nodes in an order that depends on their names and the purpose alone."""
     ordered = sorted(nodes)
     return [ordered[place] for place in generator(*purpose).permutation(len(ordered))]
-
-
-def find(splits: Mapping[str, Split], name: str) -> Split:
-    """A split by its name.
-
-    Raises:
-        UnknownNameError: says the nearest right name.
-    """
-    if name not in splits:
-        raise UnknownNameError("split", name, splits)
-    return splits[name]

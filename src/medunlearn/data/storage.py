@@ -18,15 +18,7 @@ from medunlearn.errors import BenchmarkError, InputError, StorageError
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file so that a crash or a full disk leaves the old one, or none, but never half of one.
-
-    Args:
-        path: where the file is to stand; its folder is made, private to its owner.
-        write: writes the whole content to the path that it is given.
-
-    Raises:
-        StorageError: the disk refused; what stood at ``path`` before is untouched.
-    """
+    """:func:`write_together` of one file: after a crash the old one is there, or none, but never half of one."""
     write_together({path: write})
 
 
@@ -34,7 +26,8 @@ def write_together(files: Mapping[Path, Callable[[Path], None]]) -> None:
     """Write several files so that a full disk leaves all the old ones: no file is replaced before all are whole.
 
     Args:
-        files: where each is to stand -> what writes it; replaced in this order.
+        files: where each is to stand -> what writes its whole content to the path that it is given; replaced in
+            this order. Folders are made, private to their owner.
 
     Raises:
         StorageError: the disk refused; what stood there before is untouched.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -54,9 +55,7 @@ def record_rows(records: Iterable[Record]) -> list[dict[str, Any]]:
             "image": record.image,
             "fold": record.fold,
             "groups": dict(record.groups),
-            "identifiers": [
-                {"type": identifier.type, "value": identifier.value} for identifier in record.identifiers
-            ],
+            "identifiers": [asdict(identifier) for identifier in record.identifiers],
         }
         for record in records
     ]
@@ -69,11 +68,7 @@ def to_record(row: Mapping[str, Any]) -> Record:
 
 
 def question_rows(questions: Iterable[Question]) -> list[dict[str, Any]]:
-    columns = QUESTIONS.names
-    return [
-        {column: getattr(question, column) for column in columns} | {"options": list(question.options)}
-        for question in questions
-    ]
+    return [asdict(question) | {"options": list(question.options)} for question in questions]
 
 
 def to_question(row: Mapping[str, Any]) -> Question:
