@@ -69,12 +69,6 @@ def test_token_for_token(trained: Any, prompts: list[Sequence[int]], batch_size:
     assert len({len(ours.tokens) for ours in decoded if ours.finished}) > 3
 
 
-def test_what_was_learned_is_said(trained: Any, make_sequences: Make) -> None:
-    sequences = make_sequences(8)
-    for s, said in zip(sequences, decode(trained, [s.prompt for s in sequences]), strict=True):
-        assert said == DecodedAnswer(s.ids[s.scored_from : -1], finished=True)
-
-
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_the_limit(trained: Any, prompts: list[Sequence[int]], most: int) -> None:
     whole, cut = decode(trained, prompts), decode(trained, prompts, max_new_tokens=most)
@@ -146,13 +140,6 @@ def test_rows_that_ended_cost_nothing(trained: Any, make_sequences: Make) -> Non
     handle.remove()
     lengths = [s.scored for s in sequences]  # EOS included: each row is there for so many passes
     assert rows == [sum(length > step for length in lengths) for step in range(max(lengths))]
-
-
-def test_all_ending_at_once(trained: Any, make_sequences: Make) -> None:
-    prompt = make_sequences(1)[0].prompt
-    first, second, third = decode(trained, [prompt] * 3)
-    assert first == second == third
-    assert first.finished
 
 
 def test_dropout_is_off_and_no_gradient_is_kept(trained: Any, prompts: list[Sequence[int]]) -> None:

@@ -65,12 +65,6 @@ def test_an_answer_does_not_depend_on_the_batch(tiny_base: Any, make_sequences: 
     assert decoded(tiny_base, prompts, greedy_choice, 64) != together
 
 
-def test_a_cold_draw_is_greedy(tiny_base: Any, make_sequences: Callable[..., list[Any]]) -> None:
-    prompts = [sequence.prompt for sequence in make_sequences(4)]
-    drawn = TokenSampler(Decoding(1e-6), [("test", place) for place in range(4)], 8)
-    assert decoded(tiny_base, prompts, drawn, 4) == decoded(tiny_base, prompts, greedy_choice, 4)
-
-
 def test_names() -> None:
     words = ("greedy", "temperature=0.7", "top_k=10", "temperature=0.70 + top_k=50")
     found = parse_decodings(words)

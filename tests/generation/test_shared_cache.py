@@ -208,9 +208,3 @@ def test_there_and_back(picked: list[int]) -> None:
     for head in range(len(names)):
         mine = torch.cat([rows[row] for row, one in enumerate(owner) if one == head], dim=1)
         assert torch.equal(folded[head, :, : mine.shape[1]], mine)
-
-
-def test_families_in_order_are_not_copied() -> None:
-    rows = torch.zeros(4, 1, 1, 2)
-    for owner, copied in (([0, 0, 0, 0], False), ([0, 0, 1, 1], False), ([1, 1, 0, 0], True)):
-        assert (Families(owner, CPU).fold(rows).data_ptr() != rows.data_ptr()) == copied

@@ -12,7 +12,7 @@ from transformers import DynamicCache
 
 from medunlearn.generation import sharing
 from medunlearn.generation.decode import DecodedAnswer, decode_greedily
-from medunlearn.generation.sharing import Prompt, arrange, begin, shares, way_of
+from medunlearn.generation.sharing import Prompt, arrange, begin, way_of
 from medunlearn.models.layouts import LayoutProbe
 from medunlearn.seeds import generator
 
@@ -142,17 +142,7 @@ def test_the_next_way_where_one_does_not_work(
         if way == "whole":
             patch.setattr(DynamicCache, "batch_select_indices", refuse)
         assert way_of(language_model.model) == way
-        assert shares(language_model.model) == (way == "repeated")
     assert bool(arrange(language_model.model, prompts, shared)[1]) == (way == "repeated")
     assert decode(language_model, prompts, shared) == usual
     assert language_model.model.config._attn_implementation == attention
     LayoutProbe.of(language_model.model).prefix_sharing = None
-
-
-def test_the_heads_are_held_once_for_all_their_prompts(language_model: Any) -> None:
-    head = tuple(range(10, 50))
-    few = [Prompt(place, (*head, 3 + place), len(head)) for place in range(9)]
-    now = begin(language_model.model, few, pad=0, most=4)
-    now.run(language_model.model)
-    assert {(len(keys), keys.shape[2]) for keys, _ in now.cache.heads} == {(1, 40)}
-    assert {(len(layer.keys), layer.keys.shape[2]) for layer in now.cache.layers} == {(9, 1)}

@@ -26,8 +26,7 @@ class Opening:
     """A text up to a cut, and what follows it.
 
     Attributes:
-        key: the probe's id.
-        record: the text's; openings of one text are all prefixes of it.
+        key, record: ids of the probe and of the text; openings of one text are all prefixes of it.
         prefix, suffix: token ids before and after the cut.
     """
 
@@ -42,12 +41,12 @@ def refuse_too_long(language_model: LanguageModel, longest_prefix: int, max_new_
     ConfigError: prefix and continuation do not fit the model's positions.
     """
     room = getattr(language_model.model.config.get_text_config(), "max_position_embeddings", None)
-    begin = len(begin_tokens(language_model.tokenizer))
-    if room is not None and begin + longest_prefix + max_new_tokens > room:
+    needed = len(begin_tokens(language_model.tokenizer)) + longest_prefix + max_new_tokens
+    if room is not None and needed > room:
         raise ConfigError(
             [
                 f"the model has {room} positions; a prefix of {longest_prefix} tokens and max_new_tokens="
-                f"{max_new_tokens} take {begin + longest_prefix + max_new_tokens}: lower one of the two"
+                f"{max_new_tokens} take {needed}: lower one of the two"
             ]
         )
 
@@ -98,7 +97,7 @@ def continue_openings(
             begun = [greedy_prefix(opening.suffix, rated[opening.key].choices) for opening, _ in chosen]
             batches = _decoded(language_model, chosen, begun, max_new_tokens, for_responses, None, advance)
         for batch in batches:
-            store.add(_response(language_model, *chosen[place], decoding, said, rated) for place, said in batch)
+            store.add(_response(language_model, *chosen[place], decoding, own, rated) for place, own in batch)
 
 
 def _decoded(
@@ -140,14 +139,14 @@ def _rated(
         ids = (*begin, *longest.prefix, *longest.suffix)
         # Nothing predicts a text's very first token.
         sequences.append(TokenSequence(record, ids, 0, max(1, len(begin) + first[record])))
-    found = {}
+    rated = {}
     scores = score_answers(language_model, sequences, batch_size=batching)
     for sequence, score in zip(sequences, scores, strict=True):
         for opening in by_record[sequence.key]:
             start = len(opening.prefix) - first[sequence.key]
             part = slice(start, start + len(opening.suffix))
-            found[opening.key] = AnswerScore(score.log_probs[part], score.hits[part], score.choices[part])
-    return found
+            rated[opening.key] = AnswerScore(score.log_probs[part], score.hits[part], score.choices[part])
+    return rated
 
 
 def _response(
@@ -155,7 +154,7 @@ def _response(
     opening: Opening,
     sample: int,
     decoding: Decoding,
-    said: DecodedAnswer,
+    answer: DecodedAnswer,
     rated: Mapping[str, AnswerScore],
 ) -> Response:
     score = rated.get(opening.key)
@@ -163,9 +162,9 @@ def _response(
         question_id=opening.key,
         variant=decoding.name,
         sample=sample,
-        response=continued_text(language_model, opening.prefix, said.tokens),
-        response_tokens=said.tokens,
-        finished=said.finished,
+        response=continued_text(language_model, opening.prefix, answer.tokens),
+        response_tokens=answer.tokens,
+        finished=answer.finished,
         answer_log_probs=None if score is None else score.log_probs,
         answer_hits=None if score is None else score.hits,
     )
@@ -173,11 +172,11 @@ def _response(
 
 def continued_text(language_model: LanguageModel, prefix: Sequence[int], tokens: Sequence[int]) -> str:
     """Text that tokens add to a prefix: some tokenizers swallow the space in front of a text of its own."""
-    tokenizer = language_model.tokenizer
+
+    def text(ids: Sequence[int]) -> str:
+        decode = language_model.tokenizer.decode
+        return str(decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
     before = np.asarray(prefix[-8:]).tolist()
-    front: str = tokenizer.decode(before, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-    whole: str = tokenizer.decode([*before, *tokens], skip_special_tokens=True, clean_up_tokenization_spaces=False)
-    if whole.startswith(front):
-        return whole[len(front) :]
-    alone: str = tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
-    return alone
+    front, whole = text(before), text([*before, *tokens])
+    return whole[len(front) :] if whole.startswith(front) else text(tokens)

@@ -48,18 +48,19 @@ def parse_decodings(words: Sequence[str]) -> tuple[Decoding, ...]:
     Raises:
         ConfigError: every word that is none, and one that is there twice.
     """
-    found, problems = [], []
+    decodings: list[Decoding] = []
+    problems = []
     for word in words:
         decoding = _parse(word)
         if decoding is None:
             problems.append(f"decodings: {word!r} is none; write greedy, temperature=0.7, top_k=10 or both with +")
-        elif decoding in found:
+        elif decoding in decodings:
             problems.append(f"decodings: {decoding.name} is there twice")
         else:
-            found.append(decoding)
+            decodings.append(decoding)
     if problems:
         raise ConfigError(problems)
-    return tuple(found)
+    return tuple(decodings)
 
 
 def _parse(word: str) -> Decoding | None:

@@ -33,18 +33,18 @@ def rate_options(
         advance: called with the number of questions done since the last call, stored ones included.
     """
     variant = variant or rendering.context
-    found = known_options(store, questions, variant)
-    missing = [question for question in questions if question.options and question.question_id not in found]
+    options = known_options(store, questions, variant)
+    missing = [question for question in questions if question.options and question.question_id not in options]
     advance(len(questions) - len(missing))
     for start in range(0, len(missing), batch_size):
         batch = missing[start : start + batch_size]
         rated = _rate(language_model, batch, records, rendering, batch_size, variant)
         store.add(rated)
         for question in batch:
-            own = [one.answer_log_probs for one in rated if one.question_id == question.question_id]
-            found[question.question_id] = tuple(one for one in own if one is not None)
+            own = [option.answer_log_probs for option in rated if option.question_id == question.question_id]
+            options[question.question_id] = tuple(log_probs for log_probs in own if log_probs is not None)
         advance(len(batch))
-    return found
+    return options
 
 
 def _rate(
@@ -68,15 +68,6 @@ def _rate(
     ]
     scores = score_answers(language_model, sequences, batch_size=batch_size)
     return [
-        Response(
-            question_id=question.question_id,
-            variant=variant,
-            sample=place,
-            response="",
-            response_tokens=(),
-            finished=True,
-            answer_log_probs=score.log_probs,
-            answer_hits=score.hits,
-        )
+        Response(question.question_id, variant, place, "", (), True, score.log_probs, score.hits)
         for (question, place), score in zip(asked, scores, strict=True)
     ]

@@ -19,12 +19,10 @@ TOP_K = "top_k"
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A text to go on from.
+    """A text to go on from, by its probe's id.
 
-    Attributes:
-        key: the probe's id.
-        identifiers: what is known to name or locate its subject; None where nobody looked, so that it does not
-            leave this machine without permission.
+    Its identifiers are what is known to name or locate its subject; None where nobody looked, so that it does not
+    leave this machine without permission.
     """
 
     key: str
@@ -93,16 +91,17 @@ def continue_on_server(
             ) as client:
                 for batch in _batches(client.stream(asked, quiet=True)):
                     good = [outcome for outcome in batch if outcome.status == "answered"]
-                    ids = tokens([wanted[one.id][0].key for one in good], [one.text for one in good])
+                    keys = [(wanted[outcome.id][0].key, wanted[outcome.id][1]) for outcome in good]
+                    ids = tokens([key for key, _ in keys], [outcome.text for outcome in good])
                     store.add(
-                        _response(wanted[one.id][0].key, wanted[one.id][1], decoding, one, own)
-                        for one, own in zip(good, ids, strict=True)
+                        Response(key, decoding.name, sample, outcome.text, own, outcome.finish_reason == "stop")
+                        for (key, sample), outcome, own in zip(keys, good, ids, strict=True)
                     )
-                    for one in batch:
-                        if one.status != "answered":
-                            prompt, sample = wanted[one.id]
-                            reasons[prompt.key, decoding.name, sample] = one.reason or one.status
-                            counts[one.status] += 1
+                    for outcome in batch:
+                        if outcome.status != "answered":
+                            prompt, sample = wanted[outcome.id]
+                            reasons[prompt.key, decoding.name, sample] = outcome.reason or outcome.status
+                            counts[outcome.status] += 1
                     advance(len(batch))
     return Lacking(reasons, counts["failed"] + counts["not_sent"])
 
@@ -129,7 +128,3 @@ def _batches(outcomes: Iterator[Outcome]) -> Iterator[list[Outcome]]:
             batch = []
     if batch:
         yield batch
-
-
-def _response(key: str, sample: int, decoding: Decoding, said: Outcome, tokens: tuple[int, ...]) -> Response:
-    return Response(key, decoding.name, sample, said.text, tokens, said.finish_reason == "stop")

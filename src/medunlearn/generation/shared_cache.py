@@ -83,8 +83,8 @@ def attention_and_sums(
     if unseen is not None:  # not -inf: queries of padding see nothing, and must not become NaN
         mask = torch.zeros(unseen.shape).masked_fill_(unseen, torch.finfo(torch.float32).min)
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    found, sums = kernel(queries, keys, values, attn_mask=mask, scale=scaling)
-    return found, sums[..., None]
+    outcome, sums = kernel(queries, keys, values, attn_mask=mask, scale=scaling)
+    return outcome, sums[..., None]
 
 
 def join_attention(first: Tensor, first_sum: Tensor, second: Tensor, second_sum: Tensor) -> Tensor:
@@ -202,8 +202,8 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
         of_head, heads_sum = attention_and_sums(self.families.fold(grouped), *self.heads[layer], padding, scaling)
         unseen = None if self._unseen is None else self._unseen[:, None].repeat(1, 1, grouped.shape[2] // steps, 1)
         of_own, own_sum = attention_and_sums(grouped, *own, unseen, scaling)
-        found = join_attention(self.families.unfold(of_head), self.families.unfold(heads_sum), of_own, own_sum)
-        return found.reshape(rows, queries.shape[1], steps, -1)
+        joined = join_attention(self.families.unfold(of_head), self.families.unfold(heads_sum), of_own, own_sum)
+        return joined.reshape(rows, queries.shape[1], steps, -1)
 
     def _turn(
         self,

@@ -38,8 +38,7 @@ class Prompt:
     """A prompt and how it is run.
 
     Attributes:
-        place: its place in the caller's list.
-        ids: all of its tokens, at least one.
+        place: in the caller's list.
         head: how many of them are run once for all prompts that begin with them; less than ``len(ids)``, so that
             every prompt has a last token of its own, which predicts its answer.
         begun: how many of them, the last ones, are the answer's already.
@@ -127,13 +126,13 @@ def _families(prompts: Iterable[Prompt]) -> list[list[Prompt]]:
     members: dict[tuple[int, ...], list[Prompt]] = {}
     for prompt in prompts:
         members.setdefault(prompt.ids[: prompt.head], []).append(prompt)
-    found = []
+    worthwhile = []
     for family in members.values():
         head = min(family[0].head, *(len(prompt.ids) - 1 for prompt in family))
         spared, tokens = (len(family) - 1) * head, sum(len(prompt.ids) for prompt in family)
         if spared >= WORTH * tokens:
-            found.append([replace(prompt, head=head) for prompt in family])
-    return found
+            worthwhile.append([replace(prompt, head=head) for prompt in family])
+    return worthwhile
 
 
 def begin(model: Any, prompts: Sequence[Prompt], *, pad: int, most: int) -> Pass:
@@ -204,11 +203,6 @@ def way_of(model: Any) -> Way:
     way: Way = next((way for way in ways if _agrees(model, way)), "whole")
     probe.prefix_sharing = way
     return way
-
-
-def shares(model: Any) -> bool:
-    """Whether the model supports a shared prefix cache."""
-    return way_of(model) != "whole"
 
 
 @torch.inference_mode()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -25,9 +26,9 @@ class CHIP:
     A sample's activation of a matrix is ``a = vision * mean over image tokens + (1 - vision) * mean over text
     tokens`` of what the matrix gives (of a text alone: the mean). In each matrix the ``top`` percent of units are
     selected whose mean |a| over the forget set exceeds that over the retain set most. For each child of a target
-    (:func:`medunlearn.data.siblings.contrasts`), ``d = mean a of the child - mean a of the siblings' children``, at
-    the selected units and of length 1. Q holds the right singular vectors of all d that reach ``energy`` of their
-    squared singular values, and the selected rows S become ``W_S <- (I - Q Q^T) W_S``.
+    (:func:`medunlearn.data.siblings.sibling_contrasts`), ``d = mean a of the child - mean a of the siblings'
+    children``, at the selected units and of length 1. Q holds the right singular vectors of all d that reach
+    ``energy`` of their squared singular values, and the selected rows S become ``W_S <- (I - Q Q^T) W_S``.
 
     Source: Wu et al. 2025 (arXiv 2512.09867v2, CHIP), with the choices of its published code where the paper leaves
     room: gate, up and down matrices each with units of its own, six layers of twenty-eight
@@ -60,31 +61,32 @@ class CHIP:
         return 1
 
     def edit(self, model: EditedModel, forget: Side, retain: Side) -> dict[str, Any]:
-        found = sibling_contrasts(model.levels, model.level, forget.groups, retain.groups)
+        contrasts = sibling_contrasts(model.levels, model.level, forget.groups, retain.groups)
         matrices = [matrix for mlp in model.mlps(self.layers) for matrix in mlp.matrices]
         joining = model.merger() if self.merger and forget.images and retain.images else []
-        ours = self._sums(forget, found.units, matrices, joining)
-        theirs = self._sums(retain, found.pools, matrices, joining)
-        report: dict[str, dict[str, int]] = {}
-        for matrix in (*matrices, *joining):
-            report[matrix.name] = self._project(matrix, ours[matrix.name], theirs[matrix.name], found)
-        removed = sum(one["removed"] for one in report.values())
+        ours = self._sums(forget, contrasts.units, matrices, joining)
+        theirs = self._sums(retain, contrasts.pools, matrices, joining)
+        report = {
+            matrix.name: self._project(matrix, ours[matrix.name], theirs[matrix.name], contrasts)
+            for matrix in (*matrices, *joining)
+        }
+        removed = sum(own["removed"] for own in report.values())
         if not removed:
             raise InputError(
                 "CHIP found no direction in which what is to be forgotten leaves its siblings: their activations "
                 "are the same. Nothing was changed; choose other layers or another split."
             )
         return {
-            "units": len(found.units),
-            "unit_level": found.level,
-            "units_told_from_the_whole_level": found.fallbacks,
+            "units": len(contrasts.units),
+            "unit_level": contrasts.level,
+            "units_told_from_the_whole_level": contrasts.fallbacks,
             "removed_directions": removed,
             "matrices": report,
         }
 
-    def _project(self, matrix: Matrix, ours: Sums, theirs: Sums, found: SiblingContrasts) -> dict[str, int]:
+    def _project(self, matrix: Matrix, ours: Sums, theirs: Sums, contrasts: SiblingContrasts) -> dict[str, int]:
         chosen = select(ours.magnitude, theirs.magnitude, self.top)
-        apart = directions(ours.means[:, chosen], theirs.means[:, chosen], found.pool)
+        apart = directions(ours.means[:, chosen], theirs.means[:, chosen], contrasts.pool)
         basis = subspace(apart, self.energy)
         project(matrix, chosen, basis)
         return {"selected": len(chosen), "directions": len(apart), "removed": basis.shape[1]}
@@ -114,8 +116,8 @@ class CHIP:
         for name, values in look.see(_sites(matrices), reduce).items():
             yield name, values, look.places
         if joining:
-            for found, places in look.see_images(_sites(joining), lambda values, tokens: tokens.means(values)):
-                for name, values in found.items():
+            for means, places in look.see_images(_sites(joining), lambda values, tokens: tokens.means(values)):
+                for name, values in means.items():
                     yield name, values, places
 
 
@@ -155,13 +157,7 @@ class Sums:
         return Sums(len(values), *(part.cpu() for part in parts))
 
     def __add__(self, other: Sums) -> Sums:
-        return replace(
-            self,
-            count=self.count + other.count,
-            absolute=self.absolute + other.absolute,
-            plain=self.plain + other.plain,
-            counts=self.counts + other.counts,
-        )
+        return Sums(*map(operator.add, vars(self).values(), vars(other).values()))
 
     @property
     def magnitude(self) -> Tensor:

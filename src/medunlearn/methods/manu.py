@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from medunlearn.errors import InputError
 from medunlearn.methods.editing import EditedModel, Kind, Mlp, Side, Site
-from medunlearn.models.activations import Look, Tokens
+from medunlearn.models.activations import Look
 
 
 @dataclass(frozen=True)
@@ -53,23 +54,23 @@ class MANU:
         return 2 if images else 1
 
     def edit(self, model: EditedModel, forget: Side, retain: Side) -> dict[str, Any]:
-        found = model.mlps(self.layers)
+        mlps = model.mlps(self.layers)
         # Deviations are compared with deviations: both sides must have images.
         images = forget.images and retain.images
-        ours, theirs = (self._importances(found, side, images) for side in (forget, retain))
+        ours, theirs = (self._importances(mlps, side, images) for side in (forget, retain))
         scores = [ratio(one, other, self.epsilon) for one, other in zip(ours, theirs, strict=True)]
         chosen = largest(scores, self.alpha)
-        for mlp, neurons in zip(found, chosen, strict=True):
+        for mlp, neurons in zip(mlps, chosen, strict=True):
             mlp.zero(neurons)
         return {
-            "neurons": sum(mlp.neurons for mlp in found),
+            "neurons": sum(mlp.neurons for mlp in mlps),
             "zeroed": sum(len(neurons) for neurons in chosen),
-            "zeroed_by_layer": {str(mlp.layer): len(neurons) for mlp, neurons in zip(found, chosen, strict=True)},
+            "zeroed_by_layer": {str(mlp.layer): len(neurons) for mlp, neurons in zip(mlps, chosen, strict=True)},
             "importance_of": "deviations" if images else "activations",
         }
 
-    def _importances(self, found: Sequence[Mlp], side: Side, images: bool) -> list[Tensor]:
-        sites = [Site(str(mlp.layer), mlp.reads.module, "in") for mlp in found]
+    def _importances(self, mlps: Sequence[Mlp], side: Side, images: bool) -> list[Tensor]:
+        sites = [Site(str(mlp.layer), mlp.reads.module, "in") for mlp in mlps]
         total: dict[str, Moments] = {}
         for seen in side.each(lambda look: self._seen(look, sites, images)):
             total = {name: total[name] + more if name in total else more for name, more in seen.items()}
@@ -78,7 +79,9 @@ class MANU:
     def _seen(self, look: Look, sites: Sequence[Site], images: bool) -> dict[str, Moments]:
         if not images:
             return look.see(sites, lambda values, tokens: Moments.of(values, self.threshold, tokens.weights))
-        shown, bare = (look.see(sites, _means, images=with_images) for with_images in (True, False))
+        shown, bare = (
+            look.see(sites, lambda values, tokens: tokens.means(values), images=images) for images in (True, False)
+        )
         return {name: Moments.of(shown[name] - bare[name], self.threshold) for name in shown}
 
 
@@ -103,21 +106,18 @@ class Moments:
         """Of cases, [n, W] in fp32; ``weights``, [n], says how often each counts."""
         times = values.new_ones(len(values)) if weights is None else weights
         size = values.abs()
-        sums = (times @ one for one in (size, (size > threshold).float(), values, values**2))
-        return Moments(float(times.sum()), *(one.double() for one in sums))
+        parts = (size, (size > threshold).float(), values, values**2)
+        return Moments(float(times.sum()), *((times @ part).double() for part in parts))
 
     def __add__(self, other: Moments) -> Moments:
-        return Moments(*(mine + theirs for mine, theirs in zip(self._sums(), other._sums(), strict=True)))
-
-    def _sums(self) -> tuple[Any, ...]:
-        return self.count, self.absolute, self.active, self.plain, self.squared
+        return Moments(*map(operator.add, vars(self).values(), vars(other).values()))
 
 
-def importance(found: Moments) -> Tensor:
+def importance(moments: Moments) -> Tensor:
     """Absolute, frequency, variance and root-mean-square importance, added up: [W], >= 0, higher = matters more."""
-    mean, square = found.plain / found.count, found.squared / found.count
+    mean, square = moments.plain / moments.count, moments.squared / moments.count
     variance = (square - mean**2).clamp(min=0)
-    return found.absolute / found.count + found.active / found.count + variance + square.sqrt()
+    return moments.absolute / moments.count + moments.active / moments.count + variance + square.sqrt()
 
 
 def ratio(forget: Tensor, retain: Tensor, epsilon: float) -> Tensor:
@@ -133,13 +133,9 @@ def largest(scores: Sequence[Tensor], percent: float) -> list[Tensor]:
     together = torch.cat(list(scores))
     count = max(1, int(percent * len(together) / 100 + 0.5))
     chosen = together.argsort(descending=True, stable=True)[:count]
-    found, start = [], 0
-    for one in scores:
-        inside = chosen[(chosen >= start) & (chosen < start + len(one))] - start
-        found.append(inside.sort().values)
-        start += len(one)
-    return found
-
-
-def _means(values: Tensor, tokens: Tokens) -> Tensor:
-    return tokens.means(values)
+    places, start = [], 0
+    for layer in scores:
+        inside = chosen[(chosen >= start) & (chosen < start + len(layer))] - start
+        places.append(inside.sort().values)
+        start += len(layer)
+    return places
