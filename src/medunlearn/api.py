@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from medunlearn.judging.people import PeopleAgreement
     from medunlearn.judging.run import JudgingRun
     from medunlearn.metrics.leakage.keywords import BenchmarkKeywords
-    from medunlearn.papers.memorization.diagnosis.diagnose import Diagnosed
+    from medunlearn.papers.memorization.diagnosis.report import Diagnosed
     from medunlearn.pipeline.estimate.forecast import Forecast
     from medunlearn.pipeline.experiment import Finished
     from medunlearn.pipeline.sweep.result import Swept

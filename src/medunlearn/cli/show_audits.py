@@ -248,7 +248,7 @@ def kinds(result: Any, output: Output) -> None:
 
 def diagnosis(result: Any, output: Output) -> None:
     from medunlearn.papers.memorization.diagnosis import report
-    from medunlearn.papers.memorization.diagnosis.diagnose import content_of
+    from medunlearn.papers.memorization.diagnosis.rise import rise_finding
     from medunlearn.reports.claims import cases_table
 
     if output.data(
@@ -256,25 +256,24 @@ def diagnosis(result: Any, output: Output) -> None:
             "folder": str(result.record.folder),
             "accuracy": records(result.accuracy),
             "differences": records(result.differences),
-            "rise": result.record.info["results"]["rise"],
+            "rise": result.results["rise"],
             "epochs": records(result.epochs),
         }
     ):
         return
-    content = content_of(result)
-    rise = report.rise_finding(content)
+    rise = rise_finding(result.results["rise"])
     for title, table in (
-        (f"top-k accuracy, {content.part} part", report.accuracy_table(content)),
-        ("differences, paired on patients", report.difference_table(content)),
+        (f"top-k accuracy, {result.settings.part} part", report.accuracy_table(result)),
+        ("differences, paired on patients", report.difference_table(result)),
         ("does memorization rise while the validation loss falls?", cases_table(rise) if rise else None),
     ):
         if table is not None:
             output.table(title, [str(cell) for cell in table.columns], [list(map(str, row)) for row in table.rows])
-    if (epochs := report.epoch_table(content)) is not None:
+    if (epochs := report.epoch_table(result)) is not None:
         # Without intervals, which stand in the report, an epoch takes a narrow column.
         rows = [[str(row[0]), *(cell.text for cell in row[1:])] for row in epochs.rows]
         output.table("epoch by epoch", [cell.text for cell in epochs.columns], rows)
-    for line in (report.stopping(content), report.small_specialties(content), f"Report: {result.report}"):
+    for line in (report.stopping(result), report.small_text(result), f"Report: {result.report}"):
         if line:
             output.line(line)
 
@@ -292,9 +291,12 @@ def audit_demo(result: Any, output: Output, out: str) -> None:
     ):
         return
     audit(result.audits[WHOLE], output)
+    starts, tokens = (
+        result.positions.query("measure == @name").to_dict("records") for name in ("starts", "tokens")
+    )
     rows = [
-        (row["corpus"], row["prefix_tokens"], f"{row['first']}-{row['last']}", *map(with_interval, (row, tokens)))
-        for row, tokens in result.by_segment()
+        (row["corpus"], row["prefix_tokens"], f"{row['first']}-{row['last']}", *map(with_interval, (row, other)))
+        for row, other in zip(starts, tokens, strict=True)
     ]
     columns = ("corpus", "prefix", "tokens", "of all runs", "of all matched tokens")
     output.table("where memorized runs of 30 start, and where matched tokens are (Figure 3)", columns, rows)

@@ -64,89 +64,86 @@ def write_audit(
     variants: Mapping[str, float] = {"greedy": 1.0},
     options: float | None = None,
     findings: bool = False,
-    results: Mapping[str, Any] = {},
 ) -> Path:
     """One audit. ``rate(corpus, prefix)`` is the share of records that greedy decoding draws out."""
-    probes, scores, spans, responses = [], [], [], []
+    probes, scores, spans, responses, suffixes = [], [], [], [], []
     for number, (record, subject, corpus) in enumerate(records()):
         text = TEXTS[corpus][number % len(TEXTS[corpus])]
         # A set phrase is the same in every record, and the rest is a record's own.
         text = text if text == DISCLAIMER else f"Section {record} says. {text}"
         for prefix in PREFIXES:
             probe = f"{record}@{prefix}"
-            probes.append((probe, record, subject, corpus, prefix, f"prefix of {record}", text, list(range(60))))
+            probes.append((probe, record, subject, corpus, prefix, list(range(60))))
+            suffixes.append(text)
             for variant, factor in variants.items():
                 told = known(record) < rate(corpus, prefix) * factor
-                at = 150 if number % 10 == 3 else 0
-                scores += scored(probe, variant, told)
+                measures = {"run_30": float(told), "run_50": float(told), "rouge_l": 0.9 if told else 0.15}
+                scores += [(probe, variant, measure, value, None) for measure, value in measures.items()]
+                scores.append((probe, variant, "bert_score", None, "no encoder was named"))
                 if told:
-                    spans.append((probe, variant, 0, 60, at, 0, text))
+                    spans.append((probe, variant, 60, 150 if number % 10 == 3 else 0, text))
                 said = text if told else "something else"
                 responses.append(Response(probe, variant, 0, said, tuple(range(300)), finished=False))
-    folder.mkdir(parents=True)
-    names = ["probe_id", "record_id", "subject", "corpus", "prefix_tokens", "prefix", "suffix", "suffix_tokens"]
-    probe_table = pd.DataFrame(probes, columns=names)
-    probe_table.to_parquet(folder / "probes.parquet")
-    write_audit_scores(folder, scores, probe_table)
-    key = ["probe_id", "variant", "sample"]
-    names = [*key, "length", "in_response", "in_suffix", "text"]
-    pd.DataFrame(spans, columns=names).to_parquet(folder / "spans.parquet")
-    ResponseStore(folder / "responses", {"made": "by hand"}).add(responses)
+    store_audit(folder, label, probes, scores, spans, responses, suffix=suffixes)
     if options is not None:
         write_options(folder, options)
     if findings:
         write_findings(folder, spans)
-    info = {"verb": "audit", "label": label, "status": "complete", "config": {"max_new_tokens": 300}}
-    unit = {"unit": {"name": "tokens of a tokenizer", "noun": "tokens"}}
-    (folder / "run.json").write_text(json.dumps({**info, "results": {**unit, **results}, "lineage": []}))
     return folder
 
 
-def write_audit_scores(folder: Path, rows: list[tuple[Any, ...]], probes: pd.DataFrame) -> None:
-    """Probe, decoding, sample, measure, value, reason as a score table."""
-    names = ["item", "decoding", "sample", "measure", "value", "reason"]
-    labels = probes[["probe_id", "subject", "corpus", "prefix_tokens"]].rename(columns={"probe_id": "item"})
-    write_scores(folder, pd.DataFrame(rows, columns=names).merge(labels, on="item"))
+def store_audit(
+    folder: Path,
+    label: str,
+    probes: list[tuple[Any, ...]],
+    scores: list[tuple[Any, ...]],
+    spans: list[tuple[Any, ...]],
+    responses: list[Response],
+    **columns: list[Any],
+) -> Path:
+    """Files of an audit.
 
-
-def scored(probe: str, variant: str, told: bool) -> list[tuple[Any, ...]]:
-    values = {"run_30": float(told), "run_50": float(told), "rouge_l": 0.9 if told else 0.15}
-    rows = [(probe, variant, 0, measure, value, None) for measure, value in values.items()]
-    return [*rows, (probe, variant, 0, "bert_score", None, "no encoder was named")]
+    Args:
+        probes: probe, record, subject, corpus, prefix, tokens of the suffix.
+        scores: probe, decoding, measure, value, reason.
+        spans: probe, decoding, length, place in the response, text.
+        columns: more columns of the probes.
+    """
+    folder.mkdir(parents=True)
+    names = ["probe_id", "record_id", "subject", "corpus", "prefix_tokens", "suffix_tokens"]
+    table = pd.DataFrame(probes, columns=names).assign(**{"prefix": "p", "suffix": "s"} | columns)
+    table.to_parquet(folder / "probes.parquet")
+    rows = pd.DataFrame(scores, columns=["item", "decoding", "measure", "value", "reason"]).assign(sample=0)
+    labels = table[["probe_id", "subject", "corpus", "prefix_tokens"]].rename(columns={"probe_id": "item"})
+    write_scores(folder, rows.merge(labels, on="item"))
+    runs = pd.DataFrame(spans, columns=["probe_id", "variant", "length", "in_response", "text"])
+    runs.assign(sample=0, in_suffix=0).to_parquet(folder / "spans.parquet")
+    ResponseStore(folder / "responses", {"made": "by hand"}).add(responses)
+    info = {"verb": "audit", "label": label, "status": "complete", "config": {"max_new_tokens": 300}, "lineage": []}
+    unit = {"unit": {"name": "tokens of a tokenizer", "noun": "tokens"}}
+    (folder / "run.json").write_text(json.dumps({**info, "results": unit}))
+    return folder
 
 
 def write_options(folder: Path, rate: float) -> None:
-    rows = [
-        (
-            f"q{n}",
-            "plain",
-            "ABCD"[n % 4],
-            n % 4 == 0,
-            "something",
-            known(f"q{n}") < rate,
-            known(f"q{n}") < rate + 0.1,
-            None,
-        )
-        for n in range(60)
-    ]
-    names = ["question_id", "prompt", "removed", "gold", "response", "exact", "relaxed", "reason"]
-    pd.DataFrame(rows, columns=names).to_parquet(folder / "options.parquet")
+    rows = [(f"q{n}", "ABCD"[n % 4], known(f"q{n}") < rate, known(f"q{n}") < rate + 0.1) for n in range(60)]
+    table = pd.DataFrame(rows, columns=["question_id", "removed", "exact", "relaxed"])
+    table.assign(prompt="plain", response="something", reason=None).to_parquet(folder / "options.parquet")
 
 
 def write_findings(folder: Path, spans: list[tuple[Any, ...]]) -> None:
     """The name and the date of every note that was drawn out; half of the names stood in the prefix."""
     rows = []
-    for probe, variant, sample, _, _, _, text in spans:
+    for probe, variant, _, _, text in spans:
         record = probe.partition("@")[0]
         for kind, value in (("name", PATIENT), ("date", BIRTHDAY)):
             if value in text:
                 place = text.index(value)
                 given = kind == "name" and int(record[1:]) % 4 == 0
-                where = (record, probe, variant, sample, kind, place, place + len(value))
-                rows.append((*where, "exact", value, True, given, 1.0, "known"))
-    names = ["record_id", "probe_id", "variant", "sample", "kind", "place", "end"]
-    names += ["match", "value", "in_record", "in_prefix", "similarity", "detector"]
-    pd.DataFrame(rows, columns=names).to_parquet(folder / "findings.parquet")
+                rows.append((record, probe, variant, kind, place, place + len(value), value, given))
+    names = ["record_id", "probe_id", "variant", "kind", "place", "end", "value", "in_prefix"]
+    table = pd.DataFrame(rows, columns=names).assign(sample=0, match="exact", in_record=True)
+    table.to_parquet(folder / "findings.parquet")
 
 
 def rising(corpus: str, prefix: int) -> float:

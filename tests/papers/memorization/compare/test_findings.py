@@ -10,10 +10,11 @@ import pytest
 from controls import check_controls
 
 from medunlearn.papers.memorization.compare import audit_content
+from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.report import AuditContent, findings, recommendations
 from medunlearn.papers.memorization.report.claims import epoch_cases, least_loss
 from medunlearn.papers.memorization.report.content import evidence_of
-from medunlearn.papers.memorization.report.published import contradictions, published, published_tables
+from medunlearn.papers.memorization.report.published import contradictions, published_tables
 from medunlearn.reports.claims import FAILS, HOLDS, NOT_MEASURABLE, OPEN
 
 from .conftest import DECODINGS, LABELS, REPLICATES, rising, write_audit
@@ -28,10 +29,8 @@ def verdicts(content: AuditContent) -> dict[str, str]:
     return {one.name: one.verdict for one in findings(content)}
 
 
-def with_differences(content: AuditContent, **values: float | None) -> AuditContent:
-    """The same with one difference in place of all."""
-    row = content.differences.query("relation == 'baseline' and measure == 'run_30'").head(1).assign(**values)
-    return replace(content, differences=row)
+def swapped(content: AuditContent, name: str, table: pd.DataFrame) -> AuditContent:
+    return replace(content, tables={**content.tables, name: table})
 
 
 def test_what_was_set_is_found(content: AuditContent):
@@ -80,20 +79,20 @@ def test_a_decoding_is_held_against_its_margin(content: AuditContent):
 
 @pytest.mark.parametrize(
     ("low", "high", "subjects", "verdict"),
-    [(0.1, 0.3, 40, HOLDS), (-0.3, -0.1, 40, FAILS), (-0.1, 0.3, 40, OPEN), (0.1, 0.3, 4, NOT_MEASURABLE)],
+    [
+        (0.1, 0.3, 40, HOLDS),
+        (-0.3, -0.1, 40, FAILS),
+        (-0.1, 0.3, 40, OPEN),
+        (0.1, 0.3, 4, NOT_MEASURABLE),
+        (None, None, 1, NOT_MEASURABLE),
+    ],
 )
 def test_an_interval_decides_and_four_subjects_do_not(
-    content: AuditContent, low: float, high: float, subjects: int, verdict: str
+    content: AuditContent, low: float | None, high: float | None, subjects: int, verdict: str
 ):
-    changed = with_differences(content, difference=0.2, low=low, high=high, n_subjects=subjects)
-    assert verdicts(changed)["above baseline"] == verdict
-
-
-def test_a_difference_without_an_interval_settles_nothing(content: AuditContent):
-    changed = with_differences(content, difference=0.2, low=None, high=None, n_subjects=1)
-    found = next(one for one in findings(changed) if one.name == "above baseline")
-    assert found.verdict == NOT_MEASURABLE
-    assert found.cases[0].evidence[0].above is None
+    row = content.tables["differences"].query("relation == 'baseline' and measure == 'run_30'").head(1)
+    values = {"difference": 0.2, "low": low, "high": high, "n_subjects": subjects}
+    assert verdicts(swapped(content, "differences", row.assign(**values)))["above baseline"] == verdict
 
 
 def test_a_threshold_is_taken_off_the_interval_too():
@@ -106,7 +105,7 @@ def test_a_threshold_is_taken_off_the_interval_too():
 def of_epochs(content: AuditContent, losses: list[float], runs: list[tuple[float, float, float]]) -> AuditContent:
     rows = [(epoch, "validation loss", loss, None, None) for epoch, loss in enumerate(losses)]
     rows += [(epoch, "run 30", *values) for epoch, values in enumerate(runs)]
-    return replace(content, epochs=pd.DataFrame(rows, columns=["epoch", "measure", "value", "low", "high"]))
+    return swapped(content, "epochs", pd.DataFrame(rows, columns=["epoch", "measure", "value", "low", "high"]))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +124,7 @@ def test_before_overfitting_ends_at_the_least_loss(content: AuditContent, losses
 
 def test_the_least_loss(content: AuditContent):
     assert least_loss(content) == 3
-    assert least_loss(replace(content, epochs=content.epochs.iloc[:0])) is None
+    assert least_loss(of_epochs(content, [], [])) is None
 
 
 def test_recommendations_come_from_what_was_found(content: AuditContent):
@@ -135,26 +134,20 @@ def test_recommendations_come_from_what_was_found(content: AuditContent):
     assert "set phrases" in names
     assert "first tokens" in names
     patients = found[0]
-    leaked = content.identifiers["n"].sum()
+    leaked = content.tables["identifiers"]["n"].sum()
     assert patients.observed.startswith(f"{leaked} times an identifier")
     assert "by rules" in patients.observed
 
 
 def test_no_recommendation_without_an_observation(content: AuditContent):
-    nothing = {
-        name: getattr(content, name).iloc[:0]
-        for name in ("ratios", "differences", "trends", "positions", "persistence", "kinds", "identifiers")
-    }
-    bare = replace(
-        content, **nothing, option_differences=content.option_differences.iloc[:0], epochs=content.epochs.iloc[:0]
-    )
+    bare = replace(content, tables={name: table.iloc[:0] for name, table in content.tables.items()})
     assert recommendations(bare, findings(bare)) == ()
     assert set(verdicts(bare).values()) == {NOT_MEASURABLE}
     assert all(one.summary.startswith("No case: ") for one in findings(bare))
 
 
 def rows(table: str) -> list:
-    return published()[table]["rows"]
+    return declared("published")[table]["rows"]
 
 
 def test_the_papers_numbers_fit_what_is_said_of_them():

@@ -16,6 +16,7 @@ from medunlearn.cli.main import app
 from medunlearn.papers.memorization.compare import audit_content, write_audit_report
 from medunlearn.papers.memorization.report import AuditContent, audit_report, findings
 from medunlearn.papers.memorization.report.figures import figure_1, figure_2, figure_3, figure_5, figure_7
+from medunlearn.reports.markdown import to_markdown
 from medunlearn.reports.write import write_report
 
 PLACES = (Path("/usr/bin/chromium"), Path("/usr/bin/chromium-browser"), Path("/usr/bin/google-chrome"))
@@ -34,50 +35,34 @@ def own_part(report: Path) -> str:
     return report.read_text(encoding="utf-8")
 
 
-def texts(report: Path, own_part: str) -> str:
-    return own_part + "".join((report.parent / name).read_text("utf-8") for name in ("report.md", "report.json"))
-
-
 def test_no_text_of_a_record_and_no_identifier(report: Path, own_part: str):
     assert sorted(one.name for one in report.parent.iterdir()) == ["report.html", "report.json", "report.md"]
-    everything = texts(report, own_part)
+    everything = own_part + "".join(
+        (report.parent / name).read_text("utf-8") for name in ("report.md", "report.json")
+    )
     assert not [secret for secret in SECRETS if secret in everything]
     assert "####-##-##" in own_part
+    assert "An &lt;audit&gt;" in own_part
+    assert not [word for word in ("<audit>", "http://", "https://") if word in own_part]
 
 
-def test_with_show_text_spans_are_there_and_escaped(content: AuditContent, audits: Path, tmp_path: Path):
-    folders = [audits / name for name in ("med",)]
-    page = write_audit_report(folders, tmp_path / "r", {"clinical": ["notes"]}, show_text=True, replicates=10)
-    own = page.read_text(encoding="utf-8")
+def test_with_show_text_spans_are_there_and_escaped(audits: Path, tmp_path: Path):
+    page = write_audit_report([audits / "med"], tmp_path, {"clinical": ["notes"]}, show_text=True, replicates=10)
+    own, markdown = page.read_text("utf-8"), (tmp_path / "report.md").read_text("utf-8")
     assert "Tarnwick came with &lt;pain&gt;" in own
     assert "<pain>" not in own
-    markdown = (tmp_path / "r" / "report.md").read_text(encoding="utf-8")
     lines = [line for line in markdown.splitlines() if "<pain>" in line]
     assert lines
     assert all(line.startswith("    ") for line in lines)
-
-
-def test_examples_need_the_permission_of_the_content(content: AuditContent, audits: Path):
     shown = audit_content([audits / "base"], show_text=True, replicates=5)
     assert shown.examples
     assert replace(shown, show_text=False).shown_examples() == ()
 
 
-def test_the_page_loads_nothing_and_escapes_its_title(own_part: str):
-    assert "An &lt;audit&gt;" in own_part
-    assert "<audit>" not in own_part
-    assert "http://" not in own_part
-    assert "https://" not in own_part
-
-
 def test_every_figure_and_table_has_its_place(own_part: str, report: Path):
     markdown = (report.parent / "report.md").read_text(encoding="utf-8")
-    for number in (1, 2, 3, 5, 7):
-        assert f"Figure {number}" in own_part
-        assert f"Figure {number}" in markdown
-    for number in (2, 3, 5, 7, 8, 9):
-        assert f"Table {number}" in own_part
-        assert f"Table {number}" in markdown
+    places = [*(f"Figure {n}" for n in (1, 2, 3, 5, 7)), *(f"Table {n}" for n in (2, 3, 5, 7, 8, 9))]
+    assert not [place for place in places if place not in own_part or place not in markdown]
     assert "retained" in markdown
     assert "Unscored: no encoder was named." in markdown
     assert "not a target" in own_part
@@ -87,10 +72,10 @@ def test_every_figure_and_table_has_its_place(own_part: str, report: Path):
 def test_figures_hold_the_numbers(content: AuditContent):
     titles = [title for title, _ in figure_1(content)]
     assert titles == ["guidelines", "notes"]
-    (_, spec), *_ = figure_1(content)
+    spec = dict(figure_1(content))["guidelines"]
     line = next(one for one in spec["data"] if one["name"] == "med" and "marker" in one)
     assert line["x"] == [50, 100, 200]
-    assert line["y"][0] == pytest.approx(content.reading("med", "guidelines", 50, "run_30").value, rel=1e-5)
+    assert line["y"][0] == pytest.approx(content.ratio("med", "guidelines", 50, "run_30")["value"], rel=1e-5)
     assert {one["xaxis"] for one in spec["data"]} == {"x", "x2"}
     (_, bars), *_ = figure_2(content)
     assert bars["data"][0]["x"] == ["greedy", "temperature_0.7", "top_k_50"]
@@ -108,19 +93,26 @@ def test_figures_hold_the_numbers(content: AuditContent):
 
 def test_json_has_every_number_and_every_verdict(report: Path, content: AuditContent):
     found = json.loads((report.parent / "report.json").read_text(encoding="utf-8"))
-    assert len(found["ratios"]["value"]) == len(content.ratios)
+    assert len(found["ratios"]["value"]) == len(content.tables["ratios"])
     assert [one["verdict"] for one in found["findings"]] == [one.verdict for one in findings(content)]
     assert found["persistence"]["measure"]
     assert found["examples"] == []
 
 
-def test_an_audit_alone_says_what_is_missing(audits: Path):
-    content = audit_content([audits / "early"], replicates=5)
+def test_an_audit_alone_says_what_is_missing(audits: Path, tmp_path: Path):
+    # Words, not tokens, and no responses.
+    for file in ("probes", "scores", "spans"):
+        (tmp_path / f"{file}.parquet").symlink_to(audits / "early" / f"{file}.parquet")
+    info = json.loads((audits / "early" / "run.json").read_text())
+    info["results"] = {"unit": {"name": "words and punctuation marks", "noun": "words"}}
+    (tmp_path / "run.json").write_text(json.dumps(info))
+    content = audit_content([tmp_path], replicates=5)
     assert {name for name, _ in content.missing} == {
         *("Comparison with baselines", "Table 7, Figure 5", "Table 3", "Tables 9 and 10", "Table 5"),
         *("Figure 7", "Figure 2"),
     }
     assert "early: no baseline was named" in content.caveats[0]
+    assert "runs are counted in words, not tokens" in to_markdown(audit_report(content))
 
 
 def test_a_baseline_on_other_records_is_missing_with_a_reason(audits: Path, tmp_path: Path):
@@ -130,20 +122,8 @@ def test_a_baseline_on_other_records_is_missing_with_a_reason(audits: Path, tmp_
         table = pd.read_parquet(path)
         table.assign(corpus="other " + table["corpus"]).to_parquet(path)
     content = audit_content([audits / "early", folder], {"baselines": {"early": ["base"]}}, replicates=5)
-    assert content.differences.empty
+    assert content.tables["differences"].empty
     assert "they share no probe" in dict(content.missing)["early − base"]
-
-
-def test_a_model_that_counts_words_says_so(audits: Path, tmp_path: Path):
-    folder = tmp_path / "words"
-    folder.mkdir()
-    for file in ("probes", "scores", "spans"):
-        (folder / f"{file}.parquet").symlink_to(audits / "early" / f"{file}.parquet")
-    info = json.loads((audits / "early" / "run.json").read_text())
-    info["results"] = {"unit": {"name": "words and punctuation marks", "noun": "words"}}
-    (folder / "run.json").write_text(json.dumps(info))
-    page = write_audit_report([folder], tmp_path / "r", replicates=5)
-    assert "runs are counted in words, not tokens" in page.read_text(encoding="utf-8")
 
 
 def run(*words: Any) -> Any:
@@ -159,25 +139,18 @@ def test_the_command(audits: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("folder", "words", "says"),
     [
-        (("--relations", "none.yaml"), "There is no file none.yaml"),
-        (("--out", "r.html"), "A report is a folder"),
+        ("med", ("--relations", "none.yaml", "--out", "r"), "There is no file none.yaml"),
+        ("med", ("--out", "r.html"), "A report is a folder"),
+        ("", ("--relations", "x.yaml", "--out", "r"), "--relations goes with runs of"),
     ],
 )
-def test_bad_input_ends_with_2(audits: Path, words: tuple[str, str], says: str, tmp_path: Path, monkeypatch):
+def test_bad_input_ends_with_2(audits: Path, folder: str, words: tuple[str, ...], says: str, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    out = () if "--out" in words else ("--out", "r")
-    done = run(audits / "med", *words, *out)
+    done = run(audits / folder if folder else tmp_path, *words)
     assert done.exit_code == 2
     assert says in " ".join(done.output.split())
-
-
-def test_relations_without_audits(tmp_path: Path):
-    (tmp_path / "run").mkdir()
-    done = run(tmp_path / "run", "--relations", "x.yaml", "--out", tmp_path / "r")
-    assert done.exit_code == 2
-    assert "--relations goes with runs of" in " ".join(done.output.split())
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")

@@ -40,20 +40,16 @@ def test_rules_use_what_the_audit_knows(content: AuditContent, audits: Path):
     assert set(zip(doses["kind"], doses["group"], strict=True)) == {("drug", "beneficial")}
 
 
-def test_ways_agree_but_for_the_span_that_the_person_left_out(content: AuditContent):
-    found = content.agreement.set_index(["of", "measure"])
+def test_ways_agree_but_for_the_span_that_the_person_left_out(content: AuditContent, audits: Path):
+    found = content.tables["agreement"].set_index(["of", "measure"])
     assert found.loc[("kind", "agreement"), "value"] == 1.0
     assert found.loc[("kind", "agreement"), "n"] == 39
-    people = content.kinds.query("by == 'person'")
+    kinds = content.tables["kinds"]
+    own = pd.read_parquet(audits / "med" / "kinds.parquet").query("by == 'rules'")["kind"].value_counts()
+    assert kinds.query("by == 'rules'").groupby("kind")["n"].sum().to_dict() == own.to_dict()
+    people = kinds.query("by == 'person'")
     assert people["n"].sum() == 40
     assert people[people["kind"].isna()]["n"].sum() == 1
-
-
-def test_counts_are_those_of_the_table(content: AuditContent, audits: Path):
-    table = pd.read_parquet(audits / "med" / "kinds.parquet").query("by == 'rules'")
-    own = table["kind"].value_counts()
-    counts = content.kinds.query("by == 'rules'").groupby("kind")["n"].sum()
-    assert counts.to_dict() == own.to_dict()
 
 
 @pytest.fixture

@@ -39,3 +39,8 @@ def watched(bench: Benchmark, small: dict[str, Any], tmp_path_factory: pytest.Te
     """Two epochs, all watched; tests write nothing into it but diagnoses."""
     folder: Path = tmp_path_factory.mktemp("diagnosis") / "run"
     return mu.train(bench, out=folder, quiet=True, epochs=2, watch=WATCH, **small)
+
+
+def chosen(run: Run) -> int:
+    """The epoch whose model is the run's."""
+    return int(run.info["results"]["epochs"]["chosen"])

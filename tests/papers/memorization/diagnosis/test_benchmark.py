@@ -38,14 +38,10 @@ def test_parts_are_by_patient_and_only_one_is_trained_on(bench: Benchmark) -> No
     assert by["validation"] | by["test"] <= set(split.retain)
 
 
-def test_shares_are_the_papers() -> None:
+def test_shares_are_the_papers_and_a_seed_is_a_hospital(bench: Benchmark) -> None:
     sizes = {part: len(patients) for part, patients in parts(mu.build.diagnosis(synthetic=130)).items()}
     assert sizes == {"train": 100, "validation": 20, "test": 10}
-
-
-def test_the_same_seed_is_the_same_hospital(bench: Benchmark) -> None:
-    again = mu.build.diagnosis(synthetic=20, validation=4, test=5)
-    other = mu.build.diagnosis(synthetic=20, validation=4, test=5, seed=1)
+    again, other = (mu.build.diagnosis(synthetic=20, validation=4, test=5, seed=seed) for seed in (0, 1))
     assert again.fingerprint == bench.fingerprint != other.fingerprint
 
 
@@ -84,6 +80,7 @@ ROWS: list[dict[str, Any]] = [
     }
     for number in range(8)
 ]
+SIZES: dict[str, Any] = {"validation": 2, "test": 2}
 
 
 def written(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -103,7 +100,7 @@ def test_every_form_of_file_is_the_same_benchmark(tmp_path: Path, ending: str) -
     rows = [
         {**row, "hpi_date": date.fromisoformat(row["hpi_date"])} if ending == ".parquet" else row for row in ROWS
     ]
-    built = mu.build.diagnosis(admissions=written(tmp_path / f"f{ending}", rows), validation=2, test=2)
+    built = mu.build.diagnosis(admissions=written(tmp_path / f"f{ending}", rows), **SIZES)
     record, question = built.records[3], built.questions[3]
     assert record.text == (
         "Date: 2020-01-04\nHistory of present illness: Cough for 3 days.\nLaboratory results: CRP 3 mg/L"
@@ -116,14 +113,14 @@ def test_every_form_of_file_is_the_same_benchmark(tmp_path: Path, ending: str) -
 def test_the_latest_stay_of_a_patient_counts(tmp_path: Path) -> None:
     rows = [*ROWS, {**ROWS[0], "id": "later", "hpi_date": "2021-05-01"}]
     path = written(tmp_path / "f.jsonl", rows)
-    built = mu.build.diagnosis(admissions=path, validation=2, test=2)
+    built = mu.build.diagnosis(admissions=path, **SIZES)
     assert "later" in built.record
     assert "a0" not in built.record
     assert built.notes["earlier stays left out"] == 1
-    assert len(mu.build.diagnosis(admissions=path, validation=2, test=2, stays="all").records) == 9
+    assert len(mu.build.diagnosis(admissions=path, **SIZES, stays="all").records) == 9
     undated = written(tmp_path / "g.jsonl", [*ROWS, {**ROWS[0], "id": "later", "hpi_date": "May"}])
     with pytest.raises(InputError, match="--stays all"):
-        mu.build.diagnosis(admissions=undated, validation=2, test=2)
+        mu.build.diagnosis(admissions=undated, **SIZES)
 
 
 def test_a_partition_of_ones_own(tmp_path: Path) -> None:
@@ -132,11 +129,7 @@ def test_a_partition_of_ones_own(tmp_path: Path) -> None:
         return written(tmp_path / "f.jsonl", rows)
 
     built = mu.build.diagnosis(admissions=file(*["train"] * 5, "validation", "test", "test"))
-    assert {part: len(patients) for part, patients in parts(built).items()} == {
-        "train": 5,
-        "validation": 1,
-        "test": 2,
-    }
+    assert [len(parts(built)[part]) for part in ("train", "validation", "test")] == [5, 1, 2]
     with pytest.raises(InputError, match="no patient in: test"):
         mu.build.diagnosis(admissions=file(*["train"] * 7, "validation"))
     with pytest.raises(InputError, match="'a7' is in part 'dev'"):
@@ -150,16 +143,16 @@ def test_what_cannot_be_used_is_told_with_its_place(tmp_path: Path) -> None:
         mu.build.diagnosis(admissions=path)
     assert "f.jsonl:9: has no diagnosis" in str(caught.value)
     assert "f.jsonl:10: has no text but a float in 'hpi'" in str(caught.value)
-    built = mu.build.diagnosis(admissions=path, skip_bad_rows=True, validation=2, test=2)
+    built = mu.build.diagnosis(admissions=path, skip_bad_rows=True, **SIZES)
     assert (len(built.records), len(built.notes["skipped rows"])) == (8, 2)
     with pytest.raises(ConfigError, match="hpi: There is no column 'hpi'"):
         mu.build.diagnosis(admissions=written(tmp_path / "g.jsonl", [{"hpl": "x", "diagnoses": ["y"]}]))
 
 
 def test_settings_that_do_not_go(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="either a file"):
-        mu.build.diagnosis()
-    with pytest.raises(ConfigError, match="either a file"):
-        mu.build.diagnosis(synthetic=20, admissions=tmp_path / "f.csv")
+    both: dict[str, Any] = {"synthetic": 20, "admissions": tmp_path / "f.csv"}
+    for settings in ({}, both):
+        with pytest.raises(ConfigError, match="either a file"):
+            mu.build.diagnosis(**settings)
     with pytest.raises(InputError, match="leave none"):
         mu.build.diagnosis(synthetic=20, validation=10, test=10)

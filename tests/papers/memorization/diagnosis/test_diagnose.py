@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,12 @@ from medunlearn.data.responses import Response
 from medunlearn.errors import InputError
 from medunlearn.papers.memorization.diagnosis.accuracy import accuracy_table, difference_table
 from medunlearn.papers.memorization.diagnosis.asking import predictions, questions_of
-from medunlearn.papers.memorization.diagnosis.diagnose import content_of
-from medunlearn.papers.memorization.diagnosis.report import rise_finding
-from medunlearn.papers.memorization.diagnosis.rise import Rise
+from medunlearn.papers.memorization.diagnosis.rise import Rise, rise_finding
 from medunlearn.reports.claims import VERDICTS, Finding
 from medunlearn.results.runs import Run
 from medunlearn.statistics import Difference
+
+from .conftest import chosen
 
 DRAWS = {"replicates": 200, "seed": 0}
 
@@ -63,19 +62,16 @@ def test_differences_are_paired_by_hand() -> None:
 
 def test_responses_are_read_with_their_question(bench: Benchmark) -> None:
     questions = questions_of(bench, "test")
-    right = {
-        question.question_id: Response(question.question_id, "note", 0, question.answer, (), finished=True)
-        for question in questions
-    }
-    settings = AskedSettings()
-    assert (predictions(bench, right, settings, questions)["rank"] == 1).all()
+    answers = {question.question_id: question.answer for question in questions}
+
+    def ranks(**settings: str) -> list[int]:
+        said = {name: Response(name, "note", 0, answer, (), finished=True) for name, answer in answers.items()}
+        return predictions(bench, said, AskedSettings.model_validate(settings), questions)["rank"].tolist()
+
+    assert set(ranks()) == {1}
     second = [line.split(". ", 1)[1] for line in questions[0].answer.splitlines()]
-    right[questions[0].question_id] = Response(
-        questions[0].question_id, "note", 0, f"1. nothing\n2. {second[1]}\n3. {second[0]}", (), finished=True
-    )
-    assert predictions(bench, right, settings, questions)["rank"].tolist()[0] == 3
-    anything = AskedSettings.model_validate({"gold": "any"})
-    assert predictions(bench, right, anything, questions)["rank"].tolist()[0] == 2
+    answers[questions[0].question_id] = f"1. nothing\n2. {second[1]}\n3. {second[0]}"
+    assert (ranks()[0], ranks(gold="any")[0]) == (3, 2)
 
 
 def test_the_model_before_training_is_compared_without_asking_again(bench: Benchmark, watched: Run) -> None:
@@ -95,26 +91,21 @@ def test_the_model_before_training_is_compared_without_asking_again(bench: Bench
 def test_the_report_says_it_all_and_shows_no_text(bench: Benchmark, watched: Run) -> None:
     found = mu.diagnose(watched, bench, quiet=True, least_patients=2, replicates=50)
     page, text = found.report.read_text(), found.report.with_suffix(".md").read_text()
-    for said in (
-        "Top-k accuracy",
-        "Epoch by epoch",
-        "before training",
-        "The least validation loss is that of epoch",
-    ):
+    least = "The least validation loss is that of epoch"
+    for said in ("Top-k accuracy", "Epoch by epoch", "before training", least):
         assert said in text
         assert said in page
-    specs = [part.partition("</script>")[0] for part in page.split('<script type="application/json">')[1:]]
-    figures = [json.loads(spec) for spec in specs]
-    seven = figures[-1]
-    assert {"xaxis", "xaxis2", "xaxis3"} <= set(seven["layout"])
-    assert {trace["xaxis"] for trace in seven["data"]} == {"x", "x2", "x3"}
-    marks = {shape["x0"] for shape in seven["layout"]["shapes"]}
-    assert watched.info["results"]["epochs"]["chosen"] in marks
-    for record in bench.records:
-        for identifier in record.identifiers:
-            if identifier.type in ("name", "record_number", "phone", "address"):
-                assert identifier.value not in text
-                assert identifier.value not in page
+    figures = page.split('<script type="application/json">')[1:]
+    seven = json.loads(figures[-1].partition("</script>")[0])
+    assert (
+        {trace["xaxis"] for trace in seven["data"]}
+        == {"x", "x2", "x3"}
+        <= {name.replace("axis", "") for name in seven["layout"]}
+    )
+    assert chosen(watched) in {shape["x0"] for shape in seven["layout"]["shapes"]}
+    kinds = ("name", "record_number", "phone", "address")
+    secrets = [one.value for record in bench.records for one in record.identifiers if one.type in kinds]
+    assert not [secret for secret in secrets if secret in text or secret in page]
 
 
 def test_another_part_needs_the_models_weights(bench: Benchmark, watched: Run) -> None:
@@ -147,12 +138,10 @@ def test_the_command(bench: Benchmark, watched: Run, tmp_path: Path) -> None:
     assert "2 settings are wrong" in wrong.output
 
 
-def test_controls_of_the_rise(watched: Run, bench: Benchmark) -> None:
-    content = content_of(mu.diagnose(watched, bench, quiet=True, least_patients=2, replicates=50))
-
+def test_controls_of_the_rise() -> None:
     def claims(loss: tuple[float, float], trained: tuple[float, float]) -> list[Finding]:
         gaps = (Difference(sum(edges) / 2, *edges, None, 9, 9) for edges in (loss, trained))
-        finding = rise_finding(replace(content, rise=(Rise(30, 0, 3, *gaps, None).facts(),)))
+        finding = rise_finding([Rise(30, 0, 3, *gaps, None).facts()])
         assert finding is not None
         return [finding]
 

@@ -9,8 +9,7 @@ import pytest
 from medunlearn.errors import InputError
 from medunlearn.metrics import Item, Tools, get_metric
 from medunlearn.papers.memorization.diagnosis.names import Names, name_key, names_with, own_names
-from medunlearn.papers.memorization.diagnosis.parse import parse_diagnoses, reference_diagnoses
-from medunlearn.papers.memorization.diagnosis.top_k import Prediction, predict
+from medunlearn.papers.memorization.diagnosis.top_k import Prediction, parse_diagnoses, predict, reference_diagnoses
 
 
 @pytest.mark.parametrize(
@@ -72,10 +71,10 @@ def test_synonyms_hold_through_chains_whatever_their_order() -> None:
 
 def test_a_name_of_our_own_list_stands_for_one_diagnosis_alone() -> None:
     """Otherwise two diagnoses would be one by accident of an abbreviation."""
-    from medunlearn.papers.memorization.diagnosis.names import _own
+    from medunlearn.papers.memorization.declared import declared
 
     seen: dict[tuple[str, ...], str] = {}
-    for name, others in _own().items():
+    for name, others in declared("synonyms").items():
         for key in {name_key(one) for one in (name, *others)}:
             assert seen.setdefault(key, name) == name, f"{key} stands for {seen[key]} and {name}"
 
@@ -110,17 +109,8 @@ def test_the_place_of_the_first_right_one(response: str, gold: str, found: Predi
 
 
 def test_the_metrics_are_top_k() -> None:
-    items = [
-        Item("q1", "retain", "", "1. gout", response="1. sepsis\n2. gout"),
-        Item("q2", "retain", "", "1. gout", response="gout"),
-        Item(
-            "q3",
-            "retain",
-            "",
-            "1. gout",
-            response="nothing that is a list of names or could be taken for one by us",
-        ),
-        Item("q4", "retain", "", "  ", response="gout"),
-    ]
+    talk = "nothing that is a list of names or could be taken for one by us"
+    asked = (("1. gout", "1. sepsis\n2. gout"), ("1. gout", "gout"), ("1. gout", talk), ("  ", "gout"))
+    items = [Item(f"q{n}", "retain", "", reference, response=said) for n, (reference, said) in enumerate(asked)]
     values = {k: [one.value for one in get_metric(f"top_{k}").score(items, Tools())] for k in (1, 2, 3)}
     assert values == {1: [0, 1, 0, None], 2: [1, 1, 0, None], 3: [1, 1, 0, None]}

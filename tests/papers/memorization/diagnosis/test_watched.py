@@ -21,15 +21,14 @@ from medunlearn.pipeline.presets import train_settings
 from medunlearn.results.runs import Run, RunRecord
 from medunlearn.statistics import Difference
 
+from .conftest import SMALL, chosen
+
 
 def measured(run: Run, measure: str, epoch: int, fold: str = "") -> Any:
     table = pd.read_parquet(run.folder / "epochs.parquet")
     rows = table[(table["measure"] == measure) & (table["epoch"] == epoch) & (table["fold"] == fold)]
     (row,) = rows.to_dict("records")
     return row
-
-
-SMALL = {"model": "tiny", "tiny_width": 32, "tiny_layers": 2, "precision": "fp32", "batch_size": 4}
 
 
 @pytest.fixture(scope="module")
@@ -39,19 +38,11 @@ def loaded(watched: Run) -> Any:
     return load_model(str(watched.model), device="cpu")
 
 
-def chosen(run: Run) -> int:
-    return int(run.info["results"]["epochs"]["chosen"])
-
-
 def test_the_validation_loss_is_cross_entropy(bench: Benchmark, watched: Run, loaded: Any) -> None:
     """Against transformers' own loss, of sequences put together here."""
     import torch
 
     tokenizer, model = loaded.tokenizer, loaded.model
-
-    def encode(text: str) -> list[int]:
-        ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-        return ids
 
     def loss(ids: list[int], scored_from: int) -> tuple[float, int]:
         labels = torch.tensor([[-100] * scored_from + ids[scored_from:]])
@@ -60,15 +51,14 @@ def test_the_validation_loss_is_cross_entropy(bench: Benchmark, watched: Run, lo
         return float(mean) * (len(ids) - scored_from), len(ids) - scored_from
 
     texts, answers = [], []
-    begin = [tokenizer.bos_token_id] if tokenizer("a")["input_ids"][0] == tokenizer.bos_token_id else []
     for question in bench.questions:
         record = bench.record[question.record_id]
         if record.groups["part"] != "validation":
             continue
-        text = [*begin, *encode(record.text), tokenizer.eos_token_id]
-        texts.append(loss(text, 1))
-        prompt = [*begin, *encode(f"{record.text}\n\n"), *encode(f"Question: {question.question}\nAnswer:")]
-        answers.append(loss([*prompt, *encode(f" {question.answer}"), tokenizer.eos_token_id], len(prompt)))
+        texts.append(loss([*_ids(loaded, record.text), tokenizer.eos_token_id], 1))
+        prompt = _ids(loaded, f"{record.text}\n\n", f"Question: {question.question}\nAnswer:")
+        answer = _ids(loaded, f" {question.answer}", begin=False)
+        answers.append(loss([*prompt, *answer, tokenizer.eos_token_id], len(prompt)))
     for measure, parts in (
         ("validation loss", texts + answers),
         ("validation loss of records", texts),
@@ -104,10 +94,11 @@ def test_probes_are_continued_as_by_the_library(bench: Benchmark, watched: Run, 
     assert list(probe.response_tokens) == list(itertools.takewhile(lambda token: token != eos, whole))
 
 
-def _ids(loaded: Any, text: str) -> list[int]:
-    ids: list[int] = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
+def _ids(loaded: Any, *texts: str, begin: bool = True) -> list[int]:
+    """Each text's tokens, after the begin-of-sequence token where the tokenizer has one."""
+    ids = [token for text in texts for token in loaded.tokenizer(text, add_special_tokens=False)["input_ids"]]
     first = loaded.tokenizer("a")["input_ids"][0]
-    return [*([first] if first == loaded.tokenizer.bos_token_id else []), *ids]
+    return [*([first] if begin and first == loaded.tokenizer.bos_token_id else []), *ids]
 
 
 def test_memorized_records_are_found(bench: Benchmark, loaded: Any, tmp_path: Path) -> None:

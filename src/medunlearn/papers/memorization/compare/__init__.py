@@ -1,9 +1,4 @@
-"""Audits side by side: numbers, differences, trends, places, persistence, kinds; and their report.
-
-- :mod:`ratios`, :mod:`trends` and :mod:`places` compute tidy tables of it.
-- :mod:`sorting` adds the kinds of memorized spans to an audit; :mod:`sensitive` counts identifiers.
-- :mod:`gather` puts everything into the content of a report; :mod:`report` writes it.
-"""
+"""Audits side by side: numbers, differences, trends, places, persistence, kinds; and their report."""
 
 from medunlearn.audit.kinds.sorting import judge_spans, read_spans, sort_spans, span_sheet
 from medunlearn.audit.tables import AuditTables, is_audit, read_tables

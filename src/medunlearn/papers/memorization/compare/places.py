@@ -1,42 +1,38 @@
-"""Where memorized text stands (Figure 3) and what of it persists (Table 7), from the tables of audits."""
+"""Positions of memorized text (Figure 3), its persistence (Table 7), and identifiers in it (Tables 9 and 10)."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from medunlearn.audit import persistence as lasting
 from medunlearn.audit import position
 from medunlearn.audit.tables import KEY, AuditTables
-from medunlearn.papers.memorization.compare.ratios import GREEDY, Draws, table_of
-
-POSITIONS = ("model", "corpus", "prefix_tokens", "at_least", *position.COLUMNS)
-PERSISTENCE = (
-    *("before", "after", "by", "at_least", "corpus", "prefix_tokens"),
-    *("measure", "value", "low", "high", "n", "n_probes", "n_subjects", "reason"),
-)
+from medunlearn.papers.memorization.compare.ratios import Draws
+from medunlearn.papers.memorization.declared import declared
+from medunlearn.papers.memorization.report.content import COLUMNS, GREEDY, stacked
+from medunlearn.statistics.bootstrap import bootstrap_mean
 
 
 def position_table(audit: AuditTables, draws: Draws, lengths: tuple[int, ...] = (30, 50)) -> pd.DataFrame:
     """Every measure of position by corpus, prefix length and length of run; greedy."""
-    probes = audit.probes.set_index("probe_id")
-    said = audit.responses[audit.responses["variant"] == GREEDY]
-    if said.empty:
-        return pd.DataFrame(columns=list(POSITIONS))
-    said = said[[*KEY, "tokens"]].join(probes[["subject", "corpus", "prefix_tokens"]], on="probe_id", how="inner")
+    probes = audit.probes.set_index("probe_id")[["subject", "corpus", "prefix_tokens"]]
+    responses = audit.responses[audit.responses["variant"] == GREEDY][[*KEY, "tokens"]]
     limit = max(position.SEGMENT, int(audit.info.get("config", {}).get("max_new_tokens", position.LIMIT)))
     parts = []
     key: Any
-    for key, group in said.groupby(["corpus", "prefix_tokens"], sort=True):
+    placed = responses.join(probes, on="probe_id", how="inner")
+    for key, group in placed.groupby(["corpus", "prefix_tokens"], sort=True):
         spans = audit.spans.merge(group[KEY], on=KEY)
         for length in lengths:
-            found = position.positions(
-                spans, group, at_least=length, limit=limit, replicates=draws.replicates, seed=draws.seed
-            )
-            place: Any = {"model": audit.label, "corpus": key[0], "prefix_tokens": key[1], "at_least": length}
-            parts.append(found.assign(**place))
-    return table_of(parts, POSITIONS)[list(POSITIONS)]
+            table = position.positions(spans, group, at_least=length, limit=limit, **draws)
+            parts.append(table.assign(model=audit.label, corpus=key[0], prefix_tokens=key[1], at_least=length))
+    return stacked("positions", parts)
 
 
 def persistence_table(
@@ -48,23 +44,82 @@ def persistence_table(
         by: what is counted: probes with a run of ``at_least`` tokens, spans with the same text, or tokens of
         suffixes.
     """
-    first, second = (
-        {
-            str(probe): value
-            for probe, value in audit.scores[
-                (audit.scores["decoding"] == GREEDY) & (audit.scores["measure"] == f"run_{at_least}")
-            ]
-            .groupby("item")["value"]
-            .max()
-            .items()
-        }
-        for audit in (before, after)
-    )
-    counts = lasting.count_probes(first, second)
+    flags = []
+    for audit in (before, after):
+        own = audit.scores[(audit.scores["decoding"] == GREEDY) & (audit.scores["measure"] == f"run_{at_least}")]
+        flags.append({str(probe): value for probe, value in own.groupby("item")["value"].max().items()})
+    counts = lasting.count_probes(*flags)
     if by != "probe":
         spans = [audit.spans[audit.spans["variant"] == GREEDY] for audit in (before, after)]
         counts = lasting.count_spans(list(counts["probe_id"]), *spans, by=by, at_least=at_least)
     placed = counts.merge(before.probes[["probe_id", "subject", "corpus", "prefix_tokens"]], on="probe_id")
-    found = lasting.persistence(placed, replicates=draws.replicates, seed=draws.seed)
-    who: Any = {"before": before.label, "after": after.label, "by": by, "at_least": at_least}
-    return found.assign(**who)[list(PERSISTENCE)]
+    table = lasting.persistence(placed, **draws).assign(by=by, at_least=at_least)
+    return stacked("persistence", [table.assign(before=before.label, after=after.label)])
+
+
+def leaks(audit: AuditTables) -> pd.DataFrame:
+    """Regenerated values in the record and not in the prefix: one row a value of a kind in a response.
+
+    However often a value stands in a response, it counts once there.
+    """
+    tables = [table for table in (audit.findings, audit.sensitive) if table is not None]
+    if not tables:
+        return pd.DataFrame(columns=["kind"])
+    table = pd.concat(tables, ignore_index=True)
+    leaked = table[table["in_record"].astype(bool) & ~table["in_prefix"].astype(bool)]
+    # Equal values share a key, in whatever writing they stand; without one the value itself must do.
+    same = leaked["value"].astype(str).str.casefold()
+    same = leaked["key"].fillna(same) if "key" in leaked else same
+    return leaked.assign(same=same).drop_duplicates([*KEY, "kind", "same"])
+
+
+def identifier_table(audit: AuditTables, draws: Draws) -> pd.DataFrame:
+    """One row a kind of what was regenerated: how often, in how many records, and per audited record.
+
+    Returns:
+        model, table (``table_9`` or ``table_10``), group (the paper's row), kind, n, n_records, n_subjects,
+        per_record (n over audited records, with low and high over subjects), example (the shape of one: letters as
+        x, digits as #, nothing of its content).
+    """
+    rows = [_identifier_row(audit, str(kind), group, draws) for kind, group in leaks(audit).groupby("kind")]
+    table = pd.DataFrame(rows, columns=list(COLUMNS["identifiers"]))
+    return table.sort_values(["table", "n"], ascending=[True, False], kind="stable", ignore_index=True)
+
+
+def masked(value: str) -> str:
+    """The shape of a text: letters as x or X, digits as #; what stands between them stays."""
+    shape = re.sub(r"[^\W\d_]", lambda one: "X" if one.group().isupper() else "x", value)
+    return re.sub(r"\d", "#", shape)
+
+
+def _identifier_row(audit: AuditTables, kind: str, group: pd.DataFrame, draws: Draws) -> dict[str, Any]:
+    table, name = _group_of().get(kind, ("table_9", "Other"))
+    records = audit.probes.drop_duplicates("record_id").set_index("record_id")["subject"]
+    counts = group.groupby("record_id").size().reindex(records.index, fill_value=0).to_numpy(np.float64)
+    mean = bootstrap_mean(counts, list(records), **draws)
+    hit = records.reindex(group["record_id"].unique())
+    # The most frequent shape, so that one odd value is not singled out.
+    shape = group["value"].astype(str).map(masked).value_counts().index[0]
+    return {
+        "model": audit.label,
+        "table": table,
+        "group": name,
+        "kind": kind,
+        "example": shape,
+        "n": len(group),
+        "n_records": len(hit),
+        "n_subjects": int(hit.nunique()),
+        "per_record": mean.value,
+        "low": mean.low,
+        "high": mean.high,
+    }
+
+
+@cache
+def _group_of() -> Mapping[str, tuple[str, str]]:
+    """Kind of identifier -> table and row of the paper."""
+    tables = declared("sensitive")
+    groups = {kind: ("table_9", row) for row, kinds in tables["table_9"].items() for kind in kinds}
+    for category, rows in tables["table_10"].items():
+        groups |= {kind: ("table_10", f"{category}: {row}") for row, kinds in rows.items() for kind in kinds}
+    return groups

@@ -11,7 +11,6 @@ from medunlearn.audit.tables import AuditTables, read_tables
 from medunlearn.config import check, read_yaml
 from medunlearn.config.audit_report import AuditRelations
 from medunlearn.papers.memorization.compare.gather import gather_audits
-from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.papers.memorization.report import AuditContent, audit_report
 from medunlearn.reports.write import write_report
 from medunlearn.statistics.bootstrap import REPLICATES
@@ -29,9 +28,9 @@ def audit_content(
     seed: int = 0,
 ) -> AuditContent:
     """Everything that the report of some audits shows; see :func:`write_audit_report`."""
-    read, known = with_baselines([read_tables(Path(folder)) for folder in audits], read_relations(relations))
-    draws = Draws(replicates, seed)
-    return gather_audits(read, known, title=title or TITLE, show_text=show_text, draws=draws)
+    tables, related = with_baselines([read_tables(Path(folder)) for folder in audits], read_relations(relations))
+    draws = {"replicates": replicates, "seed": seed}
+    return gather_audits(tables, related, draws, title=title or TITLE, show_text=show_text)
 
 
 def write_audit_report(
@@ -67,14 +66,12 @@ def write_audit_report(
 
 def read_relations(relations: Path | Mapping[str, Any] | None) -> AuditRelations:
     """Relations from a YAML file, whose paths are relative to it, or from a mapping."""
-    if relations is None:
-        return check(AuditRelations, {})
-    values = dict(relations) if isinstance(relations, Mapping) else read_yaml(Path(relations))
-    found = check(AuditRelations, values)
-    table = found.epoch_table
-    if table is None or table.is_absolute() or isinstance(relations, Mapping):
-        return found
-    return found.model_copy(update={"epoch_table": Path(relations).parent / table})
+    if relations is None or isinstance(relations, Mapping):
+        return check(AuditRelations, dict(relations or {}))
+    checked = check(AuditRelations, read_yaml(Path(relations)))
+    if checked.epoch_table is None:
+        return checked
+    return checked.model_copy(update={"epoch_table": Path(relations).parent / checked.epoch_table})
 
 
 def with_baselines(
@@ -84,17 +81,16 @@ def with_baselines(
 
     A baseline that is itself a label of another audit (one folder, audited twice) is taken once.
     """
-    found = {audit.label: audit for audit in audits}
-    if len(found) < len(audits):
+    by_label = {audit.label: audit for audit in audits}
+    if len(by_label) < len(audits):
         return list(audits), relations
-    known = {model: list(others) for model, others in relations.baselines.items()}
+    baselines = dict(relations.baselines)
     for audit in audits:
         for folder in audit.baselines:
             baseline = read_tables(folder)
             if baseline.label == audit.label:
                 baseline = replace(baseline, label=f"{baseline.label} (baseline)")
-            found.setdefault(baseline.label, baseline)
-            others = known.setdefault(audit.label, [])
-            others += [baseline.label] if baseline.label not in others else []
-    named = {model: tuple(others) for model, others in known.items()}
-    return list(found.values()), relations.model_copy(update={"baselines": named})
+            by_label.setdefault(baseline.label, baseline)
+            others = baselines.get(audit.label, ())
+            baselines[audit.label] = tuple(dict.fromkeys((*others, baseline.label)))
+    return list(by_label.values()), relations.model_copy(update={"baselines": baselines})

@@ -15,7 +15,6 @@ from medunlearn.audit.run import audit
 from medunlearn.data.storage import write_text
 from medunlearn.papers.memorization.compare import read_tables, write_audit_report
 from medunlearn.papers.memorization.compare.places import persistence_table, position_table
-from medunlearn.papers.memorization.compare.ratios import Draws, table_of
 from medunlearn.papers.memorization.demo.findings import TRAINED, UNSEEN, findings
 from medunlearn.papers.memorization.demo.models import FURTHER, HALF, WHOLE, demo_models
 from medunlearn.synthetic.corpus import CorpusText, invent_corpus
@@ -30,7 +29,7 @@ OTHER_TEXTS = 12
 
 @dataclass(frozen=True)
 class Shown:
-    """What the demo found.
+    """Results of the demo.
 
     Attributes:
         audits: after half of the epochs, after all, and after further fine-tuning on other texts.
@@ -46,13 +45,6 @@ class Shown:
     persistence: pd.DataFrame
     report: Path
 
-    def by_segment(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """Rows of ``starts`` and of ``tokens`` of each corpus, prefix length and segment."""
-        ways = [
-            self.positions[self.positions["measure"] == name].to_dict("records") for name in ("starts", "tokens")
-        ]
-        return [({**one}, {**other}) for one, other in zip(*ways, strict=True)]
-
 
 def demo_audit(out: Path, *, each: int = 4, epochs: int = 4, seed: int = 0, quiet: bool = False) -> Shown:
     """Train and audit; resumes from what is on the disk.
@@ -64,8 +56,8 @@ def demo_audit(out: Path, *, each: int = 4, epochs: int = 4, seed: int = 0, quie
     texts = invent_corpus(each, COPIES, sentences=SENTENCES, seed=seed)
     other = invent_corpus(OTHER_TEXTS, (1,), sentences=SENTENCES, seed=seed + 1)
     corpora = [
-        _write(out / "corpus" / f"{UNSEEN}.jsonl", [one for one in texts if not one.copies]),
-        _write(out / "corpus" / f"{TRAINED}.jsonl", [one for one in texts if one.copies]),
+        _write(out / "corpus" / f"{UNSEEN}.jsonl", [text for text in texts if not text.copies]),
+        _write(out / "corpus" / f"{TRAINED}.jsonl", [text for text in texts if text.copies]),
     ]
     models = demo_models(texts, other, out / "models", epochs=epochs, seed=seed)
     settings: dict[str, Any] = {"prefixes": PREFIXES, "max_new_tokens": NEW_TOKENS, "batch_size": 160, "seed": seed}
@@ -77,23 +69,18 @@ def demo_audit(out: Path, *, each: int = 4, epochs: int = 4, seed: int = 0, quie
         "persistence": [[audits[WHOLE].label, audits[FURTHER].label]],
         "epochs": {"training": {audits[HALF].label: epochs // 2, audits[WHOLE].label: epochs}},
     }
-    folders = [one.run.folder for one in audits.values()]
+    folders = [audited.run.folder for audited in audits.values()]
     report = write_audit_report(
         folders, out / "report", relations, title="Memorization of invented texts", seed=seed
     )
-    half, whole, further = (read_tables(folder) for folder in folders)
-    draws = Draws(seed=seed)
+    half, whole, further = map(read_tables, folders)
+    draws = {"seed": seed}
     lasting = persistence_table(whole, further, draws)
-    return Shown(
-        audits,
-        findings(half, whole, lasting, draws),
-        table_of([position_table(whole, draws, (30,))], ()),
-        lasting[lasting["corpus"] == TRAINED],
-        report,
-    )
+    positions, own = position_table(whole, draws, (30,)), lasting[lasting["corpus"] == TRAINED]
+    return Shown(audits, findings(half, whole, lasting, draws), positions, own, report)
 
 
 def _write(path: Path, texts: Sequence[CorpusText]) -> Path:
-    rows = ({"id": one.text_id, "kind": one.kind, "text": one.text, "copies": one.copies} for one in texts)
+    rows = ({"id": text.text_id, "kind": text.kind, "text": text.text, "copies": text.copies} for text in texts)
     write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
     return path

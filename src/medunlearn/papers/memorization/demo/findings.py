@@ -1,9 +1,9 @@
-"""What the demo's audits say of each statement: a number, its interval over texts, and whether it holds."""
+"""Statements about memorization on the demo's audits: a number, its interval over texts, and a verdict."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,15 @@ import pandas as pd
 from medunlearn.audit.tables import AuditTables
 from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.papers.memorization.compare.trends import position_trends
+from medunlearn.papers.memorization.report.content import Row, evidence_of
+from medunlearn.reports.readings import number, rows_of
 from medunlearn.statistics import paired_difference
 from medunlearn.statistics.bootstrap import Observations, interval, resample_together
 
 MEASURE = "run_30"
 TRAINED, UNSEEN = "trained", "unseen"
 COLUMNS = ("statement", "difference", "low", "high", "n", "verdict")
+Rows = Iterator[dict[str, Any]]
 
 
 def findings(half: AuditTables, whole: AuditTables, lasting: pd.DataFrame, draws: Draws) -> pd.DataFrame:
@@ -27,99 +30,69 @@ def findings(half: AuditTables, whole: AuditTables, lasting: pd.DataFrame, draws
         half, whole: audits after half and all epochs.
         lasting: Table 7 of the trained model and the further fine-tuned one.
     """
+    values, before = (audit.wide[audit.wide[MEASURE].notna()] for audit in (whole, half))
     rows = [
-        *_by_copies(whole, draws),
-        _by_prefix(whole, draws),
-        _by_epoch(half, whole, draws),
-        *_by_position(whole, draws),
-        *_persisting(lasting),
+        *_by_copies(values, draws),
+        *_paired(values[values["copies"] > 0], before[before["copies"] > 0], draws),
+        *_by_position(pd.DataFrame(position_trends(whole, draws))),
+        *_persistence(lasting),
     ]
-    told = [{**row, "verdict": _verdict(row["low"], row["high"])} for row in rows]
-    return pd.DataFrame(told, columns=list(COLUMNS))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _by_copies(whole: AuditTables, draws: Draws) -> Iterator[dict[str, Any]]:
-    values = _values(whole)
-    levels = sorted(int(one) for one in values["copies"].unique())
+def _by_copies(values: pd.DataFrame, draws: Draws) -> Rows:
+    levels = sorted(int(copies) for copies in values["copies"].unique())
+    names = {0: "unseen", 1: "1 copy"}
     for fewer, more in itertools.pairwise(levels):
-        tables = [
-            Observations(part[[MEASURE]].to_numpy(np.float64), part["subject"].tolist())
-            for part in (values[values["copies"] == many] for many in (more, fewer))
-        ]
-        first, second = resample_together(tables, replicates=draws.replicates, seed=draws.seed)
+        parts = (values[values["copies"] == copies] for copies in (more, fewer))
+        tables = [Observations(part[[MEASURE]].to_numpy(np.float64), part["subject"].tolist()) for part in parts]
+        first, second = resample_together(tables, **draws)
         gaps = (first.draws - second.draws)[:, 0]
         low, high = interval(gaps[~np.isnan(gaps)], 0.95)
-        yield {
-            "statement": f"{MEASURE}: {_copies(more)} more than {_copies(fewer)}",
-            "difference": float(first.point[0] - second.point[0]),
-            "low": low,
-            "high": high,
-            "n": int(first.n_clusters[0] + second.n_clusters[0]),
-        }
+        copies, other = (names.get(level, f"{level} copies") for level in (more, fewer))
+        difference = float(first.point[0] - second.point[0])
+        n = int(first.n_clusters[0] + second.n_clusters[0])
+        yield _row(f"{MEASURE}: {copies} more than {other}", difference, low, high, n)
 
 
-def _by_prefix(whole: AuditTables, draws: Draws) -> dict[str, Any]:
-    seen = _seen(whole)
-    table = seen.pivot_table(index="record_id", columns="prefix_tokens", values=MEASURE)
+def _paired(after: pd.DataFrame, before: pd.DataFrame, draws: Draws) -> Rows:
+    """The longest prefix against the shortest, and all epochs against half, by record."""
+    table = after.pivot_table(index="record_id", columns="prefix_tokens", values=MEASURE)
     shorter, longer = table.columns.min(), table.columns.max()
-    statement = f"{MEASURE}: prefix of {longer} more than of {shorter}"
-    return {"statement": statement, **_paired(table[longer], table[shorter], draws)}
+    whole, half = (part.groupby("record_id")[MEASURE].mean() for part in (after, before))
+    for statement, first, second in (
+        (f"prefix of {longer} more than of {shorter}", table[longer], table[shorter]),
+        ("all epochs more than half", whole, half.reindex(whole.index)),
+    ):
+        records = [str(record) for record in first.index]
+        gap = paired_difference(first.to_numpy(), second.to_numpy(), records, **draws)
+        yield _row(f"{MEASURE}: {statement}", gap.difference, gap.low, gap.high, gap.n_clusters)
 
 
-def _by_epoch(half: AuditTables, whole: AuditTables, draws: Draws) -> dict[str, Any]:
-    before, after = (_seen(one).groupby("record_id")[MEASURE].mean() for one in (half, whole))
-    statement = f"{MEASURE}: all epochs more than half"
-    return {"statement": statement, **_paired(after, before.reindex(after.index), draws)}
-
-
-def _by_position(whole: AuditTables, draws: Draws) -> Iterator[dict[str, Any]]:
-    for row in _longest(position_trends(whole, draws)):
+def _by_position(trends: pd.DataFrame) -> Rows:
+    for row in _longest(trends):
+        statement = f"memorized tokens fall a segment further on (prefix of {row['prefix_tokens']})"
         # A fall is a slope below 0; turned round, so that above 0 is for the statement as everywhere.
-        low, high = (None if pd.isna(row[name]) else -row[name] for name in ("high", "low"))
-        yield {
-            "statement": f"memorized tokens fall a segment further on (prefix of {row['prefix_tokens']})",
-            "difference": None if pd.isna(row["slope"]) else -row["slope"],
-            "low": low,
-            "high": high,
-            "n": row["n_subjects"],
-        }
+        edges = (number(row[name]) for name in ("slope", "high", "low"))
+        fall, low, high = (None if edge is None else -edge for edge in edges)
+        yield _row(statement, fall, low, high, row["n_subjects"])
 
 
-def _persisting(lasting: pd.DataFrame) -> Iterator[dict[str, Any]]:
+def _persistence(lasting: pd.DataFrame) -> Rows:
     for row in _longest(lasting[lasting["measure"] == "common"]):
-        moved = {name: None if pd.isna(row[name]) else row[name] - 0.5 for name in ("value", "low", "high")}
         statement = f"common over the union above a half, run_{row['at_least']} (prefix of {row['prefix_tokens']})"
-        edges = {"low": moved["low"], "high": moved["high"]}
-        yield {"statement": statement, "difference": moved["value"], **edges, "n": row["n_subjects"]}
+        evidence = evidence_of(statement, row, "value", minus=0.5)
+        yield _row(statement, evidence.value, evidence.low, evidence.high, row["n_subjects"])
 
 
-def _longest(table: pd.DataFrame) -> list[dict[Any, Any]]:
+def _row(statement: str, difference: float | None, low: float | None, high: float | None, n: int) -> dict[str, Any]:
+    verdict = "not measurable"
+    if low is not None and high is not None:
+        verdict = "holds" if low > 0 else "does not hold" if high < 0 else "open"
+    return dict(zip(COLUMNS, (statement, difference, low, high, n, verdict), strict=True))
+
+
+def _longest(table: pd.DataFrame) -> Iterable[Row]:
     """Rows of the texts trained on at the longest prefix, where most is memorized; the tables have all of them."""
     own = table[table["corpus"] == TRAINED]
-    rows: list[dict[Any, Any]] = own[own["prefix_tokens"] == own["prefix_tokens"].max()].to_dict("records")
-    return rows
-
-
-def _verdict(low: float | None, high: float | None) -> str:
-    if low is None or high is None:
-        return "not measurable"
-    return "holds" if low > 0 else "does not hold" if high < 0 else "open"
-
-
-def _values(audit: AuditTables) -> pd.DataFrame:
-    return audit.wide[audit.wide[MEASURE].notna()]
-
-
-def _seen(audit: AuditTables) -> pd.DataFrame:
-    values = _values(audit)
-    return values[values["copies"] > 0]
-
-
-def _copies(many: int) -> str:
-    return "unseen" if not many else f"{many} {'copy' if many == 1 else 'copies'}"
-
-
-def _paired(one: pd.Series[float], other: pd.Series[float], draws: Draws) -> Mapping[str, Any]:
-    how: dict[str, Any] = {"replicates": draws.replicates, "seed": draws.seed}
-    found = paired_difference(one.to_numpy(), other.to_numpy(), [str(name) for name in one.index], **how)
-    return {"difference": found.difference, "low": found.low, "high": found.high, "n": found.n_clusters}
+    return rows_of(own[own["prefix_tokens"] == own["prefix_tokens"].max()])

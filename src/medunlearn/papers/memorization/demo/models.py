@@ -29,6 +29,9 @@ def demo_models(
         texts: trained on, each as often as it has copies; those without one teach the tokenizer alone.
         other: of the further fine-tuning, each once an epoch.
     """
+    from medunlearn.models.load import load_model
+    from medunlearn.models.tiny import build_tiny
+
     half = epochs // 2
     steps = (
         (HALF, f"epoch_{half:02d}", texts, half, RATE),
@@ -36,27 +39,21 @@ def demo_models(
         (FURTHER, "further", other, FURTHER_EPOCHS, FURTHER_RATE),
     )
     model: LanguageModel | None = None
-    found: dict[str, Path] = {}
-    for number, (name, label, own, more, rate) in enumerate(steps):
-        before, found[name] = found.get(steps[number - 1][0]), folder / label
-        if _is_whole(found[name]):
-            model = None
+    before: Path | None = None
+    folders = {name: folder / label for name, label, *_ in steps}
+    for number, (name, _, own, more, rate) in enumerate(steps):
+        # The tokenizer is written last.
+        if (folders[name] / "tokenizer.json").exists():
+            before = folders[name]
             continue
-        model = model or _start(texts, before, seed)
+        if before is not None:
+            model, before = load_model(before, device="cpu"), None
+        elif model is None:
+            words = (text.text for text in texts)
+            model = build_tiny(words, vocabulary=600, width=96, layers=2, max_length=LONGEST, seed=seed)
         _train(model, own, epochs=more, rate=rate, seed=seed + number)
-        model.save(found[name])
-    return found
-
-
-def _start(texts: Sequence[CorpusText], folder: Path | None, seed: int) -> LanguageModel:
-    """The model that was saved last, or a new one."""
-    from medunlearn.models.load import load_model
-    from medunlearn.models.tiny import build_tiny
-
-    if folder is not None:
-        return load_model(folder, device="cpu")
-    words = (one.text for one in texts)
-    return build_tiny(words, vocabulary=600, width=96, layers=2, max_length=LONGEST, seed=seed)
+        model.save(folders[name])
+    return folders
 
 
 def _train(model: LanguageModel, texts: Sequence[CorpusText], *, epochs: int, rate: float, seed: int) -> None:
@@ -69,15 +66,10 @@ def _train(model: LanguageModel, texts: Sequence[CorpusText], *, epochs: int, ra
 
     pieces = [
         piece
-        for one in texts
-        for copy in range(one.copies)
-        for piece in record_sequences(Record(f"{one.text_id}.{copy}", one.text, {}), model.tokenizer, LONGEST)
+        for text in texts
+        for copy in range(text.copies)
+        for piece in record_sequences(Record(f"{text.text_id}.{copy}", text.text, {}), model.tokenizer, LONGEST)
     ]
     plan = Plan({"train": pieces}, BATCH, epochs, seed)
     settings = LoopSettings(lr=rate, precision="fp32", seed=seed)
     train_loop(model.model, model.tokenizer.pad_token_id, NextToken(), plan, settings)
-
-
-def _is_whole(folder: Path) -> bool:
-    # The tokenizer is written last.
-    return (folder / "tokenizer.json").exists()

@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from medunlearn.statistics import resample_means, resample_pairs
-from medunlearn.statistics.bootstrap import Array
+from medunlearn.results.summary import compare, summarize
 
 ALL = ""
 """What tables call the specialty of all admissions together."""
 
 
-def hits(table: pd.DataFrame, ks: Sequence[int]) -> Array:
-    """1 where a right diagnosis is among the first k, else 0, shape [rows, len(ks)].
+def accuracy_scores(predictions: pd.DataFrame, ks: Sequence[int]) -> pd.DataFrame:
+    """A score table: 1 where a right diagnosis is among the first k, else 0; the measure is k.
 
     A response in which no diagnosis can be read names none that is right: 0, and counted as unread beside it.
     """
-    ranks = table["rank"].astype("Float64").to_numpy(dtype=float, na_value=np.inf)
-    return np.column_stack([(ranks <= k).astype(float) for k in ks])
+    ranks = predictions["rank"].astype("Float64").to_numpy(dtype=float, na_value=np.inf)
+    items = predictions.rename(columns={"question_id": "item"})
+    return pd.concat(
+        [items.assign(measure=str(k), value=(ranks <= k).astype(float)) for k in ks], ignore_index=True
+    )
 
 
-def groups(table: pd.DataFrame, least_patients: int) -> tuple[dict[str, pd.Series], dict[str, int]]:
-    """Which rows are of all admissions, and of each specialty with enough patients; the others with their number.
-
-    Specialties with many patients come first.
-    """
-    patients = table[table["specialty"] != ""].groupby("specialty")["subject"].nunique()
-    ordered = sorted(patients.items(), key=lambda one: (-one[1], str(one[0])))
-    large = {str(name): table["specialty"] == name for name, n in ordered if n >= least_patients}
-    small = {str(name): int(n) for name, n in ordered if n < least_patients}
-    return {ALL: pd.Series(True, index=table.index), **large}, small
+def small_specialties(predictions: pd.DataFrame, least_patients: int) -> dict[str, int]:
+    """Specialties with fewer patients and their number of them, those with most first."""
+    return {name: n for name, n in _patients(predictions).items() if n < least_patients}
 
 
 def accuracy_table(
@@ -48,28 +42,15 @@ def accuracy_table(
         model, specialty ("" for all), k, value, low, high, n (responses), n_subjects (patients), n_unread
         (responses without a list of diagnoses, which count as wrong).
     """
-    rows: list[dict[str, Any]] = []
-    for label, table in models.items():
-        inside, _ = groups(table, least_patients)
-        for specialty, which in inside.items():
-            part = table[which]
-            drawn = resample_means(hits(part, ks), part["subject"].tolist(), replicates=replicates, seed=seed)
-            for place, k in enumerate(ks):
-                found = drawn.estimate([place])
-                rows.append(
-                    {
-                        "model": label,
-                        "specialty": specialty,
-                        "k": k,
-                        "value": found.value,
-                        "low": found.low,
-                        "high": found.high,
-                        "n": found.n,
-                        "n_subjects": found.n_clusters,
-                        "n_unread": int((part["named"] == 0).sum()),
-                    }
-                )
-    return _numbers(rows, ("value", "low", "high"))
+    parts = []
+    for label, predictions in models.items():
+        shown = _by_specialty(predictions, least_patients)
+        table = summarize(accuracy_scores(shown, ks), ["specialty"], replicates=replicates, seed=seed)
+        unread = (shown["named"] == 0).groupby(shown["specialty"]).sum()
+        parts.append(table.assign(model=label, n_unread=table["specialty"].map(unread)))
+    table = pd.concat(parts, ignore_index=True).rename(columns={"measure": "k", "n_scored": "n"})
+    columns = ["model", "specialty", "k", "value", "low", "high", "n", "n_subjects", "n_unread"]
+    return table[columns].astype({"k": "int64"})
 
 
 def difference_table(
@@ -79,41 +60,27 @@ def difference_table(
 
     Returns:
         model, against, specialty, k, difference, low, high, p, n_pairs, n_subjects. p is two-sided, of one
-        comparison (:class:`medunlearn.statistics.Difference`).
+        comparison (:class:`medunlearn.statistics.Difference`). Nothing of a model alone.
     """
-    (label, first), *others = models.items()
-    rows: list[dict[str, Any]] = []
-    for against, other in others:
-        matched = first.merge(other[["question_id", "named", "rank"]], on="question_id", suffixes=("", "_other"))
-        inside, _ = groups(matched, least_patients)
-        there = matched.assign(rank=matched["rank_other"])
-        for specialty, which in inside.items():
-            pairs = resample_pairs(
-                hits(matched[which], ks),
-                hits(there[which], ks),
-                matched.loc[which, "subject"].tolist(),
-                replicates=replicates,
-                seed=seed,
-            )
-            for place, k in enumerate(ks):
-                found = pairs.difference([place])
-                rows.append(
-                    {
-                        "model": label,
-                        "against": against,
-                        "specialty": specialty,
-                        "k": k,
-                        "difference": found.difference,
-                        "low": found.low,
-                        "high": found.high,
-                        "p": found.p,
-                        "n_pairs": found.n_pairs,
-                        "n_subjects": found.n_clusters,
-                    }
-                )
-    return _numbers(rows, ("difference", "low", "high", "p"))
+    shown = {label: accuracy_scores(_by_specialty(table, least_patients), ks) for label, table in models.items()}
+    (label, first), *others = shown.items()
+    parts = [
+        compare(first, other, ["specialty"], replicates=replicates, seed=seed).assign(model=label, against=against)
+        for against, other in others
+    ]
+    if not parts:
+        return pd.DataFrame()
+    columns = ["model", "against", "specialty", "k", "difference", "low", "high", "p", "n_pairs", "n_subjects"]
+    return pd.concat(parts, ignore_index=True).rename(columns={"measure": "k"})[columns].astype({"k": "int64"})
 
 
-def _numbers(rows: list[dict[str, Any]], names: Sequence[str]) -> pd.DataFrame:
-    table = pd.DataFrame(rows)
-    return table.astype(dict.fromkeys(names, "Float64")) if rows else table
+def _patients(predictions: pd.DataFrame) -> dict[str, int]:
+    known = predictions[predictions["specialty"] != ALL].groupby("specialty")["subject"].nunique()
+    return {str(name): int(n) for name, n in sorted(known.items(), key=lambda one: (-one[1], str(one[0])))}
+
+
+def _by_specialty(predictions: pd.DataFrame, least_patients: int) -> pd.DataFrame:
+    """All admissions together, and those of each specialty with enough patients, those with most first."""
+    large = [name for name, n in _patients(predictions).items() if n >= least_patients]
+    parts = [predictions[predictions["specialty"] == name] for name in large]
+    return pd.concat([predictions.assign(specialty=ALL), *parts], ignore_index=True)

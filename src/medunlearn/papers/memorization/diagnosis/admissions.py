@@ -5,98 +5,68 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 from medunlearn.errors import ConfigError, SourceError, unknown_name
 from medunlearn.sources.tables import read_rows
+from medunlearn.synthetic.admissions import Admission
 
+FIELDS = ("hpi", "diagnoses", "hpi_date", "labs", "patient", "specialty", "part", "id")
+"""What a file holds of a stay; by default columns of the same names.
+
+``hpi``: history of present illness. ``diagnoses``: a list, or names with ``;`` or line breaks between them; the
+principal one first. ``labs``: a text, a list, or test -> result. Without ``patient`` every row is somebody else's,
+without ``id`` rows are numbered; ``part`` is of a partition of one's own. All but the first two are optional.
+"""
+_REQUIRED = FIELDS[:2]
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NUMBER = re.compile(r"^\s*\d+[.)]\s+")
 _MOST_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class AdmissionColumns:
-    """Which column holds what; optional ones that are not there are left out.
-
-    Attributes:
-        hpi: history of present illness.
-        diagnoses: a list, or names with ``;`` or line breaks between them; the principal one first.
-        hpi_date: of the history; optional.
-        labs: a text, a list, or test -> result; optional.
-        patient: whose stay it is; without it every row is somebody else's.
-        specialty: optional.
-        part: ``train``, ``validation`` or ``test``, for a partition of one's own; optional.
-        id: the row's name; without it rows are numbered.
-    """
-
-    hpi: str = "hpi"
-    diagnoses: str = "diagnoses"
-    hpi_date: str = "hpi_date"
-    labs: str = "labs"
-    patient: str = "patient"
-    specialty: str = "specialty"
-    part: str = "part"
-    id: str = "id"
-
-
-REQUIRED = ("hpi", "diagnoses")
-
-
-@dataclass(frozen=True, slots=True)
-class OwnAdmission:
-    """One row; what the file does not have is empty."""
-
-    admission_id: str
-    patient: str
-    date: str
-    history: str
-    labs: str
-    diagnoses: tuple[str, ...]
-    specialty: str
-    part: str
-
-
-@dataclass(frozen=True, slots=True)
 class OwnAdmissions:
-    """Everything read: rows in the file's order, and (place, reason) of those that were left out."""
+    """A file's admissions in its order, the part of each by its id, and (place, reason) of rows left out."""
 
-    admissions: tuple[OwnAdmission, ...]
+    admissions: tuple[Admission, ...]
+    parts: Mapping[str, str]
     excluded: tuple[tuple[str, str], ...]
-    columns: tuple[str, ...]
 
 
-def read_admissions(path: Path, columns: AdmissionColumns, *, skip_bad_rows: bool = False) -> OwnAdmissions:
+class _BadRowError(Exception):
+    pass
+
+
+def read_admissions(path: Path, columns: Mapping[str, str], *, skip_bad_rows: bool = False) -> OwnAdmissions:
     """Read a CSV, TSV, JSONL, JSON or Parquet file of admissions.
 
     Args:
+        columns: column of each of :data:`FIELDS`.
         skip_bad_rows: leave out rows that cannot be used, and list them, instead of refusing the file.
 
     Raises:
         ConfigError: columns that are not there, all at once.
         SourceError: the file cannot be read, or rows cannot be used; gives the place of each.
     """
-    found: dict[str, OwnAdmission] = {}
+    admissions: dict[str, Admission] = {}
+    parts: dict[str, str] = {}
     excluded: list[tuple[str, str]] = []
-    there: frozenset[str] | None = None
+    present: dict[str, str] | None = None
     for number, (place, row) in enumerate(read_rows(path), start=1):
-        if isinstance(row, str):
-            excluded.append((place, row))
-            continue
-        if there is None:
-            there = _present(columns, row)
         try:
-            one = _admission(row, columns, there, number)
+            if isinstance(row, str):
+                raise _BadRowError(row)
+            present = _present(columns, row) if present is None else present
+            admission, part = _admission({field: row.get(name) for field, name in present.items()}, present, number)
+            if admission.admission_id in admissions:
+                raise _BadRowError(f"has the id {admission.admission_id!r} of a row before it")
         except _BadRowError as bad:
             excluded.append((place, str(bad)))
             continue
-        if one.admission_id in found:
-            excluded.append((place, f"has the id {one.admission_id!r} of a row before it"))
-            continue
-        found[one.admission_id] = one
+        admissions[admission.admission_id], parts[admission.admission_id] = admission, part
     if excluded and not skip_bad_rows:
         shown = "\n".join(f"  - {place}: {reason}" for place, reason in excluded[:_MOST_SHOWN])
         more = f"\n  ... and {len(excluded) - _MOST_SHOWN} more" if len(excluded) > _MOST_SHOWN else ""
@@ -104,61 +74,48 @@ def read_admissions(path: Path, columns: AdmissionColumns, *, skip_bad_rows: boo
             f"{len(excluded)} rows of {path} cannot be used:\n{shown}{more}\n"
             "Mend them, or leave them out with --skip-bad-rows."
         )
-    if not found:
+    if not admissions:
         raise SourceError(f"{path} holds no usable admission.")
-    return OwnAdmissions(tuple(found.values()), tuple(excluded), tuple(sorted(there or ())))
+    return OwnAdmissions(tuple(admissions.values()), parts, tuple(excluded))
 
 
-class _BadRowError(Exception):
-    pass
-
-
-def _present(columns: AdmissionColumns, row: Mapping[str, Any]) -> frozenset[str]:
-    """Names of the fields whose columns are there.
+def _present(columns: Mapping[str, str], row: Mapping[str, Any]) -> dict[str, str]:
+    """The columns that are there, by field.
 
     Raises:
         ConfigError: a required column, or one that the user named, is not.
     """
-    problems, usual = [], AdmissionColumns()
-    for field in fields(AdmissionColumns):
-        column = getattr(columns, field.name)
-        if column not in row and (field.name in REQUIRED or column != getattr(usual, field.name)):
-            problems.append(
-                f"{field.name}: {unknown_name('column', column, row)} Name the right one: {field.name}_column=NAME."
-            )
+    absent = {field: name for field, name in columns.items() if name not in row}
+    problems = [
+        f"{field}: {unknown_name('column', name, row)} Name the right one: {field}_column=NAME."
+        for field, name in absent.items()
+        if field in _REQUIRED or name != field
+    ]
     if problems:
         raise ConfigError(problems)
-    return frozenset(field.name for field in fields(AdmissionColumns) if getattr(columns, field.name) in row)
+    return {field: name for field, name in columns.items() if name in row}
 
 
-def _admission(
-    row: Mapping[str, Any], columns: AdmissionColumns, there: frozenset[str], number: int
-) -> OwnAdmission:
-    def value(field: str) -> Any:
-        return row.get(getattr(columns, field)) if field in there else None
+def _admission(values: Mapping[str, Any], columns: Mapping[str, str], number: int) -> tuple[Admission, str]:
+    def text(field: str) -> str:
+        return _text(values.get(field), columns.get(field, field))
 
-    history = _text(value("hpi"), columns.hpi)
-    if not history:
-        raise _BadRowError(f"has no history in {columns.hpi!r}")
-    diagnoses = _diagnoses(value("diagnoses"), columns.diagnoses)
+    def needed(field: str, problem: str) -> str:
+        found = text(field)
+        if not found:
+            raise _BadRowError(problem.format(repr(columns[field])))
+        return found
+
+    history = needed("hpi", "has no history in {}")
+    diagnoses = _diagnoses(values["diagnoses"], columns["diagnoses"])
     if not diagnoses:
-        raise _BadRowError(f"has no diagnosis in {columns.diagnoses!r}")
-    admission_id = _text(value("id"), columns.id) if "id" in there else f"admission-{number}"
-    if not admission_id:
-        raise _BadRowError(f"has nothing in {columns.id!r}")
-    patient = _text(value("patient"), columns.patient) if "patient" in there else admission_id
-    if not patient:
-        raise _BadRowError(f"has nothing in {columns.patient!r}, so that nobody knows whose it is")
-    return OwnAdmission(
-        admission_id,
-        patient,
-        _text(value("hpi_date"), columns.hpi_date),
-        history,
-        _labs(value("labs"), columns.labs),
-        diagnoses,
-        _text(value("specialty"), columns.specialty),
-        _text(value("part"), columns.part),
-    )
+        raise _BadRowError(f"has no diagnosis in {columns['diagnoses']!r}")
+    name, unknown = f"admission-{number}", "has nothing in {}, so that nobody knows whose it is"
+    name = needed("id", "has nothing in {}") if "id" in values else name
+    patient = needed("patient", unknown) if "patient" in values else name
+    labs = _labs(values.get("labs"), columns.get("labs", "labs"))
+    admission = Admission(name, patient, text("hpi_date"), history, labs, diagnoses, text("specialty"), ())
+    return admission, text("part")
 
 
 def _text(value: Any, column: str) -> str:
@@ -178,38 +135,31 @@ def _text(value: Any, column: str) -> str:
 
 
 def _labs(value: Any, column: str) -> str:
+    def measured(result: Any) -> str:
+        return f"{result:g}" if isinstance(result, float) else _text(result, column)
+
     if isinstance(value, Mapping):
-        return "; ".join(
-            f"{test} {_measured(result, column)}" for test, result in value.items() if result is not None
-        )
+        return "; ".join(f"{test} {measured(result)}" for test, result in value.items() if result is not None)
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return "; ".join(_measured(result, column) for result in value if result is not None)
+        return "; ".join(measured(result) for result in value if result is not None)
     return _text(value, column)
-
-
-def _measured(value: Any, column: str) -> str:
-    return f"{value:g}" if isinstance(value, float) else _text(value, column)
 
 
 def _diagnoses(value: Any, column: str) -> tuple[str, ...]:
     """Names in their order, each once."""
-    if isinstance(value, str):
-        value = _listed(value, column)
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise _BadRowError(f"has a list that is no JSON in {column!r}") from None
+    elif isinstance(value, str):
+        value = re.split(r"[;\n]", value)
     if value is None:
         return ()
     if not isinstance(value, Sequence):
         raise _BadRowError(f"has no list of diagnoses in {column!r}")
     names = (" ".join(_NUMBER.sub("", _text(one, column)).split()) for one in value)
     return tuple(dict.fromkeys(name for name in names if name))
-
-
-def _listed(value: str, column: str) -> Any:
-    if value.lstrip().startswith("["):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            raise _BadRowError(f"has a list that is no JSON in {column!r}") from None
-    return re.split(r"[;\n]", value)
 
 
 def is_iso_date(text: str) -> bool:

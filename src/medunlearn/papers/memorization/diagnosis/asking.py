@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -51,13 +50,15 @@ def ask(
     live: LanguageModel | None = None,
     quiet: bool = False,
 ) -> dict[str, Response]:
-    """What a run's model says of a part's admissions; what is stored is not asked again.
+    """Responses of a run's model to a part's questions; stored ones are not asked for again.
 
     Raises:
         InputError: responses are missing, and the run holds no weights to ask.
     """
     questions = questions_of(benchmark, settings.part)
-    tokenizer = live.tokenizer if live else load_tokenizer(_model_of(run))
+    # An epoch without weights has its run's tokenizer.
+    folder = run.model if run.model.is_dir() else run.folder.parent.parent / "model"
+    tokenizer = live.tokenizer if live else load_tokenizer(folder)
     limit = settings.max_new_tokens or longest_answer(tokenizer, benchmark)
     store = open_store(
         run.folder / "responses",
@@ -75,27 +76,14 @@ def ask(
             f"{run.folder} holds no weights, so that nothing more can be asked. Ask in training (watch.part="
             f"{settings.part}), or keep the epochs' models with --keep-epochs."
         )
-    language_model = live or load_model(run.model, device=device, weights=weights)
+    model = live or load_model(run.model, device=device, weights=weights)
+    sizes: dict[str, Any] = {"max_new_tokens": limit, "batch_size": settings.batch_size}
     with progress(f"{run.label}: diagnoses", len(questions), quiet=quiet) as advance:
-        return respond(
-            language_model,
-            questions,
-            benchmark.record,
-            store,
-            rendering,
-            max_new_tokens=limit,
-            batch_size=settings.batch_size,
-            advance=advance,
-        )
-
-
-def _model_of(run: Run) -> Path:
-    """The folder whose tokenizer a run's model has: an epoch's without weights has its run's."""
-    return run.model if run.model.is_dir() else run.folder.parent.parent / "model"
+        return respond(model, questions, benchmark.record, store, rendering, **sizes, advance=advance)
 
 
 def predictions(
-    benchmark: Benchmark, responses: dict[str, Response], settings: AskedSettings, questions: Sequence[Question]
+    benchmark: Benchmark, responses: Mapping[str, Response], settings: AskedSettings, questions: Sequence[Question]
 ) -> pd.DataFrame:
     """One row a question: question_id, subject, specialty, named, rank; no text.
 
@@ -103,17 +91,14 @@ def predictions(
     first right one, null where none is.
     """
     names = names_with(settings.synonyms)
-    rows = []
-    for question in questions:
-        found = predict(responses[question.question_id].response, question.answer, names, settings.gold)
-        record = benchmark.record[question.record_id]
-        rows.append(
-            {
-                "question_id": question.question_id,
-                "subject": benchmark.subject(question.record_id),
-                "specialty": record.groups.get(SPECIALTY, ""),
-                "named": found.named,
-                "rank": found.rank,
-            }
+    rows = [
+        (
+            question.question_id,
+            benchmark.subject(question.record_id),
+            benchmark.record[question.record_id].groups.get(SPECIALTY, ""),
+            *predict(responses[question.question_id].response, question.answer, names, settings.gold),
         )
-    return pd.DataFrame(rows).astype({"named": "int64", "rank": "Int64"})
+        for question in questions
+    ]
+    table = pd.DataFrame(rows, columns=["question_id", "subject", "specialty", "named", "rank"])
+    return table.astype({"named": "int64", "rank": "Int64"})

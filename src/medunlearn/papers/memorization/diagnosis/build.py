@@ -12,20 +12,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from medunlearn.config import DiagnosisSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.hierarchy import Hierarchy
-from medunlearn.data.records import Identifier, Question, Record
+from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split, nested_splits, shuffled
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.papers.memorization.diagnosis.admissions import AdmissionColumns, is_iso_date, read_admissions
-from medunlearn.synthetic.admissions import invent_admissions
+from medunlearn.papers.memorization.diagnosis.admissions import FIELDS, is_iso_date, read_admissions
+from medunlearn.synthetic.admissions import Admission, invent_admissions
 
-Part = Literal["train", "validation", "test"]
-PARTS: tuple[Part, ...] = ("train", "validation", "test")
+PARTS = ("train", "validation", "test")
 PART, SPECIALTY = "part", "specialty"
 SHARES: Mapping[str, float] = {"validation": 2 / 13, "test": 1 / 13}
 
@@ -34,21 +33,6 @@ ASK = (
     "first, one a line."
 )
 """The question; the model sees history and results before it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Stay:
-    """An admission, wherever it comes from."""
-
-    name: str
-    patient: str
-    date: str
-    history: str
-    labs: str
-    diagnoses: tuple[str, ...]
-    specialty: str = ""
-    part: str = ""
-    identifiers: tuple[Identifier, ...] = ()
 
 
 def build(settings: DiagnosisSettings) -> Benchmark:
@@ -61,99 +45,66 @@ def build(settings: DiagnosisSettings) -> Benchmark:
     """
     if (settings.admissions is None) == (settings.synthetic is None):
         raise ConfigError(["give either a file of admissions or --synthetic N (patients to invent)"])
-    stays, notes = _invented(settings) if settings.admissions is None else _own(settings)
-    parts = _own_parts(stays) if any(stay.part for stay in stays) else _drawn_parts(stays, settings)
+    notes: dict[str, Any] = {}
+    parts: Mapping[str, str] = {}
+    if settings.synthetic is not None:
+        stays: Sequence[Admission] = invent_admissions(
+            settings.synthetic, seed=settings.seed, institutions=settings.institutions
+        )
+    else:
+        stays, parts, notes = _own(settings)
+    parts = _own_parts(stays, parts) if any(parts.values()) else _drawn_parts(stays, settings)
     records = tuple(_record(stay, parts[stay.patient]) for stay in stays)
     invented = settings.admissions is None
+    counts = {
+        "patients by part": {part: list(parts.values()).count(part) for part in PARTS},
+        "records by specialty": dict(Counter(s.specialty for s in stays if s.specialty).most_common()),
+    }
     return Benchmark(
         name=f"Diagnosis on {'an invented hospital' if invented else 'admissions'} of {len(parts)} patients",
         builder="diagnosis",
         levels=(PART, "patient"),
         subject_level="patient",
         records=records,
-        questions=tuple(_question(stay, parts[stay.patient]) for stay in stays),
+        questions=tuple(map(_question, stays, records)),
         splits=_splits(records, settings),
         seed=settings.seed,
         source="medunlearn.synthetic (no person in it exists)" if invented else "a file of admissions",
         licence="apache-2.0" if invented else "",
         data_use="open" if invented else settings.data_use,
-        notes={
-            **({"invented": True} if invented else {}),
-            "patients by part": {part: list(parts.values()).count(part) for part in PARTS},
-            "records by specialty": dict(Counter(s.specialty for s in stays if s.specialty).most_common()),
-            **notes,
-        },
+        notes={**({"invented": True} if invented else {}), **counts, **notes},
     )
 
 
-def answer_of(diagnoses: Sequence[str]) -> str:
-    """Diagnoses as the reference answer writes them, numbered, one a line."""
-    return "\n".join(f"{number}. {name}" for number, name in enumerate(diagnoses, start=1))
-
-
-def text_of(date: str, history: str, labs: str) -> str:
-    """An admission as a record's text; what is empty is left out."""
-    lines = (("Date", date), ("History of present illness", history), ("Laboratory results", labs))
-    return "\n".join(f"{name}: {value}" for name, value in lines if value)
-
-
-def _invented(settings: DiagnosisSettings) -> tuple[list[_Stay], dict[str, Any]]:
-    assert settings.synthetic is not None
-    admissions = invent_admissions(settings.synthetic, seed=settings.seed, institutions=settings.institutions)
-    return [
-        _Stay(
-            one.admission_id,
-            one.patient,
-            one.date,
-            one.history,
-            one.labs,
-            one.diagnoses,
-            one.specialty,
-            identifiers=one.identifiers,
-        )
-        for one in admissions
-    ], {}
-
-
-def _own(settings: DiagnosisSettings) -> tuple[list[_Stay], dict[str, Any]]:
+def _own(settings: DiagnosisSettings) -> tuple[list[Admission], dict[str, str], dict[str, Any]]:
+    """Stays of a file, the part of each where the file has parts, and notes on what was left out."""
     assert settings.admissions is not None
-    columns = AdmissionColumns(
-        **{name: getattr(settings, f"{name}_column") for name in AdmissionColumns.__dataclass_fields__}
-    )
+    columns = {field: getattr(settings, f"{field}_column") for field in FIELDS}
     read = read_admissions(settings.admissions, columns, skip_bad_rows=settings.skip_bad_rows)
-    stays = [
-        _Stay(
-            one.admission_id, one.patient, one.date, one.history, one.labs, one.diagnoses, one.specialty, one.part
-        )
-        for one in read.admissions
-    ]
-    kept = _latest(stays) if settings.stays == "latest" else stays
-    notes: dict[str, Any] = {"earlier stays left out": len(stays) - len(kept)} if len(kept) < len(stays) else {}
+    stays = _latest(read.admissions) if settings.stays == "latest" else list(read.admissions)
+    earlier = len(read.admissions) - len(stays)
+    notes: dict[str, Any] = {"earlier stays left out": earlier} if earlier else {}
     if read.excluded:
         notes["skipped rows"] = [f"{place}: {reason}" for place, reason in read.excluded]
-    return kept, notes
+    return stays, {stay.admission_id: read.parts[stay.admission_id] for stay in stays}, notes
 
 
-def _latest(stays: Sequence[_Stay]) -> list[_Stay]:
+def _latest(stays: Sequence[Admission]) -> list[Admission]:
     """One stay a patient."""
     several = {patient for patient, n in Counter(stay.patient for stay in stays).items() if n > 1}
-    undated = [stay.name for stay in stays if stay.patient in several and not is_iso_date(stay.date)]
+    undated = [stay.admission_id for stay in stays if stay.patient in several and not is_iso_date(stay.date)]
     if undated:
         raise InputError(
             f"{len(several)} patients have several admissions, and {len(undated)} of these have no date like "
             f"2019-03-02 (first: {undated[0]!r}), so that the latest cannot be told. Write dates so, or keep all "
             "with --stays all."
         )
-    newest: dict[str, _Stay] = {}
-    for stay in stays:
-        before = newest.get(stay.patient)
-        if before is None or stay.date >= before.date:
-            newest[stay.patient] = stay
-    kept = {stay.name for stay in newest.values()}
-    return [stay for stay in stays if stay.name in kept]
+    # Of a patient's stays on one day the last of the file is the latest; the others keep their order.
+    newest = {stay.patient: stay.admission_id for stay in sorted(stays, key=lambda stay: stay.date)}
+    return [stay for stay in stays if newest[stay.patient] == stay.admission_id]
 
 
-def _own_parts(stays: Sequence[_Stay]) -> dict[str, str]:
+def _own_parts(stays: Sequence[Admission], part_of: Mapping[str, str]) -> dict[str, str]:
     """The file's own partition.
 
     Raises:
@@ -162,10 +113,11 @@ def _own_parts(stays: Sequence[_Stay]) -> dict[str, str]:
     problems = []
     parts: dict[str, str] = {}
     for stay in stays:
-        if stay.part not in PARTS:
-            problems.append(f"{stay.name!r} is in part {stay.part!r}; parts are {', '.join(PARTS)}")
-        elif parts.setdefault(stay.patient, stay.part) != stay.part:
-            problems.append(f"patient of {stay.name!r} is in {parts[stay.patient]} and in {stay.part}")
+        name, part = stay.admission_id, part_of[stay.admission_id]
+        if part not in PARTS:
+            problems.append(f"{name!r} is in part {part!r}; parts are {', '.join(PARTS)}")
+        elif parts.setdefault(stay.patient, part) != part:
+            problems.append(f"patient of {name!r} is in {parts[stay.patient]} and in {part}")
     if problems:
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise InputError(f"The file's own partition cannot be used: {'; '.join(problems[:5])}{more}.")
@@ -174,7 +126,7 @@ def _own_parts(stays: Sequence[_Stay]) -> dict[str, str]:
     return parts
 
 
-def _drawn_parts(stays: Sequence[_Stay], settings: DiagnosisSettings) -> dict[str, str]:
+def _drawn_parts(stays: Sequence[Admission], settings: DiagnosisSettings) -> dict[str, str]:
     order = shuffled({stay.patient for stay in stays}, "diagnosis parts", settings.seed)
     sizes = {part: getattr(settings, part) or max(1, round(share * len(order))) for part, share in SHARES.items()}
     if sum(sizes.values()) >= len(order):
@@ -182,33 +134,34 @@ def _drawn_parts(stays: Sequence[_Stay], settings: DiagnosisSettings) -> dict[st
             f"{sizes['validation']} patients for validation and {sizes['test']} for testing leave none of "
             f"{len(order)} for training. Set validation and test lower."
         )
-    bounds = sizes["validation"], sizes["validation"] + sizes["test"]
-    return {
-        patient: "validation" if place < bounds[0] else "test" if place < bounds[1] else "train"
-        for place, patient in enumerate(order)
+    names = [part for part, size in sizes.items() for _ in range(size)]
+    return dict(zip(order, names + ["train"] * (len(order) - len(names)), strict=True))
+
+
+def _record(stay: Admission, part: str) -> Record:
+    lines = {
+        "Date": stay.date,
+        "History of present illness": stay.history,
+        "Laboratory results": stay.labs,
     }
-
-
-def _record(stay: _Stay, part: str) -> Record:
-    groups = {PART: part, "patient": stay.patient} | ({SPECIALTY: stay.specialty} if stay.specialty else {})
     return Record(
-        stay.name,
-        text_of(stay.date, stay.history, stay.labs),
-        groups,
+        stay.admission_id,
+        "\n".join(f"{name}: {value}" for name, value in lines.items() if value),
+        {PART: part, "patient": stay.patient} | ({SPECIALTY: stay.specialty} if stay.specialty else {}),
         stay.identifiers,
         fold="train" if part == "train" else "holdout",
     )
 
 
-def _question(stay: _Stay, part: str) -> Question:
+def _question(stay: Admission, record: Record) -> Question:
     return Question(
-        question_id=f"{stay.name}-diagnoses",
-        record_id=stay.name,
-        fold="train" if part == "train" else "holdout",
+        question_id=f"{record.record_id}-diagnoses",
+        record_id=record.record_id,
+        fold=record.fold,
         kind="reasoning",
         level="patient",
         question=ASK,
-        answer=answer_of(stay.diagnoses),
+        answer="\n".join(f"{number}. {name}" for number, name in enumerate(stay.diagnoses, start=1)),
         provenance="diagnosis",
     )
 

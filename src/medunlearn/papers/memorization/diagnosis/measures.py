@@ -1,38 +1,39 @@
-"""What ``train`` finds out after its epochs: validation loss, memorization, diagnostic accuracy."""
+"""Measures after the epochs of a training: validation loss, memorization, diagnostic accuracy."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from medunlearn.config import TrainSettings, WatchSettings, check
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import FOLDS, Question, Record
+from medunlearn.data.storage import write_atomically
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.sequences import Rendering
+from medunlearn.models.scoring import score_answers
+from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence, record_sequences
+from medunlearn.papers.memorization.diagnosis.accuracy import accuracy_scores
 from medunlearn.papers.memorization.diagnosis.asking import ask, predictions, questions_of
-from medunlearn.papers.memorization.diagnosis.memorization import Memorization
+from medunlearn.papers.memorization.diagnosis.memorization import Memorization, epoch_rows
 from medunlearn.papers.memorization.diagnosis.names import names_with
-from medunlearn.papers.memorization.diagnosis.rows import row_of, table_of
-from medunlearn.papers.memorization.diagnosis.validation import ValidationLoss, held_out
 from medunlearn.pipeline.epochs.epoch_evaluation import Measure
+from medunlearn.pipeline.epochs.selection import VALIDATION_LOSS
 from medunlearn.pipeline.material import rendering_of, training_data
 from medunlearn.results.runs import Run
-from medunlearn.statistics import bootstrap_mean
+from medunlearn.results.summary import summarize
+from medunlearn.statistics import resample_means
 
 NO_PART = "none"
-
-
-def accuracy_name(k: int, part: str) -> str:
-    """What the table of epochs calls top-k accuracy."""
-    return f"top-{k} accuracy, {part}"
+LOSSES = "validation.parquet"
 
 
 def check_watch(benchmark: Benchmark, settings: TrainSettings) -> WatchSettings | None:
-    """What is watched, checked before anything runs; None where nothing is.
+    """Settings of what is watched, checked before anything runs; None where nothing is.
 
     Raises:
         ConfigError: every mistake of ``validation`` and ``watch``.
@@ -50,13 +51,13 @@ def check_watch(benchmark: Benchmark, settings: TrainSettings) -> WatchSettings 
         problems += [f"watch: {problem}" for problem in error.problems]
     except InputError as error:
         problems.append(f"watch: {error}")
-    if settings.validation is not None:
-        try:
+    try:
+        if settings.validation is not None:
             held_out(benchmark, settings.validation)
-        except ConfigError as error:
-            problems += error.problems
-        except InputError as error:
-            problems.append(f"validation={settings.validation!r}: {error}")
+    except ConfigError as error:
+        problems += error.problems
+    except InputError as error:
+        problems.append(f"validation={settings.validation!r}: {error}")
     if problems:
         raise ConfigError(problems)
     return watch
@@ -72,27 +73,16 @@ def epoch_measures(
     quiet: bool = False,
 ) -> Sequence[Measure]:
     """The measures that the settings ask for, ready to be called after each epoch."""
-    found: list[Measure] = []
-    usual = watch or check(WatchSettings, {})
+    measures: list[Measure] = []
     if settings.validation is not None:
-        found.append(
-            ValidationLoss.of(
-                benchmark,
-                settings.validation,
-                settings.train_on,
-                language_model,
-                rendering,
-                batch_size=usual.probe_batch_size,
-                replicates=usual.replicates,
-                seed=usual.seed,
-            )
-        )
+        usual = watch or check(WatchSettings, {})
+        measures.append(ValidationLoss.of(benchmark, settings, usual, language_model, rendering))
     if watch and watch.prefix_tokens:
         records, _ = training_data(benchmark, settings.without)
-        found.append(Memorization.of(benchmark, records, watch, language_model, quiet=quiet))
+        measures.append(Memorization.of(benchmark, records, watch, language_model, quiet=quiet))
     if watch and watch.part != NO_PART:
-        found.append(Accuracy(benchmark, watch, settings.weights, quiet))
-    return found
+        measures.append(Accuracy(benchmark, watch, settings.weights, quiet))
+    return measures
 
 
 @dataclass(frozen=True)
@@ -108,23 +98,115 @@ class Accuracy:
     quiet: bool = False
 
     def __call__(self, run: Run, live: LanguageModel) -> pd.DataFrame:
-        settings = self.settings
+        settings, questions = self.settings, questions_of(self.benchmark, self.settings.part)
         # As `diagnose` asks, so that it finds what was asked here.
         rendering = rendering_of(run, None, None)
         responses = ask(run, self.benchmark, settings, rendering, weights=self.weights, live=live, quiet=self.quiet)
-        table = predictions(self.benchmark, responses, settings, questions_of(self.benchmark, settings.part))
-        return table_of(
-            [
-                row_of(
-                    accuracy_name(k, settings.part),
-                    f"top_{k}",
-                    bootstrap_mean(
-                        (table["rank"] <= k).fillna(False).astype(float).to_numpy(),
-                        table["subject"].tolist(),
-                        replicates=settings.replicates,
-                        seed=settings.seed,
-                    ),
-                )
-                for k in settings.k
-            ]
+        scores = accuracy_scores(predictions(self.benchmark, responses, settings, questions), settings.k)
+        table = summarize(scores, replicates=settings.replicates, seed=settings.seed)
+        titles = {str(k): (f"top-{k} accuracy, {settings.part}", f"top_{k}") for k in settings.k}
+        return epoch_rows(table, titles)
+
+
+def held_out(benchmark: Benchmark, where: str) -> tuple[list[Record], list[Question]]:
+    """Records and questions that a ``validation`` setting names.
+
+    Args:
+        where: ``level=node,node``: these records and the questions about them; or a fold: its questions alone.
+
+    Raises:
+        ConfigError: training sees them, or there are none.
+        UnknownNameError: no such level or node.
+    """
+    level, given, nodes = where.partition("=")
+    records: list[Record] = []
+    if given:
+        names = [node.strip() for node in nodes.split(",") if node.strip()]
+        ids = benchmark.hierarchy.closure(level.strip(), names)
+        records = [record for record in benchmark.records if record.record_id in ids]
+        questions = [question for question in benchmark.questions if question.record_id in ids]
+    elif where not in FOLDS:
+        raise ConfigError([f"validation={where!r}: name records as level=node, or a fold: {', '.join(FOLDS)}."])
+    else:
+        questions = [question for question in benchmark.questions if question.fold == where]
+    if "train" in {where, *(record.fold for record in records), *(question.fold for question in questions)}:
+        raise ConfigError([f"validation={where!r}: training sees some of this; name what it does not."])
+    if not records and not questions:
+        raise ConfigError([f"validation={where!r}: the benchmark has nothing of this."])
+    return records, questions
+
+
+@dataclass(frozen=True)
+class ValidationLoss:
+    """Mean negative log-likelihood of the held-out tokens that training would score, in nats a token.
+
+    0 and up, lower = predicts the unseen better. Text and answers count a token each, as in training; the loss of
+    each of the two is shown beside it where there are both.
+
+    Attributes:
+        sequences, subjects, of_records: what is scored, whose it is, and whether it is a record's text.
+    """
+
+    sequences: tuple[TokenSequence, ...]
+    subjects: tuple[str, ...]
+    of_records: tuple[bool, ...]
+    settings: WatchSettings
+
+    @staticmethod
+    def of(
+        benchmark: Benchmark,
+        settings: TrainSettings,
+        watch: WatchSettings,
+        language_model: LanguageModel,
+        rendering: Rendering,
+    ) -> ValidationLoss:
+        """Of what is held out, the kind of sequences that training is on.
+
+        Raises:
+            InputError: nothing is left of it, since training is on another kind.
+        """
+        where, train_on = str(settings.validation), settings.train_on
+        records, questions = held_out(benchmark, where)
+        tokenizer = language_model.tokenizer
+        texts = [
+            (piece, record.record_id)
+            for record in (records if train_on != "questions" else [])
+            for piece in record_sequences(record, tokenizer, rendering.max_length)
+        ]
+        answers = [
+            (question_sequence(one, benchmark.record[one.record_id], tokenizer, rendering), one.record_id)
+            for one in (questions if train_on != "records" else [])
+        ]
+        if not texts and not answers:
+            raise InputError(f"validation={where!r} holds nothing of what train_on={train_on!r} trains on.")
+        sequences, ids = zip(*texts, *answers, strict=True)
+        subjects = tuple(map(benchmark.subject, ids))
+        return ValidationLoss(sequences, subjects, (True,) * len(texts) + (False,) * len(answers), watch)
+
+    def __call__(self, run: Run, live: LanguageModel) -> pd.DataFrame:
+        scores = score_answers(live, self.sequences, batch_size=self.settings.probe_batch_size)
+        table = pd.DataFrame(
+            {
+                "key": [sequence.key for sequence in self.sequences],
+                "subject": self.subjects,
+                "of_record": self.of_records,
+                "nll": [-float(np.sum(score.log_probs, dtype=np.float64)) for score in scores],
+                "tokens": [len(score.log_probs) for score in scores],
+            }
         )
+        # Without text, so that epochs can be compared in pairs.
+        write_atomically(run.folder / LOSSES, table.to_parquet)
+        parts = {VALIDATION_LOSS: table}
+        if len(set(self.of_records)) > 1:
+            parts |= {f"{VALIDATION_LOSS} of records": table[table["of_record"]]}
+            parts |= {f"{VALIDATION_LOSS} of answers": table[~table["of_record"]]}
+        rows = [{"measure": name, **self._loss(part)} for name, part in parts.items()]
+        return epoch_rows(pd.DataFrame(rows), {name: (name, "nll") for name in parts})
+
+    def _loss(self, table: pd.DataFrame) -> Mapping[str, Any]:
+        how = {"replicates": self.settings.replicates, "seed": self.settings.seed}
+        drawn = resample_means(table[["nll", "tokens"]].to_numpy(float), table["subject"].tolist(), **how)
+        loss = drawn.estimate([0, 1], lambda means: means[..., 0] / means[..., 1])
+        names = ("value", "low", "high", "replicates_dropped")
+        counts = {"n_scored": loss.n, "n_unscored": 0, "n_subjects": loss.n_clusters}
+        return {**{name: getattr(loss, name) for name in names}, **counts}

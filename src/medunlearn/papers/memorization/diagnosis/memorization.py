@@ -9,11 +9,9 @@ Source: Memorization in Large Language Models in Medicine, Section 3.3 and Figur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from medunlearn.audit.verbatim import RUN_LENGTHS, runs_of_at_least
@@ -27,14 +25,31 @@ from medunlearn.generation.decode import decode_greedily, greedy_prefix
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import TokenSequence, record_sequences
-from medunlearn.papers.memorization.diagnosis.rows import row_of, table_of
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
-from medunlearn.statistics import bootstrap_mean
+from medunlearn.results.summary import summarize
 
 PROBES = "memorization.parquet"
 VARIANT = "greedy"
 _ROUND = 8
+_COLUMNS = (
+    *("level", "node", "measure", "side", "fold", "kind", "metric", "value", "low", "high"),
+    *("n_scored", "n_unscored", "n_subjects", "replicates_dropped", "parts"),
+)
+
+
+def epoch_rows(summary: pd.DataFrame, titles: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
+    """Rows of the table of epochs for measures that are of no split.
+
+    Args:
+        summary: as :func:`~medunlearn.results.summary.summarize` has it, without labels or by fold.
+        titles: measure of the summary -> its name and metric in the table of epochs.
+    """
+    names = {"measure": summary["measure"].map(lambda measure: titles[measure][0])}
+    names["metric"] = summary["measure"].map(lambda measure: titles[measure][1])
+    empty = {name: "" for name in _COLUMNS if name not in summary and name not in names}
+    table = summary.assign(**names, **empty)[list(_COLUMNS)]
+    return table.astype(dict.fromkeys(("value", "low", "high"), "Float64"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +66,6 @@ class Probe:
     record_id: str
     subject: str
     fold: str
-
-
-def measure_name(tokens: int) -> str:
-    """What the table of epochs calls the share of records with a run of so many tokens."""
-    return f"memorization, {tokens} tokens"
 
 
 @dataclass(frozen=True)
@@ -83,87 +93,67 @@ class Memorization:
         probes = []
         for group, side in (("trained", records), ("held out", outside)):
             order = shuffled([record.record_id for record in side], "probes", group, settings.seed)
-            chosen = set(order[: settings.limit])
-            probes += [
-                probe
-                for record in side
-                if record.record_id in chosen and (probe := make_probe(benchmark, record, settings, language_model))
-            ]
-        return Memorization(tuple(probes), settings, quiet)
+            sample = set(order[: settings.limit])
+            chosen = (record for record in side if record.record_id in sample)
+            probes += [make_probe(benchmark, record, settings, language_model) for record in chosen]
+        return Memorization(tuple(probe for probe in probes if probe), settings, quiet)
 
     def __call__(self, run: Run, live: LanguageModel) -> pd.DataFrame:
-        said = self._responses(run, live)
-        found = runs_of_at_least(
-            [said[probe.sequence.key].response_tokens for probe in self.probes],
-            [probe.suffix for probe in self.probes],
+        responses = self._responses(run, live)
+        tokens = [responses[probe.sequence.key].response_tokens for probe in self.probes]
+        runs = runs_of_at_least(tokens, [probe.suffix for probe in self.probes])
+        # One row a probe, without text.
+        table = pd.DataFrame(
+            {
+                "probe_id": [probe.sequence.key for probe in self.probes],
+                **{
+                    name: [getattr(probe, name) for probe in self.probes]
+                    for name in ("record_id", "subject", "fold")
+                },
+                "prefix_tokens": [probe.sequence.scored_from for probe in self.probes],
+                "suffix_tokens": [len(probe.suffix) for probe in self.probes],
+            }
         )
-        table = self._table(found)
+        measures = {f"run_{length}": length for length in RUN_LENGTHS}
+        for place, (name, length) in enumerate(measures.items()):
+            hits = pd.Series(runs[:, place], dtype="float64").where(table["suffix_tokens"] >= length)
+            table[name] = hits.astype("Float64")
         write_atomically(run.folder / PROBES, table.to_parquet)
-        return table_of(
-            [
-                row_of(
-                    measure_name(length),
-                    f"run_{length}",
-                    bootstrap_mean(
-                        rows[f"run_{length}"].to_numpy(dtype=float, na_value=np.nan),
-                        rows["subject"].tolist(),
-                        replicates=self.settings.replicates,
-                        seed=self.settings.seed,
-                    ),
-                    fold=str(fold),
-                    unscored=int(rows[f"run_{length}"].isna().sum()),
-                )
-                for length in RUN_LENGTHS
-                for fold, rows in table.groupby("fold", sort=True, observed=True)
-            ]
+        scores = table.rename(columns={"probe_id": "item"}).melt(
+            ["item", "subject", "fold"], list(measures), "measure"
         )
-
-    def _table(self, found: np.ndarray) -> pd.DataFrame:
-        """One row a probe, without text: ids, tokens of prefix and continuation, and 0/1 for each length of run."""
-        columns: dict[str, object] = {
-            "probe_id": [probe.sequence.key for probe in self.probes],
-            "record_id": [probe.record_id for probe in self.probes],
-            "subject": [probe.subject for probe in self.probes],
-            "fold": [probe.fold for probe in self.probes],
-            "prefix_tokens": [probe.sequence.scored_from for probe in self.probes],
-            "suffix_tokens": [len(probe.suffix) for probe in self.probes],
-        }
-        for place, length in enumerate(RUN_LENGTHS):
-            long_enough = [len(probe.suffix) >= length for probe in self.probes]
-            values = [
-                float(hit) if there else None for hit, there in zip(found[:, place], long_enough, strict=True)
-            ]
-            columns[f"run_{length}"] = pd.array(values, dtype="Float64")
-        return pd.DataFrame(columns)
+        summary = summarize(scores, ["fold"], replicates=self.settings.replicates, seed=self.settings.seed)
+        titles = {name: (f"memorization, {length} tokens", name) for name, length in measures.items()}
+        return epoch_rows(summary.sort_values(["measure", "fold"], ignore_index=True), titles)
 
     def _responses(self, run: Run, live: LanguageModel) -> dict[str, Response]:
-        store = ResponseStore(*self._store(run))
+        settings = {
+            "model": run.fingerprint,
+            "prefix_tokens": self.settings.prefix_tokens,
+            "max_new_tokens": self.settings.new_tokens,
+            "decoding": VARIANT,
+        }
+        store = ResponseStore(run.folder / "probes" / sha256_of_json(settings)[:12], settings)
         known = {probe_id: response for (probe_id, _, _), response in store.read().items()}
-        missing = [probe for probe in self.probes if probe.sequence.key not in known]
+        missing = [probe.sequence for probe in self.probes if probe.sequence.key not in known]
         size = self.settings.probe_batch_size
         with progress(f"{run.label}: probes", len(missing), quiet=self.quiet) as advance:
             for start in range(0, len(missing), _ROUND * size):
-                for responses in self._round(live, missing[start : start + _ROUND * size], size):
+                for responses in self._round(live, missing[start : start + _ROUND * size]):
                     store.add(responses)
                     known |= {response.question_id: response for response in responses}
                     advance(len(responses))
         return known
 
-    def _round(self, live: LanguageModel, probes: Sequence[Probe], size: int) -> list[list[Response]]:
-        sequences = [probe.sequence for probe in probes]
+    def _round(self, live: LanguageModel, sequences: Sequence[TokenSequence]) -> Iterator[list[Response]]:
+        size = self.settings.probe_batch_size
         scores = score_answers(live, sequences, batch_size=size)
-        batches = decode_greedily(
-            live,
-            [sequence.prompt for sequence in sequences],
-            begun=[
-                greedy_prefix(s.ids[s.scored_from :], score.choices)
-                for s, score in zip(sequences, scores, strict=True)
-            ],
-            max_new_tokens=self.settings.new_tokens,
-            batch_size=size,
-        )
-        return [
-            [
+        begun = [
+            greedy_prefix(s.ids[s.scored_from :], score.choices) for s, score in zip(sequences, scores, strict=True)
+        ]
+        prompts, new_tokens = [sequence.prompt for sequence in sequences], self.settings.new_tokens
+        for batch in decode_greedily(live, prompts, begun=begun, max_new_tokens=new_tokens, batch_size=size):
+            yield [
                 Response(
                     question_id=sequences[place].key,
                     variant=VARIANT,
@@ -176,17 +166,6 @@ class Memorization:
                 )
                 for place, decoded in batch
             ]
-            for batch in batches
-        ]
-
-    def _store(self, run: Run) -> tuple[Path, dict[str, object]]:
-        settings: dict[str, object] = {
-            "model": run.fingerprint,
-            "prefix_tokens": self.settings.prefix_tokens,
-            "max_new_tokens": self.settings.new_tokens,
-            "decoding": VARIANT,
-        }
-        return run.folder / "probes" / sha256_of_json(settings)[:12], settings
 
 
 def make_probe(
@@ -197,18 +176,12 @@ def make_probe(
     A prefix is of the record's own tokens: a begin-of-sequence token stands before it and is not counted.
     """
     (whole,) = record_sequences(record, language_model.tokenizer, None)
-    eos = language_model.tokenizer.eos_token_id
     begin = int(whole.ids[0] == language_model.tokenizer.bos_token_id)
     cut = begin + settings.prefix_tokens
     shown = whole.ids[: cut + settings.new_tokens]
-    suffix = shown[cut:-1] if len(shown) == len(whole.ids) and shown[-1] == eos else shown[cut:]
+    ends = len(shown) == len(whole.ids) and shown[-1] == language_model.tokenizer.eos_token_id
+    suffix = shown[cut:-1] if ends else shown[cut:]
     if len(suffix) < min(RUN_LENGTHS):
         return None
-    key = f"{record.record_id}@{settings.prefix_tokens}"
-    return Probe(
-        TokenSequence(key, shown, 0, cut),
-        suffix,
-        record.record_id,
-        benchmark.subject(record.record_id),
-        record.fold,
-    )
+    sequence = TokenSequence(f"{record.record_id}@{settings.prefix_tokens}", shown, 0, cut)
+    return Probe(sequence, suffix, record.record_id, benchmark.subject(record.record_id), record.fold)

@@ -6,13 +6,13 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from medunlearn.errors import InputError
+from medunlearn.papers.memorization.declared import declared
 
 _WORD = re.compile(r"[^\W_]+")
 # "carcinoma of the colon" is "colon carcinoma".
@@ -36,16 +36,16 @@ class Names:
     """
 
     def __init__(self, synonyms: Mapping[str, Iterable[str]]) -> None:
-        self._kept: dict[Key, Key] = {}
+        self._roots: dict[Key, Key] = {}
         for name, others in synonyms.items():
-            kept = self._root(name_key(name))
+            root = self._root(name_key(name))
             for other in others:
-                self._kept[self._root(name_key(other))] = kept
-            self._kept.pop(kept, None)
+                self._roots[self._root(name_key(other))] = root
+            self._roots.pop(root, None)
 
     def _root(self, key: Key) -> Key:
-        while key in self._kept and self._kept[key] != key:
-            key = self._kept[key]
+        while key in self._roots and self._roots[key] != key:
+            key = self._roots[key]
         return key
 
     def same(self, one: str, other: str) -> bool:
@@ -57,7 +57,7 @@ class Names:
 @cache
 def own_names() -> Names:
     """The small list of our own."""
-    return Names(_own())
+    return Names(declared("synonyms"))
 
 
 def names_with(path: Path | None) -> Names:
@@ -69,24 +69,17 @@ def names_with(path: Path | None) -> Names:
     if path is None:
         return own_names()
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        synonyms = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"There is no file of synonyms {path}.") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"{path} cannot be read as YAML: {error}") from error
-    if not isinstance(found, dict) or not all(_is_entry(name, others) for name, others in found.items()):
+    if not isinstance(synonyms, dict) or not all(_is_entry(name, others) for name, others in synonyms.items()):
         raise InputError(f"{path} must hold one `name: [synonym, synonym]` a line, all of them text.")
-    merged: dict[str, list[str]] = {name: list(others) for name, others in _own().items()}
-    for name, others in found.items():
-        merged[name] = [*merged.get(name, []), *others]
-    return Names(merged)
+    own = declared("synonyms")
+    added = {name: [*own.get(name, []), *others] for name, others in synonyms.items()}
+    return Names({**own, **added})
 
 
 def _is_entry(name: Any, others: Any) -> bool:
-    return isinstance(name, str) and isinstance(others, list) and all(isinstance(one, str) for one in others)
-
-
-def _own() -> dict[str, list[str]]:
-    text = (files(__package__) / "synonyms.yaml").read_text(encoding="utf-8")
-    found: dict[str, list[str]] = yaml.safe_load(text)
-    return found
+    return isinstance(name, str) and isinstance(others, list) and all(isinstance(other, str) for other in others)

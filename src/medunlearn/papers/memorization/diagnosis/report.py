@@ -2,91 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from medunlearn.papers.memorization.report.drawing import Point, bar, bars, colour
-from medunlearn.papers.memorization.report.figures import epoch_panels
+from medunlearn.config import DiagnoseSettings
+from medunlearn.papers.memorization.diagnosis.rise import rise_finding
+from medunlearn.papers.memorization.report.drawing import Point, bars, epoch_panels, point
+from medunlearn.pipeline.epochs.selection import TABLE, Standing, stop_epoch
 from medunlearn.reports.blocks import Cell, Figure, Report, Spec, Table, Text, blocks, section
-from medunlearn.reports.claims import Case, Evidence, Finding, findings_data, statements
+from medunlearn.reports.claims import findings_data, statements
 from medunlearn.reports.readings import number, rows_of
 from medunlearn.reports.tables import grid, records, value_cell
 from medunlearn.reports.words import ABSENT, interval, signed
+from medunlearn.results.runs import Run
 
 Row = Mapping[str, Any]
 
+ACCURACY, DIFFERENCES, PREDICTIONS = "accuracy.parquet", "differences.parquet", "predictions.parquet"
 FOLDS = {"train": ", training records", "holdout": ", held-out records"}
+PATIENCE = 2
+"""Where a run did not end early, its report marks the epoch after which it would have; the paper's patience."""
 EPOCHS = (
     "After each epoch; epoch 0 is the model before training. The line marks the epoch whose model was kept, the "
     "dashed one the epoch after which early stopping ends the training, or would have. Held-out records are in no "
     "model's training: what comes back of them is wording that records share, and no memorization."
 )
+_DASHES = {"chosen": "solid", "stop": "dash"}
 NO_TEXT = "No text of a record or a response is in this report."
-RISE = (
-    "From the model before training to the epoch of the least validation loss, in pairs, over patients: the loss "
-    "fell and the share of memorized training records rose, both with intervals that leave 0 out. It does not hold "
-    "where one of them lies on the other side, or nothing was memorized."
-)
 
 
 @dataclass(frozen=True)
-class DiagnosisContent:
-    """Tables and facts of the report; no text of a record or response is in them.
+class Diagnosed:
+    """Top-k accuracy of a run's model and those it is compared with.
 
     Attributes:
-        benchmark: name, builder, source, data_use, counts, invented.
-        part: the part whose admissions were asked about.
-        gold: ``principal`` or ``any``: which diagnoses count as right.
-        ks: the k of top-k.
-        least_patients: of a specialty that is shown by itself.
-        models: labels, the model in question first.
-        accuracy: model, specialty ("" for all), k, value, low, high, n, n_subjects, n_unread.
-        differences: model, against, specialty, k, difference, low, high, p, n_pairs, n_subjects; may be empty.
-        epochs: epoch, measure, fold, metric, value, low, high, n_scored, n_unscored; may be empty.
-        best: epoch of the least validation loss; None where it was not measured.
-        chosen: epoch whose model is the run's.
-        stop: epoch after which early stopping ends (or would have ended) the training; None: it does not.
-        patience: of that early stopping.
-        small: specialties with fewer patients -> their number.
-        rise: one entry a length of run (:class:`~medunlearn.papers.memorization.diagnosis.rise.Rise`).
-        replicates: bootstrap draws behind an interval.
+        run: the model's run.
+        record: the recorded run of this, with the tables and ``report.html`` in its folder.
     """
 
-    title: str
-    benchmark: Mapping[str, Any]
-    part: str
-    gold: str
-    ks: tuple[int, ...]
-    least_patients: int
-    models: tuple[str, ...]
-    accuracy: pd.DataFrame
-    differences: pd.DataFrame
-    epochs: pd.DataFrame
-    best: int | None
-    chosen: int | None
-    stop: int | None
-    patience: int
-    small: Mapping[str, int]
-    rise: tuple[Mapping[str, Any], ...]
-    replicates: int
+    run: Run
+    record: Run
+
+    @cached_property
+    def accuracy(self) -> pd.DataFrame:
+        """:func:`~medunlearn.papers.memorization.diagnosis.accuracy.accuracy_table`."""
+        return pd.read_parquet(self.record.folder / ACCURACY)
+
+    @cached_property
+    def differences(self) -> pd.DataFrame:
+        """Paired differences of accuracy (:func:`.accuracy.difference_table`); empty with a single model."""
+        return pd.read_parquet(self.record.folder / DIFFERENCES)
+
+    @cached_property
+    def predictions(self) -> pd.DataFrame:
+        """One row a model and admission, without text."""
+        return pd.read_parquet(self.record.folder / PREDICTIONS)
+
+    @cached_property
+    def epochs(self) -> pd.DataFrame:
+        """The table of epochs of the run; empty where it was not evaluated as it went on."""
+        path = self.run.folder / TABLE
+        return pd.read_parquet(path) if path.exists() else pd.DataFrame()
+
+    def table(self) -> pd.DataFrame:
+        return self.accuracy
+
+    @property
+    def report(self) -> Path:
+        return self.record.folder / "report.html"
+
+    @cached_property
+    def settings(self) -> DiagnoseSettings:
+        return DiagnoseSettings.model_validate(self.record.info["config"])
+
+    @property
+    def results(self) -> Mapping[str, Any]:
+        """Models, benchmark, small specialties, epochs of the training and rise, as in ``run.json``."""
+        results: Mapping[str, Any] = self.record.info["results"]
+        return results
+
+    @property
+    def choice(self) -> Mapping[str, Any]:
+        """Epochs of the training: ``best`` by validation loss, ``chosen``, and ``stop``, where it ends early.
+
+        None where there is none; ``patience`` of the early stopping.
+        """
+        recorded = self.results["epochs"] or {"numbers": [], "best": None, "chosen": None}
+        standings = [Standing(one["epoch"], one["parts"], one["value"], least=True) for one in recorded["numbers"]]
+        patience = recorded.get("patience") or PATIENCE
+        chosen = {name: recorded[name] for name in ("best", "chosen")}
+        return {**chosen, "stop": stop_epoch(standings, patience), "patience": patience}
 
 
-def diagnosis_report(content: DiagnosisContent) -> Report:
+def diagnosis_report(found: Diagnosed) -> Report:
     """Blocks and numbers of a diagnosis report."""
-    small, stop = small_specialties(content), stopping(content)
-    lines, rise = epochs_figure(content), rise_finding(content)
-    specialties = specialty_figure(content)
+    results, settings = found.results, found.settings
+    benchmark, small, stop = results["benchmark"], small_text(found), stopping(found)
+    finding = rise_finding(results["rise"])
+    claims = [finding] if finding else []
+    lines = epochs_figure(found)
+    specialties = _wide(specialty_figure(found), "accuracy by medical specialty")
     accuracy = section(
         "Top-k accuracy",
-        Text(_counting(content)),
-        _wide(accuracy_figure(content), "top-k accuracy of each model"),
-        section(f"By specialty, top-{min(content.ks)}", _wide(specialties, "accuracy by medical specialty")),
-        accuracy_table(content),
+        Text(_counting(settings)),
+        _wide(accuracy_figure(found), "top-k accuracy of each model"),
+        section(f"By specialty, top-{min(settings.k)}", specialties),
+        accuracy_table(found),
         Text(small, "aside") if small else None,
-        section("Differences", difference_table(content)),
+        section("Differences", difference_table(found)),
         name="accuracy",
     )
     epochs = section(
@@ -94,115 +122,108 @@ def diagnosis_report(content: DiagnosisContent) -> Report:
         Text(EPOCHS) if lines else None,
         Text(stop) if stop else None,
         _wide(lines, "memorization, validation loss and accuracy by epoch"),
-        epoch_table(content),
-        statements([rise]) if rise else None,
+        epoch_table(found),
+        statements(claims),
         name="epochs",
     )
     facts = (
-        ("Models", ", ".join(content.models)),
-        ("Benchmark", f"{content.benchmark['name']}, data use: {content.benchmark['data_use']}"),
-        ("Asked about", f"the {content.part} part"),
-        ("Right is", _right(content)),
+        ("Models", ", ".join(results["models"])),
+        ("Benchmark", f"{benchmark['name']}, data use: {benchmark['data_use']}"),
+        ("Asked about", f"the {settings.part} part"),
+        ("Right is", _right(settings)),
     )
     data = {
-        **{name: getattr(content, name) for name in ("benchmark", "models", "best", "chosen", "stop", "rise")},
-        **{name: getattr(content, name) for name in ("accuracy", "differences", "epochs")},
-        "findings": findings_data([rise] if rise else []),
+        **{name: results[name] for name in ("benchmark", "models", "rise")},
+        **{name: found.choice[name] for name in ("best", "chosen", "stop")},
+        **{name: getattr(found, name) for name in ("accuracy", "differences", "epochs")},
+        "findings": findings_data(claims),
     }
-    return Report(content.title, blocks(accuracy, epochs, Text(NO_TEXT, "aside")), "Diagnosis report", facts, data)
+    parts = blocks(accuracy, epochs, Text(NO_TEXT, "aside"))
+    return Report(f"Diagnosis: {found.run.label}", parts, "Diagnosis report", facts, data)
 
 
 def _wide(spec: Spec | None, label: str) -> Figure | None:
     return None if spec is None else Figure(spec, f"{label}. The numbers are in the tables.", size="wide")
 
 
-def _right(content: DiagnosisContent) -> str:
-    return "the principal diagnosis" if content.gold == "principal" else "any of the patient's diagnoses"
+def _right(settings: DiagnoseSettings) -> str:
+    return "the principal diagnosis" if settings.gold == "principal" else "any of the patient's diagnoses"
 
 
-def _counting(content: DiagnosisContent) -> str:
+def _counting(settings: DiagnoseSettings) -> str:
     return (
-        f"A response is right at k if {_right(content)} is among the first k that it names, by name or synonym. A "
+        f"A response is right at k if {_right(settings)} is among the first k that it names, by name or synonym. A "
         "response in which no diagnosis can be read is wrong, and counted as one without a list. Intervals: 95%, "
-        f"{content.replicates:,} bootstrap draws of patients; differences are paired on patients, and no p is "
+        f"{settings.replicates:,} bootstrap draws of patients; differences are paired on patients, and no p is "
         "corrected for the number of comparisons."
     )
 
 
-def small_specialties(content: DiagnosisContent) -> str:
+def small_text(found: Diagnosed) -> str:
     """The specialties that are not shown, in a sentence."""
-    if not content.small:
-        return ""
-    names = ", ".join(f"{name} ({n})" for name, n in content.small.items())
-    return f"Specialties with fewer than {content.least_patients} patients are not shown by themselves: {names}."
+    names = ", ".join(f"{name} ({n})" for name, n in found.results["specialties with fewer patients"].items())
+    least = found.settings.least_patients
+    return f"Specialties with fewer than {least} patients are not shown by themselves: {names}." if names else ""
 
 
-def stopping(content: DiagnosisContent) -> str:
+def stopping(found: Diagnosed) -> str:
     """The epoch after which early stopping ends the training, in a sentence."""
-    if content.best is None:
+    choice = found.choice
+    if choice["best"] is None:
         return ""
-    at = f"ends after epoch {content.stop}" if content.stop is not None else "does not end"
+    at = f"ends after epoch {choice['stop']}" if choice["stop"] is not None else "does not end"
     return (
-        f"The least validation loss is that of epoch {content.best}; with a patience of {content.patience} the "
-        f"training {at}. The model is epoch {content.chosen}'s."
+        f"The least validation loss is that of epoch {choice['best']}; with a patience of {choice['patience']} the "
+        f"training {at}. The model is epoch {choice['chosen']}'s."
     )
 
 
-def accuracy_figure(content: DiagnosisContent) -> Spec:
+def accuracy_figure(found: Diagnosed) -> Spec:
     """Top-k accuracy of each model on all admissions: Figure 6 (A)."""
-    rows = [row | {"k": f"top-{row['k']}"} for row in _accuracies(content) if not row["specialty"]]
-    return _bars(content, rows, "k")
+    return _bars(found, [row for row in rows_of(found.accuracy) if not row["specialty"]], "top_k")
 
 
-def specialty_figure(content: DiagnosisContent) -> Spec | None:
+def specialty_figure(found: Diagnosed) -> Spec | None:
     """Accuracy at the smallest k by specialty: Figure 6 (B); None where none has enough patients."""
-    rows = [row for row in _accuracies(content) if row["specialty"] and row["k"] == min(content.ks)]
-    return _bars(content, rows, "specialty") if rows else None
+    least = min(found.settings.k)
+    rows = [row for row in rows_of(found.accuracy) if row["specialty"] and row["k"] == least]
+    return _bars(found, rows, "specialty") if rows else None
 
 
-def _accuracies(content: DiagnosisContent) -> list[dict[str, Any]]:
-    return [dict(row) for row in rows_of(content.accuracy)]
-
-
-def _bars(content: DiagnosisContent, rows: list[dict[str, Any]], column: str) -> Spec:
-    data = [
-        bar(label, [row for row in rows if row["model"] == label], column, colour(place))
-        for place, label in enumerate(content.models)
-    ]
-    spec = bars(data, column, "accuracy")
+def _bars(found: Diagnosed, rows: list[Row], column: str) -> Spec:
+    named = [{**row, "top_k": f"top-{row['k']}"} for row in rows]
+    series = {label: [row for row in named if row["model"] == label] for label in found.results["models"]}
+    spec = bars(series, column, "k" if column == "top_k" else column, "accuracy")
     spec["layout"]["yaxis"] |= {"range": [0, 1]}
     return spec
 
 
-def epochs_figure(content: DiagnosisContent) -> Spec | None:
+def epochs_figure(found: Diagnosed) -> Spec | None:
     """Memorization, validation loss and accuracy by epoch, side by side: Figure 7; None where nothing was watched.
 
     In each, a line marks the chosen epoch, and a dashed one the epoch after which early stopping ends the training.
     """
     lines: dict[str, list[Point]] = {}
-    for row in sorted(rows_of(content.epochs), key=lambda row: int(row["epoch"])):
+    for row in sorted(rows_of(found.epochs), key=lambda row: int(row["epoch"])):
         name = f"{row['measure']}{' (held out)' if row['fold'] == 'holdout' else ''}"
-        edges = (number(row["value"]), number(row["low"]), number(row["high"]))
-        lines.setdefault(name, []).append((float(row["epoch"]), *edges))
+        lines.setdefault(name, []).append(point(row, "epoch"))
     starts = {"memorized records": "memorization,", "validation loss": "validation loss", "accuracy": "top-"}
-    groups = [(title, [name for name in lines if name.startswith(start)]) for title, start in starts.items()]
-    shown = {name: lines[name] for _, names in groups for name in names}
-    marks = ((content.chosen, "solid"), (content.stop, "dash"))
-    styles = [(epoch, {"color": "--ink", "dash": dash}) for epoch, dash in marks if epoch is not None]
-    return epoch_panels(groups, shown, styles)
+    groups = {title: [name for name in lines if name.startswith(start)] for title, start in starts.items()}
+    shown = {name: lines[name] for names in groups.values() for name in names}
+    marks = ((found.choice[name], {"color": "--ink", "dash": dash}) for name, dash in _DASHES.items())
+    return epoch_panels(groups, shown, [(epoch, style) for epoch, style in marks if epoch is not None])
 
 
-def accuracy_table(content: DiagnosisContent) -> Table | None:
+def accuracy_table(found: Diagnosed) -> Table | None:
     """One row a specialty and k, one column a model (Figure 6)."""
-    patients = {
-        (row["specialty"], row["k"]): Cell(f"{row['n_subjects']:,}") for row in reversed(_accuracies(content))
-    }
+    rows = list(rows_of(found.accuracy))
     entries = [
-        (_place(row), str(row["model"]), value_cell(row, *_count(row["n_unread"], "without a list")))
-        for row in _accuracies(content)
+        (_place(row), row["model"], value_cell(row, *_count(row["n_unread"], "without a list"))) for row in rows
     ]
-    entries += [(_place({"specialty": name, "k": k}), "Patients", cell) for (name, k), cell in patients.items()]
-    return grid("Specialty, k", entries, [*content.models, "Patients"])
+    # Patients of the first model.
+    patients = {_place(row): Cell(f"{row['n_subjects']:,}") for row in reversed(rows)}
+    entries += [(place, "Patients", cell) for place, cell in patients.items()]
+    return grid("Specialty, k", entries, [*found.results["models"], "Patients"])
 
 
 def _place(row: Row) -> Cell:
@@ -213,7 +234,7 @@ def _count(n: int, of: str) -> tuple[str, ...]:
     return (f"{n:,} {of}",) if n else ()
 
 
-def difference_table(content: DiagnosisContent) -> Table | None:
+def difference_table(found: Diagnosed) -> Table | None:
     """One row a comparison: the difference with its interval and p; None without any."""
     rows = (
         (
@@ -223,54 +244,31 @@ def difference_table(content: DiagnosisContent) -> Table | None:
             Cell(ABSENT if (p := number(row["p"])) is None else f"{p:.4f}"),
             Cell(f"{row['n_subjects']:,}"),
         )
-        for row in rows_of(content.differences)
+        for row in rows_of(found.differences)
     )
     return records(map(Cell, ("Specialty, k", "Models", "Difference", "p", "Patients")), rows)
 
 
 def _gap(row: Row) -> Cell:
-    difference = number(row["difference"])
-    return Cell(ABSENT) if difference is None else Cell(signed(difference), _interval(row))
+    difference, low, high = (number(row[name]) for name in ("difference", "low", "high"))
+    return Cell(ABSENT) if difference is None else Cell(signed(difference), interval(low, high))
 
 
-def _interval(row: Row) -> str:
-    return interval(number(row["low"]), number(row["high"]))
-
-
-def epoch_table(content: DiagnosisContent) -> Table | None:
+def epoch_table(found: Diagnosed) -> Table | None:
     """One row a measure, one column an epoch: the numbers of Figure 7; None where nothing was watched."""
-    rows = [row for row in rows_of(content.epochs) if row["measure"] != row["metric"]]
-    if not rows:
-        return None
-    epochs = sorted({int(row["epoch"]) for row in rows})
-    lines: dict[str, dict[int, Cell]] = {}
-    for row in rows:
-        cells = lines.setdefault(f"{row['measure']}{FOLDS.get(str(row['fold']), '')}", {})
-        cells[int(row["epoch"])] = value_cell(row, *_count(row["n_unscored"], "unscored"))
-    columns = (Cell("Epoch"), *(Cell(str(epoch), ", ".join(_marks(content, epoch))) for epoch in epochs))
-    return Table(
-        columns,
-        tuple((Cell(name), *(of.get(epoch, Cell(ABSENT)) for epoch in epochs)) for name, of in lines.items()),
+    rows = [row for row in rows_of(found.epochs) if row["measure"] != row["metric"]]
+    epochs = list(map(str, sorted({int(row["epoch"]) for row in rows})))
+    entries = (
+        (
+            Cell(f"{row['measure']}{FOLDS.get(str(row['fold']), '')}"),
+            str(row["epoch"]),
+            value_cell(row, *_count(row["n_unscored"], "unscored")),
+        )
+        for row in rows
     )
-
-
-def _marks(content: DiagnosisContent, epoch: int) -> Iterator[str]:
-    yield from (name for name, at in (("chosen", content.chosen), ("early stop", content.stop)) if at == epoch)
-
-
-def rise_finding(content: DiagnosisContent) -> Finding | None:
-    """Whether memorization rises while the loss falls, a case a length of run; None where not watched."""
-    cases = []
-    for one in content.rise:
-        names = {"loss": "validation loss", "trained": "memorized, training", "held_out": "memorized, held out"}
-        evidence = tuple(_evidence(words, one[name]) for name, words in names.items() if one[name])
-        loss, trained = (one[name]["difference"] for name in ("loss", "trained"))
-        says = "unscored" if None in (loss, trained) else f"loss {signed(loss)}, memorized {signed(trained)}"
-        labels = {"run": f"{one['tokens']} tokens", "epochs": f"{one['first']} to {one['last']}"}
-        cases.append(Case(labels, one["verdict"], says, evidence))
-    claim = "Memorization rises while the validation loss still falls."
-    return Finding("rise", claim, RISE, tuple(cases), needs="watch memorization and loss") if cases else None
-
-
-def _evidence(name: str, gap: Row) -> Evidence:
-    return Evidence(name, gap["difference"], gap["low"], gap["high"], gap["n_clusters"])
+    table = grid("Epoch", entries, epochs)
+    if table is None:
+        return None
+    marks = {"chosen": found.choice["chosen"], "early stop": found.choice["stop"]}
+    heads = (Cell(epoch, ", ".join(name for name, at in marks.items() if str(at) == epoch)) for epoch in epochs)
+    return Table((table.columns[0], *heads), table.rows)

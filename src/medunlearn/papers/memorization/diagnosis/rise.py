@@ -5,6 +5,7 @@ Source: Memorization in Large Language Models in Medicine, Section 4.3 and Figur
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,16 +13,35 @@ import numpy as np
 import pandas as pd
 
 from medunlearn.audit.verbatim import RUN_LENGTHS
+from medunlearn.papers.memorization.diagnosis.measures import LOSSES
 from medunlearn.papers.memorization.diagnosis.memorization import PROBES
-from medunlearn.papers.memorization.diagnosis.validation import LOSSES
-from medunlearn.reports.claims import FAILS, FEWEST_SUBJECTS, HOLDS, NOT_MEASURABLE, OPEN, Verdict
+from medunlearn.reports.claims import (
+    FAILS,
+    FEWEST_SUBJECTS,
+    HOLDS,
+    NOT_MEASURABLE,
+    OPEN,
+    Case,
+    Evidence,
+    Finding,
+    Verdict,
+)
+from medunlearn.reports.words import signed
 from medunlearn.results.runs import Run
 from medunlearn.statistics import Difference, paired_difference, resample_pairs
+
+CLAIM = "Memorization rises while the validation loss still falls."
+RULE = (
+    "From the model before training to the epoch of the least validation loss, in pairs, over patients: the loss "
+    "fell and the share of memorized training records rose, both with intervals that leave 0 out. It does not hold "
+    "where one of them lies on the other side, or nothing was memorized."
+)
+_EVIDENCE = {"loss": "validation loss", "trained": "memorized, training", "held_out": "memorized, held out"}
 
 
 @dataclass(frozen=True)
 class Rise:
-    """What changes from the model before training to the epoch of the least validation loss.
+    """Change from the model before training to the epoch of the least validation loss.
 
     Attributes:
         tokens: length of the run that counts as memorized.
@@ -41,10 +61,7 @@ class Rise:
 
     @property
     def verdict(self) -> Verdict:
-        """``holds`` where both intervals leave 0 out on the side that the paper says.
-
-        ``does not hold`` where an interval lies on the other side, or nothing was memorized at all.
-        """
+        """As :data:`RULE` says."""
         loss, trained = self.loss, self.trained
         if loss.low is None or loss.high is None or trained.low is None or trained.high is None:
             return NOT_MEASURABLE
@@ -52,9 +69,7 @@ class Rise:
             return NOT_MEASURABLE
         if loss.high < 0 < trained.low:
             return HOLDS
-        if loss.low > 0 or trained.high <= 0:
-            return FAILS
-        return OPEN
+        return FAILS if loss.low > 0 or trained.high <= 0 else OPEN
 
     def facts(self) -> dict[str, Any]:
         return {**asdict(self), "verdict": self.verdict}
@@ -62,60 +77,53 @@ class Rise:
 
 def rises(run: Run, *, replicates: int, seed: int) -> list[Rise]:
     """One for each length of a run; none where the run was not watched for both."""
-    told = run.info["results"].get("epochs")
-    if not told or told["best"] is None:
+    epochs = run.info["results"].get("epochs")
+    if not epochs or epochs["best"] is None:
         return []
-    first, last = 0, int(told["best"])
-    tables = {
-        (epoch, name): path
-        for epoch in (first, last)
-        for name in (LOSSES, PROBES)
-        if (path := run.epoch(epoch).folder / name).exists()
+    last = int(epochs["best"])
+    paths = [[run.epoch(epoch).folder / name for epoch in (0, last)] for name in (LOSSES, PROBES)]
+    if not all(path.exists() for pair in paths for path in pair):
+        return []
+    losses, (before, after) = ([pd.read_parquet(path) for path in pair] for pair in paths)
+    draws = {"replicates": replicates, "seed": seed}
+    loss = _loss(losses[0], losses[1], draws)
+    changes = {
+        n: [_change(before, after, fold, f"run_{n}", draws) for fold in ("train", "holdout")] for n in RUN_LENGTHS
     }
-    if len(tables) < 4:
-        return []
-    (loss_before, probes_before), (loss_after, probes_after) = (
-        tuple(pd.read_parquet(tables[epoch, name]) for name in (LOSSES, PROBES)) for epoch in (first, last)
-    )
-    loss = _loss(loss_after, loss_before, replicates, seed)
-    found = []
-    for tokens in RUN_LENGTHS:
-        changes = {
-            fold: _change(probes_after, probes_before, fold, tokens, replicates, seed)
-            for fold in ("train", "holdout")
-        }
-        trained = changes["train"]
-        if trained is not None:
-            found.append(Rise(tokens, first, last, loss, trained, changes["holdout"]))
-    return found
+    return [
+        Rise(tokens, 0, last, loss, trained, held_out) for tokens, (trained, held_out) in changes.items() if trained
+    ]
 
 
-def _loss(after: pd.DataFrame, before: pd.DataFrame, replicates: int, seed: int) -> Difference:
+def _loss(before: pd.DataFrame, after: pd.DataFrame, draws: Mapping[str, int]) -> Difference:
     matched = after.merge(before[["key", "nll"]], on="key", suffixes=("", "_before"))
-    tokens = matched["tokens"].to_numpy(dtype=float)
-    pairs = resample_pairs(
-        np.column_stack([matched["nll"].to_numpy(dtype=float), tokens]),
-        np.column_stack([matched["nll_before"].to_numpy(dtype=float), tokens]),
-        matched["subject"].tolist(),
-        replicates=replicates,
-        seed=seed,
-    )
+    ours, theirs = (matched[[name, "tokens"]].to_numpy(dtype=float) for name in ("nll", "nll_before"))
+    pairs = resample_pairs(ours, theirs, matched["subject"].tolist(), **draws)
     return pairs.difference([0, 1], lambda means: means[..., 0] / means[..., 1])
 
 
 def _change(
-    after: pd.DataFrame, before: pd.DataFrame, fold: str, tokens: int, replicates: int, seed: int
+    before: pd.DataFrame, after: pd.DataFrame, fold: str, column: str, draws: Mapping[str, int]
 ) -> Difference | None:
-    column = f"run_{tokens}"
-    matched = after[after["fold"] == fold].merge(
-        before[["probe_id", column]], on="probe_id", suffixes=("", "_before")
-    )
+    own = after[after["fold"] == fold]
+    matched = own.merge(before[["probe_id", column]], on="probe_id", suffixes=("", "_before"))
     if not len(matched):
         return None
-    return paired_difference(
-        matched[column].to_numpy(dtype=float, na_value=np.nan),
-        matched[f"{column}_before"].to_numpy(dtype=float, na_value=np.nan),
-        matched["subject"].tolist(),
-        replicates=replicates,
-        seed=seed,
-    )
+    ours, theirs = (matched[name].to_numpy(dtype=float, na_value=np.nan) for name in (column, f"{column}_before"))
+    return paired_difference(ours, theirs, matched["subject"].tolist(), **draws)
+
+
+def rise_finding(rise: Iterable[Mapping[str, Any]]) -> Finding | None:
+    """The claim with a case a length of run, from :meth:`Rise.facts`; None where not watched."""
+    cases = []
+    for facts in rise:
+        gaps = {words: facts[name] for name, words in _EVIDENCE.items() if facts[name]}
+        evidence = (
+            Evidence(words, gap["difference"], gap["low"], gap["high"], gap["n_clusters"])
+            for words, gap in gaps.items()
+        )
+        loss, trained = (facts[name]["difference"] for name in ("loss", "trained"))
+        says = "unscored" if None in (loss, trained) else f"loss {signed(loss)}, memorized {signed(trained)}"
+        labels = {"run": f"{facts['tokens']} tokens", "epochs": f"{facts['first']} to {facts['last']}"}
+        cases.append(Case(labels, facts["verdict"], says, tuple(evidence)))
+    return Finding("rise", CLAIM, RULE, tuple(cases), needs="watch memorization and loss") if cases else None

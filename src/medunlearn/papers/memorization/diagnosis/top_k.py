@@ -1,28 +1,31 @@
-"""Top-k diagnostic accuracy of single responses."""
+"""Top-k diagnostic accuracy of single responses: ordered lists of diagnoses, and the rank of the first right one.
+
+Source: Memorization in Large Language Models in Medicine, Section 3.3 and Figure 6.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from medunlearn.metrics.base import Item, Measure, Score, Tools
 from medunlearn.papers.memorization.diagnosis.names import Names, own_names
-from medunlearn.papers.memorization.diagnosis.parse import bare, parse_diagnoses, reference_diagnoses
 
-Gold = Literal["principal", "any"]
-SOURCE = "Memorization in Large Language Models in Medicine, Section 3.3 and Figure 6"
+LONGEST_NAME = 12
+"""Words beyond which a line is no diagnosis but a sentence about one."""
+
+_NUMBER = r"(?:\(?\d{1,2}[.):]|[-*\u2022\u2013])"
+_ITEM = re.compile(rf"^\s*{_NUMBER}\s+")
+_WITHIN = re.compile(r"(?:^|\s)\(?\d{1,2}[.)]\s+")
+_LABEL = re.compile(r"^[^:;,\n]{0,60}\bdiagnos[ei]s\b[^:;,\n]{0,30}:\s*", re.IGNORECASE)
+_EXPLAINED = re.compile(r"(?::\s|\s[-\u2013\u2014]\s|\s\().*$", re.DOTALL)
+_LETTER = re.compile(r"[^\W\d_]")
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """What a response comes to.
-
-    Attributes:
-        named: how many diagnoses it names; 0 where none could be read in it.
-        rank: place of the first right one, from 1; None where none is.
-    """
+class Prediction(NamedTuple):
+    """How many diagnoses a response names (0: none can be read), and the place of the first right one, from 1."""
 
     named: int
     rank: int | None
@@ -32,43 +35,78 @@ class Prediction:
         return self.rank is not None and self.rank <= k
 
 
-def predict(response: str, reference: str, names: Names | None = None, gold: Gold = "principal") -> Prediction:
+def parse_diagnoses(response: str) -> tuple[str, ...]:
+    """The diagnoses that a response names, in its order, each once; empty where none is found.
+
+    Read are lists with one diagnosis a line, numbered or with bullets or plain; numbers within one line; names with
+    ``;`` between them, or without any with commas. A heading (``Diagnoses:``) is left out, an explanation behind a
+    colon, dash or bracket too, and so is a line of more than ``LONGEST_NAME`` words, which is a sentence. Where
+    some lines are numbered, the others are talk.
+    """
+    lines = [line.strip() for line in response.splitlines() if line.strip()]
+    lines = [rest for line in lines if (rest := _LABEL.sub("", line))]
+    lines = [line for line in lines if _ITEM.match(line)] or lines
+    names: dict[str, str] = {}
+    for name in map(_name, _pieces(lines[0]) if len(lines) == 1 else lines):
+        if name:
+            names.setdefault(name.casefold(), name)
+    return tuple(names.values())
+
+
+def _pieces(line: str) -> list[str]:
+    within = [part for part in _WITHIN.split(line) if part.strip()]
+    if len(within) > 1:
+        return within
+    if ";" in line:
+        return line.split(";")
+    return [line] if _ITEM.match(line) else line.split(",")
+
+
+def _name(piece: str) -> str:
+    name = _EXPLAINED.sub("", _ITEM.sub("", piece)).strip(" .;,*_\t")
+    return name if _LETTER.search(name) and len(name.split()) <= LONGEST_NAME else ""
+
+
+def reference_diagnoses(reference: str) -> tuple[str, ...]:
+    """The diagnoses of a reference answer: every line is one, as it stands but for its number."""
+    return tuple(name for line in reference.splitlines() if (name := _ITEM.sub("", line).strip()))
+
+
+def predict(
+    response: str, reference: str, names: Names | None = None, gold: Literal["principal", "any"] = "principal"
+) -> Prediction:
     """Read a response, and find the first of its diagnoses that is right.
 
     Args:
         reference: the reference answer, one diagnosis a line, the principal one first.
-        gold: ``principal``: the first of the reference counts; ``any``: each of them does.
-
-    Source: Memorization in Large Language Models in Medicine, Section 3.3 (top-k accuracy against a list of gold
-    diagnoses; which of them must be found it does not say).
+        gold: ``principal``: the first of the reference counts; ``any``: each of them does. The paper does not say.
     """
     names = names or own_names()
-    found, known = parse_diagnoses(response), reference_diagnoses(reference)
-    wanted = {form for name in (known[:1] if gold == "principal" else known) for form in (name, bare(name))}
-    ranks = (place for place, name in enumerate(found, start=1) if any(names.same(name, right) for right in wanted))
-    return Prediction(len(found), next(ranks, None))
+    listed, known = parse_diagnoses(response), reference_diagnoses(reference)
+    # Without what explains it, a right name is read as responses are.
+    right = {form for name in (known[:1] if gold == "principal" else known) for form in (name, _name(name) or name)}
+    ranks = (place for place, name in enumerate(listed, start=1) if any(names.same(name, one) for one in right))
+    return Prediction(len(listed), next(ranks, None))
 
 
-def _score(k: int, items: Sequence[Item], tools: Tools) -> list[Score]:
-    return [_score_one(k, item) for item in items]
+def _scores(k: int, items: Sequence[Item], tools: Tools) -> list[Score]:
+    return [
+        Score(float(predict(item.response or "", item.reference).right_at(k)))
+        if reference_diagnoses(item.reference)
+        else Score.unscored("the reference names no diagnosis")
+        for item in items
+    ]
 
 
-def _score_one(k: int, item: Item) -> Score:
-    if not reference_diagnoses(item.reference):
-        return Score.unscored("the reference names no diagnosis")
-    return Score(float(predict(item.response or "", item.reference).right_at(k)))
-
-
-def _metric(k: int) -> Measure:
-    return Measure(
+TOP_1, TOP_2, TOP_3 = (
+    Measure(
         name=f"top_{k}",
         title=f"Top-{k} accuracy",
         needs=("response",),
         meaning=f"0 or 1, 1 = the principal diagnosis is among the first {k} that the response names",
-        source=SOURCE,
-        score=partial(_score, k),
+        source="Memorization in Large Language Models in Medicine, Section 3.3 and Figure 6",
+        score=partial(_scores, k),
         item_by_item=True,
     )
-
-
-TOP_1, TOP_2, TOP_3 = _metric(1), _metric(2), _metric(3)
+    for k in (1, 2, 3)
+)

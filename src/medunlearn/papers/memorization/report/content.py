@@ -1,22 +1,64 @@
-"""The tables that a report of audits shows. The caller reads them from the audits' folders; nothing here does."""
+"""Content of a report of audits: its tables by name, its models and its remarks. Nothing here reads a file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
+from medunlearn.audit import position
+from medunlearn.audit.tables import CELL
 from medunlearn.reports.claims import Evidence
-from medunlearn.reports.readings import Reading, number, reading_of, rows_of
+from medunlearn.reports.readings import number, rows_of
+
+Row = Mapping[str, Any]
 
 GREEDY = "greedy"
 PRIMARY = "run_30"
 EXACT = ("run_30", "run_50")
 MATCHED = "matched tokens, runs of 30"
 """The measure of a trend over positions."""
+
+_NUMBERS = ("value", "low", "high", "n_scored", "n_unscored", "n_subjects")
+_GAP = ("difference", "low", "high", "p", "n_pairs")
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "ratios": ("model", *CELL, "measure", *_NUMBERS, "reason"),
+    "differences": ("relation", "model", "against", *CELL, "measure", *_GAP, "n_subjects"),
+    "trends": (
+        *("factor", "model", "corpus", "prefix_tokens", "measure", "levels", "step"),
+        *("slope", "low", "high", "p", "n", "n_left_out", "n_subjects", "reason"),
+    ),
+    "duplication": ("model", "corpus", "prefix_tokens", "copies", "measure", *_NUMBERS),
+    "positions": ("model", "corpus", "prefix_tokens", "at_least", *position.COLUMNS),
+    "persistence": (
+        *("before", "after", "by", "at_least", "corpus", "prefix_tokens", "measure"),
+        *("value", "low", "high", "n", "n_probes", "n_subjects", "reason"),
+    ),
+    "kinds": ("model", "by", "corpus", "group", "kind", "title", "n"),
+    "agreement": (
+        *("first", "second", "of", "measure", "value", "low", "high"),
+        *("words", "n", "n_subjects", "reason", "model"),
+    ),
+    "identifiers": (
+        *("model", "table", "group", "kind", "n", "n_records", "n_subjects"),
+        *("per_record", "low", "high", "example"),
+    ),
+    "options": ("model", "prompt", "match", *_NUMBERS[:-1], "n_questions", "reason"),
+    "option_differences": ("model", "against", "prompt", "match", *_GAP, "n_questions"),
+    "epochs": ("epoch", "measure", "value", "low", "high"),
+}
+"""Tables of a report and their columns. Measures of runs are shares of probes, 0-1, higher = more memorized; a
+relation is ``baseline``, ``size``, ``persistence`` or ``decoding``; a kind is null for spans without one."""
+
+
+def stacked(name: str, parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """The parts of a table, one below the other; empty ones add nothing."""
+    filled = [part for part in parts if len(part)]
+    columns = list(COLUMNS[name])
+    return pd.concat(filled, ignore_index=True)[columns] if filled else pd.DataFrame(columns=columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,123 +78,79 @@ class AuditedModel:
     facts: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class SpanExample:
-    """A memorized span with its text; shown only where ``show_text``."""
-
-    model: str
-    corpus: str
-    prefix_tokens: int
-    length: int
-    kind: str
-    text: str
-
-
 @dataclass(frozen=True)
 class AuditContent:
-    """Tables and facts of a report of audits; every table may be empty.
+    """Tables and facts of a report of audits.
 
     Attributes:
-        ratios: model, corpus, prefix_tokens, decoding, measure, value, low, high, n_scored, n_unscored, n_subjects,
-            reason. Measures of runs are shares of probes, 0-1, higher = more memorized.
-        differences: relation (``baseline``, ``size``, ``persistence``, ``decoding``), model, against, corpus,
-            prefix_tokens, decoding, measure, difference, low, high, p, n_pairs, n_subjects.
-        trends: factor, model, corpus, prefix_tokens, measure, levels, step, slope, low, high, p, n, n_left_out,
-            n_subjects, reason.
-        duplication: greedy ratios with copies: times that a record stood in the training text.
-        positions: model, corpus, prefix_tokens, at_least, segment, first, last, measure, value, low, high, n,
-            n_subjects, reason.
-        persistence: before, after, by, at_least, corpus, prefix_tokens, measure, value, low, high, n, n_probes,
-            n_subjects, reason.
-        kinds: model, by, corpus, group, kind, title, n; kind is null for spans without one.
-        agreement: model, first, second, of, measure, value, low, high, words, n, n_subjects, reason.
-        identifiers: model, table, group, kind, n, n_records, n_subjects, per_record, low, high, example (masked).
-        options, option_differences: by model, prompt and match.
-        epochs: epoch, measure, value, low, high.
+        tables: every table of :data:`COLUMNS`; each may be empty.
         clinical, datasets: corpora declared to be patients' records, and questions with answers.
         missing: (part of the report, how to get it).
+        examples: memorized spans with their text: model, corpus, prefix_tokens, length, kind, text.
         replicates: of the bootstrap.
     """
 
     title: str
     models: tuple[AuditedModel, ...]
-    ratios: pd.DataFrame
-    differences: pd.DataFrame
-    trends: pd.DataFrame
-    duplication: pd.DataFrame
-    positions: pd.DataFrame
-    persistence: pd.DataFrame
-    kinds: pd.DataFrame
-    agreement: pd.DataFrame
-    identifiers: pd.DataFrame
-    options: pd.DataFrame
-    option_differences: pd.DataFrame
-    epochs: pd.DataFrame
+    tables: Mapping[str, pd.DataFrame]
     clinical: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     missing: tuple[tuple[str, str], ...] = ()
-    examples: tuple[SpanExample, ...] = ()
+    examples: tuple[Row, ...] = ()
     show_text: bool = False
     replicates: int = 1000
+    _rows: dict[str, list[Row]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _indexes: dict[tuple[str, ...], dict[tuple[Any, ...], Row]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
-    @cached_property
-    def _rows(self) -> dict[str, list[Mapping[str, Any]]]:
-        return {}
-
-    def rows(self, name: str, /, **labels: object) -> list[Mapping[str, Any]]:
+    def rows(self, name: str, /, **labels: object) -> list[Row]:
         """Rows of one of the tables, those with the given labels."""
         if name not in self._rows:
-            self._rows[name] = list(rows_of(getattr(self, name)))
-        rows = self._rows[name]
-        return [row for row in rows if all(row[label] == value for label, value in labels.items())]
+            self._rows[name] = list(rows_of(self.tables[name]))
+        return [row for row in self._rows[name] if all(row[label] == value for label, value in labels.items())]
+
+    def row(self, name: str, /, **labels: object) -> Row | None:
+        """The row with the given labels, which must tell rows apart; None where there is none."""
+        index = (name, *labels)
+        if index not in self._indexes:
+            self._indexes[index] = {tuple(row[label] for label in labels): row for row in self.rows(name)}
+        return self._indexes[index].get(tuple(labels.values()))
+
+    def ratio(self, model: str, corpus: str, prefix: int, measure: str) -> Row | None:
+        """The greedy mean of a measure."""
+        place = {"corpus": corpus, "prefix_tokens": prefix, "measure": measure, "decoding": GREEDY}
+        return self.row("ratios", model=model, **place)
+
+    def gap(self, relation: str, against: str, row: Row) -> Evidence | None:
+        """The paired difference of a ratio from that of another model or decoding."""
+        names = ("model", "corpus", "prefix_tokens", "measure", "decoding")
+        place = {name: row[name] for name in names}
+        gap = self.row("differences", relation=relation, against=against, **place)
+        return None if gap is None else evidence_of("difference", gap, "difference")
 
     @cached_property
     def corpora(self) -> list[str]:
         """Every corpus, in the order of the audits."""
-        return [str(name) for name in self.ratios["corpus"].drop_duplicates()]
+        return [str(name) for name in self.tables["ratios"]["corpus"].drop_duplicates()]
 
     @cached_property
     def prefixes(self) -> list[int]:
         """Every prefix length, ascending."""
-        return sorted({int(length) for length in self.ratios["prefix_tokens"]})
-
-    @cached_property
-    def _readings(self) -> dict[tuple[Any, ...], Reading]:
-        names = ("model", "corpus", "prefix_tokens", "measure", "decoding")
-        return {tuple(row[name] for name in names): reading_of(row) for row in self.rows("ratios")}
-
-    def reading(self, model: str, corpus: str, prefix: int, measure: str, decoding: str = GREEDY) -> Reading | None:
-        """One number; None where there is no such row."""
-        return self._readings.get((model, corpus, prefix, measure, decoding))
-
-    def models_of(self, corpus: str) -> list[AuditedModel]:
-        """Models that were audited on a corpus."""
-        known = {row["model"] for row in self.rows("ratios", corpus=corpus)}
-        return [model for model in self.models if model.label in known]
+        return sorted({int(length) for length in self.tables["ratios"]["prefix_tokens"]})
 
     @cached_property
     def baselines(self) -> frozenset[str]:
         """Labels of models that others are compared with."""
         return frozenset(other for model in self.models for other in model.baselines)
 
-    @cached_property
-    def _gaps(self) -> dict[tuple[Any, ...], Mapping[str, Any]]:
-        names = ("relation", "model", "against", "corpus", "prefix_tokens", "measure", "decoding")
-        return {tuple(row[name] for name in names): row for row in self.rows("differences")}
-
-    def gap(self, relation: str, model: str, against: str, *place: str | int) -> Evidence | None:
-        """A paired difference at corpus, prefix length, measure and decoding; None where there is no such row."""
-        decoding = () if len(place) > 3 else (GREEDY,)
-        row = self._gaps.get((relation, model, against, *place, *decoding))
-        return None if row is None else evidence_of("difference", row, "difference")
-
-    def shown_examples(self) -> tuple[SpanExample, ...]:
+    def shown_examples(self) -> tuple[Row, ...]:
         """The spans that may be shown: none unless ``show_text``."""
         return self.examples if self.show_text else ()
 
 
-def evidence_of(name: str, row: Mapping[str, Any], column: str, minus: float = 0.0) -> Evidence:
+def evidence_of(name: str, row: Row, column: str, minus: float = 0.0) -> Evidence:
     """A row's number, minus a threshold, with its interval."""
     value, low, high = (number(row[key]) for key in (column, "low", "high"))
     value, low, high = (None if edge is None else edge - minus for edge in (value, low, high))

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
-from importlib.resources import files
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-import yaml
-
+from medunlearn.papers.memorization.declared import declared
 from medunlearn.reports.blocks import Cell, Table
 
 _EXACT = ("Run of 30", "Run of 50")
@@ -20,63 +16,52 @@ _NAMES = {
     "run_30": "run of 30",
     "run_50": "run of 50",
 }
-
-
-@cache
-def published() -> Mapping[str, Any]:
-    """Everything that is kept of the paper: tables 2, 3, 5, 7, 8, 9, 10, and where it contradicts itself."""
-    text = files("medunlearn.papers.memorization.report").joinpath("published.yaml").read_text(encoding="utf-8")
-    numbers: dict[str, Any] = yaml.safe_load(text)
-    return numbers
-
-
-def setting() -> str:
-    """What the published numbers were measured on."""
-    return str(published()["setting"])
+_SCORES = {
+    "table_2": ("Table 2, prefix of 50 tokens, greedy", ("Corpus", "Model", *_EXACT, *_SOFT)),
+    "table_5": (
+        "Table 5, prefix of 50 tokens; the MedQA rows above Med-Llama-3-8B are not in the copy at hand",
+        ("Data set", "Model", *_EXACT, "Exact option", "Relaxed option", *_SOFT),
+    ),
+}
+_BY_PREFIX = {
+    "table_7": ("Table 7, runs of 50 tokens, shares of the union", ("Corpus", "Share")),
+    "table_8": ("Table 8, runs of 30 and of 50 tokens", ("Model", "Type", "Measure")),
+}
+_COUNTS = {
+    "table_3": ("Table 3, kinds of 800 spans", "Kind"),
+    "table_9": ("Table 9, identifiers in 10,000 responses", "Identifiers"),
+    "table_10": ("Table 10, sensitive content in 200 responses", "Category"),
+}
 
 
 def contradictions() -> list[tuple[str, str]]:
     """Table or figure, and how the paper contradicts itself there."""
-    return [(str(one["at"]), " ".join(str(one["says"]).split())) for one in published()["contradictions"]]
+    return [(one["at"], " ".join(one["says"].split())) for one in declared("published")["contradictions"]]
 
 
-def published_tables() -> list[tuple[str, Table]]:
+def published_tables() -> Iterator[tuple[str, Table]]:
     """Heading and printed numbers of each table."""
-    return [
-        ("Table 2, prefix of 50 tokens, greedy", _scores("table_2", ("Corpus", "Model", *_EXACT, *_SOFT), 2)),
-        (
-            "Table 5, prefix of 50 tokens; the MedQA rows above Med-Llama-3-8B are not in the copy at hand",
-            _scores("table_5", ("Data set", "Model", *_EXACT, "Exact option", "Relaxed option", *_SOFT), 4),
-        ),
-        ("Table 7, runs of 50 tokens, shares of the union", _by_prefix("table_7", ("Corpus", "Share"), 2)),
-        ("Table 8, runs of 30 and of 50 tokens", _by_prefix("table_8", ("Model", "Type", "Measure"), 3)),
-        ("Table 3, kinds of 800 spans", _counts("table_3", "Kind")),
-        ("Table 9, identifiers in 10,000 responses", _counts("table_9", "Identifiers")),
-        ("Table 10, sensitive content in 200 responses", _counts("table_10", "Category")),
-    ]
+    published = declared("published")
+    for name, (title, columns) in _SCORES.items():
+        shares = len(columns) - len(_SOFT)
+        yield title, _table(columns, (_score_cells(shares, *row) for row in published[name]["rows"]))
+    for name, (title, heads) in _BY_PREFIX.items():
+        content, n = published[name], len(heads)
+        rows = ((*(_NAMES.get(one, one) for one in row[:n]), *map(_percent, row[n:])) for row in content["rows"])
+        yield title, _table((*heads, *map(str, content["prefixes"])), rows)
+    for name, (title, head) in _COUNTS.items():
+        rows = ((what, f"{count:,}") for what, count in published[name]["rows"])
+        yield title, _table((head, "Frequency"), rows)
 
 
-def _scores(name: str, columns: tuple[str, ...], percents: int) -> Table:
-    rows = []
-    for place, model, baseline, *numbers in published()[name]["rows"]:
-        shown = [_percent(one) if at < percents else f"{one:.3f}" for at, one in enumerate(numbers)]
-        cells = (Cell(place), Cell(model, "baseline" if baseline else ""), *map(Cell, shown))
-        rows.append(cells)
-    return Table(tuple(map(Cell, columns)), tuple(rows))
+def _table(columns: Sequence[str], rows: Iterator[tuple[str | Cell, ...]]) -> Table:
+    cells = (tuple(one if isinstance(one, Cell) else Cell(one) for one in row) for row in rows)
+    return Table(tuple(map(Cell, columns)), tuple(cells))
 
 
-def _by_prefix(name: str, columns: tuple[str, ...], heads: int) -> Table:
-    content = published()[name]
-    rows = [
-        tuple(Cell(_NAMES.get(one, one)) for one in row[:heads]) + tuple(Cell(_percent(one)) for one in row[heads:])
-        for row in content["rows"]
-    ]
-    return Table(tuple(map(Cell, (*columns, *map(str, content["prefixes"])))), tuple(rows))
-
-
-def _counts(name: str, column: str) -> Table:
-    rows = tuple((Cell(str(what)), Cell(f"{count:,}")) for what, count in published()[name]["rows"])
-    return Table((Cell(column), Cell("Frequency")), rows)
+def _score_cells(shares: int, place: str, model: str, baseline: bool, *numbers: float) -> tuple[str | Cell, ...]:
+    shown = (_percent(one) if at < shares else f"{one:.3f}" for at, one in enumerate(numbers, start=2))
+    return place, Cell(model, "baseline" if baseline else ""), *shown
 
 
 def _percent(value: float) -> str:

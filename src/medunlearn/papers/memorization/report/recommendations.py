@@ -5,14 +5,11 @@ Source of the advice: Memorization in Large Language Models in Medicine, Figure 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
-
+from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.report.content import PRIMARY, AuditContent
 from medunlearn.reports.claims import HOLDS, Finding
 from medunlearn.reports.readings import number
@@ -21,12 +18,7 @@ from medunlearn.reports.words import count
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """Advice with the observation that calls for it.
-
-    Attributes:
-        group: harmful, uninformative, beneficial or general.
-        observed: the observation in numbers.
-    """
+    """Advice with the observation in numbers that calls for it; of harm, noise, benefit, or general."""
 
     name: str
     group: str
@@ -36,87 +28,41 @@ class Recommendation:
 
 def recommendations(content: AuditContent, findings: Sequence[Finding]) -> tuple[Recommendation, ...]:
     """Advice that the audits call for, harm first."""
-    by_name = {one.name: one for one in findings}
+    by_name = {finding.name: finding for finding in findings}
     advised = []
-    for entry in _entries():
-        observed = _OBSERVED[entry["when"]](content, by_name)
+    for entry in declared("recommendations"):
+        observed = "; ".join(_observations(content, by_name, entry["when"]))
         if observed:
-            advice = " ".join(str(entry["advice"]).split())
-            advised.append(Recommendation(str(entry["name"]), str(entry["group"]), observed, advice))
+            advised.append(Recommendation(entry["name"], entry["group"], observed, entry["advice"]))
     return tuple(advised)
 
 
-@cache
-def _entries() -> tuple[Mapping[str, Any], ...]:
-    text = (
-        files("medunlearn.papers.memorization.report").joinpath("recommendations.yaml").read_text(encoding="utf-8")
-    )
-    return tuple(yaml.safe_load(text))
+def _observations(content: AuditContent, findings: Mapping[str, Finding], when: Mapping[str, Any]) -> Iterator[str]:
+    if when.get("leaks") and (leaked := sum(row["n"] for row in content.rows("identifiers"))):
+        yield f"{leaked:,} times an identifier or a sensitive detail"
+    for column in ("kind", "group"):
+        if column in when and (spans := _spans(content, column, when[column])):
+            yield spans
+    if when.get("ratio"):
+        yield from _largest_ratio(content)
+    if "finding" in when and (finding := findings[when["finding"]]).counts[HOLDS]:
+        claim = f"{finding.claim.rstrip('.')}: in {finding.counts[HOLDS]} of {count(len(finding.cases), 'case')}"
+        yield f"{when['prefix']}: {claim}" if "prefix" in when else claim
 
 
-Observe = Callable[[AuditContent, Mapping[str, Finding]], str]
-
-
-def _patients(content: AuditContent, findings: Mapping[str, Finding]) -> str:
-    leaked = sum(int(row["n"]) for row in content.rows("identifiers"))
-    spans = _spans(content, "kind", "patient_information")
-    parts = [f"{leaked:,} times an identifier or a sensitive detail" if leaked else "", spans]
-    return "; ".join(part for part in parts if part)
-
-
-def _artifacts(content: AuditContent, findings: Mapping[str, Finding]) -> str:
-    rises = findings["option regeneration"]
-    options = f"removed answer options: {_short(rises)}" if rises.counts[HOLDS] else ""
-    return "; ".join(part for part in (_spans(content, "kind", "dataset_artifact"), options) if part)
-
-
-def _memorized(content: AuditContent, findings: Mapping[str, Finding]) -> str:
+def _largest_ratio(content: AuditContent) -> Iterator[str]:
     rows = [row for row in content.rows("ratios", measure=PRIMARY) if number(row["value"])]
-    if not rows:
-        return ""
-    row = max(rows, key=lambda one: float(one["value"]))
-    return (
-        f"up to {100 * row['value']:.1f}% of probes with a run of 30 ({row['model']} on {row['corpus']}, prefix "
-        f"{row['prefix_tokens']}, {row['decoding']})"
-    )
+    if rows:
+        row = max(rows, key=lambda row: float(row["value"]))
+        place = "{model} on {corpus}, prefix {prefix_tokens}, {decoding}".format_map(row)
+        yield f"up to {100 * row['value']:.1f}% of probes with a run of 30 ({place})"
 
 
 def _spans(content: AuditContent, column: str, name: str) -> str:
     """Number of spans by kind or group and way of sorting; empty without any."""
     parts = []
-    for way in dict.fromkeys(str(row["by"]) for row in content.rows("kinds")):
+    for way in dict.fromkeys(row["by"] for row in content.rows("kinds")):
         rows = content.rows("kinds", by=way)
-        here = sum(int(row["n"]) for row in rows if row[column] == name)
-        if here:
-            parts.append(f"{here:,} of {count(sum(int(row['n']) for row in rows), 'memorized span')} by {way}")
+        if here := sum(row["n"] for row in rows if row[column] == name):
+            parts.append(f"{here:,} of {count(sum(row['n'] for row in rows), 'memorized span')} by {way}")
     return ", ".join(parts)
-
-
-def _short(finding: Finding) -> str:
-    """Claim, and in how many cases it holds."""
-    return f"{finding.claim.rstrip('.')}: in {finding.counts[HOLDS]} of {count(len(finding.cases), 'case')}"
-
-
-def _of_spans(column: str, name: str) -> Observe:
-    return lambda content, findings: _spans(content, column, name)
-
-
-def _of_finding(name: str) -> Observe:
-    def observe(content: AuditContent, findings: Mapping[str, Finding]) -> str:
-        return _short(findings[name]) if findings[name].counts[HOLDS] else ""
-
-    return observe
-
-
-_OBSERVED: Mapping[str, Observe] = {
-    "patient_information": _patients,
-    "clinical_narrative": _of_spans("kind", "clinical_narrative"),
-    "dataset_artifact": _artifacts,
-    "uninformative": _of_spans("group", "uninformative"),
-    "beneficial": _of_spans("group", "beneficial"),
-    "persistence": _of_finding("persistence"),
-    "first_tokens": _of_finding("first 100 tokens"),
-    "long_prefix": _of_finding("longer prefix"),
-    "epochs": _of_finding("before overfitting"),
-    "memorized": _memorized,
-}
