@@ -27,41 +27,33 @@ def audit_content(
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> AuditContent:
-    """Everything that the report of some audits shows; see :func:`write_audit_report`."""
+    """Everything that the report of some audits shows.
+
+    Args:
+        audits: folders of ``medunlearn audit``.
+        relations: which model is what to which other, as a YAML file or a mapping
+            (:class:`~medunlearn.config.audit_report.AuditRelations`).
+        show_text: put memorized spans into the report. They are text of records.
+        replicates, seed: of the bootstrap over subjects.
+
+    Raises:
+        InputError: a folder that holds no complete audit, or two audits with one label.
+        ConfigError: relations that are wrong or name what is not there; all at once.
+    """
     tables, related = with_baselines([read_tables(Path(folder)) for folder in audits], read_relations(relations))
     draws = {"replicates": replicates, "seed": seed}
     return gather_audits(tables, related, draws, title=title or TITLE, show_text=show_text)
 
 
 def write_audit_report(
-    audits: Sequence[Path],
-    out: Path,
-    relations: Path | Mapping[str, Any] | None = None,
-    *,
-    title: str | None = None,
-    show_text: bool = False,
-    replicates: int = REPLICATES,
-    seed: int = 0,
+    audits: Sequence[Path], out: Path, relations: Path | Mapping[str, Any] | None = None, **options: Any
 ) -> Path:
-    """Write ``report.html``, ``report.md`` and ``report.json`` of audits.
+    """Write ``report.html``, ``report.md`` and ``report.json`` of audits into ``out``; the path of the first.
 
     Args:
-        audits: folders of ``medunlearn audit``.
-        out: folder of the report.
-        relations: which model is what to which other, as a YAML file or a mapping
-            (:class:`~medunlearn.config.audit_report.AuditRelations`).
-        show_text: put memorized spans into the report. They are text of records.
-        replicates, seed: of the bootstrap over subjects.
-
-    Returns:
-        The path of the HTML file.
-
-    Raises:
-        InputError: a folder that holds no complete audit, or two audits with one label.
-        ConfigError: relations that are wrong or name what is not there; all at once.
+        options: as :func:`audit_content` has them.
     """
-    how: dict[str, Any] = {"title": title, "show_text": show_text, "replicates": replicates, "seed": seed}
-    return write_report(audit_report(audit_content(audits, relations, **how)), Path(out))
+    return write_report(audit_report(audit_content(audits, relations, **options)), Path(out))
 
 
 def read_relations(relations: Path | Mapping[str, Any] | None) -> AuditRelations:
