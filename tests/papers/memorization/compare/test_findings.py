@@ -146,35 +146,31 @@ def test_no_recommendation_without_an_observation(content: AuditContent):
     assert all(one.summary.startswith("No case: ") for one in findings(bare))
 
 
-def rows(table: str) -> list:
-    return declared("published")[table]["rows"]
+def rows(table: str, keys: int = 2, start: int = 3) -> dict:
+    return {tuple(row[:keys]): row[start:] for row in declared("published")[table]["rows"]}
 
 
 def test_the_papers_numbers_fit_what_is_said_of_them():
     """What the page says of the paper follows from the numbers that the page shows."""
-    table_2 = {(row[0], row[1]): row[3:] for row in rows("table_2")}
+    table_2, table_5, shares = rows("table_2"), rows("table_5"), rows("table_7", start=2)
     for corpus in ("MEDLINE abstracts (Meditron)", "Experience replay (Meditron)"):
         assert table_2[corpus, "Meditron-7B"][0] < table_2[corpus, "Llama-2-7B"][0]
-    assert sum(count for _, count in rows("table_3")) == 787
-    assert sum(count for _, count in rows("table_9")) == 3192
-    assert sum(count for _, count in rows("table_10")) == 128
-    shares = {(row[0], row[1]): row[2:] for row in rows("table_7")}
+    for table, total in (("table_3", 787), ("table_9", 3192), ("table_10", 128)):
+        assert sum(count for _, count in declared("published")[table]["rows"]) == total
     for corpus in ("Clinical guidelines", "MEDLINE abstracts"):
         for parts in zip(*(shares[corpus, one] for one in ("only_before", "common", "only_after")), strict=True):
             assert sum(parts) == pytest.approx(100, abs=0.05)
     before, common, after = (shares["Clinical guidelines", one] for one in ("only_before", "common", "only_after"))
-    assert common[0] / (before[0] + common[0]) == pytest.approx(0.79, abs=0.005)
-    assert common[4] / (before[4] + common[4]) == pytest.approx(0.93, abs=0.005)
+    for at, retained in ((0, 0.79), (4, 0.93)):
+        assert common[at] / (before[at] + common[at]) == pytest.approx(retained, abs=0.005)
     # Table 7's sizes before and after are in the ratio of 8.85% and 7.90%: the text has them the wrong way round.
     assert (common[0] + after[0]) / (common[0] + before[0]) == pytest.approx(7.90 / 8.85, abs=0.001)
     abstracts = [shares["MEDLINE abstracts", one][3] for one in ("only_before", "common")]
     assert abstracts[1] / sum(abstracts) == pytest.approx(0.59, abs=0.005)
-    table_5 = {(row[0], row[1]): row[3:] for row in rows("table_5")}
-    assert table_5["MedMCQA", "Me-LLaMA-13B"][2] - table_5["MedMCQA", "LLaMA2-Chat-7B"][2] == pytest.approx(1.15)
-    lost = table_5["MedMCQA", "LLaMA2-Chat-7B"][2] - table_5["MedMCQA", "PMC-LLaMA-7B (Reproduced)"][2]
-    assert lost == pytest.approx(0.69)
-    table_8 = {tuple(row[:3]): row[3:] for row in rows("table_8")}
-    assert table_8["Med-LLaMA3-8B", "Fine-tuned", "run_30"][1] == 7.53
+    exact = {model: table_5["MedMCQA", model][2] for corpus, model in table_5 if corpus == "MedMCQA"}
+    assert exact["Me-LLaMA-13B"] - exact["LLaMA2-Chat-7B"] == pytest.approx(1.15)
+    assert exact["LLaMA2-Chat-7B"] - exact["PMC-LLaMA-7B (Reproduced)"] == pytest.approx(0.69)
+    assert rows("table_8", keys=3)["Med-LLaMA3-8B", "Fine-tuned", "run_30"][1] == 7.53
 
 
 def test_every_published_table_can_be_shown():

@@ -1,25 +1,12 @@
-"""Kinds of an audit's spans: kept beside it, by three ways that do not disturb each other."""
+"""Kinds of an audit's spans by rules and by a person, beside it and in its report."""
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import pandas as pd
-import pytest
-from fake_server import FakeServer
 
-from medunlearn.audit.kinds.sorting import agreement_of_ways
-from medunlearn.config import check
-from medunlearn.config.audit_report import KindSettings
-from medunlearn.llm.client import Client
-from medunlearn.llm.guard import decide
-from medunlearn.llm.settings import ServerSettings
-from medunlearn.papers.memorization.compare import judge_spans, read_tables, sort_spans
 from medunlearn.papers.memorization.report import AuditContent
-
-SETTINGS = check(KindSettings, {"clinical": ["notes"]})
 
 
 def test_rules_use_what_the_audit_knows(content: AuditContent, audits: Path):
@@ -50,46 +37,3 @@ def test_ways_agree_but_for_the_span_that_the_person_left_out(content: AuditCont
     people = kinds.query("by == 'person'")
     assert people["n"].sum() == 40
     assert people[people["kind"].isna()]["n"].sum() == 1
-
-
-@pytest.fixture
-def copy(audits: Path, content: AuditContent, tmp_path: Path) -> Path:
-    folder = tmp_path / "base"
-    shutil.copytree(audits / "base", folder)
-    return folder
-
-
-def test_a_judge_is_kept_beside_the_rules(copy: Path):
-    sort_spans(read_tables(copy), SETTINGS)
-
-    def answer(body: dict) -> str:
-        text = body["messages"][-1]["content"]
-        kind = "editorial" if "rights" in text else "unclear" if "gene" in text else "clinical_narrative"
-        return json.dumps({"kind": kind, "reason": "so it reads"})
-
-    with FakeServer(answer=answer) as server:
-        settings = check(ServerSettings, {"base_url": server.base_url, "model": "m"})
-        decision = decide(server.base_url, data_use="credentialed")
-        with Client(settings, decision) as client:
-            judge_spans(read_tables(copy), SETTINGS, client, quiet=True)
-    table = pd.read_parquet(copy / "kinds.parquet")
-    assert set(table["by"]) == {"rules", "judge"}
-    judged = table[table["by"] == "judge"]
-    assert len(judged) == len(table) / 2
-    unclear = judged[judged["kind"].isna()]
-    assert set(unclear["reason"]) <= {"the model finds that no kind fits"}
-    assert set(agreement_of_ways(read_tables(copy), replicates=10)["of"]) == {"kind", "group"}
-    # Sorting by rules again replaces what rules said, and nothing else.
-    sort_spans(read_tables(copy), check(KindSettings, {"datasets": ["notes"]}))
-    again = pd.read_parquet(copy / "kinds.parquet")
-    assert len(again) == len(table)
-    assert "dataset_artifact" in set(again.query("by == 'rules'")["kind"])
-
-
-def test_the_whole_corpus_shows_what_the_sample_does_not(copy: Path):
-    text = read_tables(copy).spans["text"].iloc[0]
-    corpus = read_tables(copy).probes.set_index("probe_id")["corpus"][read_tables(copy).spans["probe_id"].iloc[0]]
-    whole = {corpus: {f"record {n}": f"before {text} after" for n in range(7)}}
-    row = sort_spans(read_tables(copy), SETTINGS, whole).iloc[0]
-    assert row["records"] == 7
-    assert row["kind"] == "editorial"
