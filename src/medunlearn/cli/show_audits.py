@@ -279,7 +279,7 @@ def diagnosis(result: Any, output: Output) -> None:
 
 
 def audit_demo(result: Any, output: Output, out: str) -> None:
-    from medunlearn.papers.memorization.demo.models import WHOLE
+    from medunlearn.papers.memorization.demo.demo import WHOLE
 
     names = ("findings", "positions", "persistence")
     if output.data(

@@ -219,10 +219,6 @@ def test_lora_has_the_papers_alpha_and_dropout(tiny: Any) -> None:
     assert (adapter.r, adapter.lora_alpha, adapter.lora_dropout) == (8, 16, 0.05)
 
 
-def gap(low: float | None, high: float | None) -> Difference:
-    return Difference(None if low is None else (low + high) / 2, low, high, None, 9, 9)  # type: ignore[operator]
-
-
 @pytest.mark.parametrize(
     ("loss", "trained", "verdict"),
     [
@@ -235,7 +231,8 @@ def gap(low: float | None, high: float | None) -> Difference:
     ],
 )
 def test_the_verdict_on_the_rise(loss: Any, trained: Any, verdict: str) -> None:
-    assert Rise(30, 0, 3, gap(*loss), gap(*trained), None).verdict == verdict
+    gaps = (Difference(None, *edges, None, 9, 9) for edges in (loss, trained))
+    assert Rise(30, 0, 3, *gaps, None).verdict == verdict
 
 
 def test_the_rise_is_paired(watched: Run) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -16,8 +16,10 @@ from medunlearn.data.storage import write_text
 from medunlearn.papers.memorization.compare import read_tables, write_audit_report
 from medunlearn.papers.memorization.compare.places import persistence_table, position_table
 from medunlearn.papers.memorization.demo.findings import TRAINED, UNSEEN, findings
-from medunlearn.papers.memorization.demo.models import FURTHER, HALF, WHOLE, demo_models
 from medunlearn.synthetic.corpus import CorpusText, invent_corpus
+
+if TYPE_CHECKING:
+    from medunlearn.models.load import LanguageModel
 
 COPIES = (0, 1, 6, 16)
 PREFIXES = (8, 40)
@@ -25,6 +27,15 @@ SENTENCES, NEW_TOKENS = 21, 200
 """Texts of some 300 tokens: two whole segments of 100 tokens follow the longest prefix in nearly all."""
 OTHER_TEXTS = 12
 """Texts of each kind that the trained model is fine-tuned on further."""
+
+
+LONGEST = 512
+"""Tokens that the model can hold, and of a training text at most."""
+RATE, BATCH = 4e-3, 2
+"""Of the training; small batches, since steps and not tokens are what a model this small lacks."""
+FURTHER_RATE, FURTHER_EPOCHS = RATE / 10, 1
+"""Of the further fine-tuning: gentler than the training, as it usually is."""
+HALF, WHOLE, FURTHER = "half", "whole", "further"
 
 
 @dataclass(frozen=True)
@@ -84,3 +95,58 @@ def _write(path: Path, texts: Sequence[CorpusText]) -> Path:
     rows = ({"id": text.text_id, "kind": text.kind, "text": text.text, "copies": text.copies} for text in texts)
     write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
     return path
+
+
+def demo_models(
+    texts: Sequence[CorpusText], other: Sequence[CorpusText], folder: Path, *, epochs: int, seed: int
+) -> dict[str, Path]:
+    """Folders of the models after half and all epochs, and of the last one fine-tuned on other texts; resumes.
+
+    Args:
+        texts: trained on, each as often as it has copies; those without one teach the tokenizer alone.
+        other: of the further fine-tuning, each once an epoch.
+    """
+    from medunlearn.models.load import load_model
+    from medunlearn.models.tiny import build_tiny
+
+    half = epochs // 2
+    steps = (
+        (HALF, f"epoch_{half:02d}", texts, half, RATE),
+        (WHOLE, f"epoch_{epochs:02d}", texts, epochs - half, RATE),
+        (FURTHER, "further", other, FURTHER_EPOCHS, FURTHER_RATE),
+    )
+    model: LanguageModel | None = None
+    before: Path | None = None
+    folders = {name: folder / label for name, label, *_ in steps}
+    for number, (name, _, own, more, rate) in enumerate(steps):
+        # The tokenizer is written last.
+        if (folders[name] / "tokenizer.json").exists():
+            before = folders[name]
+            continue
+        if before is not None:
+            model, before = load_model(before, device="cpu"), None
+        elif model is None:
+            words = (text.text for text in texts)
+            model = build_tiny(words, vocabulary=600, width=96, layers=2, max_length=LONGEST, seed=seed)
+        _train(model, own, epochs=more, rate=rate, seed=seed + number)
+        model.save(folders[name])
+    return folders
+
+
+def _train(model: LanguageModel, texts: Sequence[CorpusText], *, epochs: int, rate: float, seed: int) -> None:
+    from medunlearn.data.records import Record
+    from medunlearn.models.sequences import record_sequences
+    from medunlearn.training.loop import train_loop
+    from medunlearn.training.objectives import NextToken
+    from medunlearn.training.plan import Plan
+    from medunlearn.training.settings import LoopSettings
+
+    pieces = [
+        piece
+        for text in texts
+        for copy in range(text.copies)
+        for piece in record_sequences(Record(f"{text.text_id}.{copy}", text.text, {}), model.tokenizer, LONGEST)
+    ]
+    plan = Plan({"train": pieces}, BATCH, epochs, seed)
+    settings = LoopSettings(lr=rate, precision="fp32", seed=seed)
+    train_loop(model.model, model.tokenizer.pad_token_id, NextToken(), plan, settings)

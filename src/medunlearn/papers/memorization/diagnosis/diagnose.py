@@ -63,17 +63,17 @@ def diagnose(
     draws = {"replicates": settings.replicates, "seed": settings.seed}
     with recording.running():
         with recording.stage("ask"):
-            read = {
+            predicted = {
                 label: predictions(
                     benchmark, _ask(model, benchmark, settings, device=device, quiet=quiet), settings, questions
                 )
                 for label, model in models.items()
             }
         with recording.stage("count"):
-            _count(folder, read, settings, draws)
-        small = small_specialties(next(iter(read.values())), settings.least_patients)
+            _count(folder, predicted, settings, draws)
+        small = small_specialties(next(iter(predicted.values())), settings.least_patients)
         recording.info["results"] = {
-            "models": list(read),
+            "models": list(predicted),
             "benchmark": benchmark.facts(),
             "specialties with fewer patients": small,
             "epochs": run.info["results"].get("epochs"),
@@ -85,12 +85,14 @@ def diagnose(
 
 
 def _count(
-    folder: Path, read: Mapping[str, pd.DataFrame], settings: DiagnoseSettings, draws: Mapping[str, int]
+    folder: Path, predicted: Mapping[str, pd.DataFrame], settings: DiagnoseSettings, draws: Mapping[str, int]
 ) -> None:
     tables = {
-        PREDICTIONS: pd.concat([table.assign(model=label) for label, table in read.items()], ignore_index=True),
-        ACCURACY: accuracy_table(read, settings.k, settings.least_patients, **draws),
-        DIFFERENCES: difference_table(read, settings.k, settings.least_patients, **draws),
+        PREDICTIONS: pd.concat(
+            [table.assign(model=label) for label, table in predicted.items()], ignore_index=True
+        ),
+        ACCURACY: accuracy_table(predicted, settings.k, settings.least_patients, **draws),
+        DIFFERENCES: difference_table(predicted, settings.k, settings.least_patients, **draws),
     }
     for name, table in tables.items():
         write_atomically(folder / name, table.to_parquet)

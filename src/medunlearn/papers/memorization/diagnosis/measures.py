@@ -205,8 +205,8 @@ class ValidationLoss:
 
     def _loss(self, table: pd.DataFrame) -> Mapping[str, Any]:
         how = {"replicates": self.settings.replicates, "seed": self.settings.seed}
-        drawn = resample_means(table[["nll", "tokens"]].to_numpy(float), table["subject"].tolist(), **how)
-        loss = drawn.estimate([0, 1], lambda means: means[..., 0] / means[..., 1])
+        means = resample_means(table[["nll", "tokens"]].to_numpy(float), table["subject"].tolist(), **how)
+        loss = means.estimate([0, 1], lambda sums: sums[..., 0] / sums[..., 1])
         names = ("value", "low", "high", "replicates_dropped")
         counts = {"n_scored": loss.n, "n_unscored": 0, "n_subjects": loss.n_clusters}
         return {**{name: getattr(loss, name) for name in names}, **counts}

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.config import DiagnoseSettings
+from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.diagnosis.rise import rise_finding
 from medunlearn.papers.memorization.report.drawing import Point, bars, epoch_panels, point
 from medunlearn.pipeline.epochs.selection import TABLE, Standing, stop_epoch
@@ -27,13 +28,7 @@ ACCURACY, DIFFERENCES, PREDICTIONS = "accuracy.parquet", "differences.parquet", 
 FOLDS = {"train": ", training records", "holdout": ", held-out records"}
 PATIENCE = 2
 """Where a run did not end early, its report marks the epoch after which it would have; the paper's patience."""
-EPOCHS = (
-    "After each epoch; epoch 0 is the model before training. The line marks the epoch whose model was kept, the "
-    "dashed one the epoch after which early stopping ends the training, or would have. Held-out records are in no "
-    "model's training: what comes back of them is wording that records share, and no memorization."
-)
 _DASHES = {"chosen": "solid", "stop": "dash"}
-NO_TEXT = "No text of a record or a response is in this report."
 
 
 @dataclass(frozen=True)
@@ -99,30 +94,31 @@ class Diagnosed:
         return {**chosen, "stop": stop_epoch(standings, patience), "patience": patience}
 
 
-def diagnosis_report(found: Diagnosed) -> Report:
+def diagnosis_report(result: Diagnosed) -> Report:
     """Blocks and numbers of a diagnosis report."""
-    results, settings = found.results, found.settings
-    benchmark, small, stop = results["benchmark"], small_text(found), stopping(found)
+    words, results, settings = declared("diagnosis"), result.results, result.settings
+    right = "the principal diagnosis" if settings.gold == "principal" else "any of the patient's diagnoses"
+    benchmark, small, stop = results["benchmark"], small_text(result), stopping(result)
     finding = rise_finding(results["rise"])
     claims = [finding] if finding else []
-    lines = epochs_figure(found)
-    specialties = _wide(specialty_figure(found), "accuracy by medical specialty")
+    lines = epochs_figure(result)
+    specialties = _wide(specialty_figure(result), "accuracy by medical specialty")
     accuracy = section(
         "Top-k accuracy",
-        Text(_counting(settings)),
-        _wide(accuracy_figure(found), "top-k accuracy of each model"),
+        Text(words["counting"].format(right=right, replicates=settings.replicates)),
+        _wide(accuracy_figure(result), "top-k accuracy of each model"),
         section(f"By specialty, top-{min(settings.k)}", specialties),
-        accuracy_table(found),
+        accuracy_table(result),
         Text(small, "aside") if small else None,
-        section("Differences", difference_table(found)),
+        section("Differences", difference_table(result)),
         name="accuracy",
     )
     epochs = section(
         "Epoch by epoch",
-        Text(EPOCHS) if lines else None,
+        Text(words["epochs"]) if lines else None,
         Text(stop) if stop else None,
         _wide(lines, "memorization, validation loss and accuracy by epoch"),
-        epoch_table(found),
+        epoch_table(result),
         statements(claims),
         name="epochs",
     )
@@ -130,100 +126,85 @@ def diagnosis_report(found: Diagnosed) -> Report:
         ("Models", ", ".join(results["models"])),
         ("Benchmark", f"{benchmark['name']}, data use: {benchmark['data_use']}"),
         ("Asked about", f"the {settings.part} part"),
-        ("Right is", _right(settings)),
+        ("Right is", right),
     )
     data = {
         **{name: results[name] for name in ("benchmark", "models", "rise")},
-        **{name: found.choice[name] for name in ("best", "chosen", "stop")},
-        **{name: getattr(found, name) for name in ("accuracy", "differences", "epochs")},
+        **{name: result.choice[name] for name in ("best", "chosen", "stop")},
+        **{name: getattr(result, name) for name in ("accuracy", "differences", "epochs")},
         "findings": findings_data(claims),
     }
-    parts = blocks(accuracy, epochs, Text(NO_TEXT, "aside"))
-    return Report(f"Diagnosis: {found.run.label}", parts, "Diagnosis report", facts, data)
+    parts = blocks(accuracy, epochs, Text(words["no_text"], "aside"))
+    return Report(f"Diagnosis: {result.run.label}", parts, "Diagnosis report", facts, data)
 
 
 def _wide(spec: Spec | None, label: str) -> Figure | None:
     return None if spec is None else Figure(spec, f"{label}. The numbers are in the tables.", size="wide")
 
 
-def _right(settings: DiagnoseSettings) -> str:
-    return "the principal diagnosis" if settings.gold == "principal" else "any of the patient's diagnoses"
-
-
-def _counting(settings: DiagnoseSettings) -> str:
-    return (
-        f"A response is right at k if {_right(settings)} is among the first k that it names, by name or synonym. A "
-        "response in which no diagnosis can be read is wrong, and counted as one without a list. Intervals: 95%, "
-        f"{settings.replicates:,} bootstrap draws of patients; differences are paired on patients, and no p is "
-        "corrected for the number of comparisons."
-    )
-
-
-def small_text(found: Diagnosed) -> str:
+def small_text(result: Diagnosed) -> str:
     """The specialties that are not shown, in a sentence."""
-    names = ", ".join(f"{name} ({n})" for name, n in found.results["specialties with fewer patients"].items())
-    least = found.settings.least_patients
-    return f"Specialties with fewer than {least} patients are not shown by themselves: {names}." if names else ""
+    names = ", ".join(f"{name} ({n})" for name, n in result.results["specialties with fewer patients"].items())
+    text: str = declared("diagnosis")["small"]
+    return text.format(least=result.settings.least_patients, names=names) if names else ""
 
 
-def stopping(found: Diagnosed) -> str:
+def stopping(result: Diagnosed) -> str:
     """The epoch after which early stopping ends the training, in a sentence."""
-    choice = found.choice
+    choice = result.choice
     if choice["best"] is None:
         return ""
     at = f"ends after epoch {choice['stop']}" if choice["stop"] is not None else "does not end"
-    return (
-        f"The least validation loss is that of epoch {choice['best']}; with a patience of {choice['patience']} the "
-        f"training {at}. The model is epoch {choice['chosen']}'s."
-    )
+    text: str = declared("diagnosis")["stopping"]
+    return text.format(at=at, **choice)
 
 
-def accuracy_figure(found: Diagnosed) -> Spec:
+def accuracy_figure(result: Diagnosed) -> Spec:
     """Top-k accuracy of each model on all admissions: Figure 6 (A)."""
-    return _bars(found, [row for row in rows_of(found.accuracy) if not row["specialty"]], "top_k")
+    return _bars(result, [row for row in rows_of(result.accuracy) if not row["specialty"]], "top_k")
 
 
-def specialty_figure(found: Diagnosed) -> Spec | None:
+def specialty_figure(result: Diagnosed) -> Spec | None:
     """Accuracy at the smallest k by specialty: Figure 6 (B); None where none has enough patients."""
-    least = min(found.settings.k)
-    rows = [row for row in rows_of(found.accuracy) if row["specialty"] and row["k"] == least]
-    return _bars(found, rows, "specialty") if rows else None
+    least = min(result.settings.k)
+    rows = [row for row in rows_of(result.accuracy) if row["specialty"] and row["k"] == least]
+    return _bars(result, rows, "specialty") if rows else None
 
 
-def _bars(found: Diagnosed, rows: list[Row], column: str) -> Spec:
+def _bars(result: Diagnosed, rows: list[Row], column: str) -> Spec:
     named = [{**row, "top_k": f"top-{row['k']}"} for row in rows]
-    series = {label: [row for row in named if row["model"] == label] for label in found.results["models"]}
+    series = {label: [row for row in named if row["model"] == label] for label in result.results["models"]}
     spec = bars(series, column, "k" if column == "top_k" else column, "accuracy")
     spec["layout"]["yaxis"] |= {"range": [0, 1]}
     return spec
 
 
-def epochs_figure(found: Diagnosed) -> Spec | None:
+def epochs_figure(result: Diagnosed) -> Spec | None:
     """Memorization, validation loss and accuracy by epoch, side by side: Figure 7; None where nothing was watched.
 
     In each, a line marks the chosen epoch, and a dashed one the epoch after which early stopping ends the training.
     """
     lines: dict[str, list[Point]] = {}
-    for row in sorted(rows_of(found.epochs), key=lambda row: int(row["epoch"])):
+    for row in sorted(rows_of(result.epochs), key=lambda row: int(row["epoch"])):
         name = f"{row['measure']}{' (held out)' if row['fold'] == 'holdout' else ''}"
         lines.setdefault(name, []).append(point(row, "epoch"))
     starts = {"memorized records": "memorization,", "validation loss": "validation loss", "accuracy": "top-"}
     groups = {title: [name for name in lines if name.startswith(start)] for title, start in starts.items()}
     shown = {name: lines[name] for names in groups.values() for name in names}
-    marks = ((found.choice[name], {"color": "--ink", "dash": dash}) for name, dash in _DASHES.items())
+    marks = ((result.choice[name], {"color": "--ink", "dash": dash}) for name, dash in _DASHES.items())
     return epoch_panels(groups, shown, [(epoch, style) for epoch, style in marks if epoch is not None])
 
 
-def accuracy_table(found: Diagnosed) -> Table | None:
+def accuracy_table(result: Diagnosed) -> Table | None:
     """One row a specialty and k, one column a model (Figure 6)."""
-    rows = list(rows_of(found.accuracy))
+    rows = list(rows_of(result.accuracy))
     entries = [
         (_place(row), row["model"], value_cell(row, *_count(row["n_unread"], "without a list"))) for row in rows
     ]
     # Patients of the first model.
     patients = {_place(row): Cell(f"{row['n_subjects']:,}") for row in reversed(rows)}
     entries += [(place, "Patients", cell) for place, cell in patients.items()]
-    return grid("Specialty, k", entries, [*found.results["models"], "Patients"])
+    return grid("Specialty, k", entries, [*result.results["models"], "Patients"])
 
 
 def _place(row: Row) -> Cell:
@@ -234,7 +215,7 @@ def _count(n: int, of: str) -> tuple[str, ...]:
     return (f"{n:,} {of}",) if n else ()
 
 
-def difference_table(found: Diagnosed) -> Table | None:
+def difference_table(result: Diagnosed) -> Table | None:
     """One row a comparison: the difference with its interval and p; None without any."""
     rows = (
         (
@@ -244,7 +225,7 @@ def difference_table(found: Diagnosed) -> Table | None:
             Cell(ABSENT if (p := number(row["p"])) is None else f"{p:.4f}"),
             Cell(f"{row['n_subjects']:,}"),
         )
-        for row in rows_of(found.differences)
+        for row in rows_of(result.differences)
     )
     return records(map(Cell, ("Specialty, k", "Models", "Difference", "p", "Patients")), rows)
 
@@ -254,9 +235,9 @@ def _gap(row: Row) -> Cell:
     return Cell(ABSENT) if difference is None else Cell(signed(difference), interval(low, high))
 
 
-def epoch_table(found: Diagnosed) -> Table | None:
+def epoch_table(result: Diagnosed) -> Table | None:
     """One row a measure, one column an epoch: the numbers of Figure 7; None where nothing was watched."""
-    rows = [row for row in rows_of(found.epochs) if row["measure"] != row["metric"]]
+    rows = [row for row in rows_of(result.epochs) if row["measure"] != row["metric"]]
     epochs = list(map(str, sorted({int(row["epoch"]) for row in rows})))
     entries = (
         (
@@ -269,6 +250,6 @@ def epoch_table(found: Diagnosed) -> Table | None:
     table = grid("Epoch", entries, epochs)
     if table is None:
         return None
-    marks = {"chosen": found.choice["chosen"], "early stop": found.choice["stop"]}
+    marks = {"chosen": result.choice["chosen"], "early stop": result.choice["stop"]}
     heads = (Cell(epoch, ", ".join(name for name, at in marks.items() if str(at) == epoch)) for epoch in epochs)
     return Table((table.columns[0], *heads), table.rows)

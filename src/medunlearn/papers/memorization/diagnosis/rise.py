@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from medunlearn.audit.verbatim import RUN_LENGTHS
+from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.diagnosis.measures import LOSSES
 from medunlearn.papers.memorization.diagnosis.memorization import PROBES
 from medunlearn.reports.claims import (
@@ -30,12 +31,6 @@ from medunlearn.reports.words import signed
 from medunlearn.results.runs import Run
 from medunlearn.statistics import Difference, paired_difference, resample_pairs
 
-CLAIM = "Memorization rises while the validation loss still falls."
-RULE = (
-    "From the model before training to the epoch of the least validation loss, in pairs, over patients: the loss "
-    "fell and the share of memorized training records rose, both with intervals that leave 0 out. It does not hold "
-    "where one of them lies on the other side, or nothing was memorized."
-)
 _EVIDENCE = {"loss": "validation loss", "trained": "memorized, training", "held_out": "memorized, held out"}
 
 
@@ -61,7 +56,7 @@ class Rise:
 
     @property
     def verdict(self) -> Verdict:
-        """As :data:`RULE` says."""
+        """By the rule of ``diagnosis.yaml``."""
         loss, trained = self.loss, self.trained
         if loss.low is None or loss.high is None or trained.low is None or trained.high is None:
             return NOT_MEASURABLE
@@ -126,4 +121,4 @@ def rise_finding(rise: Iterable[Mapping[str, Any]]) -> Finding | None:
         says = "unscored" if None in (loss, trained) else f"loss {signed(loss)}, memorized {signed(trained)}"
         labels = {"run": f"{facts['tokens']} tokens", "epochs": f"{facts['first']} to {facts['last']}"}
         cases.append(Case(labels, facts["verdict"], says, tuple(evidence)))
-    return Finding("rise", CLAIM, RULE, tuple(cases), needs="watch memorization and loss") if cases else None
+    return Finding(**declared("diagnosis")["rise"], cases=tuple(cases)) if cases else None

@@ -34,7 +34,7 @@ def line(name: str, points: Sequence[Point], shade: str, *, dash: int = 0, hollo
     if all(value is None for _, value, _, _ in points):
         return []
     kind: Spec = {"type": "scatter", "name": safe(name), "legendgroup": safe(name), "cliponaxis": False}
-    drawn = kind | {
+    trace = kind | {
         "mode": "lines+markers",
         "x": [place for place, *_ in points],
         "y": [None if value is None else short(value) for _, value, _, _ in points],
@@ -44,12 +44,12 @@ def line(name: str, points: Sequence[Point], shade: str, *, dash: int = 0, hollo
     }
     edges = [(place, low, high) for place, _, low, high in points if low is not None and high is not None]
     if len(edges) < 2:
-        return [drawn]
+        return [trace]
     there = [(place, short(high)) for place, _, high in edges]
     back = [(place, short(low)) for place, low, _ in reversed(edges)]
     x, y = (list(side) for side in zip(*there, *back, strict=True))
     band: Spec = {"mode": "lines", "x": x, "y": y, "fill": "toself", "fillcolor": shade, "opacity": 0.16}
-    return [kind | band | {"line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}, drawn]
+    return [kind | band | {"line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}, trace]
 
 
 def panels(
@@ -66,7 +66,7 @@ def panels(
         domain = {"domain": [short(start), short(start + width)], "tickvals": list(ticks)}
         frame[f"xaxis{axis}"] = styles["x"] | domain | {"anchor": f"y{axis}"}
         frame[f"yaxis{axis}"] = styles["y"] | {"anchor": f"x{axis}", "rangemode": "tozero"}
-        data += [one | {"xaxis": f"x{axis}", "yaxis": f"y{axis}"} for one in lines]
+        data += [trace | {"xaxis": f"x{axis}", "yaxis": f"y{axis}"} for trace in lines]
         where = {"xref": f"x{axis} domain", "yref": f"y{axis} domain", "x": 0.5, "y": 1.0, "yanchor": "bottom"}
         words = {"text": safe(title), "showarrow": False, "font": {"size": 12, "color": "--muted"}}
         frame["annotations"].append(words | where)
@@ -90,18 +90,18 @@ def epoch_panels(
         marks: epochs with the style of a vertical line.
     """
     order = [name for names in groups.values() for name in names]
-    drawn: list[tuple[str, list[Spec]]] = [(title, []) for title, names in groups.items() if names]
-    for title, specs in drawn:
+    shown: list[tuple[str, list[Spec]]] = [(title, []) for title, names in groups.items() if names]
+    for title, specs in shown:
         for name in groups[title]:
             place = order.index(name)
             specs += line(name.replace("_", " "), lines[name], colour(place), dash=place // _COLOURS)
-    if not drawn:
+    if not shown:
         return None
     epochs = sorted({int(place) for points in lines.values() for place, *_ in points})
-    spec = panels(drawn, "epoch", "", epochs)
+    spec = panels(shown, "epoch", "", epochs)
     for epoch, style in marks:
         edges = {"type": "line", "x0": epoch, "x1": epoch, "y0": 0, "y1": 1, "line": {"width": 1, **style}}
-        shapes = [{"xref": f"x{axis}", "yref": f"y{axis} domain"} | edges for axis in _axes(len(drawn))]
+        shapes = [{"xref": f"x{axis}", "yref": f"y{axis} domain"} | edges for axis in _axes(len(shown))]
         spec["layout"].setdefault("shapes", []).extend(shapes)
     return spec
 

@@ -34,11 +34,6 @@ _COUNTS = {
 }
 
 
-def contradictions() -> list[tuple[str, str]]:
-    """Table or figure, and how the paper contradicts itself there."""
-    return [(one["at"], " ".join(one["says"].split())) for one in declared("published")["contradictions"]]
-
-
 def published_tables() -> Iterator[tuple[str, Table]]:
     """Heading and printed numbers of each table."""
     published = declared("published")

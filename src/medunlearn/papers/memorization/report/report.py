@@ -7,12 +7,11 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from medunlearn.papers.memorization.declared import declared
-from medunlearn.papers.memorization.report import figures as drawn
+from medunlearn.papers.memorization.report import figures as plots
 from medunlearn.papers.memorization.report import tables
-from medunlearn.papers.memorization.report.claims import findings
+from medunlearn.papers.memorization.report.claims import Recommendation, findings, recommendations
 from medunlearn.papers.memorization.report.content import AuditContent, Row
-from medunlearn.papers.memorization.report.published import contradictions, published_tables
-from medunlearn.papers.memorization.report.recommendations import Recommendation, recommendations
+from medunlearn.papers.memorization.report.published import published_tables
 from medunlearn.reports.blocks import (
     Block,
     Bullets,
@@ -107,15 +106,15 @@ def _ratios(content: AuditContent) -> Iterator[Section | None]:
     table_2 = tables.crossed(content, "measures", prefix_tokens=prefix)
     words = details("Meaning of the measures", Bullets(tuple(tables.meanings(content))) if table_2 else None)
     yield _part("measures", table_2.values(), words, prefix=prefix)
-    lines = _grid(drawn.figure_1(content), "Ratio by prefix length")
+    lines = _grid(plots.figure_1(content), "Ratio by prefix length")
     by_prefix = [Details(title, (table,)) for title, table in tables.crossed(content, "prefixes").items()]
-    yield _part("prefixes", Legend(drawn.legend(content)) if lines else None, lines, by_prefix)
+    yield _part("prefixes", Legend(plots.legend(content)) if lines else None, lines, by_prefix)
     decodings = details("Ratios and differences from greedy", tables.listed(content, "decodings"))
-    yield _part("decodings", _grid(drawn.figure_2(content), "Ratio by decoding"), decodings)
+    yield _part("decodings", _grid(plots.figure_2(content), "Ratio by decoding"), decodings)
     copies = details("Runs of 30 and 50 by copies", tables.crossed(content, "duplication").values())
-    yield _part("copies", _grid(drawn.figure_copies(content), "Ratio by copies"), copies)
+    yield _part("copies", _grid(plots.figure_copies(content), "Ratio by copies"), copies)
     segments = (Section(title, (table,)) for title, table in tables.crossed(content, "positions").items())
-    starts = _grid(drawn.figure_3(content), "Start of runs")
+    starts = _grid(plots.figure_3(content), "Start of runs")
     yield _part("positions", starts, details("Every way to count, by segment", segments))
 
 
@@ -132,9 +131,9 @@ def _training(content: AuditContent) -> Iterator[Section | None]:
         Section(title, (table,)) if "by probe" in title else Details(title, (table,))
         for title, table in tables.crossed(content, "persistence").items()
     ]
-    grid = _grid(drawn.figure_5(content), "Ratio before and after")
+    grid = _grid(plots.figure_5(content), "Ratio before and after")
     yield _part("persistence", grid, Text(declared("report")["shares"], "aside") if shares else None, shares)
-    spec = drawn.figure_7(content)
+    spec = plots.figure_7(content)
     label = "Memorization, validation loss and accuracy by epoch. The numbers are in the table below."
     numbers = details("The numbers by epoch", tables.crossed(content, "epochs").values())
     yield _part("epochs", Figure(spec, label, size="wide") if spec else None, numbers)
@@ -151,7 +150,9 @@ def _appendix(content: AuditContent) -> Iterator[Block | None]:
 def _published() -> Iterator[Block | None]:
     yield Text(f"{declared('published')['setting']}: {declared('report')['published']}")
     yield from (details(title, table) for title, table in published_tables())
-    lines = tuple(f"{at}: {says}" for at, says in contradictions())
+    lines = tuple(
+        f"{one['at']}: {' '.join(one['says'].split())}" for one in declared("published")["contradictions"]
+    )
     yield section("Where the paper contradicts itself", Bullets(lines))
 
 

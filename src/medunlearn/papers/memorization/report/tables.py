@@ -61,8 +61,8 @@ def _cell(row: Row, how: str | list[str]) -> Cell:
         text, note = how
         return Cell(text.format_map(row), note.format_map(row))
     if how in _MAKERS:
-        made = _MAKERS[how](row)
-        return made if isinstance(made, Cell) else Cell(made)
+        cell = _MAKERS[how](row)
+        return cell if isinstance(cell, Cell) else Cell(cell)
     return Cell(how.format_map(row) if "{" in how else str(row[how]))
 
 
