@@ -70,7 +70,7 @@ class AuditJudge:
 
     Attributes:
         folder: where responses are kept; what is in it is not asked again.
-        again: ask again where a response was unusable.
+        again: except where a response was unusable.
         allow_missing: finish with responses missing.
     """
 
@@ -82,7 +82,6 @@ class AuditJudge:
 
     @property
     def name(self) -> str:
-        """Name in tables."""
         return self.settings.name
 
     @contextmanager
@@ -126,7 +125,6 @@ def audit_judge(
     """The judge behind an address.
 
     Args:
-        folder: of the audit.
         data_use, records: source of the prompts, for the guard.
         overrides: further settings of the server.
         permitted: protected text may go to a server off this machine.

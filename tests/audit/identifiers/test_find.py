@@ -14,13 +14,7 @@ import pandas as pd
 import pytest
 
 from medunlearn.audit.identifiers import search
-from medunlearn.audit.identifiers.outputs import (
-    RecordResponse,
-    ResponseTokens,
-    join_probes,
-    read_audit,
-    read_outputs,
-)
+from medunlearn.audit.identifiers.outputs import RecordResponse, ResponseTokens, read_audit, read_outputs
 from medunlearn.audit.identifiers.search import find_identifiers, find_sensitive
 from medunlearn.audit.units import Encoded, Unit, WordsUnit
 from medunlearn.config import check
@@ -38,15 +32,9 @@ SAID = {
     "ada-1@5": "Ada Quillstane, born April 3, 1961; Ben Vorndrask; (299) 555-0123 or 299-555-0199; alcohol abuse",
     "ben-1@5": "Nothing of note.",
 }
-PROBES = pd.DataFrame(
-    [(f"{record}@5", record, record[:3], "This is") for record in ("ada-1", "ben-1")],
-    columns=["probe_id", "record_id", "subject", "prefix"],
-)
-RESPONSES = pd.DataFrame(
-    [(probe, "greedy", 0, text) for probe, text in SAID.items()],
-    columns=["probe_id", "variant", "sample", "response"],
-)
-OUTPUTS = join_probes(PROBES, RESPONSES)
+OUTPUTS = [
+    RecordResponse(probe[:5], probe, probe[:3], "greedy", 0, "This is", text) for probe, text in SAID.items()
+]
 
 
 def test_known_and_detected_identifiers_are_in_one_table(tmp_path: Path) -> None:
@@ -100,10 +88,14 @@ def test_sensitive_content_counts_where_the_record_has_it(tmp_path: Path) -> Non
 
 
 def test_an_audits_folder_is_read(tmp_path: Path) -> None:
-    PROBES.to_parquet(tmp_path / "probes.parquet")
+    probes = pd.DataFrame(OUTPUTS)[["probe_id", "record_id", "subject", "prefix"]]
+    probes.to_parquet(tmp_path / "probes.parquet")
     store = ResponseStore(tmp_path / "responses", {"model": "x"})
-    store.add([Response(probe, "greedy", 0, text, (), True) for probe, text in SAID.items()])
+    store.add([Response(probe, "greedy", 0, text, (), True) for probe, text in reversed(SAID.items())])
     assert read_audit(tmp_path) == OUTPUTS
+    probes[:1].to_parquet(tmp_path / "probes.parquet")
+    with pytest.raises(InputError, match="1 responses belong to no probe"):
+        read_audit(tmp_path)
     with pytest.raises(InputError, match="is no audit"):
         read_audit(tmp_path / "responses")
 
@@ -114,11 +106,7 @@ def test_a_search_needs_no_torch() -> None:
     assert done.stdout.strip() == "False"
 
 
-def test_tables_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(InputError, match="lacks subject"):
-        join_probes(PROBES.drop(columns="subject"), RESPONSES)
-    with pytest.raises(InputError, match="1 responses belong to no probe"):
-        join_probes(PROBES[:1], RESPONSES)
+def test_a_wrong_detector_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="patterns"):
         find_identifiers(OUTPUTS, RECORDS, check(IdentifierSettings, {"detectors": "pattern"}))
 

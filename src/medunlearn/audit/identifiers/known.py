@@ -53,8 +53,6 @@ class KnownIdentifiers:
         subject: record id -> subject; a record without one is its own subject.
 
     Attributes:
-        identifiers: by number.
-        subject: record id -> subject.
         skipped: reason for not searching -> number of identifiers.
     """
 

@@ -19,8 +19,6 @@ from medunlearn.errors import InputError, ModelError, SourceError, UnknownNameEr
 from medunlearn.sources.tables import read_rows
 
 Value = TypeVar("Value")
-_PROBE_COLUMNS = ["probe_id", "record_id", "subject", "prefix"]
-_RESPONSE_COLUMNS = [*KEY, "response"]
 
 
 class RecordResponse(NamedTuple):
@@ -42,12 +40,7 @@ class RecordResponse(NamedTuple):
 
 @dataclass(frozen=True)
 class ResponseTokens:
-    """Tokens of responses.
-
-    Attributes:
-        unit: unit of the responses' lengths.
-        generated: token ids of each response by its key; one stored as text alone is missing, and is encoded.
-    """
+    """Unit of the responses' lengths, and generated token ids by key; none of one that is stored as text alone."""
 
     unit: Unit
     generated: Mapping[Key, Sequence[int]] = field(default_factory=dict)
@@ -85,46 +78,27 @@ def _agreeing(encoded: Any, generated: Sequence[int] | None) -> int:
 
 
 def read_audit(folder: Path) -> list[RecordResponse]:
-    """The responses in an audit's folder.
+    """The responses in an audit's folder, in order of probe, variant and sample.
 
     Raises:
-        InputError: the folder has no probes or no responses, or they do not fit.
+        InputError: the folder has no probes or no responses, or a response belongs to no probe.
     """
     if not (folder / PROBES).exists() or not (folder / RESPONSES).is_dir():
         raise InputError(
             f"{folder} is no audit: it has no {PROBES} with {RESPONSES}/. `medunlearn audit` makes one."
         )
-    rows = [(*key, stored.response) for key, stored in stored_responses(folder).items()]
-    return join_probes(pd.read_parquet(folder / PROBES), pd.DataFrame(rows, columns=_RESPONSE_COLUMNS))
-
-
-def join_probes(probes: pd.DataFrame, responses: pd.DataFrame) -> list[RecordResponse]:
-    """Every response with its probe, in order of probe, variant and sample.
-
-    Args:
-        probes: probe_id, record_id, subject, prefix.
-        responses: probe_id (or question_id), variant, sample, response.
-
-    Raises:
-        InputError: a column is missing, or a response belongs to no probe.
-    """
-    responses = responses.rename(columns={"question_id": "probe_id"})
-    for name, table, columns in (("probes", probes, _PROBE_COLUMNS), ("responses", responses, _RESPONSE_COLUMNS)):
-        if missing := [column for column in columns if column not in table]:
-            has = ", ".join(map(str, table))
-            raise InputError(f"The table of {name} lacks {', '.join(missing)}; it has {has}.")
-    if unknown := sorted(set(responses["probe_id"]) - set(probes["probe_id"])):
-        raise InputError(
-            f"{len(unknown)} responses belong to no probe ({', '.join(map(str, unknown[:5]))}). Are the two "
-            "tables of one audit?"
-        )
-    by_id = {row[0]: row[1:] for row in probes[_PROBE_COLUMNS].itertuples(index=False, name=None)}
+    probes = pd.read_parquet(folder / PROBES)[["probe_id", "record_id", "subject", "prefix"]]
+    labels = {probe: own for probe, *own in probes.itertuples(index=False, name=None)}
+    stored = stored_responses(folder)
+    if unknown := sorted({key[0] for key in stored} - labels.keys()):
+        shown = ", ".join(unknown[:5])
+        raise InputError(f"{len(unknown)} responses belong to no probe ({shown}). Are the two tables of one audit?")
     outputs = []
-    for probe, variant, sample, text in responses[_RESPONSE_COLUMNS].itertuples(index=False, name=None):
-        record, subject, prefix = by_id[probe]
-        labels = (str(record), str(probe), str(subject), str(variant), int(sample))
-        outputs.append(RecordResponse(*labels, str(prefix or ""), text))
-    return sorted(outputs, key=lambda output: output.key)
+    for key in sorted(stored):
+        record, subject, prefix = labels[key[0]]
+        text = stored[key].response
+        outputs.append(RecordResponse(str(record), key[0], str(subject), *key[1:], str(prefix or ""), text))
+    return outputs
 
 
 def response_tokens(folder: Path) -> ResponseTokens | None:

@@ -110,10 +110,7 @@ def span_sheet(
 
 
 def read_spans(audit: AuditTables, settings: KindSettings, *paths: Path) -> pd.DataFrame:
-    """Save a person's labels; :func:`sort_spans` otherwise.
-
-    Args:
-        paths: sheets; a span in several of them must have one kind.
+    """Save a person's labels; :func:`sort_spans` otherwise. A span in several sheets must have one kind.
 
     Raises:
         SourceError: unknown kinds or spans, or no kind at all.
@@ -135,12 +132,8 @@ def read_spans(audit: AuditTables, settings: KindSettings, *paths: Path) -> pd.D
 def read_sheet(path: Path, spans: Sequence[str]) -> dict[str, Label]:
     """Kinds by span id; ``unclear`` is no kind, empty rows are left out.
 
-    Args:
-        spans: allowed ids.
-
     Raises:
-        SourceError: no such file, a missing column, unknown kinds or spans, a span with two kinds; all with their
-            lines.
+        SourceError: no sheet, unknown kinds or spans, a span with two kinds; all with their lines.
     """
     ids = {harmless(name): name for name in spans} | {name: name for name in spans}
     labels: dict[str, Label] = {}
@@ -191,7 +184,6 @@ def agreement(
 
     Args:
         ways: ``rules``, ``judge``, ``person`` -> one kind per span, or None.
-        subjects: one per span.
 
     Returns:
         One row per pair of ways, ``of`` (``kind`` or ``group``) and measure: value, low, high, words, n,
