@@ -258,30 +258,32 @@ def find_identifiers(
         allow_remote_llm: permit sending text of records to a server off this machine
         show_text: show examples unmasked
     """
-    from medunlearn.audit.identifiers.search import plan_judging, search
+    from medunlearn.audit.identifiers.search import read_source
+    from medunlearn.audit.identifiers.sensitive_judge import plan_sensitive
     from medunlearn.audit.judge import audit_judge
     from medunlearn.config import check
     from medunlearn.config.identifiers import IdentifierSettings
 
     server = _server(llm, settings, dry_run)
     model, checked = server.pop("model", None), check(IdentifierSettings, settings)
-    table, where = Path(responses), None if out is None else Path(out)
-    bench = None if records is None else Path(records)
-    how: dict[str, Any] = {
-        "overrides": server,
-        "permitted": allow_remote_llm,
-        "again": again,
-        "allow_missing": allow_missing,
-    }
-
-    def make(folder: Path, rows: Any, use: Any) -> Any:
-        return audit_judge(str(llm), model, folder, data_use=use, records=rows, **how)
-
-    judge = None if llm is None else make
-    if judge is not None and dry_run:
-        estimate, asked = plan_judging(table, bench, checked, where, judge)
-        return estimate, asked.decision
-    return search(table, bench, checked, where, judge=judge, show_text=show_text, quiet=quiet)
+    bench, folder = (None if path is None else Path(path) for path in (records, out))
+    search = read_source(Path(responses), bench, checked, folder, show_text=show_text, quiet=quiet)
+    if llm is None:
+        return search.run()
+    judge = audit_judge(
+        str(llm),
+        model,
+        search.folder,
+        data_use=search.data_use,
+        records=search.records,
+        overrides=server,
+        permitted=allow_remote_llm,
+        again=again,
+        allow_missing=allow_missing,
+    )
+    if dry_run:
+        return plan_sensitive(search.outputs, search.records, checked, judge), judge.decision
+    return search.run(judge)
 
 
 def review_identifiers(

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from medunlearn.audit.identifiers.outputs import (
 from medunlearn.audit.identifiers.recall import detector_recall, invented_notes, label_records
 from medunlearn.audit.identifiers.review import write_review
 from medunlearn.audit.identifiers.sensitive import find_terms, term_lists_version
-from medunlearn.audit.identifiers.sensitive_judge import JudgedContent, judge_sensitive, plan_sensitive, read_judged
+from medunlearn.audit.identifiers.sensitive_judge import JudgedContent, judge_sensitive, read_judged
 from medunlearn.audit.identifiers.tables import by_kind, judged_table10, missed_by, table9, table10
 from medunlearn.audit.judge import AuditJudge
 from medunlearn.audit.position import SEGMENT
@@ -38,7 +38,6 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_json, sha256_of_json, write_json
 from medunlearn.errors import InputError
-from medunlearn.llm import CostEstimate
 from medunlearn.progress import progress
 from medunlearn.sources.corpus import DataUse
 
@@ -50,9 +49,6 @@ RULES = "2"
 """Version of the matching rules; tables of other versions are made again."""
 INVENTED, OWN = 200, 500
 """Texts that measure a detector: invented notes, and records of the user's that declare identifiers."""
-
-MakeJudge = Callable[[Path, Sequence[Record], DataUse], AuditJudge]
-"""Makes a judge from the folder of its responses, the records that it is shown, and their data use."""
 
 
 def find_identifiers(
@@ -163,8 +159,8 @@ def _token_key(tokens: ResponseTokens | None) -> object:
 class IdentifierSearch:
     """A search of responses for identifiers, and for sensitive content if the settings ask for it.
 
-    Its tables are made, or read from the folder, on first use. ``subjects`` is record id -> subject; with
-    ``show_text`` examples are not masked.
+    Its tables are made, or read from the folder, on first use. ``subjects`` is record id -> subject, ``origin`` has
+    the paths of responses (``said``) and records; with ``show_text`` examples are not masked.
     """
 
     outputs: Sequence[RecordResponse]
@@ -174,6 +170,7 @@ class IdentifierSearch:
     folder: Path
     tokens: ResponseTokens | None = None
     data_use: DataUse = "credentialed"
+    origin: Mapping[str, str | None] = field(default_factory=dict)
     show_text: bool = False
     quiet: bool = False
 
@@ -185,7 +182,24 @@ class IdentifierSearch:
         info = read_json(folder / FILE)
         records = Path(info["records"]) if info["records"] else None
         settings = check(IdentifierSettings, info["settings"])
-        return search(Path(info["said"]), records, settings, folder, quiet=True)
+        return read_source(Path(info["said"]), records, settings, folder, quiet=True).run()
+
+    def run(self, judge: AuditJudge | None = None) -> IdentifierSearch:
+        """Make and save the tables.
+
+        Args:
+            judge: fills Table 10 as well.
+
+        Raises:
+            MedunlearnError: responses of the judge are missing; the others are kept.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.tables()
+        write_json(self.folder / FILE, {**self.origin, "settings": self.settings.model_dump(mode="json")})
+        if judge is not None:
+            options: dict[str, Any] = {"tokens": self.tokens, "quiet": self.quiet}
+            judge_sensitive(self.outputs, self.records, self.settings, judge, self.folder, **options)
+        return self
 
     @cached_property
     def findings(self) -> pd.DataFrame:
@@ -296,55 +310,25 @@ class IdentifierSearch:
         return lines
 
 
-def search(
+def read_source(
     source: Path,
     records: Path | None,
     settings: IdentifierSettings,
     out: Path | None = None,
     *,
-    judge: MakeJudge | None = None,
     show_text: bool = False,
     quiet: bool = False,
 ) -> IdentifierSearch:
-    """Find identifiers and sensitive content in an audit or a table of responses, and save the tables.
+    """A search of an audit or a table of responses, which has not begun.
 
     Args:
         source: an audit's folder, or a table.
         records: a benchmark's folder; None where a table brings its records' text.
         out: folder of the tables; None for the audit's own.
-        judge: makes a judge that fills Table 10 as well.
 
     Raises:
         InputError: records or output folder are not named, or tables do not fit.
-        RemoteRefusedError: the judge may not see the records.
-        MedunlearnError: responses of the judge are missing; the others are kept.
     """
-    results = replace(read_source(source, records, settings, out), show_text=show_text, quiet=quiet)
-    folder, known = results.folder, results.records
-    content_judge = None if judge is None else judge(folder, known, results.data_use)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    results.tables()
-    paths = {"said": os.path.abspath(source), "records": None if records is None else os.path.abspath(records)}
-    write_json(folder / FILE, {**paths, "settings": settings.model_dump(mode="json")})
-    if content_judge is not None:
-        options: dict[str, Any] = {"tokens": results.tokens, "quiet": quiet}
-        judge_sensitive(results.outputs, known, settings, content_judge, folder, **options)
-    return results
-
-
-def plan_judging(
-    source: Path, records: Path | None, settings: IdentifierSettings, out: Path | None, judge: MakeJudge
-) -> tuple[CostEstimate, AuditJudge]:
-    """Requests and tokens for the judge of :func:`search`."""
-    results = read_source(source, records, settings, out)
-    content_judge = judge(results.folder, results.records, results.data_use)
-    return plan_sensitive(results.outputs, results.records, settings, content_judge), content_judge
-
-
-def read_source(
-    source: Path, records: Path | None, settings: IdentifierSettings, out: Path | None
-) -> IdentifierSearch:
-    """A search that has not begun; arguments and errors as for :func:`search`."""
     benchmark = Benchmark.load(records) if records else None
     by_id = {} if benchmark is None else dict(benchmark.record)
     subjects = {} if benchmark is None else {name: benchmark.subject(name) for name in by_id}
@@ -379,7 +363,9 @@ def read_source(
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder. Choose another --out.")
     data_use: DataUse = "credentialed" if benchmark is None else benchmark.data_use
-    return IdentifierSearch(outputs, list(by_id.values()), subjects, settings, folder, tokens, data_use)
+    origin = {"said": os.path.abspath(source), "records": None if records is None else os.path.abspath(records)}
+    rows, options = list(by_id.values()), {"show_text": show_text, "quiet": quiet}
+    return IdentifierSearch(outputs, rows, subjects, settings, folder, tokens, data_use, origin, **options)
 
 
 def _rows(table: pd.DataFrame | None) -> list[dict[Any, Any]] | None:
