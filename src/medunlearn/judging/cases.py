@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Record
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError, SourceError
 from medunlearn.judging.tasks import UNSURE, JudgingCase, JudgingTask
+from medunlearn.sources.tables import read_rows
 
 _LABEL_LEVEL = "disease"
-
-
-def _read_jsonl(path: Path) -> pd.DataFrame:
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    if not all(isinstance(row, dict) for row in rows):
-        raise ValueError("a line is not an object, {...}")
-    return pd.DataFrame(rows, dtype=object)
-
-
-_READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    ".csv": lambda path: pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig"),
-    ".jsonl": _read_jsonl,
-    ".parquet": pd.read_parquet,
-}
 
 
 def _record_case(benchmark: Benchmark, record: Record, name: str, group: str, **fields: str) -> JudgingCase:
@@ -97,7 +83,7 @@ def document_cases(benchmark: Benchmark) -> list[JudgingCase]:
 
 
 def read_cases(path: Path, task: JudgingTask) -> list[JudgingCase]:
-    """Cases from a CSV, JSONL or Parquet table.
+    """Cases from a table: CSV, TSV, JSONL, JSON or Parquet.
 
     Columns: case_id, those that the task shows, and where there are any subject (else each case is its own) and
     group (else the category, or ``all``). Others are passed over. Nobody says what identifiers stand in them.
@@ -105,40 +91,40 @@ def read_cases(path: Path, task: JudgingTask) -> list[JudgingCase]:
     Raises:
         SourceError: it cannot be read, lacks a column, has an empty cell or an id twice; with row numbers.
     """
-    if path.suffix not in _READERS:
-        raise SourceError(f"{path}: cases are read from {', '.join(_READERS)}.")
-    try:
-        table = _READERS[path.suffix](path)
-    except FileNotFoundError:
-        raise SourceError(f"There is no file {path}.") from None
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise SourceError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+    rows = []
+    for place, row in read_rows(path):
+        if isinstance(row, str):
+            raise SourceError(f"{path} cannot be read: {place} {row}.")
+        rows.append(_as_text(row))
     needed = ("case_id", *task.shows)
-    missing = [name for name in needed if name not in table.columns]
+    missing = [name for name in needed if rows and not any(name in row for row in rows)]
     if missing:
         raise SourceError(
             f"{path} lacks the column {', '.join(missing)}. Judging a {task.name} needs {', '.join(needed)}."
         )
-    rows = _text_rows(table)
     # A model may well have said nothing; that is a response to judge.
     required = [name for name in needed if name != "response"]
-    empty = [(place, name) for place, row in enumerate(rows, 1) for name in required if not row[name].strip()]
+    empty = [(n, name) for n, row in enumerate(rows, 1) for name in required if not row.get(name, "").strip()]
     if empty:
         raise SourceError(f"{path}: row {empty[0][0]} has no {empty[0][1]} ({len(empty)} such cells in all).")
     return checked([_row_case(row, task) for row in rows], str(path))
 
 
-def _text_rows(table: pd.DataFrame) -> list[dict[str, str]]:
-    def text(value: Any) -> str:
-        return "" if value is None or (isinstance(value, float) and pd.isna(value)) else str(value)
-
-    return [{str(name): text(value) for name, value in row.items()} for row in table.to_dict("records")]
+def _as_text(row: Mapping[Any, Any]) -> dict[str, str]:
+    """The cells as text; null is empty."""
+    return {
+        str(name): "" if value is None or (isinstance(value, float) and isnan(value)) else str(value)
+        for name, value in row.items()
+    }
 
 
 def _row_case(row: Mapping[str, str], task: JudgingTask) -> JudgingCase:
     group = row.get("group") or row.get("category") or "all"
     return JudgingCase(
-        row["case_id"], row.get("subject") or row["case_id"], group, {name: row[name] for name in task.shows}
+        row["case_id"],
+        row.get("subject") or row["case_id"],
+        group,
+        {name: row.get(name, "") for name in task.shows},
     )
 
 
@@ -175,7 +161,7 @@ def case_table(cases: Sequence[JudgingCase]) -> pd.DataFrame:
 
 def to_cases(table: pd.DataFrame, task: JudgingTask) -> list[JudgingCase]:
     """Back from :func:`case_table`."""
-    return [_row_case(row, task) for row in _text_rows(table)]
+    return [_row_case(_as_text(row), task) for row in table.to_dict("records")]
 
 
 def _ids_by_group(cases: Sequence[JudgingCase], *purpose: str | int) -> dict[str, list[str]]:

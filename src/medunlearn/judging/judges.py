@@ -36,8 +36,7 @@ class Judge:
 def read_judges(path: Path, overrides: Mapping[str, Any] | None = None) -> list[Judge]:
     """A panel from YAML: ``judges:`` and a list; an entry has base_url and model, and a name for tables if wanted.
 
-    Args:
-        overrides: server settings that replace those of every entry.
+    ``overrides`` are server settings that replace those of every entry.
 
     Raises:
         InputError: the file cannot be read.

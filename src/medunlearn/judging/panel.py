@@ -86,15 +86,10 @@ def ask(
     again: bool = False,
     quiet: bool = False,
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Every judge in turn about every case.
-
-    Args:
-        decisions: the guard's, by judge.
-        store: of all judges' answers.
-        again: ask again what ended without a usable answer in an earlier run.
+    """Ask every judge in turn about every case; ``again``: also where an earlier answer was unusable.
 
     Returns:
-        The judgements (:data:`COLUMNS`), by case in their order and judge; and by judge what a run records.
+        The judgements (:data:`COLUMNS`), by case in their order and judge; and by judge the facts for a record.
 
     Raises:
         RemoteRefusedError: a decision does not allow its server. None was asked then.

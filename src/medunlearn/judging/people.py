@@ -102,9 +102,7 @@ def _counted(row: dict[str, Any], n_labelled: int) -> dict[str, Any]:
 def annotate(judged: JudgingRun, out: Path, *, number: int | None = None, seed: int = 0) -> tuple[Path, Path]:
     """Write a CSV and a page for a person who checks a panel's cases, blind to its verdicts.
 
-    Args:
-        number: cases to draw, as evenly over groups as they allow; None for all.
-        seed: of the draw and the order.
+    Cases are drawn as evenly over groups as they allow; all of them without a ``number``.
 
     Raises:
         InputError: there are fewer cases, or ``out`` holds a sheet already.
@@ -116,14 +114,7 @@ def annotate(judged: JudgingRun, out: Path, *, number: int | None = None, seed: 
 
 @dataclass(frozen=True)
 class PeopleAgreement:
-    """Agreement of judges with people.
-
-    Attributes:
-        people: annotator -> case -> verdict.
-        agreement: as :func:`with_people`.
-        confusion: as :func:`confusions`.
-        words: both as Markdown.
-    """
+    """Agreement of judges with people: :func:`with_people`, :func:`confusions`, and both as Markdown."""
 
     people: People
     agreement: pd.DataFrame

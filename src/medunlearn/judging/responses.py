@@ -43,7 +43,6 @@ class JudgedResponses:
     Attributes:
         store: folder of the answers; all judgements of a run share it.
         prefix: of the result's folder; the key of the judging run completes it.
-        inputs: further inputs that the result depends on.
         add: puts the metrics of a complete judging run into the scores; earlier ones of theirs are replaced.
     """
 

@@ -167,10 +167,9 @@ def judge(
     """Ask every judge about every case, and write judgements and tables. A complete run is returned as it is.
 
     Args:
-        permitted: the user passed the permission flag of the guard.
+        permitted: the user passed the guard's permission flag.
         again: ask again what ended without a usable answer in an earlier run.
         allow_missing: finish though servers failed or the budget ended; those cases stay without a verdict.
-        store_folder: of the answers; None for a folder in ``out``.
         inputs: further inputs that the result depends on.
 
     Raises:

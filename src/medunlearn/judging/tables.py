@@ -41,13 +41,9 @@ _PANEL_COLUMNS = {
 
 @dataclass(frozen=True)
 class JudgePanel:
-    """A panel's judgements, ready to be counted.
+    """A panel's judgements (:func:`medunlearn.judging.panel.ask`), ready to be counted.
 
-    Attributes:
-        cases: in the order of the tables.
-        judges: their names, in order.
-        judgements: as :func:`medunlearn.judging.panel.ask` gives them.
-        replicates, seed: of the bootstrap over subjects.
+    Cases and judges' names are in the order of the tables; replicates and seed are of the bootstrap over subjects.
     """
 
     task: JudgingTask
@@ -102,15 +98,10 @@ class JudgePanel:
 
 
 def majority(votes: Sequence[str | None], split: str) -> tuple[str | None, str | None]:
-    """Verdict of more than half of the judges.
+    """Verdict of more than half of the judges and None, or None and the reason.
 
-    Args:
-        votes: a verdict a judge; None from one that gave none. It counts as a judge all the same, so that a panel
-            of three that lost two does not pass off the third as its majority.
-        split: the verdict where no majority is to be had, though more than half of the judges spoke.
-
-    Returns:
-        The verdict and None, or None and the reason.
+    A judge that gave no verdict (None) counts all the same, so that a panel of three that lost two does not pass
+    off the third as its majority. ``split``: more than half of the judges spoke, and there is no majority.
     """
     given = [vote for vote in votes if vote is not None]
     if not votes or 2 * len(given) <= len(votes):
@@ -189,11 +180,7 @@ def criteria(panel: JudgePanel) -> pd.DataFrame:
 
 
 def _summarized(panel: JudgePanel, rows: Sequence[tuple[str, str, JudgingCase, float]]) -> pd.DataFrame:
-    """Means by judge and measure of all cases, then of every group; no group where all are of one.
-
-    Args:
-        rows: judge, measure, case and value; their order is that of the table.
-    """
+    """Means by judge and measure (in the rows' order) of all cases, then of every group where there are several."""
     scores = pd.DataFrame(
         [(judge, measure, case.case_id, case.subject, case.group, value) for judge, measure, case, value in rows],
         columns=["judge", "measure", "item", "subject", "group", "value"],

@@ -129,13 +129,7 @@ class Writer:
 
 
 class WritingSession:
-    """Asks tasks of sources and collects rejects.
-
-    Attributes:
-        rejects: sources without a result, so far.
-        unfinished: those that server, network or budget are to blame for.
-        prompts: versions of the prompts sent.
-    """
+    """Asks tasks of sources; collects rejects, those that are unfinished, and versions of prompts."""
 
     def __init__(self, writer: Writer, client: Client, store: Store, quiet: bool) -> None:
         self._writer, self._client, self.store, self.quiet = writer, client, store, quiet
@@ -193,11 +187,7 @@ def build_facts(key: str, settings: Settings) -> dict[str, Any]:
 
 
 def refuse_another(out: Path, key: str, *, again: bool) -> None:
-    """Refuse a folder with a benchmark of other data or settings before anything is paid for.
-
-    Raises:
-        InputError: it holds another benchmark.
-    """
+    """Refuse a folder with a benchmark of other data or settings (InputError) before anything is paid for."""
     if not (out / MANIFEST).exists():
         return
     there = read_json(out / BUILD).get("key") if (out / BUILD).exists() else None

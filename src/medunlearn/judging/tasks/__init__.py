@@ -22,10 +22,9 @@ class JudgingCase:
 
     Attributes:
         case_id: unique among the cases of a run.
-        subject: whose data it is; intervals are over subjects.
         group: what tables break down by (the assigned category, the kind of question).
-        fields: what judges are shown, by the names that the task asks for.
-        identifiers: known identifiers of the record behind it; None where nobody looked.
+        fields: material that judges are shown, by the names in the task.
+        identifiers: of the record behind it; None where nobody looked.
     """
 
     case_id: str
@@ -40,15 +39,13 @@ class JudgingTask:
     """A way of judging; this one rates.
 
     Attributes:
-        name: its key on the command line.
         title: its name in tables.
         version: name and version of the prompt; any change of a word is another version.
         shows: the fields that a case must have, in the order in which they are shown.
-        verdicts: what a judge can say, in the order of tables; a person's Yes and No stand for the first two.
-        asks: what a person is asked.
-        source: of its rules.
+        verdicts: in the order of tables; a person's Yes and No stand for the first two.
+        asks: the question to a person.
         system, prompt: of a chat; the prompt is a format string.
-        split: what a panel without a majority is called; empty for ratings.
+        split: the verdict of a panel without a majority; empty for ratings.
     """
 
     name: str

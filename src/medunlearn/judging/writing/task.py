@@ -29,12 +29,9 @@ _JINJA = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Material of one request.
+    """Material of one request: an id unique among the sources of a task, and the prompt's fields by name.
 
-    Attributes:
-        id: comes back with the result; unique among the sources of a task.
-        fields: what the prompt shows, by name.
-        identifiers: known identifiers of whoever it is about; None: nobody looked (the guard counts that as some).
+    ``identifiers`` are those of whoever it is about; None: nobody looked, which the guard counts as some.
     """
 
     id: str
@@ -46,10 +43,7 @@ class Source:
 class Sampling:
     """Sampling, where that is not as the prompt says.
 
-    Attributes:
-        temperature: ``"prompt"`` for the prompt's own; None sends none, for models that refuse it.
-        max_tokens: longest answer; None for the prompt's own. Models that think aloud need more.
-        seed: sent with each request; None sends none.
+    Temperature ``"prompt"`` and max_tokens None are the prompt's own; temperature or seed None sends none.
     """
 
     temperature: float | str | None = "prompt"

@@ -37,12 +37,10 @@ class Reject:
 
     Attributes:
         task: name and version of the task, or of the step that left it out.
-        id: of the source.
         status: ``invalid``, ``refused``, ``failed``, ``not_sent`` as in an outcome; ``declined``: the model says
             rightly that there is nothing to have; ``excluded``: a rule of the benchmark or a bad row.
         reason: one sentence, without text of record or answer.
         model, key: where the store has the model's last words; empty where none was asked.
-        requests, tokens, money: what it cost.
     """
 
     task: str

@@ -38,12 +38,7 @@ Place = tuple[str, str, str]
 
 
 def contrasts(models: Sequence[Evaluated], benchmark: Benchmark | None, replicates: int, seed: int) -> pd.DataFrame:
-    """The differences of the runs that were evaluated as they went on; no row for other benchmarks.
-
-    Args:
-        models: of a report, with distinct labels.
-        benchmark: says what task a question is of; without it there is no difference.
-    """
+    """The differences of runs whose epochs were evaluated; none without the benchmark, or of another one."""
     rows: list[dict[str, Any]] = []
     target = next((model for model in models if model.run.role == "target"), None)
     if target is not None and benchmark is not None and benchmark.builder == BUILDER:

@@ -34,12 +34,7 @@ Line = dict[int, Reading]
 
 
 class Epochs:
-    """The numbers of a report by run and epoch, and the differences between them.
-
-    Args:
-        epochs: the table of :mod:`medunlearn.pipeline.epochs.epoch_evaluation`, with rows.
-        contrasts: the table of :mod:`medunlearn.papers.lume.contrasts`.
-    """
+    """The numbers of a report by run and epoch (a table with rows), and the differences between them."""
 
     def __init__(self, models: Sequence[ModelResult], epochs: pd.DataFrame, contrasts: pd.DataFrame) -> None:
         present = set(epochs["model"])

@@ -30,9 +30,7 @@ def identifiers_in(text: str, questions: Mapping[int, str], answers: Mapping[int
     """Every personal field that stands in a text, exactly as written there, none of them twice.
 
     Args:
-        text: of the biography.
-        questions: number -> knowledge question; they say the person's name.
-        answers: number -> its answer, in the order of :data:`PII_FIELDS`.
+        questions, answers: by number, in the order of :data:`PII_FIELDS`; questions say the person's name.
     """
     value = {field: answers.get(number, "").strip() for number, field in enumerate(PII_FIELDS)}
     matches = [_NAME.fullmatch(questions[number].strip()) for number in sorted(questions)]

@@ -37,14 +37,7 @@ class LumeRow(NamedTuple):
 
 @dataclass
 class LumeDocument:
-    """A document with its examples.
-
-    Attributes:
-        document: its name in the files.
-        side: the file that it stands in; ``retain`` for a non-member.
-        task: ``story``, ``personal_biography`` or ``public_biography``.
-        member: False for a document that the target model never saw.
-    """
+    """A document with its examples; the target model never saw one that is no member (its side is ``retain``)."""
 
     document: str
     side: Side
@@ -103,7 +96,6 @@ def read_lume(folder: Path, *, nonmembers: Path | None = None, skip_bad_rows: bo
     """Read the released files.
 
     Args:
-        folder: holds ``forget.jsonl`` and ``retain.jsonl``.
         nonmembers: a file of the same form with documents that no model is to be trained on.
         skip_bad_rows: leave out malformed rows and list them, instead of refusing the files.
 

@@ -131,8 +131,7 @@ def verify(
     verified is a reject of that status, not a wrong question.
 
     Args:
-        questions: sources of :class:`LumeVerify`.
-        answers: a question's id -> the answer that it is said to have.
+        questions: sources of :class:`LumeVerify`; ``answers`` has the expected answer of each, by id.
         clients: verifier's name -> client.
 
     Returns:
