@@ -76,7 +76,7 @@ class Dispatcher:
                 del self._locks[key], self._waiting[key]
 
     def _from_store(self, request: Request, key: str) -> Outcome | None:
-        stored = self.store.get(key) if self.store else None
+        stored = None if self.store is None else self.store.get(key)
         if stored is None:
             return None
         if stored.status == "answered":

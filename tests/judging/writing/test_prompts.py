@@ -8,7 +8,7 @@ import pytest
 
 from medunlearn.errors import InputError, UnknownNameError
 from medunlearn.judging.writing import TASKS, Sampling, Source, task_class
-from medunlearn.judging.writing.task import Prompt
+from medunlearn.judging.writing.task import WritingPrompt
 from medunlearn.llm.structured import check_schema
 
 FIELDS = {
@@ -61,7 +61,7 @@ def test_the_categories_are_table_1s() -> None:
 def test_a_prompt_with_keys_missing_is_refused(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("version: 1\nsystem: x\nuser: y\nschema: {}\nmax_tokens: 5\ntemprature: 0\n")
     with pytest.raises(InputError, match=r"wrong: \['temperature', 'temprature'\]"):
-        Prompt.read(tmp_path / "p.yaml")
+        WritingPrompt.read(tmp_path / "p.yaml")
 
 
 def test_an_unknown_task() -> None:

@@ -52,7 +52,7 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class WritingPrompt:
     """The content of a prompt's file."""
 
     version: int
@@ -63,15 +63,15 @@ class Prompt:
     schema: Mapping[str, Any]
 
     @staticmethod
-    def read(path: Path) -> Prompt:
+    def read(path: Path) -> WritingPrompt:
         """Raises:
         InputError: no such file, or keys that are missing or unknown.
         """
         values = read_yaml(path)
-        names = set(Prompt.__dataclass_fields__)
+        names = set(WritingPrompt.__dataclass_fields__)
         if wrong := names ^ values.keys():
             raise InputError(f"{path}: a prompt has the keys {', '.join(sorted(names))}; wrong: {sorted(wrong)}.")
-        return Prompt(**values)
+        return WritingPrompt(**values)
 
     def messages(self, fields: Mapping[str, str]) -> tuple[Message, ...]:
         """The prompt about one source, or an InputError if it shows a field that is not given."""
@@ -94,8 +94,8 @@ class WritingTask(ABC):
     title: ClassVar[str]
 
     @cached_property
-    def prompt(self) -> Prompt:
-        return Prompt.read(Path(inspect.getfile(type(self))).with_name(f"{self.name}.yaml"))
+    def prompt(self) -> WritingPrompt:
+        return WritingPrompt.read(Path(inspect.getfile(type(self))).with_name(f"{self.name}.yaml"))
 
     @property
     def version(self) -> str:

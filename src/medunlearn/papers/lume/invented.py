@@ -84,10 +84,10 @@ def build(settings: LumeNewSettings) -> Benchmark:
     if settings.llm or settings.reviewed:
         raise ConfigError(["llm and reviewed need out=FOLDER: what a model or a reviewer says is kept there"])
     screen = Screen(settings.alike)
-    return assemble(invented(settings, screen), settings, screen)
+    return assemble(invent_drafts(settings, screen), settings, screen)
 
 
-def invented(settings: LumeNewSettings, screen: Screen) -> list[Draft]:
+def invent_drafts(settings: LumeNewSettings, screen: Screen) -> list[Draft]:
     """Documents of all tasks, as many as the settings ask for.
 
     Raises:
@@ -127,7 +127,7 @@ def _spare(wanted: int) -> int:
     return wanted + max(8, wanted // 10)
 
 
-def draft(
+def make_draft(
     name: str, task: str, text: str, candidates: Sequence[Candidate] = (), identifiers: Sequence[Identifier] = ()
 ) -> Draft:
     record = Record(name, text, {"task": task, "document": name}, tuple(identifiers))
@@ -146,12 +146,12 @@ def people(settings: LumeNewSettings, wanted: int) -> dict[str, Person]:
     return {f"person-{number:04d}": person for number, person in enumerate(drawn, start=1)}
 
 
-def personal(name: str, person: Person, text: str) -> Draft:
+def make_biography(name: str, person: Person, text: str) -> Draft:
     """A personal biography with its five templated questions; identifiers are as they stand in the text."""
     written = {of: getattr(person, of) for of in ("name", "ssn", "phone", "email", "address")}
     identifiers = [Identifier(*pair) for pair in {**written, "birth_date": person.birth_day}.items()]
     questions = [(*pair, f"template:{PERSONAL}:{of}") for of, pair in ask_person(person).items()]
-    return draft(name, PERSONAL, text, questions, identifiers)
+    return make_draft(name, PERSONAL, text, questions, identifiers)
 
 
 def articles(settings: LumeNewSettings, wanted: int | None = None) -> Iterator[Draft]:
@@ -164,7 +164,7 @@ def articles(settings: LumeNewSettings, wanted: int | None = None) -> Iterator[D
     found = read_articles(settings.articles, title=settings.title, text=settings.text).articles
     by_name = {f"article-{place:05d}": article for place, article in enumerate(found, start=1)}
     for name in shuffled(by_name, "lume articles", settings.seed):
-        yield draft(name, PUBLIC, by_name[name].text)
+        yield make_draft(name, PUBLIC, by_name[name].text)
 
 
 def lives(settings: LumeNewSettings, wanted: int) -> Iterator[Draft]:
@@ -172,18 +172,18 @@ def lives(settings: LumeNewSettings, wanted: int) -> Iterator[Draft]:
     told = invent_lives(_spare(wanted), generator("lume lives", settings.seed))
     for number, life in enumerate(told, start=1):
         name = f"life-{number:04d}"
-        yield draft(name, PUBLIC, life.text, _in_drawn_order(life.asked, PUBLIC, name, settings.seed))
+        yield make_draft(name, PUBLIC, life.text, _in_drawn_order(life.asked, PUBLIC, name, settings.seed))
 
 
 def _stories(settings: LumeNewSettings, wanted: int) -> Iterator[Draft]:
     for name, plot in plots(settings, _spare(wanted)).items():
         story = tell(plot, generator("lume story", name, settings.seed))
-        yield draft(name, STORY, story.text, _in_drawn_order(story.asked, STORY, name, settings.seed))
+        yield make_draft(name, STORY, story.text, _in_drawn_order(story.asked, STORY, name, settings.seed))
 
 
 def _biographies(settings: LumeNewSettings, wanted: int) -> Iterator[Draft]:
     for name, person in people(settings, _spare(wanted)).items():
-        yield personal(name, person, tell_person(person, generator("lume biography", name, settings.seed)))
+        yield make_biography(name, person, tell_person(person, generator("lume biography", name, settings.seed)))
 
 
 def _in_drawn_order(pairs: Sequence[tuple[str, str]], task: str, name: str, seed: int) -> list[Candidate]:

@@ -40,12 +40,12 @@ from medunlearn.papers.lume.invented import (
     Screen,
     articles,
     assemble,
-    draft,
-    invented,
+    invent_drafts,
     is_askable,
     lives,
+    make_biography,
+    make_draft,
     people,
-    personal,
     plots,
     public_count,
 )
@@ -93,7 +93,7 @@ def build_new(
             session.refuse_unfinished()
             notes = {"prompts": facts["prompts"], "left out": left_out}
         else:
-            drafts = invented(settings, screen)
+            drafts = invent_drafts(settings, screen)
         benchmark = save_new(assemble(drafts, settings, screen, notes), out)
         rejects = (*_screened(screen), *written)
         record_rejects(out, rejects, facts)
@@ -148,8 +148,8 @@ def write_documents(settings: LumeNewSettings, session: WritingSession, screen: 
     wanted = public_count(settings)
     public = _articles(settings) if settings.articles else list(islice(lives(settings, wanted), wanted))
     drafts = [
-        *(draft(name, STORY, value["story"]) for name, value in stories.items()),
-        *(personal(name, persons[name], value["biography"]) for name, value in biographies.items()),
+        *(make_draft(name, STORY, value["story"]) for name, value in stories.items()),
+        *(make_biography(name, persons[name], value["biography"]) for name, value in biographies.items()),
         *public,
     ]
     drafts = list(screen.passed(drafts))
