@@ -73,7 +73,7 @@ def test_cases_of_a_table(tmp_path: Path, suffix: str) -> None:
         ("case_id,title,category\n1,,Cancer\n", "row 1 has no title"),
         ("case_id,title,category\n1,a,Cancer\n1,b,Cancer\n", "case_id '1' is there more than once"),
         ("case_id,title,category\n", "holds nothing to judge"),
-        ("", "cannot be read"),
+        ("", "is empty"),
     ],
 )
 def test_a_bad_table_is_refused(tmp_path: Path, text: str, part: str) -> None:
