@@ -29,16 +29,7 @@ Audits = Mapping[str, AuditTables]
 def gather_audits(
     audits: Sequence[AuditTables], relations: AuditRelations, draws: Draws, *, title: str, show_text: bool = False
 ) -> AuditContent:
-    """Everything that a report shows.
-
-    Args:
-        relations: which model is what to which other.
-        show_text: put memorized spans into the report.
-
-    Raises:
-        InputError: no audit, or two with one label.
-        ConfigError: relations that name models or corpora that are not there; all at once.
-    """
+    """Everything that a report shows; :func:`.report.audit_content` reads the audits for it."""
     by_label = _by_label(audits)
     _check(relations, by_label)
     parts = {"epochs": [_epochs(relations)], **_own_tables(audits, draws), **_related(by_label, relations, draws)}
@@ -160,11 +151,6 @@ def _ways(audit: AuditTables) -> dict[str, str]:
 
 
 def _epochs(relations: AuditRelations) -> pd.DataFrame:
-    """The table of epochs.
-
-    Raises:
-        InputError: it cannot be read, or lacks a column.
-    """
     path = relations.epoch_table
     if path is None:
         return pd.DataFrame()

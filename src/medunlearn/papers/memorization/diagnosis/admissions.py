@@ -80,11 +80,7 @@ def read_admissions(path: Path, columns: Mapping[str, str], *, skip_bad_rows: bo
 
 
 def _present(columns: Mapping[str, str], row: Mapping[str, Any]) -> dict[str, str]:
-    """The columns that are there, by field.
-
-    Raises:
-        ConfigError: a required column, or one that the user named, is not.
-    """
+    """The columns that are there, by field; refused where a required or a named one is not."""
     absent = {field: name for field, name in columns.items() if name not in row}
     problems = [
         f"{field}: {unknown_name('column', name, row)} Name the right one: {field}_column=NAME."

@@ -105,11 +105,7 @@ def _latest(stays: Sequence[Admission]) -> list[Admission]:
 
 
 def _own_parts(stays: Sequence[Admission], part_of: Mapping[str, str]) -> dict[str, str]:
-    """The file's own partition.
-
-    Raises:
-        InputError: a part of another name or none, a patient in two parts, or no training part.
-    """
+    """The file's own partition, refused where a part has another name or none, or a patient is in two."""
     problems = []
     parts: dict[str, str] = {}
     for stay in stays:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -102,11 +102,11 @@ def diagnosis_report(result: Diagnosed) -> Report:
     finding = rise_finding(results["rise"])
     claims = [finding] if finding else []
     lines = epochs_figure(result)
-    specialties = _wide(specialty_figure(result), "accuracy by medical specialty")
+    specialties = _wide(accuracy_figure(result, "specialty"), "accuracy by medical specialty")
     accuracy = section(
         "Top-k accuracy",
         Text(words["counting"].format(right=right, replicates=settings.replicates)),
-        _wide(accuracy_figure(result), "top-k accuracy of each model"),
+        _wide(accuracy_figure(result, "k"), "top-k accuracy of each model"),
         section(f"By specialty, top-{min(settings.k)}", specialties),
         accuracy_table(result),
         Text(small, "aside") if small else None,
@@ -159,24 +159,18 @@ def stopping(result: Diagnosed) -> str:
     return text.format(at=at, **choice)
 
 
-def accuracy_figure(result: Diagnosed) -> Spec:
-    """Top-k accuracy of each model on all admissions: Figure 6 (A)."""
-    return _bars(result, [row for row in rows_of(result.accuracy) if not row["specialty"]], "top_k")
-
-
-def specialty_figure(result: Diagnosed) -> Spec | None:
-    """Accuracy at the smallest k by specialty: Figure 6 (B); None where none has enough patients."""
-    least = min(result.settings.k)
-    rows = [row for row in rows_of(result.accuracy) if row["specialty"] and row["k"] == least]
-    return _bars(result, rows, "specialty") if rows else None
-
-
-def _bars(result: Diagnosed, rows: list[Row], column: str) -> Spec:
-    named = [{**row, "top_k": f"top-{row['k']}"} for row in rows]
-    series = {label: [row for row in named if row["model"] == label] for label in result.results["models"]}
-    spec = bars(series, column, "k" if column == "top_k" else column, "accuracy")
+def accuracy_figure(result: Diagnosed, by: Literal["k", "specialty"]) -> Spec | None:
+    """Top-k accuracy of each model on all admissions, or at the smallest k by specialty: Figure 6 (A) and (B)."""
+    least = min(result.settings.k) if by == "specialty" else None
+    shown = [
+        {**row, "k": f"top-{row['k']}"}
+        for row in rows_of(result.accuracy)
+        if bool(row["specialty"]) == (by == "specialty") and least in (None, row["k"])
+    ]
+    series = {label: [row for row in shown if row["model"] == label] for label in result.results["models"]}
+    spec = bars(series, by, by, "accuracy")
     spec["layout"]["yaxis"] |= {"range": [0, 1]}
-    return spec
+    return spec if shown else None
 
 
 def epochs_figure(result: Diagnosed) -> Spec | None:
@@ -217,22 +211,18 @@ def _count(n: int, of: str) -> tuple[str, ...]:
 
 def difference_table(result: Diagnosed) -> Table | None:
     """One row a comparison: the difference with its interval and p; None without any."""
-    rows = (
-        (
-            _place(row),
-            Cell(f"{row['model']} minus {row['against']}"),
-            _gap(row),
-            Cell(ABSENT if (p := number(row["p"])) is None else f"{p:.4f}"),
-            Cell(f"{row['n_subjects']:,}"),
+    rows = []
+    for row in rows_of(result.differences):
+        gap, low, high, p = (number(row[name]) for name in ("difference", "low", "high", "p"))
+        shown = Cell(ABSENT) if gap is None else Cell(signed(gap), interval(low, high))
+        texts = (
+            "{model} minus {against}".format_map(row),
+            ABSENT if p is None else f"{p:.4f}",
+            f"{row['n_subjects']:,}",
         )
-        for row in rows_of(result.differences)
-    )
+        models, p_text, patients = map(Cell, texts)
+        rows.append((_place(row), models, shown, p_text, patients))
     return records(map(Cell, ("Specialty, k", "Models", "Difference", "p", "Patients")), rows)
-
-
-def _gap(row: Row) -> Cell:
-    difference, low, high = (number(row[name]) for name in ("difference", "low", "high"))
-    return Cell(ABSENT) if difference is None else Cell(signed(difference), interval(low, high))
 
 
 def epoch_table(result: Diagnosed) -> Table | None:
