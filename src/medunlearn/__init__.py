@@ -39,33 +39,16 @@ if TYPE_CHECKING:
     from medunlearn.results.scores import scores
 
 # Loaded when first asked for, so that `import medunlearn` is light and scoring responses needs no torch.
-_WHERE = {
+_ELSEWHERE = {
     "Audit": "medunlearn.audit.audit",
     "Benchmark": "medunlearn.data.benchmark",
     "Run": "medunlearn.results.runs",
-    "agree": "medunlearn.api",
-    "annotate": "medunlearn.api",
-    "attack": "medunlearn.api",
-    "audit_options": "medunlearn.audit.options.audit",
     "audit": "medunlearn.audit.run",
-    "diagnose": "medunlearn.api",
-    "evaluate": "medunlearn.api",
-    "export": "medunlearn.api",
-    "export_tasks": "medunlearn.api",
-    "inspect": "medunlearn.api",
-    "judge": "medunlearn.api",
+    "audit_options": "medunlearn.audit.options.audit",
     "keywords": "medunlearn.metrics.leakage.keywords",
-    "load": "medunlearn.api",
-    "plan": "medunlearn.api",
-    "report": "medunlearn.api",
-    "run": "medunlearn.api",
     "score": "medunlearn.pipeline.score",
     "scores": "medunlearn.results.scores",
-    "sweep": "medunlearn.api",
     "semeval": "medunlearn.papers.lume.semeval",
-    "train": "medunlearn.api",
-    "unlearn": "medunlearn.api",
-    "utility": "medunlearn.api",
 }
 
 __all__ = [
@@ -103,6 +86,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "build":
         return import_module("medunlearn.build")
-    if name in _WHERE:
-        return getattr(import_module(_WHERE[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_ELSEWHERE.get(name, "medunlearn.api")), name)

@@ -1,9 +1,11 @@
 """``import medunlearn as mu``: one typed call for each command, under the same name.
 
-Settings are keywords, the same as on the command line: nested ones as a dictionary (``npo={"beta": 0.2}``) or by
-their dotted key. What takes a run takes its folder as well, what takes a benchmark its folder. Where ``out`` is
-left out, a run is kept in ``runs/``, under a name made of what it is and of its key, so that the same call finds it
-again. Imports stand in the functions, since the command line reads their parameters before anything is loaded.
+Settings are keywords, the same as the flags of ``medunlearn VERB --help``: nested ones as a dictionary
+(``npo={"beta": 0.2}``) or by their dotted key. A parameter that is not described is the same in every call: ``run``
+and ``against`` are models' runs or their folders, ``benchmark`` a benchmark or its folder, ``preset`` a name of
+``medunlearn list presets``; ``say`` is told each line of progress. Where ``out`` is left out, a run is kept in
+``runs/``, under a name made of what it is and of its key, so that the same call finds it again. Imports stand in
+the functions, since the command line reads their parameters before anything is loaded.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ if TYPE_CHECKING:
     from medunlearn.data.describe import Description
     from medunlearn.judging.judges import Llm
     from medunlearn.judging.people import PeopleAgreement
+    from medunlearn.judging.responses import JudgingJob
     from medunlearn.judging.run import JudgingRun
     from medunlearn.metrics.leakage.keywords import BenchmarkKeywords
     from medunlearn.papers.memorization.diagnosis.report import Diagnosed
     from medunlearn.pipeline.estimate.forecast import Forecast
     from medunlearn.pipeline.experiment import Finished
+    from medunlearn.pipeline.sweep.plan import Sweep
     from medunlearn.pipeline.sweep.result import Swept
     from medunlearn.pipeline.utility.numbers import Utilities
     from medunlearn.pipeline.utility.tasks import ExportedTasks
@@ -32,6 +36,10 @@ if TYPE_CHECKING:
 
 RUNS = Path("runs")
 Say = Callable[[str], None]
+
+
+def _silent(line: str) -> None:
+    """Say nothing."""
 
 
 def load(folder: Path | str) -> Benchmark:
@@ -59,26 +67,20 @@ def train(
     """Train the target model, or with ``without`` the retrained model. Resumes.
 
     Args:
-        benchmark: benchmark folder
         out: folder of the run
-        preset: defaults from `medunlearn list presets`; other flags win over them
-        settings: as `medunlearn train --help` lists them
     """
     from medunlearn.pipeline.estimate.forecast import before_training
-    from medunlearn.pipeline.material import identity
     from medunlearn.pipeline.presets import train_settings
     from medunlearn.pipeline.train import train
-    from medunlearn.results.runs import Recording
 
-    checked = train_settings(_given({"preset": preset}) | {"model": model, **settings})
+    checked = train_settings(_given(preset=preset) | {"model": model, **settings})
     bench = _benchmark(benchmark)
-    if out is None:
-        inputs = {"benchmark": bench.fingerprint, "model": identity(model)}
-        label = "target" if checked.without is None else "retrained"
-        out = RUNS / f"{label}-{Recording.key_of('train', checked, inputs)[:8]}"
-    for line in before_training(bench, checked, Path(out), device) if say else ():
-        say(line) if say else None
-    return train(bench, checked, Path(out), device=device, quiet=quiet)
+    label = "target" if checked.without is None else "retrained"
+    folder = Path(out) if out is not None else _new_folder("train", label, checked, bench, model)
+    if say:
+        for line in before_training(bench, checked, folder, device):
+            say(line)
+    return train(bench, checked, folder, device=device, quiet=quiet)
 
 
 def unlearn(
@@ -98,28 +100,22 @@ def unlearn(
 
     Args:
         target: run of the target model
-        benchmark: benchmark folder
         out: folder of the run
-        preset: defaults from `medunlearn list presets`; other flags win over them
-        settings: as `medunlearn unlearn --help` lists them; a method's own as ``npo={"beta": 0.2}``
     """
     from medunlearn.pipeline.estimate.forecast import before_unlearning
-    from medunlearn.pipeline.material import identity
     from medunlearn.pipeline.presets import is_tiny, unlearn_settings
     from medunlearn.pipeline.unlearn import unlearn
-    from medunlearn.results.runs import Recording
 
     trained = _run(target)
-    given = _given({"preset": preset}) | {"method": method, "split": split, **_flat(settings, method)}
+    given = _given(preset=preset) | {"method": method, "split": split, **_flat(settings, method)}
     checked = unlearn_settings(given, tiny=is_tiny(trained), shared=False)
     bench = _benchmark(benchmark)
-    if out is None:
-        inputs = {"benchmark": bench.fingerprint, "model": identity(str(trained.folder))}
-        name = "".join(letter if letter.isalnum() else "_" for letter in method)
-        out = RUNS / f"{name}-{Recording.key_of('unlearn', checked, inputs)[:8]}"
-    for line in before_unlearning(trained, bench, checked, Path(out), device) if say else ():
-        say(line) if say else None
-    return unlearn(trained, bench, checked, Path(out), device=device, quiet=quiet)
+    label = "".join(letter if letter.isalnum() else "_" for letter in method)
+    folder = Path(out) if out is not None else _new_folder("unlearn", label, checked, bench, str(trained.folder))
+    if say:
+        for line in before_unlearning(trained, bench, checked, folder, device):
+            say(line)
+    return unlearn(trained, bench, checked, folder, device=device, quiet=quiet)
 
 
 def evaluate(
@@ -138,31 +134,19 @@ def evaluate(
     """Ask a model the benchmark's questions and score its responses; ``.table()`` is a DataFrame.
 
     Args:
-        run: run of the model
-        benchmark: benchmark folder
-        against: run to compare with, such as the target or the retrained model; repeatable
-        epoch: evaluate the model after this many epochs (see keep_epochs)
         semeval: LUME only: add the SemEval-2025 Task 4 score (run `attack` first)
         out: also write the table to this CSV file
-        settings: as `medunlearn evaluate --help` lists them
     """
     from medunlearn.config import EvaluateSettings, check
     from medunlearn.errors import InputError
     from medunlearn.pipeline.evaluate import evaluate
 
-    file = _csv_file(out)
-    checked = check(EvaluateSettings, {"split": split, **settings})
-    bench, model = _benchmark(benchmark), _run(run)
+    file, checked = _csv_file(out), check(EvaluateSettings, {"split": split, **settings})
+    bench, models = _benchmark(benchmark), [_run(run), *map(_run, against)]
     if semeval and bench.builder != "lume":
         raise InputError(f"--semeval is a score on LUME, and {benchmark} was made by `build {bench.builder}`.")
-    evaluation = evaluate(
-        model if epoch is None else model.epoch(epoch),
-        bench,
-        checked,
-        against=[_run(other) for other in against],
-        device=device,
-        quiet=quiet,
-    )
+    model = models[0] if epoch is None else models[0].epoch(epoch)
+    evaluation = evaluate(model, bench, checked, against=models[1:], device=device, quiet=quiet)
     _write_csv(file, evaluation.table)
     return evaluation
 
@@ -171,7 +155,6 @@ def inspect(benchmark: Benchmark | Path | str, *, tokenizer: Path | str | None =
     """Sizes, lengths and splits of a benchmark, as AMNESIA's Tables 1, 4 and 5; ``.tables()`` gives DataFrames.
 
     Args:
-        benchmark: benchmark folder
         tokenizer: count tokens of this folder, run or hub id; none: words
     """
     from medunlearn.pipeline.describing import described
@@ -194,9 +177,6 @@ def attack(
     """Find out what an adversary can still tell from a model; ``.table()`` is a DataFrame.
 
     Args:
-        run: run of the model
-        benchmark: benchmark folder
-        against: run to compare with, such as the target or the retrained model; repeatable
         out: also write the table to this CSV file
         settings: as `medunlearn attack --help` lists them; an attack's own as ``min_k={"k": 0.4}``
 
@@ -209,7 +189,7 @@ def attack(
 
     file = _csv_file(out)
     checked = attack_settings({"split": split, "attacks": attacks, **_flat(settings, *settings)})
-    bench, others = _benchmark(benchmark), [_run(other) for other in against]
+    bench, others = _benchmark(benchmark), list(map(_run, against))
     attacked = attack(_run(run), bench, checked, against=others, device=device, quiet=quiet)
 
     def table() -> pd.DataFrame:
@@ -234,11 +214,7 @@ def utility(
     """Measure a model's utility with tasks of lm-evaluation-harness; ``.table()`` is a DataFrame.
 
     Args:
-        run: run of the model
-        against: run to compare with, such as the target or the retrained model; repeatable
-        epoch: measure the model after this many epochs (see keep_epochs)
         out: also write the table to this CSV file
-        settings: as `medunlearn utility --help` lists them
 
     Raises:
         InputError: the harness is not installed; a task that there is not, or whose data cannot be had.
@@ -246,12 +222,10 @@ def utility(
     from medunlearn.config import UtilitySettings, check
     from medunlearn.pipeline.utility.measure import utility
 
-    file = _csv_file(out)
-    checked, model = check(UtilitySettings, {"tasks": tasks, **settings}), _run(run)
-    others = [_run(other) for other in against]
-    measured = utility(
-        model if epoch is None else model.epoch(epoch), checked, against=others, device=device, quiet=quiet
-    )
+    file, checked = _csv_file(out), check(UtilitySettings, {"tasks": tasks, **settings})
+    models = [_run(run), *map(_run, against)]
+    model = models[0] if epoch is None else models[0].epoch(epoch)
+    measured = utility(model, checked, against=models[1:], device=device, quiet=quiet)
     _write_csv(file, measured.table)
     return measured
 
@@ -281,20 +255,18 @@ def audit(
         baseline: model, NAME@http://HOST/v1, table of responses or audit to compare with; repeatable
         model_name: the model as the server calls it
         llm: settings of the server: llm.concurrency, ... (docs/servers.md)
-        allow_remote_llm: permit sending protected texts to a server off this machine
         label: name of the model in tables
-        settings: as `medunlearn audit --help` lists them
 
     Raises:
         ConfigError: wrong settings, all at once.
         InputError: a corpus, file or model that cannot be used.
     """
     from medunlearn.audit.run import audit
+    from medunlearn.config.reading import without_prefix
 
-    nested = {key.removeprefix("llm."): settings.pop(key) for key in list(settings) if key.startswith("llm.")}
+    server = {**(llm or {}), **without_prefix("llm.", settings)}
     return audit(
-        model, corpus, out=out, responses=responses, baseline=baseline, model_name=model_name,
-        llm={**(llm or {}), **nested} if llm or nested else None,
+        model, corpus, out=out, responses=responses, baseline=baseline, model_name=model_name, llm=server or None,
         allow_remote_llm=allow_remote_llm, label=label, device=device, quiet=quiet, **settings,
     )  # fmt: skip
 
@@ -309,7 +281,6 @@ def keywords(
     """Find each question's disease keywords, which the leakage score (LS) looks for in responses. Resumes.
 
     Args:
-        benchmark: benchmark folder
         extractor: offline, scispacy (en_core_sci_lg), or module:Class
         out: the Parquet file; none: keywords/ in the benchmark folder
     """
@@ -324,9 +295,7 @@ def export_tasks(
     """Write a benchmark as tasks of lm-evaluation-harness, scored by our measures.
 
     Args:
-        benchmark: benchmark folder
         out: folder of the tasks, for lm_eval's --include_path
-        settings: as `medunlearn export tasks --help` lists them
 
     Raises:
         InputError: an unknown split or measure; a folder that is not empty.
@@ -348,33 +317,28 @@ def diagnose(
     out: Path | str | None = None,
     device: str = "auto",
     quiet: bool = False,
-    say: Say | None = None,
+    say: Say = _silent,
     **settings: Any,
 ) -> Diagnosed:
     """Top-k diagnostic accuracy overall and by specialty; ``.table()`` is a DataFrame.
 
     Args:
-        run: run of the model
         benchmark: folder of a diagnosis benchmark
         against: run to compare with; repeatable; none: the model before its training, if `watch.part` asked it
         out: folder of tables and report; none: in the run
-        settings: as `medunlearn audit diagnosis --help` lists them
     """
     from medunlearn.config import DiagnoseSettings, check
     from medunlearn.papers.memorization.diagnosis.diagnose import diagnose
 
     checked, where = check(DiagnoseSettings, settings), None if out is None else Path(out)
-    more: dict[str, Any] = {} if say is None else {"say": say}
-    others = [_run(other) for other in against]
-    return diagnose(
-        _run(run), _benchmark(benchmark), checked, against=others, out=where, device=device, quiet=quiet, **more
-    )
+    others, model, bench = list(map(_run, against)), _run(run), _benchmark(benchmark)
+    return diagnose(model, bench, checked, against=others, out=where, device=device, quiet=quiet, say=say)
 
 
 def judge(
     what: Run | Benchmark | Path | str,
     *,
-    llm: Llm,
+    llm: Llm | Mapping[str, Any],
     llm_model: str | None = None,
     task: str | None = None,
     benchmark: Benchmark | Path | None = None,
@@ -388,19 +352,29 @@ def judge(
     """Judge labels or questions of a benchmark or table, or the responses of an evaluated run. Resumes.
 
     Args:
-        what: evaluated run, benchmark, or table (.csv, .jsonl, .parquet)
-        llm: a server's address (with ``llm.model``), a YAML file, or a list of server settings
-        task: ``label``, ``question`` or ``factuality``; of a run always the last
-        benchmark: of a run
+        what: a benchmark, an evaluated run, or a table (.csv, .jsonl, .parquet)
+        llm: a server's address, or a YAML file with several judges
+        task: label, question or factuality; of a run always factuality
+        benchmark: of a run: the benchmark that it was evaluated on
         out: folder of the result; of a run, its own folder is taken
-        settings: as `medunlearn judge --help` lists them
+        settings: as `medunlearn judge --help` lists them; ``llm.KEY`` sets a key of every judge's server
     """
+    job = judging_job(what, llm, llm_model, task, benchmark, out, **settings)
+    return job.run(permitted=allow_remote_llm, again=again, allow_missing=allow_missing, quiet=quiet)
+
+
+def judging_job(
+    what: Any, llm: Any, model: str | None, task: str | None, benchmark: Any, out: Any, **settings: Any
+) -> JudgingJob:
+    """The work of :func:`judge`, checked and not begun."""
     from medunlearn.config import JudgeSettings, check
+    from medunlearn.config.reading import without_prefix
     from medunlearn.judging.judges import judges_of
     from medunlearn.judging.responses import job
 
-    asked = job(what, judges_of(llm, llm_model), check(JudgeSettings, settings), task, benchmark, out)
-    return asked.run(permitted=allow_remote_llm, again=again, allow_missing=allow_missing, quiet=quiet)
+    server = without_prefix("llm.", settings)
+    judges = judges_of(llm, server.pop("model", model), server)
+    return job(what, judges, check(JudgeSettings, settings), task, benchmark, out)
 
 
 def annotate(
@@ -409,30 +383,24 @@ def annotate(
     """Write a CSV and a local page on which a person labels the cases that judges judged; returns both paths.
 
     Args:
-        judged: run of `medunlearn judge`
         out: folder of the sheet
         limit: cases to draw at most, evenly over groups; none: all
         seed: seed of the draw
     """
     from medunlearn.judging.people import annotate
-    from medunlearn.judging.run import JudgingRun
 
-    of = judged if isinstance(judged, JudgingRun) else JudgingRun.open(judged)
-    return annotate(of, Path(out), number=limit, seed=seed)
+    return annotate(_judging_run(judged), Path(out), number=limit, seed=seed)
 
 
 def agree(judged: JudgingRun | Path | str, labels: Sequence[Path | str]) -> PeopleAgreement:
     """Compare judges with people's labels, and people with each other.
 
     Args:
-        judged: run of `medunlearn judge`
         labels: labelled CSV files
     """
     from medunlearn.judging.people import agree
-    from medunlearn.judging.run import JudgingRun
 
-    of = judged if isinstance(judged, JudgingRun) else JudgingRun.open(judged)
-    return agree(of, [Path(path) for path in labels])
+    return agree(_judging_run(judged), list(map(Path, labels)))
 
 
 def report(
@@ -441,26 +409,66 @@ def report(
     out: Path | str,
     benchmark: Benchmark | Path | str | None = None,
     split: str | None = None,
-    title: str = "Unlearning report",
+    title: str | None = None,
     show_text: bool = False,
+    relations: Path | None = None,
     seed: int = 0,
 ) -> Path:
-    """Write report.html, report.md and report.json from evaluated runs; returns the HTML file's path.
+    """Write report.html, report.md and report.json; returns the HTML file's path.
 
     Args:
-        runs: evaluated on one split; runs of :func:`judge` on the benchmark among them become tables of a panel
-        benchmark: needed to show examples of answers
-        show_text: show text of real records (an invented benchmark's is always shown)
+        runs: runs evaluated on one split, with runs of `judge` on their benchmark; a sweep's folder; or audits
+        out: folder of the report
+        benchmark: for examples of answers, LUME's findings, TOFU's measures
+        split: which evaluation, if there are several
+        title: title of the report
+        show_text: show text of real records (invented ones are always shown)
+        relations: audits: YAML that says which model is which to which (docs/audit.md)
+        seed: seed of the bootstrap
     """
+    how = {"title": title, "show_text": show_text, "seed": seed}
+    return report_content(runs, Path(out), benchmark, split, relations, **how)[1]
+
+
+def report_content(
+    runs: Sequence[Any],
+    out: Path | str,
+    benchmark: Any = None,
+    split: Any = None,
+    relations: Any = None,
+    **how: Any,
+) -> tuple[Any, Path]:
+    """Content and page of :func:`report`: of a sweep, of audits, or of runs."""
+    from medunlearn.errors import InputError
+    from medunlearn.reports.write import free_folder, write_report
+
+    page, bench = free_folder(Path(out)), None if benchmark is None else _benchmark(benchmark)
+    folders = [run if isinstance(run, (str, Path)) else run.folder for run in runs]
+    if any((Path(folder) / "sweep.json").exists() for folder in folders):
+        if len(folders) > 1:
+            raise InputError("A sweep is reported by itself: give its folder alone.")
+        from medunlearn.papers.sweeps.report import folder_report
+
+        swept = folder_report(Path(folders[0]), bench, **how)
+        return swept, write_report(swept.report, page)
+    from medunlearn.papers.memorization.compare import audit_content, is_audit
+
+    if any(is_audit(Path(folder)) for folder in folders):
+        from medunlearn.papers.memorization.report import audit_report
+
+        where = Path(relations) if relations else None
+        audits = audit_content(list(map(Path, folders)), where, **how)
+        return audits, write_report(audit_report(audits), page)
+    if relations is not None:
+        raise InputError("--relations goes with runs of `medunlearn audit`, and there is none among the runs.")
     from medunlearn.judging.run import split_runs
     from medunlearn.pipeline.report.gather import gather
-    from medunlearn.reports.write import write_report
     from medunlearn.results.evaluated import Evaluated
 
     trained, judged = split_runs([_run(run) for run in runs])
     models = [Evaluated.find(run, split) for run in trained]
-    bench = None if benchmark is None else _benchmark(benchmark)
-    return write_report(gather(title, models, bench, judged=judged, show_text=show_text, seed=seed), Path(out))
+    content = gather(how.pop("title", None) or "Unlearning report", models, bench, judged=judged, **how)
+    return content, write_report(content, page)
 
 
 def export(
@@ -502,10 +510,10 @@ def run(
     from medunlearn.pipeline.experiment import plan, run_experiment
 
     checked = plan(_overridden(experiment, overrides))
-    for line in before_experiment(checked, device) if say else ():
-        say(line) if say else None
-    more: dict[str, Any] = {} if say is None else {"say": say}
-    return run_experiment(checked, device=device, quiet=quiet, **more)
+    if say:
+        for line in before_experiment(checked, device):
+            say(line)
+    return run_experiment(checked, device=device, quiet=quiet, say=say or _silent)
 
 
 def plan(experiment: Path | str | dict[str, Any], *, device: str = "auto", **overrides: Any) -> Forecast:
@@ -525,7 +533,7 @@ def sweep(
     jobs: int | None = None,
     device: str = "auto",
     quiet: bool = False,
-    say: Say | None = None,
+    say: Say = _silent,
     **overrides: Any,
 ) -> Swept:
     """Run a sweep, methods x splits x seeds, from its file or its settings. Resumes.
@@ -536,28 +544,49 @@ def sweep(
     Args:
         sweep: YAML file of the sweep
         jobs: cells at the same time, each in a process of its own; none: one a GPU, or one a core
-        overrides: as for :func:`run`
+        overrides: as for :func:`run`; ``seed`` replaces all ``seeds``
     """
-    from medunlearn.pipeline.sweep.plan import plan
     from medunlearn.pipeline.sweep.run import run_sweep
 
-    more: dict[str, Any] = {} if say is None else {"say": say}
-    return run_sweep(plan(_overridden(sweep, overrides)), jobs=jobs, device=device, quiet=quiet, **more)
+    return run_sweep(planned_sweep(sweep, jobs, overrides), jobs=jobs, device=device, quiet=quiet, say=say)
+
+
+def planned_sweep(sweep: Path | str | dict[str, Any], jobs: int | None, overrides: Mapping[str, Any]) -> Sweep:
+    """The cells of a sweep, checked; nothing is run."""
+    from medunlearn.errors import ConfigError
+    from medunlearn.pipeline.sweep.plan import plan
+
+    if jobs is not None and jobs < 1:
+        raise ConfigError(["--jobs must be at least 1"])
+    return plan(_overridden(sweep, {**overrides, **({"seeds": ()} if "seed" in overrides else {})}))
 
 
 def _run(run: Run | Path | str) -> Run:
     from medunlearn.results.runs import Run
 
-    return run if isinstance(run, Run) else Run.open(Path(run))
+    return Run.of(run)
+
+
+def _judging_run(judged: JudgingRun | Path | str) -> JudgingRun:
+    from medunlearn.judging.run import JudgingRun
+
+    return judged if isinstance(judged, JudgingRun) else JudgingRun.open(judged)
 
 
 def _benchmark(benchmark: Benchmark | Path | str) -> Benchmark:
-    from medunlearn.data.benchmark import Benchmark
-
-    return benchmark if isinstance(benchmark, Benchmark) else Benchmark.load(benchmark)
+    return load(benchmark) if isinstance(benchmark, (Path, str)) else benchmark
 
 
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+def _new_folder(verb: str, label: str, settings: Any, benchmark: Benchmark, model: str) -> Path:
+    """Folder in ``runs/`` of a run without one, named by its key."""
+    from medunlearn.pipeline.material import identity
+    from medunlearn.results.runs import Recording
+
+    inputs = {"benchmark": benchmark.fingerprint, "model": identity(model)}
+    return RUNS / f"{label}-{Recording.key_of(verb, settings, inputs)[:8]}"
+
+
+def _given(**values: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 

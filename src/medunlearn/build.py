@@ -6,7 +6,7 @@ all mistakes, and SourceError for files that cannot be read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,14 +40,13 @@ def amnesia(
             ["give either NOTES (a file of notes, hub:org/name) or --synthetic N (patients to invent)"]
         )
     if notes is None:
-        return _built("amnesia", {"synthetic": synthetic, **settings}, out)
+        return _built("amnesia", out, synthetic=synthetic, **settings)
     if out is None:
         raise ConfigError(["notes need out=FOLDER: what the language model says is kept there as it comes"])
     from medunlearn.papers.amnesia.notes import build_from_notes
 
-    return build_from_notes(
-        {"notes": Path(notes), **with_server(settings)}, Path(out), quiet=quiet, say=say
-    ).benchmark
+    values = {"notes": Path(notes), **with_server(settings)}
+    return build_from_notes(values, Path(out), quiet=quiet, say=say).benchmark
 
 
 def lume(
@@ -74,13 +73,13 @@ def lume(
     if (released is not None) == anew:
         raise ConfigError(["give either RELEASED (the released files) or --synthetic N or --new (build it anew)"])
     if not anew:
-        given = {"--review": review, **{f"--{key}": True for key in settings if key.partition(".")[0] == "llm"}}
-        if wrong := [flag for flag, value in given.items() if value]:
-            raise ConfigError([f"released files need no {', '.join(wrong)}"])
-        return _built("lume", {"released": Path(str(released)), **settings}, out)
+        flags = ["--review"] * review + [f"--{key}" for key in settings if key.partition(".")[0] == "llm"]
+        if flags:
+            raise ConfigError([f"released files need no {', '.join(flags)}"])
+        return _built("lume", out, released=Path(str(released)), **settings)
     values = {"new": True, **({} if synthetic is None else {"synthetic": synthetic}), **with_server(settings)}
     if out is None:
-        return _built("lume", values, None)
+        return _built("lume", None, **values)
     from medunlearn.papers.lume.new import build_new
 
     return build_new(values, Path(out), review=review, quiet=quiet, say=say).benchmark
@@ -96,7 +95,7 @@ def medforget(*, out: Path | str | None = None, quiet: bool = True, say: Say = p
     """
     values = with_server(settings)
     if out is None:
-        return _built("medforget", values, None)
+        return _built("medforget", None, **values)
     from medunlearn.papers.medforget.assemble import build_medforget
 
     return build_medforget(values, Path(out), quiet=quiet, say=say).benchmark
@@ -109,7 +108,7 @@ def tofu(released: Path | str = "hub", *, out: Path | str | None = None, **setti
         released: folder of the published files, or hub
         out: folder of the benchmark
     """
-    return _built("tofu", {"released": str(released), **settings}, out)
+    return _built("tofu", out, released=str(released), **settings)
 
 
 def muse(released: Path | str = "hub", *, out: Path | str | None = None, **settings: Any) -> Benchmark:
@@ -119,7 +118,7 @@ def muse(released: Path | str = "hub", *, out: Path | str | None = None, **setti
         released: folder of the published files, or hub
         out: folder of the benchmark
     """
-    return _built("muse", {"released": str(released), **settings}, out)
+    return _built("muse", out, released=str(released), **settings)
 
 
 def options(file: Path | str, *, out: Path | str | None = None, **settings: Any) -> Benchmark:
@@ -129,7 +128,7 @@ def options(file: Path | str, *, out: Path | str | None = None, **settings: Any)
         file: CSV, TSV, JSONL, JSON or Parquet, one question a row
         out: folder of the benchmark
     """
-    return _built("options", {"file": Path(file), **settings}, out)
+    return _built("options", out, file=Path(file), **settings)
 
 
 def diagnosis(
@@ -147,10 +146,10 @@ def diagnosis(
         out: folder of the benchmark
     """
     given = {"synthetic": synthetic, "admissions": admissions, **settings}
-    return _built("diagnosis", {key: value for key, value in given.items() if value is not None}, out)
+    return _built("diagnosis", out, **{key: value for key, value in given.items() if value is not None})
 
 
-def _built(builder: str, values: Mapping[str, Any], out: Path | str | None) -> Benchmark:
+def _built(builder: str, out: Path | str | None, /, **values: Any) -> Benchmark:
     from medunlearn.pipeline.benchmarks import build, save_new
 
     benchmark = build(builder, values)

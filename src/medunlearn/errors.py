@@ -45,11 +45,9 @@ class ConfigError(InputError):
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
-        if len(self.problems) == 1:
-            super().__init__(self.problems[0])
-        else:
-            lines = "\n".join(f"  - {problem}" for problem in self.problems)
-            super().__init__(f"{len(self.problems)} settings are wrong:\n{lines}")
+        lines = "\n".join(f"  - {problem}" for problem in self.problems)
+        several = f"{len(self.problems)} settings are wrong:\n{lines}"
+        super().__init__(self.problems[0] if len(self.problems) == 1 else several)
 
 
 class UnknownNameError(InputError):

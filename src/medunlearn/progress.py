@@ -30,20 +30,18 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Advance]:
-    """A bar on standard error while the block runs.
+    """A bar on standard error while the block runs; yields ``advance(n=1, note="")``, the note behind the bar.
 
-    Args:
-        what: shown in front of the bar.
-        total: units of work.
-        quiet: show nothing. Nothing is shown either when standard error is no terminal. Inside another block the
-            bar stands below that one's, and goes with its own block.
-
-    Yields:
-        ``advance(n=1, note="")``: n more units are done; the note stands behind the bar.
+    Nothing is shown when standard error is no terminal. Inside another block the bar stands below that one's, and
+    goes with its own block.
     """
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield lambda done=1, note="": None
+        return
+    if _open:  # two displays would write over each other
+        with _bar(_open[-1], what, total) as advance:
+            yield advance
         return
     columns = (
         TextColumn("{task.description:<26}"),
@@ -53,10 +51,6 @@ def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Advance]
         TimeRemainingColumn(elapsed_when_finished=True),
         TextColumn("[dim]{task.fields[note]}"),
     )
-    if _open:  # two displays would write over each other
-        with _bar(_open[-1], what, total) as advance:
-            yield advance
-        return
     with Progress(*columns, console=console) as bars:
         _open.append(bars)
         try:

@@ -35,12 +35,10 @@ def _installed(group: str, ask: Callable[..., Iterable[EntryPoint]]) -> Mapping[
 
 
 def resolve(group: str, name: str, table: Mapping[str, str]) -> Any:
-    """The object behind a name.
+    """The object behind a name: a key of the table, an entry point's name, or a path ``module:attribute``.
 
     Args:
         group: the plural noun of the table, e.g. ``"methods"``; used in messages and for entry points.
-        name: a key of the table, an entry point's name, or a dotted path ``module:attribute``.
-        table: public name -> ``"module:attribute"``.
 
     Raises:
         UnknownNameError: the name is not known; the message says the nearest right one.
@@ -50,8 +48,10 @@ def resolve(group: str, name: str, table: Mapping[str, str]) -> Any:
     target = known.get(name, name if all(name.partition(":")[::2]) else None)
     if target is None:
         raise UnknownNameError(group.removesuffix("s"), name, known)
-    if name not in known:
-        _make_working_folder_importable()
+    here = os.getcwd()
+    # A plug-in's module may lie in the working folder, as with ``python -m``; what is installed comes first.
+    if name not in known and here not in sys.path and "" not in sys.path:
+        sys.path.append(here)
     try:
         return load(target)
     except (ImportError, AttributeError) as error:
@@ -59,13 +59,6 @@ def resolve(group: str, name: str, table: Mapping[str, str]) -> Any:
             f"{group.removesuffix('s')} {name!r} points to {target!r}, which cannot be imported: {error}. "
             "Is its package installed, and is the path module:attribute?"
         ) from error
-
-
-def _make_working_folder_importable() -> None:
-    """A plug-in's module may lie in the working folder, as with ``python -m``; what is installed comes first."""
-    here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)
 
 
 def load(target: str) -> Any:
@@ -81,13 +74,10 @@ def paper_files(name: str) -> list[Traversable]:
 
 
 def made(what: str, name: str, cls: type, arguments: Mapping[str, Any]) -> Any:
-    """An object of a plug-in's class, with its settings checked.
+    """An object of a plug-in's class, a dataclass whose fields are its settings, with these checked.
 
     Args:
         what: the singular noun of its table, e.g. ``"method"``; used in messages.
-        name: the plug-in's.
-        cls: a dataclass whose fields are its settings.
-        arguments: setting -> value; what is left out keeps its default.
 
     Raises:
         ConfigError: unknown settings or values of the wrong type, all at once.

@@ -27,8 +27,8 @@ def test_every_verb_has_help_an_example_and_the_common_flags(
     said = medunlearn(*words, "--help").stdout
     assert f"Example: medunlearn {' '.join(words)}" in said
     assert all(flag in said for flag in ("--quiet", "--json", "--help"))
-    command = Generated(" ".join(words), VERBS[words])
-    assert set(VERBS[words].first) <= set(command.flags)
+    command = Generated(VERBS[words])
+    assert set(VERBS[words].first.split()) <= set(command.flags)
     arguments = {parameter.name for parameter in command.arguments}
     helped = {key: flag.help for key, flag in command.flags.items() if key not in ("device", "seed", *arguments)}
     assert all(helped.values()), f"flags without help: {[key for key, text in helped.items() if not text]}"
@@ -105,30 +105,30 @@ def test_a_verb_that_moved_says_where(medunlearn: Callable[..., Any], old: str) 
     ],
 )
 def test_flags_to_values(words: list[str], values: dict[str, Any]) -> None:
-    command = Generated("train", VERBS[("train",)])
+    command = Generated(VERBS[("train",)])
     given, problems = command.read(["bench", "--out", "x", *words])
     assert problems == []
     assert given == {"benchmark": "bench", "out": "x", **values}
 
 
 def test_methods_attacks_and_repeated_flags() -> None:
-    given, problems = Generated("unlearn", VERBS[("unlearn",)]).read(
+    given, problems = Generated(VERBS[("unlearn",)]).read(
         ["run", "bench", "--out=x", "--npo.beta", "0.2", "--my.module:Mine.alpha=5"]
     )
     assert problems == []
     assert (given["npo.beta"], given["my.module:Mine.alpha"]) == (0.2, 5)
-    given, _ = Generated("evaluate", VERBS[("evaluate",)]).read(
+    given, _ = Generated(VERBS[("evaluate",)]).read(
         ["run", "bench", "--against", "a", "--against=b", "--folds", "train,holdout"]
     )
     assert (given["against"], given["folds"]) == (["a", "b"], "train,holdout")
-    given, _ = Generated("audit", VERBS[("audit",)]).read(["m", "notes=hub:a/b", "b", "--identifiers", "--out=x"])
+    given, _ = Generated(VERBS[("audit",)]).read(["m", "notes=hub:a/b", "b", "--identifiers", "--out=x"])
     assert (given["model"], given["corpus"], given["identifiers"]) == ("m", ("notes=hub:a/b", "b"), True)
 
 
 def test_a_file_of_settings(medunlearn: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("model: tiny\nlr: 1e-3\nepochs: 2\n")
     words = ["bench", "--out", "x", "--config", str(tmp_path / "s.yaml"), "--lr", "5e-4"]
-    given, _ = Generated("train", VERBS[("train",)]).read(words)
+    given, _ = Generated(VERBS[("train",)]).read(words)
     assert (given["model"], given["lr"], given["epochs"]) == ("tiny", 5e-4, 2)
     assert "There is no file" in medunlearn("train", "b", "--out=x", "--config=nothing.yaml", code=2).text
 
@@ -187,7 +187,7 @@ def test_list_benchmarks(medunlearn: Callable[..., Any]) -> None:
     rows = listed(medunlearn, "benchmarks")
     assert {"amnesia", "lume"} <= set(rows)
     assert "rouge_l" in rows["amnesia"]["metrics"]
-    assert rows["lume"]["what"].startswith("LUME: ")
+    assert rows["lume"]["what"].startswith("LUME")
 
 
 def test_list_attacks(medunlearn: Callable[..., Any]) -> None:

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from medunlearn.reports import ReportContent, write_report
+from medunlearn.reports import Report, ReportContent, write_report
+from medunlearn.reports.blocks import Choice, Text
 
 PLACES = (Path("/usr/bin/chromium"), Path("/usr/bin/chromium-browser"), Path("/usr/bin/google-chrome"))
 CHROMIUM = next((path for path in PLACES if path.exists()), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: apt-get install chromium")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
@@ -25,20 +26,22 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
-def test_the_page_draws_filters_and_fits_with_no_network(
-    content: ReportContent, browser: Any, tmp_path: Path
-) -> None:
-    address = write_report(content, tmp_path).as_uri()
-    context = browser.new_context(viewport={"width": 390, "height": 844}, offline=True)
-    page = context.new_page()
-    said: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(address)
-    page.wait_for_selector(".figure.large .main-svg .annotation")
+@pytest.fixture(scope="module")
+def written(content: ReportContent, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(content, tmp_path_factory.mktemp("report"))
 
+
+def test_the_page_draws_filters_and_fits_with_no_network(
+    content: ReportContent, browser: Any, written: Path
+) -> None:
+    page = browser.new_context(viewport={"width": 390, "height": 844}, offline=True).new_page()
+    errors: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: errors.append(message.text))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(written.as_uri())
+    page.wait_for_selector(".figure.large .main-svg .annotation")
     drawn = "() => [...document.querySelectorAll('.figure')].every((one) => one.querySelector('.main-svg'))"
     page.wait_for_function(drawn)
     labels = page.locator(".figure.large .annotation-text").all_text_contents()
@@ -57,24 +60,40 @@ def test_the_page_draws_filters_and_fits_with_no_network(
 
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert page.evaluate("window.hacked") is None
-    assert said == []
-    assert [url for url in asked if url != address and not url.startswith("data:")] == []
+    assert errors == []
+    assert [url for url in requests if url != written.as_uri() and not url.startswith("data:")] == []
 
 
-def test_the_policy_stops_a_script_that_got_in(content: ReportContent, browser: Any, tmp_path: Path) -> None:
-    path = write_report(content, tmp_path)
-    whole = path.read_text(encoding="utf-8")
+def test_the_policy_stops_a_script_that_got_in(browser: Any, written: Path, tmp_path: Path) -> None:
+    path, whole = tmp_path / "report.html", written.read_text(encoding="utf-8")
     path.write_text(whole.replace("</body>", "<script>window.hacked = 1</script></body>"), encoding="utf-8")
     page = browser.new_page()
     page.goto(path.as_uri())
     assert page.evaluate("window.hacked") is None
 
 
-def test_the_tables_are_all_there_without_scripts(content: ReportContent, browser: Any, tmp_path: Path) -> None:
+def test_the_tables_are_all_there_without_scripts(content: ReportContent, browser: Any, written: Path) -> None:
     page = browser.new_context(java_script_enabled=False).new_page()
-    page.goto(write_report(content, tmp_path).as_uri())
+    page.goto(written.as_uri())
     rows = page.locator("tr[data-filters]")
     assert rows.count() == sum(len(model.summary) for model in content.models)
     assert rows.last.is_visible()
     assert not page.locator(".filters").is_visible()
     assert page.locator(".no-script").first.is_visible()
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_choice_shows_one_option_at_a_time(browser: Any, tmp_path: Path, scripts: bool) -> None:
+    """Without scripts, as in print, all options are there."""
+    options = tuple((name, (Text(f"body of {name}"),)) for name in ("first", "second", "third"))
+    address = write_report(Report("Choice", (Choice("Level", options, selected=1),)), tmp_path).as_uri()
+    page = browser.new_context(java_script_enabled=scripts).new_page()
+    page.goto(address)
+
+    def visible() -> list[str]:
+        return [name for name, _ in options if page.get_by_text(f"body of {name}").is_visible()]
+
+    assert visible() == (["second"] if scripts else ["first", "second", "third"])
+    if scripts:
+        page.select_option("select", label="third")
+        assert visible() == ["third"]

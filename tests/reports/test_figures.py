@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
 import pytest
+from rendered import data_of, markdown_of, page_of
 
 from medunlearn.reports import ReportContent
-from medunlearn.reports.curves import thinned, training_curves
+from medunlearn.reports.attacked import membership_tables, roc_figures
+from medunlearn.reports.content import Membership
+from medunlearn.reports.epochs import epoch_figures, epoch_table
 from medunlearn.reports.figures import TEMPLATE, Spec, colours, symbols
-from medunlearn.reports.headline import main_plane, panel_planes
 from medunlearn.reports.html import asset
-from medunlearn.reports.readings import Results
-from medunlearn.reports.tradeoff import panels, tradeoff
+from medunlearn.reports.plots import panels, thinned, tradeoff, training_curves
+from medunlearn.reports.readings import Results, main_plane, panel_planes
 from medunlearn.reports.words import count, decimal, duration, flat, signed, size
+
+COUNTS = {"n_scored": 20, "n_unscored": 0, "n_subjects": 10, "replicates_dropped": 0}
+FEW = "not measurable: a false positive rate of 1.0% takes 100 non-members, not 30"
 
 
 def spec_of(content: ReportContent) -> Spec:
@@ -29,23 +37,20 @@ def every_spec(content: ReportContent) -> list[Spec]:
     return [spec_of(content), *(spec for _, spec in drawn)]
 
 
-def coloured(value: Any) -> Any:
-    """The specification as the page draws it: a real value for each CSS variable."""
-    if isinstance(value, dict):
-        return {key: coloured(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [coloured(item) for item in value]
-    return "#123456" if isinstance(value, str) and value.startswith("--") else value
+def check_plotly(specs: Sequence[Spec]) -> None:
+    """Draw as the page does: a real value for each CSS variable."""
+    from plotly.graph_objects import Figure
+
+    for spec in specs:
+        figure = {"data": spec["data"], "layout": {"template": TEMPLATE, **spec["layout"]}}
+        Figure(json.loads(re.sub(r'"--[a-z0-9]+"', '"#123456"', json.dumps(figure))))
 
 
 def test_plotly_accepts_every_figure(content: ReportContent) -> None:
-    from plotly.graph_objects import Figure
-
     specs = every_spec(content)
     # The main plot, a panel a fold and kind, target and retrained together, one a method.
     assert len(specs) == 1 + 4 + 1 + 6
-    for spec in specs:
-        Figure(coloured({"data": spec["data"], "layout": {"template": TEMPLATE, **spec["layout"]}}))
+    check_plotly(specs)
 
 
 def test_every_colour_is_a_variable_of_the_page_in_both_schemes(content: ReportContent) -> None:
@@ -53,29 +58,29 @@ def test_every_colour_is_a_variable_of_the_page_in_both_schemes(content: ReportC
     assert {"--ink", "--m1", "--m6"} <= names
     style = asset("page.css").decode()
     light, dark = style.split("@media screen and (prefers-color-scheme: dark)")
-    for name in names - {"--sans"}:
-        assert f"{name}: #" in light
-        assert f"{name}: #" in dark
+    assert [name for name in names - {"--sans"} if f"{name}: #" not in light or f"{name}: #" not in dark] == []
 
 
 def test_a_point_stands_at_its_numbers_with_its_interval(content: ReportContent) -> None:
     points = {trace["name"]: trace for trace in spec_of(content)["data"]}
-    npo = points["NPO"]
+    npo = points.pop("NPO")
     assert (npo["x"], npo["y"]) == ([0.71], [0.66])
     assert npo["error_x"]["array"] == [pytest.approx(0.028)]
     assert npo["error_x"]["arrayminus"] == [pytest.approx(0.035)]
-    assert {name: trace["marker"]["symbol"] for name, trace in points.items()} == {
-        "target": "star",
-        "retrained": "diamond",
-    } | dict.fromkeys(("GA", "GradDiff", "KL-Min", "NPO", "SimNPO", "RMU"), "circle")
+    shapes = {name: trace["marker"]["symbol"] for name, trace in points.items()}
+    assert (shapes.pop("target"), shapes.pop("retrained"), set(shapes.values())) == ("star", "diamond", {"circle"})
 
 
 def test_axes_name_the_parts_and_hold_every_interval(content: ReportContent) -> None:
     layout = spec_of(content)["layout"]
     assert "H(rouge_l, em, te) on retain" in layout["xaxis"]["title"]["text"]
     assert "H(1-rouge_l, 1-em) on forget" in layout["yaxis"]["title"]["text"]
-    assert layout["xaxis"]["range"][0] < 0.185
-    assert layout["xaxis"]["range"][1] > 0.858
+    low, high = layout["xaxis"]["range"]
+    assert low < 0.185 < 0.858 < high
+    results = Results(content)
+    small = panels(results, panel_planes(results))
+    assert small[0][0] == "train, factual"
+    assert len({str(spec["layout"]["xaxis"]["range"]) for _, spec in small}) == 1
 
 
 def test_the_cross_lies_on_the_retrained_model(content: ReportContent) -> None:
@@ -85,32 +90,22 @@ def test_the_cross_lies_on_the_retrained_model(content: ReportContent) -> None:
     assert spec_of(without)["layout"]["shapes"] == []
 
 
-def test_panels_share_their_axes(content: ReportContent) -> None:
-    results = Results(content)
-    found = panels(results, panel_planes(results))
-    assert found[0][0] == "train, factual"
-    assert len({str(spec["layout"]["xaxis"]["range"]) for _, spec in found}) == 1
-
-
 def test_curves_show_terms_and_their_total(content: ReportContent) -> None:
-    found = dict(training_curves(content.models))
-    assert [line["name"] for line in found["target and retrained"]["data"]] == ["target", "retrained"]
-    assert [line["name"] for line in found["GradDiff"]["data"]] == ["forget", "retain", "total"]
-    assert [line["name"] for line in found["GA"]["data"]] == ["loss"]
+    names = {title: [line["name"] for line in spec["data"]] for title, spec in training_curves(content.models)}
+    assert names["target and retrained"] == ["target", "retrained"]
+    assert (names["GradDiff"], names["GA"]) == (["forget", "retain", "total"], ["loss"])
 
 
 def test_long_curves_are_thinned_by_means_and_gaps_stay_gaps() -> None:
     steps, values = thinned([(float(step), float(step)) for step in range(1, 1001)])
-    assert len(steps) == 334
-    assert (steps[0], values[0]) == (3.0, 2.0)
+    assert (len(steps), steps[0], values[0]) == (334, 3.0, 2.0)
     assert thinned([(1.0, float("nan")), (2.0, 0.5)]) == ([1.0, 2.0], [None, 0.5])
     assert thinned([]) == ([], [])
 
 
 def test_no_two_methods_look_alike(content: ReportContent) -> None:
     models = [replace(content.models[2], label=f"method {number}") for number in range(20)]
-    looks = {(colours(models)[one.label], symbols(models)[one.label]) for one in models}
-    assert len(looks) == 20
+    assert len({(colours(models)[one.label], symbols(models)[one.label]) for one in models}) == 20
 
 
 def test_words_of_numbers() -> None:
@@ -122,3 +117,127 @@ def test_words_of_numbers() -> None:
     assert counted == ["1 patient", "2,400 studies", "3 diseases"]
     nested = {"a": {"b": [1, 2], "seconds": 90}, "c": None}
     assert flat(nested) == {"a.b": "1, 2", "a.seconds": "1 min 30 s", "c": "none"}
+
+
+# By epoch.
+
+
+def epoch_row(value: float | None, **more: Any) -> dict[str, Any]:
+    low, high = (None, None) if value is None else (value - 0.1, value + 0.05)
+    place = {"side": "forget", "fold": "train", "kind": "completion", "metric": "rouge_l", "parts": ""}
+    node = {"level": "task", "node": "Task_1", "measure": "regurgitation"}
+    return {"value": value, "low": low, "high": high, **place, **node, **COUNTS, **more}
+
+
+@pytest.fixture
+def watched(content: ReportContent) -> ReportContent:
+    """GA and NPO over three epochs on one task; target and retrained model on the same questions."""
+    epochs = [
+        epoch_row(value, epoch=epoch, model=model)
+        for model, values in {"GA": (0.9, 0.4, None), "NPO": (0.9, 0.8, 0.7)}.items()
+        for epoch, value in enumerate(values)
+    ]
+    whole = {"epoch": 1, "model": "NPO", "level": "", "node": "", "kind": "all"}
+    epochs += [epoch_row(0.5, **whole, measure="token_f1", metric="token_f1")]
+    epochs += [epoch_row(0.5, **whole, measure="membership AUC", metric="loss", side="")]
+    groups = [epoch_row(v, model=model) for model, v in (("target", 0.92), ("retrained", 0.2), ("GA", 0.4))]
+    return replace(content, epochs=pd.DataFrame(epochs), groups=pd.DataFrame(groups))
+
+
+def traces(content: ReportContent, place: int = 0) -> dict[str, Any]:
+    return {trace["name"]: trace for trace in epoch_figures(content)[place][1]["data"] if "fill" not in trace}
+
+
+def test_epochs_are_drawn_at_their_numbers_with_their_intervals(watched: ReportContent) -> None:
+    lines = traces(watched)
+    assert (lines["NPO"]["x"], lines["NPO"]["y"]) == ([0, 1, 2], [0.9, 0.8, 0.7])
+    assert lines["GA"]["y"] == [0.9, 0.4, None]
+    assert "epoch 2: unscored" in lines["GA"]["text"][2]
+    assert (lines["target"]["x"], lines["target"]["y"], lines["target"]["line"]["dash"]) == (
+        [0, 2],
+        [0.92, 0.92],
+        "dash",
+    )
+    assert (lines["retrained"]["y"], lines["retrained"]["line"]["dash"]) == ([0.2, 0.2], "dot")
+    band = next(one for one in epoch_figures(watched)[0][1]["data"] if one.get("fill") and one["name"] == "NPO")
+    assert band["x"] == [0, 1, 2, 2, 1, 0]
+    assert band["y"] == pytest.approx([0.95, 0.85, 0.75, 0.6, 0.7, 0.8])
+    check_plotly([spec for _, spec in epoch_figures(watched)])
+
+
+def test_single_metrics_of_the_whole_split_are_not_drawn_by_epoch(watched: ReportContent) -> None:
+    titles = [title for title, _ in epoch_figures(watched)]
+    assert titles == ["Task 1: regurgitation on forget, train fold", "membership AUC, train fold"]
+    assert set(traces(watched, 1)) == {"NPO"}
+
+
+def test_a_model_that_was_asked_other_questions_is_no_reference(watched: ReportContent) -> None:
+    fewer = watched.groups.assign(n_scored=[20, 7, 20])
+    assert set(traces(replace(watched, groups=fewer))) == {"GA", "NPO", "target"}
+
+
+def test_the_table_of_epochs_has_the_same_numbers(content: ReportContent, watched: ReportContent) -> None:
+    table = epoch_table(watched)
+    assert table is not None
+    assert [cell.text for cell in table.columns] == ["Epoch", "0", "1", "2"]
+    assert [[cell.text for cell in line] for line in table.rows][:2] == [
+        ["GA", "0.900", "0.400", "unscored"],
+        ["NPO", "0.900", "0.800", "0.700"],
+    ]
+    assert len(data_of(watched)["epochs"]) == len(watched.epochs)
+    assert "## By epoch" in markdown_of(watched)
+    assert 'id="epochs"' in page_of(watched)
+    assert 'id="epochs"' not in page_of(content)
+
+
+# Membership.
+
+
+def membership_row(model: str, measure: str, value: float | None, **more: Any) -> dict[str, Any]:
+    edges = (None, None) if value is None else (value - 0.031, value + 0.029)
+    about = {"group": "all", "attack": "loss", "n_members": 24, "n_nonmembers": 30, "reading": None, "reason": None}
+    return {"model": model, "measure": measure, "value": value, "low": edges[0], "high": edges[1], **about, **more}
+
+
+@pytest.fixture
+def attacked(content: ReportContent) -> ReportContent:
+    rows = [
+        membership_row("target", "auc", 0.981),
+        membership_row("retrained", "auc", 0.507),
+        membership_row("GA", "auc", 0.213, reading="over-forgotten"),
+        membership_row("GA", "tpr_at_1pct_fpr", None, reason=FEW),
+    ]
+    gap = {"model": "GA", "against": "retrained", "group": "all", "attack": "loss", "difference": -0.294}
+    comparisons = pd.DataFrame([gap | {"low": -0.4, "high": -0.2, "p": 0.002, "reading": "below"}])
+    points = {
+        "group": "all",
+        "attack": "loss",
+        "fpr": [0.0, 0.4, 1.0],
+        "tpr": [0.0, 0.1, 1.0],
+        "threshold": [9, 8, 7],
+    }
+    curves = pd.concat([pd.DataFrame({**points, "model": label}) for label in ("target", "GA")])
+    return replace(content, membership=Membership(pd.DataFrame(rows), comparisons, curves, {"loss": "Loss"}))
+
+
+def test_membership_stands_in_every_format(content: ReportContent, attacked: ReportContent) -> None:
+    numbers = ("0.981", "0.507", "0.213", "over-forgotten", FEW, "−0.294", "24 members, 30 non-members")
+    for text in (page_of(attacked), markdown_of(attacked)):
+        assert [part for part in numbers if part not in text] == []
+    data = data_of(attacked)["membership"]
+    assert [row["value"] for row in data["table"]] == [0.981, 0.507, 0.213, None]
+    assert "threshold" not in data["curves"][0]
+    assert "Membership" not in page_of(content) + markdown_of(content)
+    assert roc_figures(content) == []
+
+
+def test_models_that_were_not_attacked_have_no_column(attacked: ReportContent) -> None:
+    (table,) = membership_tables(attacked)
+    assert [[cell.text for cell in row] for row in (table.columns, *table.rows)] == [
+        ["Attack", "target", "retrained", "GA"],
+        ["Loss", "0.981", "0.507", "0.213"],
+        ["Loss", "–", "–", "unscored"],
+    ]
+    ((title, spec),) = roc_figures(attacked)
+    assert (title, [line["name"] for line in spec["data"]]) == ("Loss", ["target", "GA"])
+    check_plotly([spec])

@@ -6,7 +6,6 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,74 +13,88 @@ import click
 from click.shell_completion import CompletionItem
 
 from medunlearn.cli.output import Output, handle_errors
-from medunlearn.cli.verbs import Verb
+from medunlearn.cli.verbs import SHOW, Verb
 from medunlearn.config.base import Settings
 from medunlearn.config.fields import Flag, flags_of, options_model, positionals
 from medunlearn.config.reading import as_value, check, merge, read_yaml, with_server
 from medunlearn.errors import ConfigError, nearest
+from medunlearn.registry import load
+
+SHORT = {"-q": "quiet", "-h": "help", "-j": "jobs"}
+HIDDEN = ("quiet", "say", "llm_model")
+TEXTS = {
+    "device": "auto, cpu, cuda, cuda:1, ...",
+    "seed": "seed of everything random in this command",
+    "preset": "defaults from `medunlearn list presets`; other flags win over them",
+    "benchmark": "benchmark folder",
+    "run": "run of the model",
+    "against": "run to compare with, such as the target or the retrained model; repeatable",
+    "epoch": "take the model after this many epochs (see keep_epochs)",
+    "llm": "a judge's server as well, with /v1",
+    "dry_run": "count requests, tokens and cost; send and write nothing",
+    "again": "ask again what ended without a usable answer",
+    "allow_missing": "finish though answers are missing",
+    "allow_remote_llm": "permit sending protected text to a server off this machine",
+    "audit": "folder of an audit",
+    "judged": "run of `medunlearn judge`",
+}
+"""Help of parameters that mean the same in several commands; a docstring's ``Args`` win over it."""
+
+
+def _switch(key: str, text: str, group: str = "Common") -> Flag:
+    return Flag(key, "switch", False, False, group, "", "", text)
+
 
 COMMON = {
-    "quiet": Flag("quiet", "switch", False, False, "Common", "", "", "print nothing but errors"),
-    "json": Flag("json", "switch", False, False, "Common", "", "", "print the result as JSON on standard output"),
-    "help": Flag("help", "switch", False, False, "Common", "", "", "show this text"),
+    "quiet": _switch("quiet", "print nothing but errors"),
+    "json": _switch("json", "print the result as JSON on standard output"),
+    "help": _switch("help", "show this text"),
 }
-CONFIG = Flag("config", "text", False, False, "Common", "FILE", "", "YAML file of settings; flags win over it")
-DRY_RUN = Flag(
-    "dry_run", "switch", False, False, "Options", "", "", "estimate requests, tokens and cost; send nothing"
-)
-SHORT = {"-q": "quiet", "-h": "help", "-j": "jobs"}
-COMMON_TEXTS = {"device": "auto, cpu, cuda, cuda:1, ...", "seed": "seed of everything random in this command"}
-HIDDEN = ("quiet", "say")
-
-
-def load(path: str) -> Any:
-    module, _, name = path.partition(":")
-    return getattr(import_module(module), name)
+CONFIG_FILE = Flag("config", "text", False, False, "Common", "FILE", "", "YAML file of settings; flags win over it")
 
 
 class Generated(click.Command):
     """A verb as a click command. Values are read by :meth:`read`, so that all mistakes come at once."""
 
-    def __init__(self, words: str, verb: Verb) -> None:
-        super().__init__(words, help=verb.summary, add_help_option=False)
-        self.words, self.verb = words, verb
+    def __init__(self, verb: Verb) -> None:
+        super().__init__(verb.words, help=verb.summary, add_help_option=False)
+        self.verb = verb
 
     @cached_property
-    def function(self) -> Callable[..., Any]:
-        function: Callable[..., Any] = load(self.verb.call)
-        return function
+    def function(self) -> Any:
+        return load(self.verb.call or f"medunlearn.api:{self.verb.name}")
 
     @cached_property
-    def shower(self) -> Callable[..., Any]:
-        shower: Callable[..., Any] = load(self.verb.show)
-        return shower
+    def shower(self) -> Any:
+        return load(self.verb.show or f"{SHOW}:{self.verb.name}")
 
     @cached_property
     def models(self) -> list[list[type[Settings]]]:
         """The settings classes; in each entry one of several may be meant."""
-        return [[load(path) for path in entry.split("|")] for entry in self.verb.settings]
+        return [[load(path) for path in entry.split("|")] for entry in self.verb.settings.split()]
 
     @cached_property
     def options(self) -> type[Settings]:
-        return options_model(self.function, skip=HIDDEN)
+        return _options(self.function, HIDDEN)
 
     @cached_property
     def own_options(self) -> type[Settings]:
         """Flags that only change what is printed."""
-        known = (*HIDDEN, "result", "output", *self.options.model_fields, *self.setting_flags)
-        return options_model(self.shower, skip=known)
+        return _options(self.shower, (*HIDDEN, "result", "output", *self.options.model_fields, *self.setting_flags))
 
     @cached_property
     def arguments(self) -> list[inspect.Parameter]:
-        return [p for p in positionals(self.function) if p.name not in self.verb.required]
+        return [p for p in positionals(self.function) if not (self.verb.out and p.name == "out")]
 
     @cached_property
     def setting_flags(self) -> dict[str, Flag]:
-        flags: dict[str, Flag] = {}
-        for entry in self.models:
-            for model in entry:
-                flags |= {key: flag for key, flag in flags_of(model).items() if key not in flags}
-        return flags
+        models = [model for entry in self.models for model in entry]
+        every = [pair for model in models for pair in flags_of(model).items()]
+        return {**dict(every), **dict(reversed(every))}  # of two with one key the first, in the first's place
+
+    @cached_property
+    def plan_flag(self) -> str:
+        return "" if not self.verb.plan else "plan" if self.verb.file else "dry_run"
 
     @cached_property
     def flags(self) -> dict[str, Flag]:
@@ -89,9 +102,10 @@ class Generated(click.Command):
         places = {p.name for p in self.arguments}
         options = flags_of(self.options, "Options") | flags_of(self.own_options, "Options")
         flags = {key: flag for key, flag in options.items() if key not in places} | self.setting_flags
-        if self.verb.plan:
-            flags["dry_run"] = DRY_RUN
-        return flags | COMMON | ({"config": CONFIG} if self.verb.settings and not self.verb.file else {})
+        if self.plan_flag:
+            text = "print what is done, what is left and what it takes; run nothing"
+            flags[self.plan_flag] = _switch(self.plan_flag, TEXTS.get(self.plan_flag, text), "Options")
+        return flags | COMMON | ({"config": CONFIG_FILE} if self.verb.settings and not self.verb.file else {})
 
     # What click needs for shell completion.
 
@@ -100,12 +114,13 @@ class Generated(click.Command):
             click.Argument([p.name], required=False, nargs=-1 if _many(p) else 1, type=click.Path())
             for p in self.arguments
         ]
-        return [*places, *(_option(flag) for flag in self.flags.values())]
+        return [*places, *map(_option, self.flags.values())]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         if incomplete.startswith("-"):
-            names = {flag.name: flag.help for flag in self.flags.values()}
-            return [CompletionItem(name, help=text) for name, text in names.items() if name.startswith(incomplete)]
+            return [
+                CompletionItem(f.name, help=f.help) for f in self.flags.values() if f.name.startswith(incomplete)
+            ]
         return super().shell_complete(ctx, incomplete)
 
     # From words to a call.
@@ -117,13 +132,12 @@ class Generated(click.Command):
 
     @handle_errors
     def invoke(self, ctx: click.Context) -> None:
-        words: list[str] = ctx.obj
-        if any(word in ("--help", "-h") for word in words):
+        if {"--help", "-h"} & set(ctx.obj):
             from medunlearn.cli.help import print_help
 
-            print_help(self, ctx.find_root().info_name or "medunlearn")
+            print_help(self)
             return
-        values, problems = self.read(words)
+        values, problems = self.read(ctx.obj)
         output = Output(quiet=bool(values.pop("quiet", False)), json=bool(values.pop("json", False)))
         self.check(values, problems)
         self.call(values, output)
@@ -148,7 +162,7 @@ class Generated(click.Command):
         shown = {p.name: p.name.upper() for p in self.arguments}
         return [
             f"{shown.get(key, '--' + key.replace('_', '-'))} is missing: {fields[key].description}"
-            for key in (*required, *self.verb.required)
+            for key in dict.fromkeys((*required, *(["out"] * self.verb.out)))
             if key not in values
         ]
 
@@ -167,14 +181,13 @@ class Generated(click.Command):
         plain = {key: value for key, value in given.items() if "." not in key}
         sections = {key.partition(".")[0] for key in given if "." in key}
         for entry in self.models:
-            several = len(self.models) > 1
             shared = set().union(*(model.model_fields for model in entry))
-            own = {key: value for key, value in plain.items() if not several or key in shared}
+            own = {key: value for key, value in plain.items() if len(self.models) == 1 or key in shared}
             own |= {key: {} for key in sections & shared if key not in own and not self.verb.file}
-            found = sorted((_problems(model, own) for model in entry), key=len)[0]
+            fewest = min((_problems(model, own) for model in entry), key=len)
             # Which of several classes is meant, and what does not go together, the function says.
             vague = len(entry) > 1
-            problems += [p for p in found if not (vague and ("no setting" in p or " is missing: " in p))]
+            problems += [p for p in fewest if not (vague and ("no setting" in p or " is missing: " in p))]
         if problems and self.verb.checker:
             problems += self._problems_of_owners(values)
         if problems:
@@ -183,41 +196,40 @@ class Generated(click.Command):
     def _problems_of_owners(self, values: Mapping[str, Any]) -> list[str]:
         """Mistakes in settings of a method (``--npo.beta``), which the call would find only after the others."""
         own = {k: v for k, v in values.items() if "." in k and k.partition(".")[0] not in self.setting_flags}
-        if not own:
-            return []
         try:
-            load(self.verb.checker)({**own, "method": values.get("method", "")}, tiny=None)
+            if own:
+                load(self.verb.checker)({**own, "method": values.get("method", "")}, tiny=None)
         except ConfigError as error:
             return [p for p in error.problems if " is missing: " not in p]
         return []
 
     def call(self, values: dict[str, Any], output: Output) -> None:
-        plan = bool(values.pop("dry_run", False)) if self.verb.plan else False
+        if self.plan_flag and values.pop(self.plan_flag, False):
+            self._plan(values, output)
+            return
         own = {key: values.pop(key) for key in self.own_options.model_fields if key in values}
-        parameters = inspect.signature(self.function).parameters
-        more: dict[str, Any] = {}
+        parameters, more = inspect.signature(self.function).parameters, dict[str, Any]()
         if "quiet" in parameters:
             more["quiet"] = output.quiet or output.json
         if "say" in parameters and not output.quiet:
             more["say"] = output.say
-        if plan:
-            out = Path(values.pop("out"))
-            settings = {key: value for key, value in values.items() if key.partition(".")[0] in self.setting_flags}
-            load("medunlearn.cli.show:estimates")(load(self.verb.plan)(with_server(settings), out), output)
-            return
-        result = self.function(**values, **more)
+        function = load(self.verb.run) if self.verb.run else self.function
+        result = function(**values, **more)
         shown = inspect.signature(self.shower).parameters
-        own |= {key: values[key] for key in shown if key in values}
-        self.shower(result, output, **own)
+        self.shower(result, output, **own, **{key: values[key] for key in shown if key in values})
+
+    def _plan(self, values: dict[str, Any], output: Output) -> None:
+        plan = load(self.verb.plan)
+        if not self.verb.out:
+            self.shower(plan(**values), output)
+            return
+        settings = {key: value for key, value in values.items() if key.partition(".")[0] in self.setting_flags}
+        load(f"{SHOW}:estimates")(plan(with_server(settings), Path(values["out"])), output)
 
     def usage(self) -> str:
-        places = " ".join(
-            (f"{p.name.upper()}..." if _many(p) else p.name.upper())
-            if p.default is p.empty
-            else f"[{p.name.upper()}]"
-            for p in self.arguments
-        )
-        return f"medunlearn {self.words} {places}".strip()
+        names = [(p, f"{p.name.upper()}..." if _many(p) else p.name.upper()) for p in self.arguments]
+        places = [name if p.default is p.empty else f"[{p.name.upper()}]" for p, name in names]
+        return " ".join(("medunlearn", self.verb.words, *places))
 
 
 class _Reader:
@@ -238,7 +250,7 @@ class _Reader:
             if word == "--":
                 self.places += rest
                 break
-            if word.startswith("--") or (word in SHORT and SHORT[word] in self.flags):
+            if word.startswith("--") or SHORT.get(word) in self.flags:
                 self._flag(word, rest)
             elif word.startswith("-") and len(word) > 1 and not word[1].isdigit():
                 self.problems.append(self._unknown(word))
@@ -249,17 +261,16 @@ class _Reader:
     def _flag(self, word: str, rest: list[str]) -> None:
         name, equals, value = word.partition("=")
         key = SHORT.get(name, name.removeprefix("--").replace("-", "_"))
-        flag, negative = self.flags.get(key), False
+        flag, positive = self.flags.get(key), True
         if flag is None and key.startswith("no_") and key[3:] in self.flags:
-            flag, negative = self.flags[key[3:]], True
-        if flag is None and "." in key:
-            flag = self._nested(key)
+            flag, positive = self.flags[key[3:]], False
+        flag = flag or self._nested(key)
         if flag is None:
             self.problems.append(self._unknown(name))
             if not equals and rest and not rest[0].startswith("-"):
                 rest.pop(0)
         elif flag.kind == "switch":
-            self._switch(flag, negative, value if equals else None)
+            self.values[flag.key] = as_value(value) if equals else positive
         elif not equals and (not rest or rest[0].startswith("--")):
             self.problems.append(f"{name} needs a value: {flag.help}")
         else:
@@ -267,13 +278,9 @@ class _Reader:
 
     def _nested(self, key: str) -> Flag | None:
         """A setting in a section, or of a method or attack."""
-        owner = self.flags.get(key.partition(".")[0])
-        if (owner is not None and owner.section) or self.owners:
-            return Flag(key, "yaml", False, False, "", "VALUE", "", "a value")
-        return None
-
-    def _switch(self, flag: Flag, negative: bool, value: str | None) -> None:
-        self.values[flag.key] = as_value(value) if value is not None else not negative
+        owner, dot, _ = key.partition(".")
+        known = dot and (self.owners or (owner in self.flags and self.flags[owner].section))
+        return Flag(key, "yaml", False, False, "", "VALUE", "", "a value") if known else None
 
     def _set(self, flag: Flag, text: str) -> None:
         value = text if flag.kind == "text" and text != "null" else as_value(text)
@@ -286,8 +293,7 @@ class _Reader:
         key, equals, value = word.partition("=")
         key = key.replace("-", "_")
         setting = bool(equals) and bool(re.fullmatch(r"[A-Za-z][\w.:]*", key)) and not Path(word).exists()
-        known = key in self.flags or ("." in key and self._nested(key) is not None)
-        if setting and known:
+        if setting and (key in self.flags or self._nested(key)):
             flag = key if ":" in key else key.replace("_", "-")
             self.problems.append(f"{word!r}: settings are flags, --{flag} {value}".rstrip())
         elif setting and not (self.names_paths and (Path(value).exists() or value.startswith("hub:"))):
@@ -297,8 +303,16 @@ class _Reader:
 
     def _unknown(self, name: str) -> str:
         near = nearest(name.replace("_", "-"), [flag.name for flag in self.flags.values()])
-        hint = f" Did you mean {near}?" if near else f" `medunlearn {self.command.words} --help` lists all."
+        hint = f" Did you mean {near}?" if near else f" `medunlearn {self.command.verb.words} --help` lists all."
         return f"There is no flag {name}.{hint}"
+
+
+def _options(function: Callable[..., Any], skip: Sequence[str]) -> type[Settings]:
+    """A settings class of a function's parameters, with the help that it shares with other commands."""
+    model = options_model(function, skip)
+    for name, field in model.model_fields.items():
+        field.description = field.description or TEXTS.get(name, "")
+    return model
 
 
 def _problems(model: type[Settings], values: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 import medunlearn
-from medunlearn.cli.command import COMMON_TEXTS, Generated
+from medunlearn.cli.command import Generated
 from medunlearn.cli.verbs import GROUPS, VERBS
 from medunlearn.config.fields import Flag
 
@@ -23,14 +23,10 @@ if TYPE_CHECKING:
 
 def print_verbs(group: Verbs, ctx: click.Context) -> None:
     """The commands of a group, in the order in which a newcomer meets them."""
-    console = Console()
     words = " ".join(("medunlearn", *group.words))
-    console.print(f"\n Usage: {words} COMMAND [ARGS]...\n", highlight=False, markup=False)
-    console.print(Padding(GROUPS[group.words] if group.words else str(medunlearn.__doc__), (0, 1, 1, 1)))
-    rows = []
-    for name in group.list_commands(ctx):
-        deeper = (*group.words, name)
-        rows.append((name, VERBS[deeper].summary if deeper in VERBS else GROUPS[deeper]))
+    console = _head(f"{words} COMMAND [ARGS]...", GROUPS[group.words] if group.words else str(medunlearn.__doc__))
+    names = [(name, (*group.words, name)) for name in group.list_commands(ctx)]
+    rows = [(name, VERBS[key].summary if key in VERBS else GROUPS[key]) for name, key in names]
     console.print(_panel("Commands", rows))
     more = "`--help` after a command lists its flags."
     if not group.words:
@@ -38,24 +34,22 @@ def print_verbs(group: Verbs, ctx: click.Context) -> None:
     console.print(Padding(more, (0, 1)), markup=False, highlight=False)
 
 
-def print_help(command: Generated, _program: str) -> None:
+def print_help(command: Generated) -> None:
     verb, flags = command.verb, command.flags
-    console = Console()
-    console.print(f"\n Usage: {command.usage()} [FLAGS]\n", highlight=False, markup=False)
-    console.print(Padding(escape(verb.summary), (0, 1, 1, 1)))
-    console.print(f" Example: {verb.example}\n", markup=False, highlight=False, soft_wrap=True)
-    if command.arguments:
+    console = _head(f"{command.usage()} [FLAGS]", verb.summary)
+    example = f" Example: medunlearn {verb.words} {verb.example}\n"
+    console.print(example, markup=False, highlight=False, soft_wrap=True)
+    places = {p.name for p in command.arguments}
+    if places:
         texts = command.options.model_fields
-        console.print(
-            _panel("Arguments", [(p.name.upper(), texts[p.name].description or "") for p in command.arguments])
-        )
-    common = {key for key in (*COMMON_TEXTS, "out") if key in flags}
-    first = [flags[key] for key in verb.first if key in flags]
-    console.print(_panel("Most used", map(_row, first)))
-    groups: dict[str, list[Flag]] = {}
+        rows = [(p.name.upper(), texts[p.name].description or "") for p in command.arguments]
+        console.print(_panel("Arguments", rows))
+    first = [flags[key] for key in verb.first.split()]
+    groups: dict[str, list[Flag]] = {"Most used": first}
     for key, flag in flags.items():
-        if key not in verb.first and key not in (p.name for p in command.arguments):
-            groups.setdefault("Common" if key in common else flag.group, []).append(flag)
+        if flag not in first and key not in places:
+            common = key in ("device", "seed", "out")
+            groups.setdefault("Common" if common else flag.group, []).append(flag)
     groups["Common"] = groups.pop("Common")
     for title, members in groups.items():
         console.print(_panel(title, map(_row, members)))
@@ -63,12 +57,17 @@ def print_help(command: Generated, _program: str) -> None:
         console.print(Padding(verb.notes, (0, 1)), markup=False, highlight=False)
 
 
+def _head(usage: str, summary: str) -> Console:
+    console = Console()
+    console.print(f"\n Usage: {usage}\n", highlight=False, markup=False)
+    console.print(Padding(escape(summary), (0, 1, 1, 1)))
+    return console
+
+
 def _row(flag: Flag) -> tuple[str, str]:
-    name = f"{flag.name} {flag.metavar}".strip()
-    text = flag.help or COMMON_TEXTS.get(flag.key, "")
     nested = f" ({flag.name}.KEY VALUE)" if flag.section else ""
-    default = f" [{flag.default}]" if flag.default and not text.endswith(f"[{flag.default}]") else ""
-    return name, f"{text}{nested}{default}"
+    default = f" [{flag.default}]" if flag.default and not flag.help.endswith(f"[{flag.default}]") else ""
+    return f"{flag.name} {flag.metavar}".strip(), f"{flag.help}{nested}{default}"
 
 
 def _panel(title: str, rows: Iterable[tuple[str, str]]) -> Panel:

@@ -10,19 +10,28 @@ from typing import Any
 from medunlearn.registry import names
 
 Rows = list[dict[str, str]]
+SOURCES = {
+    "synthetic": ("--synthetic N", "medunlearn.synthetic.hospital"),
+    "notes": ("build amnesia NOTES", "medunlearn.sources.notes"),
+    "hub": ("build amnesia hub:org/name", "medunlearn.sources.hub"),
+    "admissions": ("build diagnosis ADMISSIONS", "medunlearn.papers.memorization.diagnosis.admissions"),
+    "mimic_cxr": ("build medforget --mimic-cxr", "medunlearn.sources.mimic_cxr"),
+    "openi": ("build medforget --openi", "medunlearn.sources.openi"),
+    "image_table": ("build medforget --folder", "medunlearn.sources.image_table"),
+    "articles": ("build lume --articles", "medunlearn.sources.articles"),
+    "options": ("build options FILE", "medunlearn.sources.options"),
+    "corpus": ("audit MODEL CORPUS", "medunlearn.sources.corpus"),
+}
+PAPERS = ("amnesia", "lume", "medforget", "memorization", "muse", "tofu")
 
 
 def _methods() -> Rows:
     from medunlearn.methods import METHODS, method_class
 
+    classes = {name: method_class(name) for name in sorted(names("methods", METHODS))}
     return [
-        {
-            "name": name,
-            "kind": getattr(cls, "kind", "loss"),
-            "settings": _settings(cls),
-            "what": _first_sentence(cls.__doc__),
-        }
-        for name, cls in ((name, method_class(name)) for name in sorted(names("methods", METHODS)))
+        {"name": name, "kind": getattr(cls, "kind", "loss"), "settings": _settings(cls), "what": _about(cls)}
+        for name, cls in classes.items()
     ]
 
 
@@ -50,7 +59,7 @@ def _benchmarks() -> Rows:
     from medunlearn.data.builders import BENCHMARKS, default_metrics_of
 
     return [
-        {"name": name, "metrics": ", ".join(default_metrics_of(name)), "what": _about(target)}
+        {"name": name, "metrics": ", ".join(default_metrics_of(name)), "what": _about_module(target)}
         for name, target in sorted(names("benchmarks", BENCHMARKS).items())
     ]
 
@@ -58,14 +67,10 @@ def _benchmarks() -> Rows:
 def _attacks() -> Rows:
     from medunlearn.attacks import ATTACKS, attack_class
 
+    classes = {name: attack_class(name) for name in names("attacks", ATTACKS)}
     return [
-        {
-            "name": name,
-            "kind": cls.kind,
-            "settings": _settings(cls),
-            "what": f"{cls.title}: {_first_sentence(cls.__doc__)}",
-        }
-        for name, cls in ((name, attack_class(name)) for name in names("attacks", ATTACKS))
+        {"name": name, "kind": cls.kind, "settings": _settings(cls), "what": f"{cls.title}: {_about(cls)}"}
+        for name, cls in classes.items()
     ]
 
 
@@ -73,44 +78,24 @@ def _tasks() -> Rows:
     from medunlearn.judging.writing import TASKS, task_class
 
     classes = {name: task_class(name) for name in sorted(names("tasks", TASKS))}
-    return [
-        {"name": name, "prompt": cls().version, "what": _first_sentence(cls.__doc__)}
-        for name, cls in classes.items()
-    ]
+    return [{"name": name, "prompt": cls().version, "what": _about(cls)} for name, cls in classes.items()]
 
 
 def _presets() -> Rows:
     from medunlearn.pipeline.presets import presets
 
-    return [
-        {"name": name, "devices": str(preset.processes), "what": preset.about} for name, preset in presets().items()
-    ]
-
-
-SOURCES = {
-    "synthetic": ("--synthetic N", "medunlearn.synthetic.hospital"),
-    "notes": ("build amnesia NOTES", "medunlearn.sources.notes"),
-    "hub": ("build amnesia hub:org/name", "medunlearn.sources.hub"),
-    "admissions": ("build diagnosis ADMISSIONS", "medunlearn.papers.memorization.diagnosis.admissions"),
-    "mimic_cxr": ("build medforget --mimic-cxr", "medunlearn.sources.mimic_cxr"),
-    "openi": ("build medforget --openi", "medunlearn.sources.openi"),
-    "image_table": ("build medforget --folder", "medunlearn.sources.image_table"),
-    "articles": ("build lume --articles", "medunlearn.sources.articles"),
-    "options": ("build options FILE", "medunlearn.sources.options"),
-    "corpus": ("audit MODEL CORPUS", "medunlearn.sources.corpus"),
-}
-PAPERS = ("amnesia", "lume", "medforget", "memorization", "muse", "tofu")
+    return [{"name": name, "devices": str(one.processes), "what": one.about} for name, one in presets().items()]
 
 
 def _sources() -> Rows:
     return [
-        {"name": name, "command": command, "what": _first_sentence(import_module(module).__doc__)}
+        {"name": name, "command": command, "what": _about_module(module)}
         for name, (command, module) in SOURCES.items()
     ]
 
 
 def _papers() -> Rows:
-    return [{"name": name, "what": _about(f"medunlearn.papers.{name}")} for name in PAPERS]
+    return [{"name": name, "what": _about_module(f"medunlearn.papers.{name}")} for name in PAPERS]
 
 
 TABLES: Mapping[str, Callable[[], Rows]] = {
@@ -129,10 +114,11 @@ def _settings(cls: Any) -> str:
     return ", ".join(f"{field.name}={field.default}" for field in fields(cls)) or "none"
 
 
-def _about(target: str) -> str:
-    """The first sentence of the builder's module; where it has none, where it is."""
-    return _first_sentence(import_module(target.partition(":")[0]).__doc__) or target
+def _about(described: Any) -> str:
+    """The first paragraph of a docstring."""
+    return " ".join((described.__doc__ or "").split("\n\n")[0].split()).replace("``", "")
 
 
-def _first_sentence(text: str | None) -> str:
-    return " ".join((text or "").split("\n\n")[0].split()).replace("``", "")
+def _about_module(target: str) -> str:
+    """The first paragraph of a module's docstring; its name where it has none."""
+    return _about(import_module(target.partition(":")[0])) or target

@@ -31,39 +31,38 @@ class Verbs(click.Group):
         self.words = words
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        deeper = [words for words in (*VERBS, *GROUPS) if words[:-1] == self.words]
-        return list(dict.fromkeys(words[-1] for words in sorted(deeper, key=_place)))
+        """The next words of the table, in its order."""
+        depth = len(self.words)
+        return list(dict.fromkeys(key[depth] for key in VERBS if len(key) > depth and key[:depth] == self.words))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         words = (*self.words, cmd_name)
-        if words in GROUPS:
-            return Verbs(words)
-        return self.verb(words)
+        return Verbs(words) if words in GROUPS else self.verb(words)
 
     def verb(self, words: tuple[str, ...]) -> click.Command | None:
         from medunlearn.cli.command import Generated
 
-        return Generated(" ".join(words), VERBS[words]) if words in VERBS else None
+        return Generated(VERBS[words]) if words in VERBS else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         name, rest = args[0], args[1:]
         words = (*self.words, name)
-        deeper = bool(rest) and ((*words, rest[0]) in VERBS or (*words, rest[0]) in GROUPS)
-        if words in VERBS and not deeper:
+        deeper = (*words, rest[0]) if rest else ()
+        if words in VERBS and deeper not in VERBS and deeper not in GROUPS:
             return name, self.verb(words), rest
-        found = self.get_command(ctx, name)
-        if found is None and not ctx.resilient_parsing:
+        command = self.get_command(ctx, name)
+        if command is None and not ctx.resilient_parsing:
             raise InputError(self._unknown(ctx, name))
-        return name, found, rest
+        return name, command, rest
 
     def _unknown(self, ctx: click.Context, name: str) -> str:
-        said = " ".join((*self.words, name))
-        if said in MOVED:
-            return f"`{said}` is now `{MOVED[said]}`."
+        words = " ".join((*self.words, name))
+        if words in MOVED:
+            return f"`{words}` is now `{MOVED[words]}`."
         known = self.list_commands(ctx)
         near = nearest(name, known)
         hint = f" Did you mean {near!r}?" if near else ""
-        return f"There is no command {said!r}.{hint} Commands: {', '.join(known)}."
+        return f"There is no command {words!r}.{hint} Commands: {', '.join(known)}."
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if ctx.resilient_parsing or (args and not args[0].startswith("-")):
@@ -72,12 +71,11 @@ class Verbs(click.Group):
         if args == ["--version"] and not self.words:
             click.echo(f"medunlearn {medunlearn.__version__}")
             ctx.exit()
+        if args and args[0] not in ("--help", "-h"):
+            commands = ", ".join(self.list_commands(ctx))
+            raise InputError(f"There is no flag {args[0]} before a command. Commands: {commands}.")
         from medunlearn.cli.help import print_verbs
 
-        if args and args[0] not in ("--help", "-h"):
-            raise InputError(
-                f"There is no flag {args[0]} before a command. Commands: {', '.join(self.list_commands(ctx))}."
-            )
         print_verbs(self, ctx)
         raise click.exceptions.Exit(0 if args else 2)
 
@@ -100,11 +98,6 @@ class Verbs(click.Group):
             print_error(InputError(error.format_message()))
             sys.exit(2)
         sys.exit(code if isinstance(code, int) else 0)
-
-
-def _place(words: tuple[str, ...]) -> int:
-    """The order of the table, in which a newcomer meets the verbs."""
-    return next(place for place, known in enumerate(VERBS) if known[: len(words)] == words)
 
 
 app = Verbs()

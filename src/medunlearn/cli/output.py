@@ -17,6 +17,7 @@ from medunlearn.errors import MedunlearnError
 
 INTERRUPTED = 130
 UNSCORED = "unscored"
+Row = Mapping[Any, Any]
 
 
 def handle_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -80,15 +81,13 @@ class Output:
             Console().print(line, highlight=False, markup=False)
 
     def data(self, value: Any) -> bool:
-        """Print JSON if it was asked for; whether it was."""
+        """Print JSON if it was asked for; whether it was. A function is called for its value only then."""
         if self.json:
-            sys.stdout.write(
-                json.dumps(value() if callable(value) else value, indent=2, ensure_ascii=False, default=_as_json)
-            )
-            sys.stdout.write("\n")
+            value = value() if callable(value) else value
+            print(json.dumps(value, indent=2, ensure_ascii=False, default=_as_json))
         return self.json
 
-    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    def table(self, title: str, columns: Iterable[str], rows: Iterable[Sequence[object]]) -> None:
         """Print a title above a table; the title is not squeezed into the table's width."""
         if self.quiet or self.json:
             return
@@ -106,6 +105,18 @@ class Output:
         console.print(table)
         console.print()
 
+    def frame(self, title: str, rows: Any, columns: Mapping[str, Any]) -> None:
+        """Print a DataFrame or records.
+
+        Args:
+            columns: heading -> name of a field, or a function of the row.
+        """
+        lines = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
+        cells = columns.values()
+        self.table(
+            title, columns, [[row[cell] if isinstance(cell, str) else cell(row) for cell in cells] for row in lines]
+        )
+
 
 def _as_json(value: Any) -> Any:
     """A record as its fields, everything else that JSON does not know as text."""
@@ -121,7 +132,7 @@ def absent(value: Any) -> bool:
     return value is None or str(value) in ("nan", "<NA>", "NaT")
 
 
-def with_interval(row: Mapping[Any, Any], value: str = "value", low: str = "low", high: str = "high") -> str:
+def with_interval(row: Row, value: str = "value", low: str = "low", high: str = "high") -> str:
     """``0.98 [0.97, 0.99]``; a mean without a value is unscored, never 0."""
     if absent(row[value]):
         return UNSCORED
@@ -129,10 +140,13 @@ def with_interval(row: Mapping[Any, Any], value: str = "value", low: str = "low"
     return f"{row[value]:.3f}{interval}"
 
 
+def difference(row: Row) -> str:
+    """A row's ``difference`` with its interval ``low`` to ``high``."""
+    return with_interval(row, "difference")
+
+
 def records(table: Any) -> list[dict[str, Any]]:
     """A DataFrame's rows for JSON, what is missing as null."""
     plain = table.astype(object)
-    return [
-        {str(key): value for key, value in row.items()}
-        for row in plain.where(plain.notna(), None).to_dict("records")
-    ]
+    rows = plain.where(plain.notna(), None).to_dict("records")
+    return [{str(key): value for key, value in row.items()} for row in rows]

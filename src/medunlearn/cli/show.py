@@ -1,4 +1,4 @@
-"""Results on the terminal and as JSON."""
+"""Results on the terminal and as JSON, a function a command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medunlearn.cli.output import UNSCORED, Output, absent, records, with_interval
+from medunlearn.cli.output import UNSCORED, Output, Row, absent, difference, records, with_interval
 from medunlearn.errors import MedunlearnError
 
 if TYPE_CHECKING:
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 HEADLINE = ("Model", "Utility", "Forgetting", "Distance")
 ROUNDED = 0.1  # share of what an adapter learned; from here on the rounding of a merge is mentioned
 FAILURES_SHOWN = 5
-Cell = Callable[[Mapping[Any, Any]], str]
+TITLES = {
+    "auc": "Area under the ROC curve",
+    "tpr_at_1pct_fpr": "True positive rate at 1% false positives",
+    "tpr_at_0.1pct_fpr": "True positive rate at 0.1% false positives",
+}
 
 
 def by_model(
@@ -29,31 +33,37 @@ def by_model(
     title: Callable[..., str],
     titles: Sequence[str],
     row: Sequence[str],
-    models: Sequence[str],
+    models: Iterable[Any],
     *,
-    cell: Cell = with_interval,
-    counts: Callable[[Mapping[Any, Any]], str] | None = None,
+    cell: Callable[[Row], str] = with_interval,
+    counts: Callable[[Row], str] | None = None,
     empty_rows: bool = False,
 ) -> None:
     """Print a table for each value of ``titles``: a line for each value of ``row``, a column a model."""
+    labels = [model.run.label for model in models]
     for names, part in table.groupby(list(titles), sort=False, dropna=False):
         lines = []
         for key, cells in part.groupby(list(row), sort=False, dropna=False):
-            of = {one["model"]: one for one in cells.to_dict("records")}
-            shown = [cell(of[label]) if label in of else "" for label in models]
+            rows = {line["model"]: line for line in cells.to_dict("records")}
+            shown = [cell(rows[label]) if label in rows else "" for label in labels]
             if empty_rows or set(shown) - {UNSCORED, ""}:
-                more = () if counts is None else (counts(next(iter(of.values()))),)
-                lines.append((*key, *shown, *more))
+                lines.append((*key, *shown, *([counts(next(iter(rows.values())))] if counts else [])))
         if lines:
-            columns = (*(name.replace("_", " ") for name in row), *models, *(() if counts is None else ("scored",)))
+            columns = (*(name.replace("_", " ") for name in row), *labels, *(["scored"] if counts else []))
             output.table(title(*names), columns, lines)
 
 
-def scored(row: Mapping[Any, Any]) -> str:
-    return f"{row['n_scored']}/{row['n_scored'] + row['n_unscored']}"
+def _measures(output: Output, table: pd.DataFrame, models: Iterable[Any]) -> None:
+    def scored(row: Row) -> str:
+        return f"{row['n_scored']}/{row['n_scored'] + row['n_unscored']}"
+
+    def title(side: str, fold: str) -> str:
+        return f"{side}, {fold} fold"
+
+    by_model(output, table[table["kind"] == "all"], title, ["side", "fold"], ["metric"], models, counts=scored)
 
 
-def benchmark(result: Benchmark, output: Output, *, out: str) -> None:
+def build(result: Benchmark, output: Output, *, out: str) -> None:
     from medunlearn.data.storage import read_json
 
     file = Path(out) / "build.json"
@@ -74,9 +84,9 @@ def estimates(plans: Mapping[str, Any], output: Output) -> None:
     output.say("Nothing was sent.")
 
 
-def keywords(result: Any, output: Output, *, extractor: str = "offline") -> None:
+def build_keywords(result: Any, output: Output, *, extractor: str = "offline") -> None:
     facts = result.facts
-    if output.data(lambda: {"path": str(result.path), **facts}):
+    if output.data({"path": str(result.path), **facts}):
         return
     rows = [("questions with keywords", facts["with_keywords"]), ("keywords", facts["keywords"])]
     rows += [(f"without: {why}", count) for why, count in facts["without"].items()]
@@ -84,19 +94,18 @@ def keywords(result: Any, output: Output, *, extractor: str = "offline") -> None
     output.say(f"{result.path}: it holds phrases of the records; keep it where those may be")
 
 
-def training(result: Run, output: Output) -> None:
+def train(result: Run, output: Output) -> None:
     results = result.info["results"]
     loss = "" if results["final_loss"] is None else f", final loss {results['final_loss']:.4f}"
     _trained(result, output, f"{results['steps']} steps{loss}")
 
 
-def unlearning(result: Run, output: Output, *, method: str) -> None:
+def unlearn(result: Run, output: Output, *, method: str) -> None:
     results = result.info["results"]
+    work = f"{results['steps']} steps of {method}"
     if "edit" in results:
         numbers = (f"{name} {v}" for name, v in results["edit"].items() if isinstance(v, int | float | str))
         work = f"edited by {method} ({', '.join(numbers)})"
-    else:
-        work = f"{results['steps']} steps of {method}"
     _trained(result, output, f"{work} on {results['split']['name']}")
 
 
@@ -129,49 +138,19 @@ def slow_ways(results: Mapping[str, Any]) -> Iterable[str]:
         yield f"slower than it could be; answers were decoded from {results['generation']}"
 
 
-def evaluation(result: Any, output: Output, *, benchmark: str, semeval: bool = False) -> None:
+def evaluate(result: Any, output: Output, *, benchmark: str, semeval: bool = False) -> None:
     for model in result.models:
         for line in slow_ways(model.record.info["results"]):
             output.say(f"{model.run.label}: {line}")
-    measures = _paper_measures(result, benchmark, semeval)
-    if output.data(
-        lambda: {
-            "table": result.table().to_dict("records"),
-            "comparisons": result.comparisons.to_dict("records"),
-            **measures,
-        }
-    ):
+    paper, table = _paper_measures(result, benchmark, semeval), result.table()
+    facts = {"table": table, "comparisons": result.comparisons}
+    if output.data(lambda: {name: part.to_dict("records") for name, part in facts.items()} | paper):
         return
-    labels, table = [model.run.label for model in result.models], result.table()
-    table = table[table["kind"] == "all"]
-    by_model(
-        output,
-        table,
-        lambda side, fold: f"{side}, {fold} fold",
-        ["side", "fold"],
-        ["metric"],
-        labels,
-        counts=scored,
-    )
+    _measures(output, table, result.models)
     contexts = ", ".join(sorted({model.context for model in result.models}))
     output.line(f"Asked in context: {contexts}. With --json or --out also by kind of question.")
-    for name, rows in measures.items():
-        output.table(name, tuple(rows[0]), [tuple(row.values()) for row in rows])
-
-
-def scored_again(result: Any, output: Output) -> None:
-    if output.data(lambda: {"table": result.summary.to_dict("records")}):
-        return
-    table = result.summary[result.summary["kind"] == "all"].assign(model=result.run.label)
-    by_model(
-        output,
-        table,
-        lambda side, fold: f"{side}, {fold} fold",
-        ["side", "fold"],
-        ["metric"],
-        [result.run.label],
-        counts=scored,
-    )
+    for name, rows in paper.items():
+        output.frame(name, rows, {column: column for column in rows[0]})
 
 
 def _paper_measures(evaluation: Any, folder: str, semeval: bool) -> dict[str, list[dict[str, Any]]]:
@@ -190,18 +169,16 @@ def _paper_measures(evaluation: Any, folder: str, semeval: bool) -> dict[str, li
     return measures
 
 
-TITLES = {
-    "auc": "Area under the ROC curve",
-    "tpr_at_1pct_fpr": "True positive rate at 1% false positives",
-    "tpr_at_0.1pct_fpr": "True positive rate at 0.1% false positives",
-}
+def score(result: Any, output: Output) -> None:
+    if not output.data(lambda: {"table": result.summary.to_dict("records")}):
+        _measures(output, result.summary.assign(model=result.run.label), [result])
 
 
-def attacks(result: Any, output: Output, *, benchmark: str) -> None:
-    reconstructions = result.reconstructions
+def attack(result: Any, output: Output, *, benchmark: str) -> None:
+    tables, reconstructions = result.table(), result.reconstructions
     if output.data(
         lambda: {
-            "table": result.table().to_dict("records"),
+            "table": tables.to_dict("records"),
             "comparisons": result.comparisons.to_dict("records"),
             "privacy_leak": result.privacy_leaks.to_dict("records"),
             "reconstruction": records(reconstructions.table()),
@@ -209,8 +186,8 @@ def attacks(result: Any, output: Output, *, benchmark: str) -> None:
         }
     ):
         return
-    if len(result.table()):
-        _membership(result, output)
+    if len(tables):
+        _membership(result, tables, output)
         from medunlearn import api
 
         if api.load(benchmark).builder == "muse":
@@ -219,49 +196,48 @@ def attacks(result: Any, output: Output, *, benchmark: str) -> None:
         _reconstruction(reconstructions, output)
 
 
-def _membership(result: Any, output: Output) -> None:
-    table, labels = result.table(), [model.run.label for model in result.models]
+def _membership(result: Any, table: pd.DataFrame, output: Output) -> None:
+    scored = table[table["value"].notna()]
 
-    def cell(row: Mapping[Any, Any]) -> str:
+    def cell(row: Row) -> str:
         return with_interval(row) + ("" if absent(row["reading"]) else f" {row['reading']}")
 
     def title(group: str, measure: str) -> str:
-        part = table[(table["group"] == group) & (table["measure"] == measure) & table["value"].notna()]
-        people = f"{part.iloc[0]['n_members']} members, {part.iloc[0]['n_nonmembers']} non-members"
+        first = scored[(scored["group"] == group) & (scored["measure"] == measure)].iloc[0]
+        people = f"{first['n_members']} members, {first['n_nonmembers']} non-members"
         return f"{TITLES.get(measure, measure)}, {group} documents: {people}"
 
-    by_model(output, table[table["value"].notna()], title, ["group", "measure"], ["attack"], labels, cell=cell)
-    gaps = [gap for gap in result.comparisons.to_dict("records") if not absent(gap["difference"])]
-    rows = [
-        (
-            g["attack"],
-            g["group"],
-            f"{g['model']} - {g['against']}",
-            with_interval(g, "difference"),
-            g["reading"] or "",
-        )
-        for g in gaps
-    ]
-    if rows:
-        output.table("Difference of areas", ("attack", "group", "models", "difference", "it lies"), rows)
+    by_model(output, scored, title, ["group", "measure"], ["attack"], result.models, cell=cell)
+    if gaps := _differences(result.comparisons):
+        lies = {"it lies": lambda row: row["reading"] or ""}
+        columns = {"attack": "attack", "group": "group", "models": _pair, "difference": difference, **lies}
+        output.frame("Difference of areas", gaps, columns)
     for reason, part in table[table["value"].isna()].groupby("reason", sort=False):
         names, measures = (", ".join(dict.fromkeys(part[c].astype(str))) for c in ("attack", "measure"))
         output.line(f"Unscored, {measures} of {names}: {reason}.")
     output.line("An area of 0.5 is guessing; the retrained model's is what forgetting should reach.")
 
 
-def _pair(row: Mapping[Any, Any]) -> str:
+def _differences(comparisons: pd.DataFrame) -> list[Row]:
+    return [row for row in comparisons.to_dict("records") if not absent(row["difference"])]
+
+
+def _pair(row: Row) -> str:
     return f"{row['model']} - {row['against']}"
+
+
+def _named_in_front(row: Row) -> str:
+    return str(row["identifiers"]) or "nothing"
 
 
 def _privacy(result: Any, output: Output) -> None:
     """MUSE's fourth measure, which needs a retrained model."""
-    leaks = result.privacy_leaks.to_dict("records")
-    if not leaks:
+    leaks = result.privacy_leaks
+    if not len(leaks):
         output.line("Privacy leakage (PrivLeak) is read against a retrained model: name one with --against.")
         return
-    rows = [(row["model"], row["against"], row["attack"], with_interval(row)) for row in leaks]
-    output.table("Privacy leakage (PrivLeak)", ("model", "against", "attack", "privacy leakage"), rows)
+    columns = {name: name for name in ("model", "against", "attack")} | {"privacy leakage": with_interval}
+    output.frame("Privacy leakage (PrivLeak)", leaks, columns)
     output.line("Privacy leakage: 0 = leaks as little as the retrained model, above = still gives members away.")
 
 
@@ -269,57 +245,51 @@ def _reconstruction(result: Any, output: Output) -> None:
     """Leakage at each context level, then differences from the other models."""
     from medunlearn.attacks.reconstruction.results import reported
 
-    def cell(row: Mapping[Any, Any]) -> str:
+    def cell(row: Row) -> str:
         return with_interval(row) + ("" if absent(row["change"]) else f" ({row['change']:+.3f})")
+
+    def title(side: str, kind: str, metric: str) -> str:
+        return f"Reconstruction, {side} side, {kind} questions: {metric}"
 
     table = reported(result.table())
     table = table.assign(named_in_front=table["identifiers"].replace("", "nothing"))
-    by_model(
-        output,
-        table,
-        lambda side, kind, metric: f"Reconstruction, {side} side, {kind} questions: {metric}",
-        ["side", "kind", "metric"],
-        ["named_in_front"],
-        [model.run.label for model in result.models],
-        cell=cell,
-        empty_rows=True,
-    )
-    columns = ("models", "questions", "metric", "named in front", "difference")
-    rows = [
-        (_pair(g), g["kind"], g["metric"], g["identifiers"] or "nothing", with_interval(g, "difference"))
-        for g in reported(result.comparisons).to_dict("records")
-        if not absent(g["difference"])
-    ]
-    if rows:
-        output.table("Differences, paired", columns, rows)
+    titles, row = ["side", "kind", "metric"], ["named_in_front"]
+    by_model(output, table, title, titles, row, result.models, cell=cell, empty_rows=True)
+    if gaps := _differences(reported(result.comparisons)):
+        columns: dict[str, Any] = {
+            "models": _pair,
+            "questions": "kind",
+            "metric": "metric",
+            "named in front": _named_in_front,
+        }
+        output.frame("Differences, paired", gaps, {**columns, "difference": difference})
     output.line(
         "Higher = leaks more. In brackets the change from the question with nothing in front. The retrained model "
         "never saw these records: what it says is guessed."
     )
 
 
-def utilities(result: Any, output: Output) -> None:
+def utility(result: Any, output: Output) -> None:
     """Print the main metric of each task, a column a model, and ``utility`` last; the files have the others."""
     table = result.table()
     if output.data(lambda: {"table": records(table)}):
         return
-    counting = table[table["counts"] | (table["name"] == "utility")].assign(about=result.models[0].description)
-    labels = [model.run.label for model in result.models]
+    table = table[table["counts"] | (table["name"] == "utility")].rename(columns={"name": "task"})
     by_model(
         output,
-        counting.rename(columns={"name": "task"}),
+        table.assign(about=result.models[0].description),
         lambda about: f"Utility: {about}",
         ["about"],
         ["task", "metric"],
-        labels,
+        result.models,
         counts=lambda row: str(row["n_scored"]),
         empty_rows=True,
     )
-    for reason in dict.fromkeys(counting["reason"].dropna()):
+    for reason in dict.fromkeys(table["reason"].dropna()):
         output.line(f"{reason[0].upper()}{reason[1:]}.")
 
 
-def judged(result: Any, output: Output) -> None:
+def judge(result: Any, output: Output) -> None:
     from medunlearn.judging.run import JudgingPlan
 
     if isinstance(result, JudgingPlan):
@@ -332,39 +302,37 @@ def judged(result: Any, output: Output) -> None:
 def _judging_plan(plan: Any, output: Output) -> None:
     from medunlearn.llm.usage import in_money
 
-    both = [(name, estimate, plan.decisions[name]) for name, estimate in plan.estimates.items()]
-    if output.data(lambda: {name: {"estimate": e.to_json(), "guard": d.to_json()} for name, e, d in both}):
+    plans = [(name, estimate, plan.decisions[name]) for name, estimate in plan.estimates.items()]
+    if output.data(lambda: {name: {"estimate": e.to_json(), "guard": d.to_json()} for name, e, d in plans}):
         return
-
-    def money(most: float | None) -> str:
-        return "no price" if most is None else f"at most {in_money(most)}"
-
-    rows = [(n, e.requests, e.stored, e.likely.tokens, e.most.tokens, money(e.most.money)) for n, e, _ in both]
+    rows = []
+    for name, e, _ in plans:
+        money = "no price" if e.most.money is None else f"at most {in_money(e.most.money)}"
+        rows.append((name, e.requests, e.stored, e.likely.tokens, e.most.tokens, money))
     columns = ("judge", "requests", "need none", "likely tokens", "at most", "money")
     output.table("Nothing was sent.", columns, rows)
-    for reason in dict.fromkeys(decision.reason for _, _, decision in both):
+    for reason in dict.fromkeys(decision.reason for _, _, decision in plans):
         output.line(reason)
 
 
-def annotation(result: tuple[Path, Path], output: Output) -> None:
+def annotate(result: tuple[Path, Path], output: Output) -> None:
     table, page = result
     if not output.data({"csv": str(table), "page": str(page)}):
         output.say(f"{page}: open it in a browser; it loads and sends nothing")
         output.say(f"{table}: the same to fill in with a spreadsheet. Both hold text of records: keep them private")
 
 
-def agreement(result: Any, output: Output) -> None:
-    tables = {"agreement": result.agreement, "confusion": result.confusion}
-    if not output.data(lambda: {name: records(table) for name, table in tables.items()}):
+def agree(result: Any, output: Output) -> None:
+    if not output.data(lambda: {name: records(getattr(result, name)) for name in ("agreement", "confusion")}):
         output.line(result.words)
 
 
-def exported(result: Path, output: Output, *, push: str | None = None) -> None:
+def export(result: Path, output: Output, *, push: str | None = None) -> None:
     if not output.data({"folder": str(result), "pushed": push}):
         output.say(f"{result}: model and tokenizer" + (f", pushed to {push}" if push else ""))
 
 
-def exported_tasks(result: Any, output: Output) -> None:
+def export_tasks(result: Any, output: Output) -> None:
     facts = {"folder": str(result.folder), "groups": list(result.groups), "tasks": dict(result.tasks)}
     if not output.data(facts):
         output.table("tasks", ("task", "questions"), result.tasks.items())
@@ -374,7 +342,7 @@ def exported_tasks(result: Any, output: Output) -> None:
 def listing(result: tuple[str, list[dict[str, str]]], output: Output) -> None:
     title, rows = result
     if not output.data(rows) and rows:
-        output.table(title, tuple(rows[0]), [tuple(row.values()) for row in rows])
+        output.frame(title, rows, {column: column for column in rows[0]})
 
 
 def demo(result: Any, output: Output, *, out: str = "demo", open: bool = True) -> None:  # noqa: A002
@@ -389,14 +357,14 @@ def demo(result: Any, output: Output, *, out: str = "demo", open: bool = True) -
 
         audit_demo(result, output, out)
         return
-    experiment(result, output)
+    run(result, output)
     if open and not (output.quiet or output.json):
         import click
 
         click.launch(str(result.report))
 
 
-def experiment(result: Any, output: Output) -> None:
+def run(result: Any, output: Output) -> None:
     """Each model's place: utility, forgetting, and the distance to the retrained model; or what is left to do."""
     from medunlearn.pipeline.estimate.forecast import Forecast
 
@@ -405,13 +373,14 @@ def experiment(result: Any, output: Output) -> None:
         return
     from medunlearn.data.storage import read_json
     from medunlearn.reports.claims import findings_text
-    from medunlearn.reports.headline import main_plane, standings
-    from medunlearn.reports.readings import Results
+    from medunlearn.reports.readings import Results, main_plane, standings
     from medunlearn.reports.tables import headline_table
+
+    findings = result.content.paper.findings
 
     def payload() -> dict[str, Any]:
         headline = read_json(result.report.with_suffix(".json"))["headline"]
-        verdicts = [{"finding": one.name, "verdict": one.verdict} for one in result.content.paper.findings]
+        verdicts = [{"finding": finding.name, "verdict": finding.verdict} for finding in findings]
         return {"report": str(result.report), **headline, **({"findings": verdicts} if verdicts else {})}
 
     if output.data(payload):
@@ -420,9 +389,9 @@ def experiment(result: Any, output: Output) -> None:
     where = main_plane(results)
     table = headline_table(standings(results, where), where)
     places = [place for place, column in enumerate(table.columns) if column.text in HEADLINE]
-    columns = [str(table.columns[place]) for place in places]
-    output.table(result.content.title, columns, [[row[place] for place in places] for row in table.rows])
-    if text := findings_text(result.content.paper.findings):
+    columns, *rows = [[str(row[place]) for place in places] for row in (table.columns, *table.rows)]
+    output.table(result.content.title, columns, rows)
+    if text := findings_text(findings):
         output.line(text)
 
 
@@ -435,14 +404,8 @@ def _forecast(result: Any, output: Output) -> None:
 
     def row(name: str, state: str, work: Any, disk: float) -> tuple[str, ...]:
         tokens = _short(work.tokens) + (f" + {_short(work.generated)}" if work.generated else "")
-        return (
-            name,
-            state,
-            tokens if work.tokens else "",
-            _short(work.flops) if work.flops else "",
-            shown_bytes(work.memory.total) if work.memory else "",
-            shown_bytes(disk) if disk else "",
-        )
+        flops, memory = _short(work.flops) if work.flops else "", work.memory and shown_bytes(work.memory.total)
+        return name, state, tokens if work.tokens else "", flops, memory or "", shown_bytes(disk) if disk else ""
 
     rows = [row(stage.name, stage.state, stage.work, stage.disk) for stage in result.stages]
     rows.append(row("all that is left", "", result.total, result.disk))
@@ -464,7 +427,7 @@ def _short(number: float) -> str:
     return f"{number:.3g}E"
 
 
-def swept(result: Any, output: Output) -> None:
+def sweep(result: Any, output: Output) -> None:
     """Print the number of cells by kind and status, and the selected rates; or the pending cells."""
     from medunlearn.pipeline.sweep.survey import SweepPlan
 
@@ -478,12 +441,11 @@ def swept(result: Any, output: Output) -> None:
         output.table("Cells", ("Kind", "State", "Number"), [(*what, number) for what, number in counts.items()])
         rates = result.search[result.search["chosen"].astype(bool)]
         if len(rates):
-            columns = ("method", "lr", "utility", "forgetting", "score")
             rows = [
-                (row["method"], f"{row['lr']:g}", *(f"{row[name]:.3f}" for name in columns[2:]))
-                for row in rates.to_dict("records")
+                (row.method, f"{row.lr:g}", *(f"{value:.3f}" for value in (row.utility, row.forgetting, row.score)))
+                for row in rates.itertuples()
             ]
-            output.table("Learning rates", [name.capitalize() for name in columns], rows)
+            output.table("Learning rates", ("Method", "Lr", "Utility", "Forgetting", "Score"), rows)
         if result.content is not None:
             output.line(result.content.text())
         output.line(f"report: {result.report}" if result.report else "There is no report: no model was evaluated.")
@@ -494,12 +456,11 @@ def swept(result: Any, output: Output) -> None:
 def _sweep_plan(plan: Any, output: Output) -> None:
     if output.data(plan.facts):
         return
-
-    def seconds_of(name: str) -> str:
-        seconds = plan.seconds.get(name)
-        return "" if seconds is None else f"{seconds:.1f}"
-
-    rows = [(c.name, "done" if c.name in plan.done else "to do", seconds_of(c.name)) for c in plan.cells]
+    rows = [
+        (cell.name, "done" if cell.name in plan.done else "to do", "" if seconds is None else f"{seconds:.1f}")
+        for cell in plan.cells
+        for seconds in (plan.seconds.get(cell.name),)
+    ]
     output.table(plan.name, ("Cell", "State", "Seconds"), rows)
     output.table("Cells", ("Kind", "Done", "To do"), plan.counts())
     seconds, unknown = plan.seconds_left()
@@ -515,13 +476,13 @@ def _sweep_plan(plan: Any, output: Output) -> None:
 
 
 def _failures(result: Any) -> str:
-    failed = result.failed
+    failed, more = result.failed, len(result.failed) - FAILURES_SHOWN
     shown = "".join(f"\n  - {name}: {reason}" for name, reason in failed[:FAILURES_SHOWN])
-    more = f"\n  ... and {len(failed) - FAILURES_SHOWN} more" if len(failed) > FAILURES_SHOWN else ""
     return (
-        f"{len(failed)} of {len(result.cells)} cells have no result; the others are done.{shown}{more}\n"
-        f"{result.folder / 'sweep.json'} lists them, {result.folder / 'logs'} says more. Mend the cause and give "
-        "the command again: it does only these."
+        f"{len(failed)} of {len(result.cells)} cells have no result; the others are done.{shown}"
+        + (f"\n  ... and {more} more" if more > 0 else "")
+        + f"\n{result.folder / 'sweep.json'} lists them, {result.folder / 'logs'} says more. Mend the cause and "
+        "give the command again: it does only these."
     )
 
 
@@ -531,26 +492,25 @@ def report(result: tuple[Any, Path], output: Output) -> None:
     from medunlearn.reports.content import ReportContent
 
     content, page = result
-    if isinstance(content, ReportContent):
-        found: list[dict[str, Any]] = [{"finding": f.name, "verdict": f.verdict} for f in content.paper.findings]
-        text = findings_text(content.paper.findings)
-    elif isinstance(content, AuditContent):
-        verdicts = findings(content)
-        found = [
-            {"finding": f.name, "verdict": f.verdict, **{str(key): n for key, n in f.counts.items()}}
-            for f in verdicts
+    facts: dict[str, Any] = {"report": str(page)}
+    if isinstance(content, AuditContent | ReportContent):
+        audits = isinstance(content, AuditContent)
+        claims = findings(content) if isinstance(content, AuditContent) else content.paper.findings
+        text = findings_text(claims)
+        verdicts = [
+            {"finding": one.name, "verdict": one.verdict, **{str(v): n for v, n in one.counts.items() if audits}}
+            for one in claims
         ]
-        text = findings_text(verdicts)
+        # Only a report of single runs may be about no finding at all.
+        facts |= {"findings": verdicts} if verdicts or audits else {}
     else:
-        found, text = content.verdicts(), content.text()
-    # Only a report of single runs may be about no finding at all.
-    listed = found or not isinstance(content, ReportContent)
-    if not output.data({"report": str(page), **({"findings": found} if listed else {})}):
+        facts["findings"], text = content.verdicts(), content.text()
+    if not output.data(facts):
         output.line(text or "")
         output.say(f"report: {page}")
 
 
-def inspected(result: Any, output: Output, *, folder: str) -> None:
+def inspect(result: Any, output: Output, *, folder: str) -> None:
     if isinstance(result, tuple):
         _described(result, output)
     elif isinstance(result, dict):
@@ -576,13 +536,11 @@ def _benchmark(benchmark: Benchmark, output: Output) -> None:
     output.table("splits", ("split", "level", "forget", "retain"), rows)
     if medforget:
         parts: Any = more["partitions"]
-        columns = [
-            name for name in (parts[0] if parts else {}) if name not in ("level", "forget_nodes", "retain_nodes")
-        ]
+        names = [n for n in (parts[0] if parts else {}) if n not in ("level", "forget_nodes", "retain_nodes")]
         output.table(
             "partitions: questions to forget (train fold), to retain, to forget in other words; to forget by kind",
-            [name.removeprefix("forget_").replace("_questions", "") for name in columns],
-            [[row[name] for name in columns] for row in parts],
+            [name.removeprefix("forget_").replace("_questions", "") for name in names],
+            [[row[name] for name in names] for row in parts],
         )
         if more["images"]:
             output.line(f"{more['images']} images are there, each the one that was built")
@@ -602,12 +560,11 @@ def _described(result: tuple[Benchmark, Any], output: Output) -> None:
         return [f"{row[kind]:.1f}" if kind in row else "" for kind in kinds]
 
     columns = (sizes.level, people, "share", "questions", "shortest", "mean", "longest")
-    output.table(
-        f"{benchmark.name}: {people} and sizes of records in {sizes.tokens}", columns, map(size, sizes.groups)
-    )
+    title = f"{benchmark.name}: {people} and sizes of records in {sizes.tokens}"
+    output.table(title, columns, map(size, sizes.groups))
     output.table(
         f"Mean length of questions (Q) and answers (A) in {sizes.tokens}",
-        (sizes.level, *(f"Q {kind}" for kind in kinds), *(f"A {kind}" for kind in kinds)),
+        (sizes.level, *(f"{what} {kind}" for what in "QA" for kind in kinds)),
         [(row.group, *means(row.question), *means(row.answer)) for row in sizes.lengths],
     )
     output.table(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
 
 from medunlearn.reports.blocks import Bullets, Cell, Prose, Section, Spec, Table, details, figures, section
 from medunlearn.reports.content import ModelResult, ReportContent
-from medunlearn.reports.figures import colours, layout, safe, short, whiskers
+from medunlearn.reports.figures import colours, layout, line, plot, short, whiskers
 from medunlearn.reports.readings import number, rows_of
-from medunlearn.reports.tables import grid, records, value_cell
-from medunlearn.reports.words import interval, signed
+from medunlearn.reports.tables import gap_cell, grid, records, value_cell
+from medunlearn.reports.words import signed
 
 MEASURES = {
     "auc": "area under the ROC curve",
@@ -34,6 +34,7 @@ RECONSTRUCTION_NOTES: tuple[str, ...] = (
     "forgotten.",
 )
 _DASHES = {"target": "dot", "retrained": "dash", "unlearned": "solid"}
+Row = Mapping[str, Any]
 
 
 def membership_section(content: ReportContent) -> Section | None:
@@ -41,13 +42,13 @@ def membership_section(content: ReportContent) -> Section | None:
     tables = membership_tables(content)
     if not tables:
         return None
-    reasons = membership_reasons(content)
+    reasons = _membership_reasons(content)
     return section(
         "Membership inference",
         Prose(MEMBERSHIP_NOTES),
         tables,
-        Bullets(tuple(reasons)) if reasons else None,
-        details("Differences between models, paired on documents", difference_table(content)),
+        Bullets(reasons) if reasons else None,
+        details("Differences between models, paired on documents", _area_differences(content)),
         figures(roc_figures(content), "ROC curves"),
         name="membership",
     )
@@ -55,173 +56,153 @@ def membership_section(content: ReportContent) -> Section | None:
 
 def membership_tables(content: ReportContent) -> list[Table]:
     """A table a group: one row an attack and measure, one column a model."""
-    membership, tables = content.membership, []
-    rows = list(rows_of(membership.table))
-    labels = _attacked(content.models, membership.table)
-    for group in dict.fromkeys(row["group"] for row in rows):
-        inside = [row for row in rows if row["group"] == group]
-        inside.sort(key=lambda row: list(MEASURES).index(row["measure"]))
-        entries = (
-            (
-                Cell(_title(content, row["attack"]), MEASURES.get(row["measure"], row["measure"])),
-                row["model"],
-                value_cell(row, "" if pd.isna(row["reading"]) else str(row["reading"])),
-            )
-            for row in inside
-        )
-        documents = "Documents" if group == "all" else str(group).replace("_", " ").capitalize()
-        members, others = (max(int(row[name]) for row in inside) for name in ("n_members", "n_nonmembers"))
-        table = grid("Attack", entries, labels, f"{documents}: {members} members, {others} non-members")
-        tables += [table] if table else []
-    return tables
+
+    def attack(row: Row) -> Cell:
+        measure = str(row["measure"])
+        return Cell(_title(content, row["attack"]), MEASURES.get(measure, measure))
+
+    def value(row: Row) -> Cell:
+        return value_cell(row, "" if pd.isna(row["reading"]) else str(row["reading"]))
+
+    table, tables = content.membership.table, []
+    for group in table["group"].unique() if len(table) else ():
+        rows = [row for row in rows_of(table) if row["group"] == group]
+        rows.sort(key=lambda row: list(MEASURES).index(row["measure"]))
+        documents = "Documents" if group == "all" else _group(group).capitalize()
+        members, others = (max(int(row[name]) for row in rows) for name in ("n_members", "n_nonmembers"))
+        title = f"{documents}: {members} members, {others} non-members"
+        tables.append((title, rows))
+    return _model_tables(content, table, "Attack", tables, attack, value)
 
 
-def membership_reasons(content: ReportContent) -> list[str]:
+def _model_tables(
+    content: ReportContent,
+    models: pd.DataFrame,
+    head: str,
+    parts: list[tuple[str, list[Row]]],
+    name: Callable[[Row], Cell],
+    value: Callable[[Row], Cell],
+) -> list[Table]:
+    labels = [model.label for model in _present(content, models)]
+    grids = (grid(head, ((name(r), r["model"], value(r)) for r in rows), labels, title) for title, rows in parts)
+    return [table for table in grids if table]
+
+
+def _membership_reasons(content: ReportContent) -> tuple[str, ...]:
     """Why numbers are unscored, each reason once."""
     attacks: dict[str, dict[str, None]] = {}
     for row in rows_of(content.membership.table):
         if number(row["value"]) is None:
             attacks.setdefault(str(row["reason"]), {})[_title(content, row["attack"])] = None
-    return [f"Unscored, {', '.join(names)}: {reason}." for reason, names in attacks.items()]
+    return tuple(f"Unscored, {', '.join(names)}: {reason}." for reason, names in attacks.items())
 
 
-def difference_table(content: ReportContent) -> Table | None:
-    """Areas against those of the other models, paired on documents."""
+def _area_differences(content: ReportContent) -> Table | None:
     columns = (Cell("Models"), Cell("Attack"), Cell("Difference of areas", "95% interval"), Cell("It lies"))
-    return records(
-        columns,
+    rows = (
         (
-            (
-                Cell(str(row["model"]), f"− {row['against']}"),
-                Cell(_title(content, row["attack"]), "" if row["group"] == "all" else _group(row["group"])),
-                _gap(row),
-                Cell(str(row["reading"] or "")),
-            )
-            for row in rows_of(content.membership.comparisons)
-            if number(row["difference"]) is not None
-        ),
+            _models(row),
+            Cell(_title(content, row["attack"]), "" if row["group"] == "all" else _group(row["group"])),
+            gap_cell(row),
+            Cell(str(row["reading"] or "")),
+        )
+        for row in _differences(content.membership.comparisons)
     )
+    return records(columns, rows)
 
 
 def roc_figures(content: ReportContent) -> list[tuple[str, Spec]]:
     """A ROC plot a group and attack, one line a model, and the diagonal of guessing."""
     curves, plots = content.membership.curves, []
-    if not len(curves):
-        return []
-    for (group, attack), part in curves.groupby(["group", "attack"], sort=False):
-        title = _title(content, attack) + ("" if group == "all" else f", {_group(group)}")
+    frame = layout(([-0.01, 1.01], [-0.01, 1.01]), "false positive rate", "true positive rate", small=True)
+    diagonal = {"type": "line", "x0": 0, "y0": 0, "x1": 1, "y1": 1, "line": {"color": "--line", "width": 1}}
+    hover = "%{y:.3f} at %{x:.3f}<extra>%{fullData.name}</extra>"
+    for (group, attack), part in curves.groupby(["group", "attack"], sort=False) if len(curves) else ():
         lines = []
-        for model in _present(content.models, part):
+        for model in _present(content, part):
             rows = part[part["model"] == model.label]
-            lines.append(
-                _line(content.models, model, "lines", "%{y:.3f} at %{x:.3f}<extra>%{fullData.name}</extra>")
-                | {"x": [short(float(one)) for one in rows["fpr"]], "y": [short(float(one)) for one in rows["tpr"]]}
-            )
-        frame = layout(([-0.01, 1.01], [-0.01, 1.01]), "false positive rate", "true positive rate", small=True)
-        diagonal = {"type": "line", "x0": 0, "y0": 0, "x1": 1, "y1": 1, "line": {"color": "--line", "width": 1}}
-        frame |= {"shapes": [diagonal], "showlegend": True, "margin": {"l": 52, "r": 10, "t": 40, "b": 44}}
-        plots.append((title, {"data": lines, "layout": frame, "labels": False}))
+            x, y = ([short(float(rate)) for rate in rows[name]] for name in ("fpr", "tpr"))
+            lines.append(_line(content, model, hover, "lines", x=x, y=y))
+        title = _title(content, attack) + ("" if group == "all" else f", {_group(group)}")
+        plots.append((title, plot(lines, frame, (52, 10, 40, 44), shapes=[diagonal], showlegend=True)))
     return plots
 
 
 def reconstruction_section(content: ReportContent) -> Section | None:
     """Leakage by the identifiers in front of a question; None where no model was attacked."""
-    tables = reconstruction_tables(content)
-    if not tables:
+    table = content.reconstruction.table
+    if table.empty:
         return None
+
+    def value(row: Row) -> Cell:
+        change = number(row["change"])
+        return value_cell(row, "" if change is None else f"change {signed(change)}")
+
+    parts = [
+        (f"{kind} questions on {side}: {_metric(content, metric)}", part)
+        for (side, _, kind, metric), part in table.groupby(["side", "fold", "kind", "metric"], sort=False)
+    ]
+    tables = [
+        shown
+        for title, part in parts
+        for shown in _model_tables(
+            content, part, "Identifiers in front", [(title, list(rows_of(part)))], _front, value
+        )
+    ]
     return section(
         "Reconstruction",
         Prose(RECONSTRUCTION_NOTES),
         tables,
-        details("Differences between models, paired on questions", reconstruction_differences(content)),
-        figures(reconstruction_figures(content), "Leakage by identifiers in front"),
-    )
-
-
-def reconstruction_tables(content: ReportContent) -> list[Table]:
-    """A table a side, kind and metric: one row a set of identifiers, one column a model."""
-    tables = []
-    for title, part in _parts(content):
-        labels = [model.label for model in _present(content.models, part)]
-        entries = (
-            (
-                Cell(_identifiers(row)),
-                row["model"],
-                value_cell(row, "" if (change := number(row["change"])) is None else f"change {signed(change)}"),
-            )
-            for row in rows_of(part)
-        )
-        table = grid("Identifiers in front", entries, labels, title)
-        tables += [table] if table else []
-    return tables
-
-
-def reconstruction_differences(content: ReportContent) -> Table | None:
-    """Each model's leakage against the other models', paired on questions."""
-    columns = (Cell("Models"), Cell("Questions"), Cell("Identifiers in front"), Cell("Difference", "95% interval"))
-    return records(
-        columns,
-        (
-            (
-                Cell(str(row["model"]), f"− {row['against']}"),
-                Cell(str(row["kind"]), _metric(content, row["metric"])),
-                Cell(_identifiers(row)),
-                _gap(row),
-            )
-            for row in rows_of(content.reconstruction.comparisons)
-            if number(row["difference"]) is not None
+        details("Differences between models, paired on questions", _leakage_differences(content)),
+        figures(
+            [(title, _leakage_figure(content, part)) for title, part in parts], "Leakage by identifiers in front"
         ),
     )
 
 
-def reconstruction_figures(content: ReportContent) -> list[tuple[str, Spec]]:
-    """A plot a side, kind and metric: leakage by identifiers, one line a model with its intervals."""
-    plots = []
-    for title, part in _parts(content):
-        names = list(dict.fromkeys(_identifiers(row) for row in rows_of(part)))
-        lines = []
-        for model in _present(content.models, part):
-            rows = [
-                row for row in rows_of(part) if row["model"] == model.label and number(row["value"]) is not None
-            ]
-            edges = [(number(row["value"]), number(row["low"]), number(row["high"])) for row in rows]
-            lines.append(
-                _line(content.models, model, "lines+markers", "%{y:.3f}, %{x}<extra>%{fullData.name}</extra>")
-                | {"x": [_identifiers(row) for row in rows], "y": [short(row["value"]) for row in rows]}
-                | {"error_y": whiskers(edges)}
-            )
-        # Gen Score is in percent, everything else from 0 to 1.
-        most = 100.0 if any(value > 1 for line in lines for value in line["y"]) else 1.0
-        ranges = ([-0.3, len(names) - 0.7], [-0.02 * most, 1.02 * most])
-        frame = layout(ranges, "identifiers in front", "leakage", small=True)
-        frame["xaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": names}
-        frame |= {"showlegend": True, "margin": {"l": 52, "r": 10, "t": 40, "b": 64}}
-        plots.append((title, {"data": lines, "layout": frame, "labels": False}))
-    return plots
+def _leakage_differences(content: ReportContent) -> Table | None:
+    columns = (Cell("Models"), Cell("Questions"), Cell("Identifiers in front"), Cell("Difference", "95% interval"))
+    rows = (
+        (_models(row), Cell(str(row["kind"]), _metric(content, row["metric"])), _front(row), gap_cell(row))
+        for row in _differences(content.reconstruction.comparisons)
+    )
+    return records(columns, rows)
 
 
-def _parts(content: ReportContent) -> list[tuple[str, pd.DataFrame]]:
-    table = content.reconstruction.table
-    if table.empty:
-        return []
-    return [
-        (f"{kind} questions on {side}: {_metric(content, metric)}", part)
-        for (side, _, kind, metric), part in table.groupby(["side", "fold", "kind", "metric"], sort=False)
-    ]
+def _leakage_figure(content: ReportContent, part: pd.DataFrame) -> Spec:
+    """Leakage by identifiers, one line a model with its intervals."""
+    names = list(dict.fromkeys(_front(row).text for row in rows_of(part)))
+    lines = []
+    for model in _present(content, part):
+        rows = [r for r in rows_of(part) if r["model"] == model.label and number(r["value"]) is not None]
+        edges = whiskers((number(row["value"]), number(row["low"]), number(row["high"])) for row in rows)
+        x, y = [_front(row).text for row in rows], [short(row["value"]) for row in rows]
+        hover = "%{y:.3f}, %{x}<extra>%{fullData.name}</extra>"
+        lines.append(_line(content, model, hover, "lines+markers", x=x, y=y, error_y=edges))
+    # Gen Score is in percent, everything else from 0 to 1.
+    most = 100.0 if any(value > 1 for trace in lines for value in trace["y"]) else 1.0
+    ranges = ([-0.3, len(names) - 0.7], [-0.02 * most, 1.02 * most])
+    frame = layout(ranges, "identifiers in front", "leakage", small=True)
+    frame["xaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": names}
+    return plot(lines, frame, (52, 10, 40, 64), showlegend=True)
 
 
-def _line(models: Sequence[ModelResult], model: ModelResult, mode: str, hover: str) -> Spec:
-    line = {"color": colours(models)[model.label], "width": 1.8, "dash": _DASHES[model.role]}
-    return {"type": "scatter", "mode": mode, "name": safe(model.label), "hovertemplate": hover, "line": line}
+def _line(content: ReportContent, model: ModelResult, hover: str, mode: str, **points: Any) -> Spec:
+    colour = colours(content.models)[model.label]
+    return line(model.label, colour, hover, mode=mode, dash=_DASHES[model.role], **points)
 
 
-def _present(models: Sequence[ModelResult], table: pd.DataFrame) -> list[ModelResult]:
+def _present(content: ReportContent, table: pd.DataFrame) -> list[ModelResult]:
     labels = set(table["model"]) if len(table) else set()
-    return [model for model in models if model.label in labels]
+    return [model for model in content.models if model.label in labels]
 
 
-def _attacked(models: Sequence[ModelResult], table: pd.DataFrame) -> list[str]:
-    return [model.label for model in _present(models, table)]
+def _differences(comparisons: pd.DataFrame) -> list[Row]:
+    return [row for row in rows_of(comparisons) if number(row["difference"]) is not None]
+
+
+def _models(row: Row) -> Cell:
+    return Cell(str(row["model"]), f"− {row['against']}")
 
 
 def _title(content: ReportContent, attack: Any) -> str:
@@ -236,9 +217,6 @@ def _group(group: Any) -> str:
     return str(group).replace("_", " ")
 
 
-def _identifiers(row: Mapping[str, Any]) -> str:
-    return str(row["identifiers"]) or "nothing"
-
-
-def _gap(row: Mapping[str, Any]) -> Cell:
-    return Cell(signed(number(row["difference"]) or 0.0), interval(number(row["low"]), number(row["high"])))
+def _front(row: Row) -> Cell:
+    """The identifiers in front of a question."""
+    return Cell(str(row["identifiers"]) or "nothing")

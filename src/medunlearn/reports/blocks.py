@@ -25,11 +25,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell's text, and a note that stands below it in smaller type.
-
-    Attributes:
-        spans: the text in parts, where parts of it are emphasized; ``text`` is then their sum.
-    """
+    """Text with a note below it in smaller type; ``spans`` are the text in parts, where some are emphasized."""
 
     text: str
     note: str = ""
@@ -49,8 +45,7 @@ class Table:
     """Columns and rows; the first cell names its row.
 
     Attributes:
-        filters: name of a filter -> its value in every row; the page shows one menu a filter.
-        selected: name of a filter -> value that is chosen when the page opens.
+        filters: name of a menu of the page -> its value in every row; ``selected`` -> value when the page opens.
     """
 
     columns: tuple[Cell, ...]
@@ -230,35 +225,20 @@ class Section:
     raised: bool = False
 
 
+# fmt: off
 Block = (
-    Text
-    | Prose
-    | Bullets
-    | Facts
-    | Notice
-    | Table
-    | Figure
-    | Figures
-    | Legend
-    | Headline
-    | Bars
-    | Quotes
-    | Image
-    | Columns
-    | Details
-    | Statement
-    | Choice
-    | Section
+    Text | Prose | Bullets | Facts | Notice | Table | Figure | Figures | Legend | Headline | Bars | Quotes | Image
+    | Columns | Details | Statement | Choice | Section
 )
+# fmt: on
 Parts = Block | None | Iterable["Block | None"]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report: its title, the facts of the first screen, its blocks, and its numbers for programs.
+    """A report, with its kind above the title and the facts of the first screen.
 
     Attributes:
-        kind: in a few words above the title.
         data: every number behind the blocks, as ``report.json`` has it; without it the file has the blocks.
     """
 
@@ -271,15 +251,8 @@ class Report:
 
 def blocks(*parts: Parts) -> tuple[Block, ...]:
     """Blocks of single ones, lists of them and None, which is left out."""
-    flat: list[Block] = []
-    for part in parts:
-        if part is None:
-            continue
-        if isinstance(part, Iterable):
-            flat += [block for block in part if block is not None]
-        else:
-            flat.append(part)
-    return tuple(flat)
+    groups = (part if isinstance(part, Iterable) else (part,) for part in parts)
+    return tuple(block for group in groups for block in group if block is not None)
 
 
 def section(title: str, *parts: Parts, note: str = "", name: str = "", raised: bool = False) -> Section | None:
@@ -306,7 +279,7 @@ def children(block: Block) -> tuple[Block, ...]:
         case Columns(left, right):
             return (*left, *right)
         case Choice(_, options):
-            return tuple(one for _, inside in options for one in inside)
+            return blocks(*(inside for _, inside in options))
         case Figures(grid):
             return grid
         case Section() | Details() | Statement():

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
-from medunlearn.reports.blocks import Cell, Statement, Table, Text
+from medunlearn.reports.blocks import Cell, Statement, Table, Text, blocks
 from medunlearn.reports.words import ABSENT, interval, signed
 
 Verdict = Literal["holds", "does not hold", "open", "not measurable"]
@@ -46,14 +46,12 @@ class Number(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A number minus its threshold, with its interval.
+    """A number minus its threshold, with its 95% interval over subjects.
 
     Attributes:
         name: the comparison in words.
-        value: None where it was not measured; ``reason`` then says why.
-        low, high: 95% interval over subjects; None where there is none.
-        n_subjects: subjects behind it; None where they were counted already and enough.
-        reason: why there is no value, or no interval.
+        value, low, high: None where it was not measured, or has no interval; ``reason`` then says why.
+        n_subjects: None where they were counted already and enough.
     """
 
     name: str
@@ -69,14 +67,17 @@ class Evidence:
         value, low, high = (
             None if edge is None else edge - minus for edge in (number.value, number.low, number.high)
         )
-        said = str(getattr(number, "reason", "")) if reason is None else reason
-        return cls(name, value, low, high, number.n_subjects, said or ("unscored" if value is None else ""))
+        why = str(getattr(number, "reason", "")) if reason is None else reason
+        return cls(name, value, low, high, number.n_subjects, why or ("unscored" if value is None else ""))
+
+    @property
+    def _few(self) -> bool:
+        return self.n_subjects is not None and self.n_subjects < FEWEST_SUBJECTS
 
     @property
     def measured(self) -> bool:
         """Whether its interval can settle anything."""
-        few = self.n_subjects is not None and self.n_subjects < FEWEST_SUBJECTS
-        return None not in (self.value, self.low, self.high) and not few
+        return None not in (self.value, self.low, self.high) and not self._few
 
     @property
     def above(self) -> bool | None:
@@ -93,8 +94,7 @@ class Evidence:
     def __str__(self) -> str:
         if self.value is None:
             return f"{self.name} {ABSENT} ({self.reason or 'not measured'})"
-        few = self.n_subjects is not None and self.n_subjects < FEWEST_SUBJECTS
-        more = self.reason or (f"{self.n_subjects} subjects" if few else "")
+        more = self.reason or (f"{self.n_subjects} subjects" if self._few else "")
         shown = f"{self.name} {signed(self.value)} {interval(self.low, self.high)}".strip()
         return f"{shown} ({more})" if more else shown
 
@@ -183,38 +183,26 @@ def cases_table(finding: Finding) -> Table:
     """One row a case: its labels, verdict, what it says, and its numbers."""
     names = list(dict.fromkeys(name for case in finding.cases for name in case.labels))
     columns = (*(name.capitalize() for name in names), "Case", "What the numbers show", "Numbers")
-    rows = tuple(
-        tuple(
-            Cell(text)
-            for text in (
-                *(case.labels.get(name, "") for name in names),
-                case.verdict,
-                case.says,
-                "; ".join(map(str, case.evidence)),
-            )
-        )
+    rows = (
+        (*(case.labels.get(n, "") for n in names), case.verdict, case.says, "; ".join(map(str, case.evidence)))
         for case in finding.cases
     )
-    return Table(tuple(map(Cell, columns)), rows)
+    return Table(tuple(map(Cell, columns)), tuple(tuple(map(Cell, row)) for row in rows))
 
 
 def statements(findings: Iterable[Finding]) -> tuple[Statement, ...]:
     """A block a finding: verdict and claim, and folded behind them its cases and its rule."""
-    return tuple(
-        Statement(
-            one.verdict if one.cases else "no case",
-            _TONES.get(one.verdict, "open"),
-            one.claim,
-            one.summary,
-            (
-                *((cases_table(one),) if one.cases else ()),
-                Text(f"Rule: {one.rule}", "aside"),
-                *((Text(f"In the paper: {one.published}", "aside"),) if one.published else ()),
-            ),
-            one.context,
-        )
-        for one in findings
+    return tuple(map(_statement, findings))
+
+
+def _statement(finding: Finding) -> Statement:
+    inside = blocks(
+        cases_table(finding) if finding.cases else None,
+        Text(f"Rule: {finding.rule}", "aside"),
+        Text(f"In the paper: {finding.published}", "aside") if finding.published else None,
     )
+    badge, tone = finding.verdict if finding.cases else "no case", _TONES.get(finding.verdict, "open")
+    return Statement(badge, tone, finding.claim, finding.summary, inside, finding.context)
 
 
 def findings_text(findings: Iterable[Finding], by: str = "") -> str:
@@ -250,24 +238,24 @@ def findings_data(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Findings for ``report.json``: a case's labels stand beside its verdict."""
     return [
         {
-            "name": one.name,
-            "claim": one.claim,
-            "rule": one.rule,
-            **{name: text for name in ("context", "published") if (text := getattr(one, name))},
-            "verdict": one.verdict,
-            "counts": one.counts,
+            **{name: getattr(finding, name) for name in ("name", "claim", "rule")},
+            **{name: text for name in ("context", "published") if (text := getattr(finding, name))},
+            "verdict": finding.verdict,
+            "counts": finding.counts,
             "cases": [
                 {
                     **case.labels,
                     "verdict": case.verdict,
                     "says": case.says,
-                    "evidence": [
-                        {name: getattr(number, name) for name in Evidence.__dataclass_fields__}
-                        for number in case.evidence
-                    ],
+                    "evidence": list(map(asdict, case.evidence)),
                 }
-                for case in one.cases
+                for case in finding.cases
             ],
         }
-        for one in findings
+        for finding in findings
     ]
+
+
+def _case_data(case: Case) -> dict[str, Any]:
+    evidence = list(map(asdict, case.evidence))
+    return {**case.labels, "verdict": case.verdict, "says": case.says, "evidence": evidence}

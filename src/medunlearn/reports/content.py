@@ -19,14 +19,11 @@ class ModelResult:
     """One model and everything that was measured of it.
 
     Attributes:
-        label: its name in the report: ``target``, ``retrained``, ``GradDiff``; unique in a report.
-        role: what it is to the others.
-        method: the name of the unlearning method; None for target and retrained.
-        summary: as :func:`medunlearn.results.summary.summarize` gives it: side, fold, kind (``all`` is every
-            kind together), metric, value, low, high, n_scored, n_unscored, n_subjects, parts. A value that
-            is null is shown as unscored, never as 0.
-        history: one row an optimizer step: step, epoch, lr, loss, ``loss/<term>``, gradient_norm, tokens,
-            seconds; may be empty.
+        label: its name in the report, unique there.
+        method: the unlearning method; None for target and retrained.
+        summary: as :func:`medunlearn.results.summary.summarize` gives it, by side, fold, kind (``all`` is every
+            kind together) and metric. A value that is null is shown as unscored, never as 0.
+        history: one row an optimizer step: step, epoch, lr, loss, ``loss/<term>``, gradient_norm, tokens, seconds.
         info: the run's ``run.json``.
     """
 
@@ -40,12 +37,7 @@ class ModelResult:
 
 @dataclass(frozen=True)
 class Example:
-    """One question with each model's response.
-
-    Attributes:
-        answer: the reference answer.
-        responses: a model's label -> its response.
-    """
+    """One question with its reference answer and each model's response, by label."""
 
     question_id: str
     side: str
@@ -58,12 +50,7 @@ class Example:
 
 @dataclass(frozen=True)
 class JudgedContent:
-    """One panel on one set of cases; numbers and names alone.
-
-    Attributes:
-        title: task, number of cases, subjects and judges.
-        about: prompt, source, and how intervals are to be read.
-    """
+    """One panel on one set of cases, numbers and names alone; ``about`` says how they are to be read."""
 
     title: str
     about: str
@@ -102,13 +89,7 @@ class Reconstruction:
 
 @dataclass(frozen=True)
 class PaperPart:
-    """Paper-specific part of the report of runs on its benchmark.
-
-    Attributes:
-        blocks: its sections, behind those of all benchmarks.
-        findings: its claims, for the terminal too.
-        data: its numbers, at the top level of ``report.json``.
-    """
+    """What a paper adds to the report of runs on its benchmark; ``data`` stands at the top of ``report.json``."""
 
     blocks: tuple[Block, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -117,27 +98,23 @@ class PaperPart:
 
 @dataclass(frozen=True)
 class ReportContent:
-    """Everything that a report of runs shows.
+    """Everything that a report of runs shows. Tables may be empty.
 
     Attributes:
         benchmark: name, builder, source, licence, data_use, levels, counts, fingerprint.
         split: name, level, and how many nodes are in forget and in retain; no node is named.
         context: ``closed_book`` or ``note``; every number of the report is of this mode.
-        models: in the order of the run.
-        comparisons: model, against (labels), side, fold, kind, metric, difference (model minus against),
-            low, high, p, n_pairs, n_subjects; may be empty.
-        examples: used only where ``show_text`` is True.
+        comparisons: model, against (labels), side, fold, kind, metric, difference (model minus against), low, high,
+            p, n_pairs, n_subjects.
         metrics: a metric's name -> (title, meaning with range and direction).
         caveats: sentences for the top of the page.
         show_text: whether text of records, questions and responses may be shown.
-        groups: the benchmark's own measures by node of one level (LUME: regurgitation and knowledge by task):
-            level, node, measure, side, fold, model, value, low, high, n_scored, n_unscored; may be empty.
-        judged: panels of judges, of the benchmark and of the models' responses.
-        epochs: the summaries of unlearning runs that were evaluated after each epoch: model, epoch (0 is the
-            target), level, node (empty for the whole split), measure, and a summary's columns; may be empty.
-        utility: tasks of lm-evaluation-harness, one row a model, task and metric that counts, and ``utility`` for
-            them together: model, name, metric, value, low, high, stderr, n_scored, shots; may be empty.
-        paper: what the benchmark's own paper adds.
+        groups: the benchmark's own measures by node of one level: level, node, measure, side, fold, model, and a
+            summary's columns.
+        epochs: of unlearning runs that were evaluated after each epoch: model, epoch (0 is the target), level, node
+            (empty for the whole split), measure, and a summary's columns.
+        utility: tasks of lm-evaluation-harness, and ``utility`` for them together: model, name, metric, value, low,
+            high, stderr, n_scored, shots.
     """
 
     title: str
@@ -160,6 +137,5 @@ class ReportContent:
 
     def shown_examples(self) -> tuple[Example, ...]:
         """The examples that may be shown, forget before retain; none unless ``show_text``."""
-        if not self.show_text:
-            return ()
-        return tuple(sorted(self.examples, key=lambda example: example.side != "forget"))
+        shown = self.examples if self.show_text else ()
+        return tuple(sorted(shown, key=lambda example: example.side != "forget"))

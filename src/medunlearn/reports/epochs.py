@@ -7,12 +7,12 @@ metric's. So a part that adds rows of a new measure (membership, utility elsewhe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from medunlearn.reports.blocks import Cell, Spec, Table
-from medunlearn.reports.content import ModelResult, ReportContent
-from medunlearn.reports.figures import colours, layout, safe, short, symbols
+from medunlearn.reports.content import ReportContent
+from medunlearn.reports.figures import band, colours, layout, line, plot, safe, short, symbols
 from medunlearn.reports.readings import ALL, Reading, reading_of, rows_of
 from medunlearn.reports.tables import grid, reading_cell
 from medunlearn.reports.words import decimal, interval, value_text
@@ -23,11 +23,11 @@ MEMBERSHIP, UTILITY = "membership_auc", "utility"
 _TITLES = {MEMBERSHIP: "membership AUC", UTILITY: "utility"}
 _NOWHERE = {"side": "", "fold": "", "kind": ""}
 _DASHES = {"target": "dash", "retrained": "dot"}
-_Line = Mapping[int, Reading]
+Line = Mapping[int, Reading]
 
 
 class Panel(NamedTuple):
-    """What one figure shows: a measure of a node, or of the whole split where ``node`` is empty."""
+    """Measure of one figure, of a node, or of the whole split where ``node`` is empty."""
 
     node: str
     measure: str
@@ -38,8 +38,8 @@ class Panel(NamedTuple):
 
     @property
     def title(self) -> str:
-        of = f"{self.node.replace('_', ' ')}: " if self.node else ""
-        return f"{of}{self.name}" + (f", {self.fold} fold" if self.fold else "")
+        node = f"{self.node.replace('_', ' ')}: " if self.node else ""
+        return f"{node}{self.name}" + (f", {self.fold} fold" if self.fold else "")
 
     @property
     def name(self) -> str:
@@ -49,22 +49,15 @@ class Panel(NamedTuple):
         return f"{self.measure} on {self.side}" if self.side else self.measure
 
 
-def panels_of(content: ReportContent) -> dict[Panel, dict[str, _Line]]:
-    """Panel -> label of a method -> epoch -> its reading there; in the order of the table."""
-    found: dict[Panel, dict[str, dict[int, Reading]]] = {}
+def panels_of(content: ReportContent) -> dict[Panel, dict[str, Line]]:
+    """Panel -> label of a method -> epoch -> its reading there; panels in the order of the table."""
+    panels: dict[Panel, dict[str, dict[int, Reading]]] = {}
     for row in rows_of(content.epochs):
-        if _is_drawn(row):
-            lines = found.setdefault(_panel(row), {})
-            lines.setdefault(str(row["model"]), {})[int(row["epoch"])] = reading_of(row)
-    return {
-        panel: {label: dict(sorted(line.items())) for label, line in lines.items()}
-        for panel, lines in found.items()
-    }
-
-
-def _is_drawn(row: Mapping[str, Any]) -> bool:
-    own_name = row["measure"] != row["metric"]
-    return bool(row["node"]) or own_name or bool(row["parts"] and row["kind"] == ALL)
+        composite = row["parts"] and row["kind"] == ALL
+        if row["node"] or row["measure"] != row["metric"] or composite:
+            readings = panels.setdefault(_panel(row), {}).setdefault(str(row["model"]), {})
+            readings[int(row["epoch"])] = reading_of(row)
+    return {panel: {label: dict(sorted(of.items())) for label, of in panels[panel].items()} for panel in panels}
 
 
 def _panel(row: Mapping[str, Any]) -> Panel:
@@ -73,37 +66,37 @@ def _panel(row: Mapping[str, Any]) -> Panel:
 
 def epoch_figures(content: ReportContent) -> list[tuple[str, Spec]]:
     """Title and figure of each panel: methods as lines with a band of their intervals, references dashed."""
-    found = panels_of(content)
     colour, symbol = colours(content.models), symbols(content.models)
-    references = _references(content)
-    specs = []
-    for panel, lines in found.items():
-        last = max(epoch for line in lines.values() for epoch in line)
+    references, specs = _references(content), []
+    for panel, lines in panels_of(content).items():
+        last = max(epoch for readings in lines.values() for epoch in readings)
+        questions = {one.n_scored + one.n_unscored for readings in lines.values() for one in readings.values()}
         data: list[Spec] = []
         for model in content.models:
-            if model.label in lines:
-                shade = colour[model.label]
-                data += _method(model.label, lines[model.label], shade, symbol[model.label][0])
-            elif (reading := references.get((model.label, panel))) and _comparable(reading, lines):
-                data.append(_reference(model, reading, last, colour[model.label]))
-        specs.append((panel.title, _spec(panel, data)))
+            label, shade = model.label, colour[model.label]
+            reading = references.get((label, panel))
+            if label in lines:
+                data += _method(label, lines[label], shade, symbol[label][0])
+            # A model that was asked more or fewer questions than the epochs is no reference for them.
+            elif reading and reading.value is not None and questions == {reading.n_scored + reading.n_unscored}:
+                value = short(reading.value)
+                hover = f"<b>{safe(label)}</b>: {decimal(value)}<extra></extra>"
+                style: Spec = {"dash": _DASHES[model.role], "width": 1.4}
+                data.append(line(label, shade, hover, x=[0, last], y=[value, value], **style))
+        frame = layout(None, "epoch", panel.name, small=True)
+        frame["xaxis"] |= {"dtick": 1 if len(data[0]["x"]) < 30 else None, "rangemode": "tozero"}
+        specs.append((panel.title, plot(data, frame, (52, 10, 8, 44))))
     return specs
 
 
-def _comparable(reading: Reading, lines: Mapping[str, _Line]) -> bool:
-    """Whether a model was asked as many questions as the epochs were; else it is no reference for them."""
-    asked = {one.n_scored + one.n_unscored for line in lines.values() for one in line.values()}
-    return reading.value is not None and asked == {reading.n_scored + reading.n_unscored}
-
-
 def _references(content: ReportContent) -> dict[tuple[str, Panel], Reading]:
-    """What target and retrained model have of each panel's measure."""
-    rows: list[Mapping[str, Any]] = list(rows_of(content.groups))
-    for model in content.models:
-        rows += [
-            {**row, "model": model.label, "node": "", "measure": row["metric"]} for row in rows_of(model.summary)
-        ]
-    rows += [*_areas(content), *_utilities(content)]
+    """Readings of target and retrained model in each panel."""
+    whole = [
+        {**row, "model": model.label, "node": "", "measure": row["metric"]}
+        for model in content.models
+        for row in rows_of(model.summary)
+    ]
+    rows = [*rows_of(content.groups), *whole, *_areas(content), *_utilities(content)]
     known = {model.label for model in content.models if model.role in _DASHES}
     return {(str(row["model"]), _panel(row)): reading_of(row) for row in rows if row["model"] in known}
 
@@ -113,8 +106,8 @@ def _areas(content: ReportContent) -> Iterator[Mapping[str, Any]]:
     for row in rows_of(content.membership.table):
         if row["measure"] == "auc":
             place = {"node": "" if row["group"] == "all" else row["group"], "metric": row["attack"]}
-            asked = {"n_scored": row["n_members"] + row["n_nonmembers"], "n_unscored": 0, "n_subjects": 0}
-            yield {**asked, **row, **_NOWHERE, **place, "measure": MEMBERSHIP}
+            counts = {"n_scored": row["n_members"] + row["n_nonmembers"], "n_unscored": 0, "n_subjects": 0}
+            yield {**counts, **row, **_NOWHERE, **place, "measure": MEMBERSHIP}
 
 
 def _utilities(content: ReportContent) -> Iterator[Mapping[str, Any]]:
@@ -124,70 +117,29 @@ def _utilities(content: ReportContent) -> Iterator[Mapping[str, Any]]:
             yield {**row, **_NOWHERE, "node": "", "measure": UTILITY, "n_subjects": row["n_scored"]}
 
 
-def _method(label: str, line: _Line, colour: str, symbol: str) -> list[Spec]:
-    epochs = list(line)
-    values = [None if (value := line[epoch].value) is None else short(value) for epoch in epochs]
-    hover = [
-        f"epoch {epoch}: {value_text(line[epoch])} {interval(line[epoch].low, line[epoch].high)}"
-        for epoch in epochs
-    ]
-    kind: Spec = {"type": "scatter", "name": safe(label), "legendgroup": safe(label), "cliponaxis": False}
-    drawn = kind | {
-        "mode": "lines+markers",
-        "x": epochs,
-        "y": values,
-        "line": {"color": colour, "width": 1.8},
-        "marker": {"symbol": symbol, "size": 6, "color": colour},
-        "text": hover,
-        "hovertemplate": f"<b>{safe(label)}</b><br>%{{text}}<extra></extra>",
-    }
-    return [*_band(line, kind, colour), drawn]
-
-
-def _band(line: _Line, kind: Spec, colour: str) -> list[Spec]:
-    """Intervals as one area: forth along the upper ends and back along the lower ones."""
-    edges = [
-        (epoch, one.low, one.high) for epoch, one in line.items() if one.low is not None and one.high is not None
-    ]
-    if len(edges) < 2:
-        return []
-    there = [(epoch, short(high)) for epoch, _, high in edges]
-    back = [(epoch, short(low)) for epoch, low, _ in reversed(edges)]
-    x, y = (list(side) for side in zip(*there, *back, strict=True))
-    shape: Spec = {"mode": "lines", "x": x, "y": y, "fill": "toself", "fillcolor": colour, "opacity": 0.16}
-    return [kind | shape | {"line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}]
-
-
-def _reference(model: ModelResult, reading: Reading, last: int, colour: str) -> Spec:
-    value = short(reading.value or 0.0)
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": safe(model.label),
-        "x": [0, last],
-        "y": [value, value],
-        "line": {"color": colour, "width": 1.4, "dash": _DASHES[model.role]},
-        "hovertemplate": f"<b>{safe(model.label)}</b>: {decimal(value)}<extra></extra>",
-    }
-
-
-def _spec(panel: Panel, data: Sequence[Spec]) -> Spec:
-    frame = layout(None, "epoch", panel.name, small=True)
-    frame["xaxis"] |= {"dtick": 1 if len(data[0]["x"]) < 30 else None, "rangemode": "tozero"}
-    frame |= {"margin": {"l": 52, "r": 10, "t": 8, "b": 44}}
-    return {"data": list(data), "layout": frame, "labels": False}
+def _method(label: str, readings: Line, colour: str, symbol: str) -> list[Spec]:
+    common = {"type": "scatter", "name": safe(label), "legendgroup": safe(label), "cliponaxis": False}
+    texts = [f"epoch {epoch}: {value_text(one)} {interval(one.low, one.high)}" for epoch, one in readings.items()]
+    drawn = line(
+        label,
+        colour,
+        f"<b>{safe(label)}</b><br>%{{text}}<extra></extra>",
+        mode="lines+markers",
+        x=list(readings),
+        y=[None if one.value is None else short(one.value) for one in readings.values()],
+        marker={"symbol": symbol, "size": 6, "color": colour},
+        text=texts,
+    )
+    return [*band([(epoch, one.low, one.high) for epoch, one in readings.items()], common, colour), common | drawn]
 
 
 def epoch_table(content: ReportContent) -> Table | None:
     """The numbers of the figures: one row a panel and method, one column an epoch."""
-    found = panels_of(content)
-    epochs = sorted({epoch for lines in found.values() for line in lines.values() for epoch in line})
-    if not epochs:
-        return None
-    entries = (
-        (Cell(label, panel.title), str(epoch), reading_cell(reading))
-        for panel, lines in found.items()
-        for label, line in lines.items()
-        for epoch, reading in line.items()
-    )
-    return grid("Epoch", entries, [str(epoch) for epoch in epochs])
+    entries = [
+        (Cell(label, panel.title), epoch, reading_cell(reading))
+        for panel, lines in panels_of(content).items()
+        for label, readings in lines.items()
+        for epoch, reading in readings.items()
+    ]
+    epochs = sorted({epoch for _, epoch, _ in entries})
+    return grid("Epoch", ((row, str(epoch), cell) for row, epoch, cell in entries), list(map(str, epochs)))

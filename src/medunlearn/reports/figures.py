@@ -7,12 +7,15 @@ dark scheme. Nothing here needs plotly: plotly.js is only written into the page.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from medunlearn.reports.blocks import Spec as Spec
+from medunlearn.reports.content import ModelResult
 
 Range = list[float]
+Edge = tuple[Any, float | None, float | None]
+"""Value or place of a point, and the ends of its interval."""
 
 _COLOURS = 8
 _REFERENCES = {"target": ("star", "★"), "retrained": ("diamond", "◆")}
@@ -20,49 +23,41 @@ _REFERENCES = {"target": ("star", "★"), "retrained": ("diamond", "◆")}
 _TURNS = (("circle", "●"), ("circle-open", "○"), ("square", "■"), ("square-open", "□"))
 
 
-class Drawn(Protocol):
-    """A model of a figure."""
-
-    @property
-    def label(self) -> str: ...
-    @property
-    def role(self) -> str: ...
-
-
-def colours(models: Sequence[Drawn]) -> dict[str, str]:
+def colours(models: Sequence[ModelResult]) -> dict[str, str]:
     """A model's label -> its CSS variable; target and retrained have the ink's, methods one each in turn."""
-    unlearned = [model.label for model in models if model.role == "unlearned"]
-    turns = {label: f"--m{place % _COLOURS + 1}" for place, label in enumerate(unlearned)}
+    turns = {label: f"--m{place % _COLOURS + 1}" for place, label in enumerate(_methods(models))}
     return {model.label: turns.get(model.label, "--ink") for model in models}
 
 
-def symbols(models: Sequence[Drawn]) -> dict[str, tuple[str, str]]:
+def symbols(models: Sequence[ModelResult]) -> dict[str, tuple[str, str]]:
     """A model's label -> its marker's name in plotly, and the character that looks like it."""
-    unlearned = [model.label for model in models if model.role == "unlearned"]
-    turns = {label: _TURNS[place // _COLOURS % len(_TURNS)] for place, label in enumerate(unlearned)}
+    turns = {label: _TURNS[place // _COLOURS % len(_TURNS)] for place, label in enumerate(_methods(models))}
     return {model.label: turns.get(model.label) or _REFERENCES[model.role] for model in models}
 
 
-def legend(models: Sequence[Drawn]) -> tuple[tuple[str, str, str], ...]:
+def _methods(models: Sequence[ModelResult]) -> list[str]:
+    return [model.label for model in models if model.role == "unlearned"]
+
+
+def legend(models: Sequence[ModelResult]) -> tuple[tuple[str, str, str], ...]:
     """Label, symbol and CSS variable of each model."""
     colour, symbol = colours(models), symbols(models)
     return tuple((model.label, symbol[model.label][1], colour[model.label]) for model in models)
 
 
+_AXIS = {
+    "gridcolor": "--line",
+    "zeroline": False,
+    "linecolor": "--line",
+    "showline": True,
+    "tickfont": {"color": "--muted", "size": 12},
+    "nticks": 7,
+    "title": {"standoff": 8, "font": {"size": 13}},
+}
 TEMPLATE: Spec = {
     "layout": {
-        **{
-            name: {
-                "gridcolor": "--line",
-                "zeroline": False,
-                "linecolor": "--line",
-                "showline": True,
-                "tickfont": {"color": "--muted", "size": 12},
-                "nticks": 7,
-                "title": {"standoff": 8, "font": {"size": 13}},
-            }
-            for name in ("xaxis", "yaxis")
-        },
+        "xaxis": _AXIS,
+        "yaxis": _AXIS,
         "font": {"color": "--ink", "family": "--sans", "size": 13},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
@@ -86,11 +81,37 @@ def layout(ranges: tuple[Range, Range] | None, x: str, y: str, *, small: bool = 
         {"title": {"text": _lines(title), **({"font": {"size": 11}} if small else {})}} for title in (x, y)
     ]
     if ranges is not None:
-        axes = [one | {"range": span} for one, span in zip(axes, ranges, strict=True)]
+        axes = [axis | {"range": span} for axis, span in zip(axes, ranges, strict=True)]
     return {"xaxis": axes[0], "yaxis": axes[1]}
 
 
-def whiskers(edges: Iterable[tuple[float | None, float | None, float | None]], colour: str = "") -> Spec:
+def plot(
+    data: Iterable[Spec], frame: Spec, margin: Sequence[int] = (), *, labels: bool = False, **more: Any
+) -> Spec:
+    """A figure: its traces in a layout, with margins left, right, top and bottom; ``labels`` names its points."""
+    space = {"margin": dict(zip("lrtb", margin, strict=True))} if margin else {}
+    return {"data": list(data), "layout": {**frame, **space, **more}, "labels": labels}
+
+
+def line(name: str, colour: str, hover: str, *, dash: str = "", width: float = 1.8, **more: Any) -> Spec:
+    """A trace of points joined by lines; ``more`` has its points."""
+    style = {"color": colour, "width": width} | ({"dash": dash} if dash else {})
+    drawn = {"type": "scatter", "mode": "lines", "name": safe(name), "hovertemplate": hover, "line": style}
+    return drawn | more
+
+
+def band(edges: Sequence[Edge], trace: Mapping[str, Any], colour: str) -> list[Spec]:
+    """Intervals as one area: forth along the upper ends and back along the lower ones; none of a single point."""
+    known = [edge for edge in edges if edge[1] is not None and edge[2] is not None]
+    if len(known) < 2:
+        return []
+    ends = [(place, high) for place, _, high in known] + [(place, low) for place, low, _ in reversed(known)]
+    shape = {"x": [place for place, _ in ends], "y": [short(end or 0.0) for _, end in ends], "fill": "toself"}
+    style = {"fillcolor": colour, "opacity": 0.16, "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
+    return [{**trace, "mode": "lines", **shape, **style}]
+
+
+def whiskers(edges: Iterable[Edge], colour: str = "") -> Spec:
     """Error bars of points from (value, low, high); of length 0 where a point has no interval."""
     points = [(value or 0.0, low, high) for value, low, high in edges]
     up = [0.0 if high is None else short(max(0.0, high - value)) for value, _, high in points]
@@ -101,7 +122,7 @@ def whiskers(edges: Iterable[tuple[float | None, float | None, float | None]], c
 
 def _lines(text: str) -> str:
     """A title whose line breaks are the only tags in it."""
-    return "<br>".join(safe(line) for line in text.split("<br>"))
+    return "<br>".join(safe(part) for part in text.split("<br>"))
 
 
 def short(value: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from medunlearn.data.records import FOLDS, KINDS
 from medunlearn.errors import InputError
@@ -30,27 +30,19 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A model minus the retrained model.
-
-    Attributes:
-        low, high, p: of the comparison paired on subjects; None where there is none.
-    """
+    """A model minus the retrained model; with an interval where the two were compared paired on subjects."""
 
     difference: float
     low: float | None = None
     high: float | None = None
-    p: float | None = None
 
     @property
     def tells_apart(self) -> bool | None:
         """Whether the interval leaves 0 out; None without an interval."""
-        if self.low is None or self.high is None:
-            return None
-        return self.low > 0.0 or self.high < 0.0
+        return None if self.low is None or self.high is None else self.low > 0.0 or self.high < 0.0
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Place(NamedTuple):
     """A group of questions."""
 
     side: str
@@ -73,14 +65,13 @@ class Results:
         self.retrained = next((model for model in content.models if model.role == "retrained"), None)
         self._metrics = content.metrics
         self._readings = {
-            (model.label, place_of(row), str(row["metric"])): reading_of(row)
-            for model in content.models
-            for row in rows_of(model.summary)
+            (model.label, *_key(row)): reading_of(row) for model in content.models for row in rows_of(model.summary)
         }
         self._gaps = {
-            (str(row["model"]), place_of(row), str(row["metric"])): row
+            (str(row["model"]), *_key(row)): Gap(difference, number(row["low"]), number(row["high"]))
             for row in rows_of(content.comparisons)
             if self.retrained is not None and row["against"] == self.retrained.label
+            if (difference := number(row["difference"])) is not None
         }
 
     def reading(self, model: ModelResult, place: Place, metric: str | None) -> Reading | None:
@@ -97,10 +88,8 @@ class Results:
         """Model minus retrained model: the paired comparison where there is one, else of the two values."""
         if self.retrained is None or metric is None or model is self.retrained:
             return None
-        row = self._gaps.get((model.label, place, metric))
-        paired = None if row is None else number(row["difference"])
-        if row is not None and paired is not None:
-            return Gap(paired, number(row["low"]), number(row["high"]), number(row["p"]))
+        if paired := self._gaps.get((model.label, place, metric)):
+            return paired
         ours, theirs = self.reading(model, place, metric), self.reading(self.retrained, place, metric)
         if ours is None or theirs is None or ours.value is None or theirs.value is None:
             return None
@@ -121,8 +110,8 @@ class Results:
             if where == place and metric != DEGRADATION:
                 counts[metric] = counts.get(metric, 0) + (reading.value is not None)
         valued = [metric for metric in counts if counts[metric]] or list(counts)
-        chosen = [metric for metric in valued if is_composite(metric)] or valued
-        return max(chosen, key=lambda metric: (counts[metric], metric.count(",")), default=None)
+        candidates = list(filter(is_composite, valued)) or valued
+        return max(candidates, key=lambda metric: (counts[metric], metric.count(",")), default=None)
 
     def describe(self, metric: str, side: str) -> tuple[str, str]:
         """Title and meaning of a metric. A composite with parts missing is titled by its parts alone."""
@@ -138,6 +127,88 @@ class Results:
         return metric, "range and direction not given"
 
 
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """The two metrics of a trade-off, of one fold and kind; None where no model has one."""
+
+    fold: str
+    kind: str
+    utility: str | None
+    forgetting: str | None
+
+    @property
+    def retain(self) -> Place:
+        return Place("retain", self.fold, self.kind)
+
+    @property
+    def forget(self) -> Place:
+        return Place("forget", self.fold, self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where one model stands: its numbers, and its gaps to the retrained model. ``degradation`` is DS on forget."""
+
+    model: ModelResult
+    utility: Reading | None
+    forgetting: Reading | None
+    degradation: Reading | None
+    utility_gap: Gap | None
+    forgetting_gap: Gap | None
+
+    @property
+    def distance(self) -> float | None:
+        """Root of the sum of both gaps' squares, 0 = like the retrained model; None where one is missing."""
+        if self.utility_gap is None or self.forgetting_gap is None:
+            return None
+        return math.hypot(self.utility_gap.difference, self.forgetting_gap.difference)
+
+    @property
+    def placed(self) -> bool:
+        """Whether it has both numbers, and so a point in the plot."""
+        return all(axis is not None and axis.value is not None for axis in (self.utility, self.forgetting))
+
+
+def main_plane(results: Results) -> Plane:
+    """The trade-off of all kinds on the train fold, or on the first fold that has both numbers."""
+    folds = sorted(dict.fromkeys(place.fold for place in results.places()), key=lambda fold: fold != "train")
+    planes = [_plane(results, fold, ALL) for fold in folds] or [Plane("train", ALL, None, None)]
+    return next((where for where in planes if drawable(results, where)), planes[0])
+
+
+def panel_planes(results: Results) -> list[Plane]:
+    """The trade-offs of each fold and single kind, of which both numbers are there."""
+    keys = dict.fromkeys((place.fold, place.kind) for place in results.places() if place.kind != ALL)
+    planes = [_plane(results, fold, kind) for fold, kind in keys]
+    return [where for where in planes if drawable(results, where)]
+
+
+def _plane(results: Results, fold: str, kind: str) -> Plane:
+    utility, forgetting = (results.axis(Place(side, fold, kind)) for side in ("retain", "forget"))
+    return Plane(fold, kind, utility, forgetting)
+
+
+def drawable(results: Results, where: Plane) -> bool:
+    """Whether some model has both numbers, and so a point."""
+    return any(standing.placed for standing in standings(results, where))
+
+
+def standings(results: Results, where: Plane) -> list[Standing]:
+    """Target, retrained, then the unlearned models, closest to the retrained model first."""
+
+    def standing(model: ModelResult) -> Standing:
+        utility, forgetting = (results.reading(model, *axis) for axis in axes)
+        gaps = [results.gap(model, *axis) for axis in axes]
+        return Standing(model, utility, forgetting, results.reading(model, where.forget, DEGRADATION), *gaps)
+
+    axes = ((where.retain, where.utility), (where.forget, where.forgetting))
+    models = map(standing, results.models)
+    roles = ("target", "retrained", "unlearned")
+    return sorted(
+        models, key=lambda one: (roles.index(one.model.role), math.inf if one.distance is None else one.distance)
+    )
+
+
 def is_composite(metric: str) -> bool:
     """Whether a row is a harmonic mean of several metrics, under the paper's name or its parts'."""
     return metric.startswith("H(") or metric in {composite.name for composite in COMPOSITES}
@@ -146,10 +217,10 @@ def is_composite(metric: str) -> bool:
 def number(value: Any) -> float | None:
     """A finite float, or None for null, NaN and infinity."""
     try:
-        found = float(value)
+        finite = float(value)
     except (TypeError, ValueError):
         return None
-    return found if math.isfinite(found) else None
+    return finite if math.isfinite(finite) else None
 
 
 def rows_of(frame: Any) -> Iterable[Mapping[str, Any]]:
@@ -158,15 +229,13 @@ def rows_of(frame: Any) -> Iterable[Mapping[str, Any]]:
     return rows
 
 
-def place_of(row: Mapping[str, Any]) -> Place:
-    """The group of questions of a summary's or comparison's row."""
-    return Place(str(row["side"]), str(row["fold"]), str(row["kind"]))
-
-
 def reading_of(row: Mapping[str, Any]) -> Reading:
     value, low, high = (number(row[name]) for name in ("value", "low", "high"))
-    counts = [int(row[name]) for name in ("n_scored", "n_unscored", "n_subjects")]
-    return Reading(value, low, high, counts[0], counts[1], counts[2])
+    return Reading(value, low, high, *(int(row[name]) for name in ("n_scored", "n_unscored", "n_subjects")))
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Place, str]:
+    return Place(*(str(row[name]) for name in Place._fields)), str(row["metric"])
 
 
 def _order(place: Place) -> tuple[int, int, str, int, str]:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from medunlearn.reports.blocks import Cell as Cell
 from medunlearn.reports.blocks import Table as Table
 from medunlearn.reports.content import ModelResult, ReportContent
-from medunlearn.reports.headline import Plane, Standing, panel_planes
-from medunlearn.reports.readings import Gap, Place, Reading, Results, number, reading_of, rows_of
+from medunlearn.reports.readings import (
+    Gap,
+    Place,
+    Plane,
+    Reading,
+    Results,
+    Standing,
+    number,
+    panel_planes,
+    reading_of,
+    rows_of,
+)
 from medunlearn.reports.words import (
     ABSENT,
     UNSCORED,
@@ -29,6 +39,7 @@ from medunlearn.reports.words import (
 
 # More methods than this are counted on the first screen; the ranking below names them.
 _MOST_NAMED = 8
+_FILTERS = ("model", "side", "fold", "kind", "metric")
 
 
 def grid(
@@ -38,10 +49,8 @@ def grid(
     rows: dict[Cell, dict[str, Cell]] = {}
     for row, column, cell in entries:
         rows.setdefault(row, {})[column] = cell
-    if not rows:
-        return None
-    lines = tuple((row, *(of.get(column, Cell(ABSENT)) for column in columns)) for row, of in rows.items())
-    return Table((Cell(head), *map(Cell, columns)), lines, title)
+    lines = ((row, *(of.get(column, Cell(ABSENT)) for column in columns)) for row, of in rows.items())
+    return records((Cell(head), *map(Cell, columns)), lines, title)
 
 
 def records(columns: Iterable[Cell], rows: Iterable[tuple[Cell, ...]], title: str = "") -> Table | None:
@@ -56,6 +65,14 @@ def value_cell(row: Mapping[str, Any], *notes: str) -> Cell:
     if value is None:
         return Cell(UNSCORED)
     return Cell(decimal(value), " ".join(filter(None, (interval(number(row["low"]), number(row["high"])), *notes))))
+
+
+def gap_cell(row: Mapping[str, Any]) -> Cell:
+    """A row's difference with its interval; a dash where it is null."""
+    difference = number(row["difference"])
+    if difference is None:
+        return Cell(ABSENT)
+    return Cell(signed(difference), interval(number(row["low"]), number(row["high"])))
 
 
 def reading_cell(reading: Reading | None) -> Cell:
@@ -74,22 +91,19 @@ def headline_table(ranked: Sequence[Standing], where: Plane) -> Table:
         Cell("Forgetting − retrained", "difference"),
         Cell("Distance", "to retrained"),
     )
-    return Table(columns, tuple(_headline_row(standing) for standing in ranked))
+    return Table(columns, tuple(map(_headline_row, ranked)))
 
 
 def _headline_row(standing: Standing) -> tuple[Cell, ...]:
     values = (standing.utility, standing.forgetting, standing.degradation)
-    reference = standing.model.role == "retrained"
-    gaps = (standing.utility_gap, standing.forgetting_gap)
-    return (
-        Cell(standing.model.label),
-        *map(reading_cell, values),
-        *(Cell("reference") if reference else _gap_cell(found) for found in gaps),
-        Cell("0" if reference else ABSENT if standing.distance is None else decimal(standing.distance)),
-    )
+    gaps, distance = (standing.utility_gap, standing.forgetting_gap), standing.distance
+    compared = (*map(_gap_to_retrained, gaps), Cell(ABSENT if distance is None else decimal(distance)))
+    if standing.model.role == "retrained":
+        compared = (Cell("reference"), Cell("reference"), Cell("0"))
+    return (Cell(standing.model.label), *map(reading_cell, values), *compared)
 
 
-def _gap_cell(gap: Gap | None) -> Cell:
+def _gap_to_retrained(gap: Gap | None) -> Cell:
     if gap is None:
         return Cell(ABSENT)
     return Cell(signed(gap.difference), interval(gap.low, gap.high) or "no paired interval")
@@ -112,20 +126,14 @@ def breakdown_table(results: Results) -> Table | None:
 
 def group_table(content: ReportContent) -> Table | None:
     """The benchmark's own measures: one row a node, measure and side, one column a model."""
-    if not len(content.groups):
-        return None
-    entries = (
-        (
-            Cell(
-                str(row["node"]).replace("_", " "),
-                f"{row['measure']}, {row['side']}" + ("" if row["fold"] == "train" else f", {row['fold']}"),
-            ),
-            str(row["model"]),
-            reading_cell(reading_of(row)),
-        )
-        for row in rows_of(content.groups)
-    )
-    levels = " or ".join(dict.fromkeys(str(level) for level in content.groups["level"]))
+
+    def name(row: Mapping[str, Any]) -> Cell:
+        fold = "" if row["fold"] == "train" else f", {row['fold']}"
+        return Cell(str(row["node"]).replace("_", " "), f"{row['measure']}, {row['side']}{fold}")
+
+    rows = list(rows_of(content.groups))
+    entries = ((name(row), str(row["model"]), reading_cell(reading_of(row))) for row in rows)
+    levels = " or ".join(dict.fromkeys(str(row["level"]) for row in rows))
     return grid(levels.capitalize(), entries, [model.label for model in content.models])
 
 
@@ -145,31 +153,29 @@ def metric_table(results: Results, where: Plane) -> Table | None:
     groups: dict[tuple[Place, str], list[tuple[ModelResult, Reading]]] = {}
     for model, place, metric, reading in results.entries():
         groups.setdefault((place, metric), []).append((model, reading))
+    if not groups:
+        return None
     places = results.places()
-    rows, filters = [], []
     # Stable: within a place metrics stay as the first model lists them.
-    for place, metric in sorted(groups, key=lambda key: places.index(key[0])):
-        for model, reading in groups[place, metric]:
-            filters.append((model.label, place.side, place.fold, kind_text(place.kind), metric))
-            rows.append(_metric_row(results, model, place, metric, reading))
+    entries = [
+        (model, place, metric, reading)
+        for place, metric in sorted(groups, key=lambda key: places.index(key[0]))
+        for model, reading in groups[place, metric]
+    ]
     columns = (
         Cell("Metric"),
         Cell("Model"),
         Cell("Questions"),
         Cell("Value", "95% interval"),
         Cell("− retrained", "95% interval"),
-        *(Cell(name) for name in ("Scored", "Unscored", "Subjects")),
+        *map(Cell, ("Scored", "Unscored", "Subjects")),
     )
-    names = ("model", "side", "fold", "kind", "metric")
-    return (
-        Table(
-            columns,
-            tuple(rows),
-            filters=dict(zip(names, zip(*filters, strict=True), strict=True)),
-            selected={"fold": where.fold, "kind": kind_text(where.kind)},
-        )
-        if rows
-        else None
+    rows = ((m.label, p.side, p.fold, kind_text(p.kind), metric) for m, p, metric, _ in entries)
+    return Table(
+        columns,
+        tuple(_metric_row(results, *entry) for entry in entries),
+        filters=dict(zip(_FILTERS, zip(*rows, strict=True), strict=True)),
+        selected={"fold": where.fold, "kind": kind_text(where.kind)},
     )
 
 
@@ -185,29 +191,27 @@ def _metric_row(
         Cell(place.side, place_text(place.fold, place.kind)),
         Cell(value_text(reading), interval(reading.low, reading.high)),
         Cell("") if gap is None else Cell(signed(gap.difference), interval(gap.low, gap.high)),
-        *(Cell(f"{one:,}") for one in counts),
+        *(Cell(f"{n:,}") for n in counts),
     )
 
 
 def other_comparisons(content: ReportContent, results: Results) -> Table | None:
     """Comparisons with another model than the retrained one; those stand beside each metric."""
     reference = results.retrained.label if results.retrained else None
-    others = [row for row in rows_of(content.comparisons) if row["against"] != reference]
     columns = ("Model", "Against", "Side", "Fold", "Kind", "Metric", "Difference", "p", "Pairs", "Subjects")
-    rows = tuple(map(_comparison, others))
-    return Table(tuple(Cell(name) for name in columns), rows) if rows else None
+    rows = (_comparison(row) for row in rows_of(content.comparisons) if row["against"] != reference)
+    return records(map(Cell, columns), rows)
 
 
 def _comparison(row: Mapping[str, Any]) -> tuple[Cell, ...]:
-    difference, low, high, p = (number(row[name]) for name in ("difference", "low", "high", "p"))
-    return (
-        *(Cell(str(row[name])) for name in ("model", "against", "side", "fold")),
-        Cell(kind_text(str(row["kind"]))),
-        Cell(str(row["metric"])),
-        Cell(ABSENT) if difference is None else Cell(signed(difference), interval(low, high)),
-        Cell(ABSENT if p is None else decimal(p)),
-        *(Cell(f"{int(row[name]):,}") for name in ("n_pairs", "n_subjects")),
+    p = number(row["p"])
+    texts = (
+        *(row[name] for name in ("model", "against", "side", "fold")),
+        kind_text(str(row["kind"])),
+        row["metric"],
     )
+    counts = (Cell(f"{int(row[name]):,}") for name in ("n_pairs", "n_subjects"))
+    return (*(Cell(str(text)) for text in texts), gap_cell(row), Cell(ABSENT if p is None else decimal(p)), *counts)
 
 
 def facts(content: ReportContent) -> list[tuple[str, str]]:
@@ -225,21 +229,6 @@ def facts(content: ReportContent) -> list[tuple[str, str]]:
     ]
 
 
-def benchmark_facts(content: ReportContent) -> list[tuple[str, str]]:
-    """The benchmark and the split as they were recorded."""
-    found = flat(content.benchmark, "benchmark.") | flat(content.split, "split.")
-    return [*found.items(), ("context", content.context)]
-
-
-def shared_facts(models: Sequence[ModelResult]) -> dict[str, str]:
-    """What was the same in every run: shown once. Nothing, where there is one run only."""
-    runs = [run_facts(model) for model in models]
-    if len(runs) < 2:
-        return {}
-    first, others = runs[0], runs[1:]
-    return {key: text for key, text in first.items() if all(other.get(key) == text for other in others)}
-
-
 def run_facts(model: ModelResult) -> dict[str, str]:
     """A run's record as dotted keys. Its results are left out: they are the numbers of this report."""
     return flat({key: value for key, value in model.info.items() if key != "results"})
@@ -247,29 +236,28 @@ def run_facts(model: ModelResult) -> dict[str, str]:
 
 def cost_table(models: Sequence[ModelResult]) -> Table:
     """One row a model: steps, tokens, time and memory of its run."""
-    columns = tuple(Cell(name) for name in ("Model", "Method", "Steps", "Tokens", "Time", "Peak memory"))
-    return Table(columns, tuple(_cost_row(model) for model in models))
+    columns = ("Model", "Method", "Steps", "Tokens", "Time", "Peak memory")
+    return Table(tuple(map(Cell, columns)), tuple(map(_cost_row, models)))
 
 
 def _cost_row(model: ModelResult) -> tuple[Cell, ...]:
     history = model.history
     tokens = number(history["tokens"].sum()) if "tokens" in history.columns else None
-    seconds, peak = (
-        _total(model.info.get(name), how) for name, how in (("seconds", sum), ("peak_memory_bytes", max))
+    seconds, peak = _total(model.info.get("seconds"), sum), _total(model.info.get("peak_memory_bytes"), max)
+    texts = (
+        model.label,
+        model.method or ABSENT,
+        f"{len(history):,}" if len(history) else ABSENT,
+        ABSENT if tokens is None else f"{tokens:,.0f}",
+        ABSENT if seconds is None else duration(seconds),
+        ABSENT if peak is None else size(peak),
     )
-    return (
-        Cell(model.label),
-        Cell(model.method or ABSENT),
-        Cell(f"{len(history):,}" if len(history) else ABSENT),
-        Cell(ABSENT if tokens is None else f"{tokens:,.0f}"),
-        Cell(ABSENT if seconds is None else duration(seconds)),
-        Cell(ABSENT if peak is None else size(peak)),
-    )
+    return tuple(map(Cell, texts))
 
 
-def _total(value: Any, combine: Any) -> float | None:
+def _total(value: Any, combine: Callable[[list[float]], float]) -> float | None:
     """A number, or the sum or maximum of a number a stage."""
-    if isinstance(value, Mapping):
-        parts = [found for found in map(number, value.values()) if found is not None]
-        return float(combine(parts)) if parts else None
-    return number(value)
+    if not isinstance(value, Mapping):
+        return number(value)
+    parts = [part for part in map(number, value.values()) if part is not None]
+    return float(combine(parts)) if parts else None

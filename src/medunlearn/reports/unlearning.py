@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from medunlearn.reports.attacked import membership_section, reconstruction_section
 from medunlearn.reports.blocks import (
-    Bar,
-    Bars,
     Block,
-    Columns,
     Details,
     Facts,
-    Figure,
-    Headline,
     Legend,
     Notice,
     Prose,
     Quotes,
     Report,
     Section,
+    Table,
     Text,
     blocks,
     details,
@@ -29,27 +25,23 @@ from medunlearn.reports.blocks import (
     section,
 )
 from medunlearn.reports.content import JudgedContent, ModelResult, ReportContent
-from medunlearn.reports.curves import training_curves
 from medunlearn.reports.epochs import epoch_figures, epoch_table
 from medunlearn.reports.figures import legend
-from medunlearn.reports.headline import Plane, Standing, drawable, main_plane, panel_planes, standings, verdict
+from medunlearn.reports.headline import lead, ranking_section, verdict
 from medunlearn.reports.json import plain
-from medunlearn.reports.readings import Results
+from medunlearn.reports.plots import panels, training_curves
+from medunlearn.reports.readings import Plane, Results, Standing, main_plane, panel_planes, standings
 from medunlearn.reports.tables import (
-    benchmark_facts,
     breakdown_table,
     cost_table,
     facts,
     group_table,
-    headline_table,
     metric_table,
     other_comparisons,
     run_facts,
-    shared_facts,
     utility_table,
 )
-from medunlearn.reports.tradeoff import panels, tradeoff
-from medunlearn.reports.words import place_text
+from medunlearn.reports.words import flat
 
 HOW_TO_READ: tuple[str, ...] = (
     "Each point is one model. Further right, it still answers questions about the retain set. Further up, it "
@@ -62,11 +54,6 @@ HOW_TO_READ: tuple[str, ...] = (
     "Bars are 95% intervals over subjects, because questions on one subject are not independent.",
     "The report covers the questions that were asked. What other questions, other wordings or an attack on the "
     "weights would bring up is not measured here.",
-)
-RANKING_NOTE = (
-    "Distance: the root of the two squared differences from the retrained model, in utility and in forgetting; "
-    "0 = the same. Where intervals overlap, the order of the methods is not settled. Differences are paired on "
-    "subjects; no interval here is corrected for the number of comparisons."
 )
 TEXT_WITHHELD = (
     "Questions and responses are not shown, because they may carry text of real records. Run the report again "
@@ -101,187 +88,109 @@ def unlearning_report(content: ReportContent) -> Report:
     """
     results = Results(content)
     where = main_plane(results)
-    ranked = standings(results, where)
-    key = Legend(legend(content.models))
+    ranked, key = standings(results, where), Legend(legend(content.models))
+    groups, epochs, utility = group_table(content), epoch_table(content), utility_table(content)
+    by_group = f"By {groups.columns[0].text.lower()}" if groups else ""
     parts = blocks(
         Notice("Read this first", content.caveats) if content.caveats else None,
-        _lead(content, results, where, ranked),
-        _headline_section(ranked, where),
+        lead(results, where, ranked, INSIDE),
+        ranking_section(ranked, where),
         section("How to read this", Prose(HOW_TO_READ)),
-        _groups_section(content),
-        _epochs_section(content, key),
+        section(by_group, groups, name="groups"),
+        _epochs_section(content, key, epochs) if epochs else None,
         content.paper.blocks,
-        _utility_section(content),
+        section("Utility on general tasks", Text(UTILITY), utility, name="utility") if utility else None,
         membership_section(content),
         reconstruction_section(content),
         _breakdown_section(results, key),
-        _metrics_section(content, results, where),
+        section(
+            "Every metric",
+            metric_table(results, where) or Text("No scores were given to this report.", "empty"),
+            details("Comparisons with models other than the retrained one", other_comparisons(content, results)),
+            name="metrics",
+        ),
         _judged_section(content.judged),
         _training_section(content.models),
-        _examples_section(content),
+        section("Examples, before and after", _examples(content), name="examples"),
         _runs_section(content),
     )
     return Report(content.title, parts, "Unlearning report", tuple(facts(content)), _data(content, where, ranked))
 
 
-def _lead(content: ReportContent, results: Results, where: Plane, ranked: Sequence[Standing]) -> Columns:
-    """The answer with its ranking, beside the plot."""
-    closest, bars = verdict(list(ranked)), _bars(ranked)
-    place = place_text(where.fold, where.kind)
-    title = f"Utility against forgetting: {place}"
-    plot: list[Block | None] = [
-        Text("No model has a number on both the retain set and the forget set: nothing to draw.", "empty")
-    ]
-    if drawable(results, where):
-        label = f"Scatter plot: utility on retain against forgetting on forget, one point a model. {INSIDE}"
-        unplaced = [one.model.label for one in ranked if not one.placed]
-        missing = f"Not in the plot, because one of the two numbers is unscored: {', '.join(unplaced)}."
-        plot = [
-            Figure(tradeoff(results, where), label, title, "large"),
-            Legend(legend(content.models), spare=True),
-            Text(missing, "aside") if unplaced else None,
-        ]
-    head = Headline(closest.title, closest.name, closest.sentences)
-    return Columns(blocks(head, Bars("Distance to the retrained model", bars) if bars else None), blocks(plot))
-
-
-def _bars(ranked: Sequence[Standing]) -> tuple[Bar, ...]:
-    """Distances to the retrained model, shortest first."""
-    known = [(one.distance, one.model) for one in ranked if one.distance is not None]
-    longest = max((distance for distance, _ in known), default=0.0) or 1.0
-    return tuple(
-        Bar(
-            model.label,
-            f"{distance:.3f}",
-            distance / longest,
-            "before unlearning" if model.role == "target" else "",
-            muted=model.role == "target",
-        )
-        for distance, model in sorted(known, key=lambda one: one[0])
-    )
-
-
-def _headline_section(ranked: Sequence[Standing], where: Plane) -> Section | None:
-    compared = any(one.distance is not None for one in ranked)
-    return section(
-        "Every model against the retrained model" if compared else "Every model",
-        headline_table(ranked, where),
-        Text(RANKING_NOTE, "aside") if compared else None,
-        note=place_text(where.fold, where.kind),
-        name="headline",
-    )
-
-
-def _groups_section(content: ReportContent) -> Section | None:
-    table = group_table(content)
-    return None if table is None else section(f"By {table.columns[0].text.lower()}", table, name="groups")
-
-
-def _epochs_section(content: ReportContent, key: Legend) -> Section | None:
-    table = epoch_table(content)
-    if table is None:
-        return None
+def _epochs_section(content: ReportContent, key: Legend, table: Table) -> Section | None:
     grid = figures(epoch_figures(content), "By epoch", columns=2)
-    return section(
-        "By epoch", Text(EPOCHS), key, grid, details("The numbers of these figures", table), name="epochs"
-    )
-
-
-def _utility_section(content: ReportContent) -> Section | None:
-    table = utility_table(content)
-    return None if table is None else section("Utility on general tasks", Text(UTILITY), table, name="utility")
+    numbers = details("The numbers of these figures", table)
+    return section("By epoch", Text(EPOCHS), key, grid, numbers, name="epochs")
 
 
 def _breakdown_section(results: Results, key: Legend) -> Section | None:
     planes = panel_planes(results)
     if not planes:
-        return section(
-            "By fold and kind",
-            Text("No fold and kind has a number on both the retain set and the forget set.", "empty"),
-            name="breakdown",
-        )
+        nothing = Text("No fold and kind has a number on both the retain set and the forget set.", "empty")
+        return section("By fold and kind", nothing, name="breakdown")
     # A row a fold, where its kinds fit side by side.
-    columns = min(3, len({one.kind for one in planes}))
+    columns = min(3, len({where.kind for where in planes}))
     grid = figures(panels(results, planes), "Utility against forgetting", columns=columns)
-    return section(
-        "By fold and kind",
-        Text(BREAKDOWN),
-        key,
-        grid,
-        details("The numbers of these plots", breakdown_table(results)),
-        name="breakdown",
-    )
+    numbers = details("The numbers of these plots", breakdown_table(results))
+    return section("By fold and kind", Text(BREAKDOWN), key, grid, numbers, name="breakdown")
 
 
-def _metrics_section(content: ReportContent, results: Results, where: Plane) -> Section | None:
-    table = metric_table(results, where)
-    return section(
-        "Every metric",
-        table or Text("No scores were given to this report.", "empty"),
-        details("Comparisons with models other than the retrained one", other_comparisons(content, results)),
-        name="metrics",
-    )
-
-
-def _judged_section(panels: Sequence[JudgedContent]) -> Section | None:
+def _judged_section(judged: Sequence[JudgedContent]) -> Section | None:
     parts = [
         section(
             panel.title,
             Text(panel.about, "aside"),
-            [details(one.title, *one.blocks, opened=not n) for n, one in enumerate(panel.sections)],
+            [details(part.title, *part.blocks, opened=not n) for n, part in enumerate(panel.sections)],
         )
-        for panel in panels
+        for panel in judged
     ]
     return section("Judged by panels", Text(JUDGED), parts, name="judged") if parts else None
 
 
 def _training_section(models: Sequence[ModelResult]) -> Section | None:
     curves = figures(training_curves(models), "Loss by step")
-    says = "The loss of each optimizer step. A method's terms are drawn beside their total."
+    text = Text("The loss of each optimizer step. A method's terms are drawn beside their total.")
     nothing = Text("No training history was given to this report.", "empty")
-    return section("Training", *((Text(says), curves) if curves else (nothing,)), name="training")
+    return section("Training", *((text, curves) if curves else (nothing,)), name="training")
 
 
-def _examples_section(content: ReportContent) -> Section | None:
+def _examples(content: ReportContent) -> list[Block]:
     examples = content.shown_examples()
     if not examples:
         missing = "No examples were kept with this run." if content.show_text else TEXT_WITHHELD
-        return section("Examples, before and after", Text(missing, "empty"), name="examples")
-    folded = [
+        return [Text(missing, "empty")]
+    return [
         Details(
-            one.question,
-            (Quotes((("Reference answer", one.answer), *one.responses.items()), reference=True),),
-            f"{one.fold}, {one.kind}, {one.question_id}",
+            example.question,
+            (Quotes((("Reference answer", example.answer), *example.responses.items()), reference=True),),
+            f"{example.fold}, {example.kind}, {example.question_id}",
             opened=not number,
-            tag=one.side,
+            tag=example.side,
         )
-        for number, one in enumerate(examples)
+        for number, example in enumerate(examples)
     ]
-    return section("Examples, before and after", folded, name="examples")
 
 
 def _runs_section(content: ReportContent) -> Section | None:
-    shared = shared_facts(content.models)
+    runs = {model.label: run_facts(model) for model in content.models}
+    first, *others = runs.values()
+    same = {key: text for key, text in first.items() if others and all(run.get(key) == text for run in others)}
+    nothing = Text("Nothing that differs from the other runs.", "empty")
+    own = {label: tuple((key, run[key]) for key in run if key not in same) for label, run in runs.items()}
+    benchmark = flat(content.benchmark, "benchmark.") | flat(content.split, "split.") | {"context": content.context}
     return section(
         "What was run",
         cost_table(content.models),
-        details("Benchmark and split", Facts(tuple(benchmark_facts(content)))),
-        details("The same in every run", Facts(tuple(shared.items()))) if shared else None,
-        _own_facts(content.models, shared),
+        details("Benchmark and split", Facts(tuple(benchmark.items()))),
+        details("The same in every run", Facts(tuple(same.items()))) if same else None,
+        [Details(label, (Facts(rows) if rows else nothing,)) for label, rows in own.items()],
         name="runs",
     )
 
 
-def _own_facts(models: Sequence[ModelResult], shared: Mapping[str, str]) -> Iterator[Details]:
-    for model in models:
-        own = tuple((key, text) for key, text in run_facts(model).items() if key not in shared)
-        nothing = Text("Nothing that differs from the other runs.", "empty")
-        yield Details(model.label, (Facts(own) if own else nothing,))
-
-
 def _data(content: ReportContent, where: Plane, ranked: Sequence[Standing]) -> dict[str, Any]:
     """Everything that the report shows, and every row behind it; text only where ``show_text``."""
-    closest, membership = verdict(list(ranked)), content.membership
+    (closest, answer), membership = verdict(ranked), content.membership
     return {
         "context": content.context,
         "benchmark": content.benchmark,
@@ -295,8 +204,8 @@ def _data(content: ReportContent, where: Plane, ranked: Sequence[Standing]) -> d
             "kind": where.kind,
             "utility_metric": where.utility,
             "forgetting_metric": where.forgetting,
-            "closest_to_retrained": closest.name if closest.found else None,
-            "explanation": " ".join(closest.sentences),
+            "closest_to_retrained": closest,
+            "explanation": " ".join(answer.sentences),
             "distance_to_retrained": {one.model.label: one.distance for one in ranked},
         },
         "models": [_model(model) for model in content.models],

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 ALL = "all"
 """Every kind of question together."""
 
+_CONTEXTS = {
+    "closed_book": "closed book (the record is not in the prompt)",
+    "note": "note (the record is in the prompt)",
+}
 UNSCORED = "unscored"
 ABSENT = "–"
 
@@ -64,11 +68,7 @@ def place_text(fold: str, kind: str) -> str:
 
 def context_text(context: str) -> str:
     """The context mode in words."""
-    known = {
-        "closed_book": "closed book (the record is not in the prompt)",
-        "note": "note (the record is in the prompt)",
-    }
-    return known.get(context, context)
+    return _CONTEXTS.get(context, context)
 
 
 def duration(seconds: float) -> str:
@@ -89,10 +89,9 @@ def size(count: float) -> str:
 
 def count(value: Any, noun: str) -> str:
     """``1 patient``, ``240 patients``; the plain plural of an English noun."""
+    plural = noun if noun.endswith("s") else f"{noun}s"
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":
         plural = f"{noun[:-1]}ies"
-    else:
-        plural = noun if noun.endswith("s") else f"{noun}s"
     shown = f"{value:,}" if isinstance(value, int) else str(value)
     return f"{shown} {noun if value == 1 else plural}"
 
@@ -112,16 +111,12 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 def _plain(name: str, item: Any) -> str:
     if isinstance(item, bool) or item is None:
         return {True: "yes", False: "no", None: "none"}[item]
-    if isinstance(item, (int, float)):
-        if "seconds" in name:
-            return duration(float(item))
-        return (
-            size(item)
-            if name.split(".")[0].endswith("_bytes")
-            else f"{item:,}"
-            if abs(item) >= 10_000
-            else str(item)
-        )
     if isinstance(item, (list, tuple)):
         return ", ".join(str(part) for part in item) or "none"
-    return str(item)
+    if not isinstance(item, (int, float)):
+        return str(item)
+    if "seconds" in name:
+        return duration(float(item))
+    if name.split(".")[0].endswith("_bytes"):
+        return size(item)
+    return f"{item:,}" if abs(item) >= 10_000 else str(item)

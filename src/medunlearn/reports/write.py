@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from medunlearn.data.storage import write_json, write_text
+from medunlearn.errors import InputError
 from medunlearn.reports.blocks import Report
 from medunlearn.reports.content import ReportContent
 from medunlearn.reports.html import to_html
@@ -14,15 +15,9 @@ from medunlearn.reports.unlearning import unlearning_report
 
 
 def write_report(report: Report | ReportContent, folder: Path) -> Path:
-    """Write ``report.html``, ``report.md`` and ``report.json`` into a folder.
+    """Write ``report.html``, ``report.md`` and ``report.json`` into a folder, and return the first one's path.
 
     The HTML is one file that loads nothing from a network.
-
-    Args:
-        report: blocks, or the content of a report of unlearning runs.
-
-    Returns:
-        The path of the HTML file.
 
     Raises:
         InputError: two models with one label.
@@ -36,3 +31,18 @@ def write_report(report: Report | ReportContent, folder: Path) -> Path:
     write_text(folder / "report.md", text)
     write_text(folder / "report.html", page)
     return folder / "report.html"
+
+
+def free_folder(out: Path) -> Path:
+    """A folder that a report may be written into.
+
+    Raises:
+        InputError: it is a file, or holds a benchmark or a run.
+    """
+    if out.suffix in (".html", ".md", ".json"):
+        raise InputError(f"A report is a folder of three files: give --out {out.with_suffix('')}, not {out}.")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file, not a folder. Choose another --out.")
+    if (out / "benchmark.yaml").exists() or (out / "run.json").exists():
+        raise InputError(f"{out} holds a benchmark or a run. Choose another --out.")
+    return out
