@@ -191,11 +191,7 @@ def connect() -> Iterator[Callable[..., tuple[FakeServer, Any]]]:
     with ExitStack() as stack:
 
         def make(
-            *behave: str,
-            server: FakeServer | None = None,
-            store: Any = None,
-            again: bool = False,
-            **settings: Any,
+            *behave: str, server: FakeServer | None = None, store: Any = None, again: bool = False, **settings: Any
         ) -> tuple[FakeServer, Any]:
             served = stack.enter_context(server or FakeServer(behave or ("well",)))
             given = {"base_url": served.base_url, "model": "m", "backoff_seconds": 0.01, **settings}

@@ -17,10 +17,7 @@ from medunlearn.cli.main import app
 from medunlearn.results.runs import Run
 
 PAGE = Page.read("scale.md", "Several processes", "Less memory")
-SMALL = {
-    "train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2"],
-    "unlearn": ["--epochs=1"],
-}
+SMALL = {"train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2"], "unlearn": ["--epochs=1"]}
 
 
 def run(line: str) -> None:

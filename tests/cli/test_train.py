@@ -115,10 +115,7 @@ def test_it_goes_on_from_another_run(medunlearn: Medunlearn, bench: Path, target
         (("--trainable=layers:9",), ["trainable='layers:9' matches no parameter"]),
         (("--trainable=some",), ["trainable='some' is not understood"]),
         (("--max-length=16",), ["more than max_length=16", "Raise --max-length"]),
-        (
-            ("--epochs=many", "--lr=-1", "--precision=fp16", "bogus=1"),
-            ["4 settings are wrong", "no flag --bogus"],
-        ),
+        (("--epochs=many", "--lr=-1", "--precision=fp16", "bogus=1"), ["4 settings are wrong", "no flag --bogus"]),
     ],
 )
 def test_a_mistake_does_not_take_the_folder(

@@ -1,4 +1,4 @@
-"""Summaries: means, composites, counts and intervals from a score table."""
+"""Means, composites, counts and intervals of a score table, and differences of two models' tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from medunlearn.errors import InputError
 from medunlearn.results import summary
-from medunlearn.statistics import bootstrap_mean
+from medunlearn.statistics import bootstrap_mean, paired_difference
 
 HOW: dict[str, Any] = {"composites": ("MU", "AFE", "DS"), "rollup": "kind"}
 BY = ("side", "fold", "kind")
@@ -26,6 +26,11 @@ def table_of(scores: pd.DataFrame, meta: pd.DataFrame) -> pd.DataFrame:
 
 def summarize(scores: pd.DataFrame, meta: pd.DataFrame, **how: Any) -> pd.DataFrame:
     return summary.summarize(table_of(scores, meta), BY, **HOW, **how).rename(columns={"measure": "metric"})
+
+
+def compare(a: pd.DataFrame, b: pd.DataFrame, meta: pd.DataFrame, **how: Any) -> pd.DataFrame:
+    tables = (table_of(scores, meta) for scores in (a, b))
+    return summary.compare(*tables, BY, **HOW, **how).rename(columns={"measure": "metric"})
 
 
 PARTS = ("rouge_l", "em", "cs", "te", "es")
@@ -49,9 +54,9 @@ def row(table: pd.DataFrame, **where: str) -> dict[str, Any]:
     return {str(name): None if pd.isna(value) else value for name, value in table.iloc[0].items()}
 
 
-def hospital(subjects: int = 30, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
+def hospital(subjects: int = 30) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Three questions a subject on each side, every part scored, subjects unlike each other."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     meta = meta_of(
         [
             (f"{side}-{s}-{i}", f"{side}-{s}", side, "train", kind)
@@ -61,14 +66,9 @@ def hospital(subjects: int = 30, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFr
         ]
     )
     level = {subject: rng.uniform(0.2, 0.8) for subject in meta["subject"].unique()}
-    values: dict[str, dict[str, float | None]] = {
-        metric: {
-            q: float(np.clip(level[s] + rng.normal(scale=0.1), 0, 1))
-            for q, s in zip(meta["question_id"], meta["subject"], strict=True)
-        }
-        for metric in PARTS
-    }
-    return scores_of(values), meta
+    people = list(zip(meta["question_id"], meta["subject"], strict=True))
+    draw = lambda s: float(np.clip(level[s] + rng.normal(scale=0.1), 0, 1))  # noqa: E731
+    return scores_of({metric: {q: draw(s) for q, s in people} for metric in PARTS}), meta
 
 
 def harmonic(values: list[float]) -> float:
@@ -76,27 +76,17 @@ def harmonic(values: list[float]) -> float:
 
 
 def test_means_and_composites_by_hand() -> None:
-    meta = meta_of(
-        [
-            ("r1", "p1", "retain", "train", "factual"),
-            ("r2", "p2", "retain", "train", "factual"),
-            ("f1", "p3", "forget", "train", "factual"),
-            ("f2", "p4", "forget", "train", "factual"),
-        ]
-    )
-    on_retain = {"rouge_l": (1, 0.5), "em": (0.5, 0.5), "cs": (1, 1), "te": (0.5, 1), "es": (1, 0)}
-    on_forget = {"rouge_l": (0, 0.5), "em": (0.5, 0.5), "cs": (0, 0), "te": (0, 1), "es": (1, 0)}
-    scores = scores_of(
-        {
-            metric: {
-                "r1": on_retain[metric][0],
-                "r2": on_retain[metric][1],
-                "f1": on_forget[metric][0],
-                "f2": on_forget[metric][1],
-            }
-            for metric in PARTS
-        }
-    )
+    people = (("r1", "p1", "retain"), ("r2", "p2", "retain"), ("f1", "p3", "forget"), ("f2", "p4", "forget"))
+    meta = meta_of([(*person, "train", "factual") for person in people])
+    by_hand = {
+        "rouge_l": (1, 0.5, 0, 0.5),
+        "em": (0.5, 0.5, 0.5, 0.5),
+        "cs": (1, 1, 0, 0),
+        "te": (0.5, 1, 0, 1),
+        "es": (1, 0, 1, 0),
+    }
+    questions = ("r1", "r2", "f1", "f2")
+    scores = scores_of({name: dict(zip(questions, values, strict=True)) for name, values in by_hand.items()})
     table = summarize(scores, meta)
     assert row(table, side="retain", kind="factual", metric="rouge_l")["value"] == 0.75
     mu = row(table, side="retain", kind="factual", metric="MU")
@@ -170,18 +160,16 @@ def test_no_part_at_all_is_unscored_and_never_zero() -> None:
         assert (found["value"], found["n_scored"], found["n_unscored"], found["parts"]) == (None, 0, 1, "")
 
 
-def test_empty_group_is_null_and_counted() -> None:
-    meta = meta_of([("1", "a", "retain", "train", "factual"), ("2", "b", "retain", "train", "factual")])
-    table = summarize(scores_of({"em": {"1": None, "2": None}}), meta)
-    found = row(table, kind="factual", metric="em")
-    assert (found["value"], found["low"], found["n_scored"], found["n_unscored"]) == (None, None, 0, 2)
-
-
-def test_questions_without_a_row_count_as_unscored() -> None:
+@pytest.mark.parametrize(
+    ("values", "value", "scored"), [({"0": 1.0, "1": None}, 1.0, 1), ({"0": None, "1": None}, None, 0)]
+)
+def test_questions_without_a_value_or_a_row_count_as_unscored(
+    values: dict[str, float | None], value: float | None, scored: int
+) -> None:
     meta = meta_of([(str(n), f"p{n}", "retain", "train", "factual") for n in range(4)])
-    found = row(summarize(scores_of({"em": {"0": 1.0, "1": None}}), meta), kind="factual", metric="em")
-    assert (found["value"], found["n_scored"], found["n_unscored"]) == (1.0, 1, 3)
-    assert (found["low"], found["n_subjects"]) == (None, 1)
+    em = row(summarize(scores_of({"em": values}), meta), kind="factual", metric="em")
+    assert (em["value"], em["low"]) == (value, None)
+    assert (em["n_scored"], em["n_unscored"], em["n_subjects"]) == (scored, 4 - scored, scored)
 
 
 def test_metric_interval_is_the_cluster_bootstrap() -> None:
@@ -190,12 +178,8 @@ def test_metric_interval_is_the_cluster_bootstrap() -> None:
     retain = meta[meta["side"] == "retain"]
     em = scores[scores["metric"] == "em"].set_index("question_id")["value"]
     direct = bootstrap_mean(em[retain["question_id"]].to_numpy(float), retain["subject"].tolist(), seed=4)
-    found = row(table, side="retain", kind="all", metric="em")
-    assert (found["value"], found["low"], found["high"]) == (
-        pytest.approx(direct.value),
-        pytest.approx(direct.low),
-        pytest.approx(direct.high),
-    )
+    em = row(table, side="retain", kind="all", metric="em")
+    assert [em[name] for name in ("value", "low", "high")] == pytest.approx([direct.value, direct.low, direct.high])
 
 
 def test_composite_interval_is_that_of_a_slow_bootstrap() -> None:
@@ -276,3 +260,107 @@ def test_tables_read_back_from_parquet_give_the_same(tmp_path: Any) -> None:
         pd.read_parquet(tmp_path / "scores.parquet"), pd.read_parquet(tmp_path / "meta.parquet"), replicates=50
     )
     pd.testing.assert_frame_equal(again, summarize(scores, meta, replicates=50))
+
+
+# Two models on the same questions.
+
+
+def models(subjects: int = 30) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Two models' scores (a forgets better) and the questions' table; four questions a forget subject."""
+    rng = np.random.default_rng(1)
+    meta = meta_of(
+        [(f"q{s}-{i}", f"p{s}", "forget", "train", "factual") for s in range(subjects) for i in range(4)]
+    )
+    hard = np.repeat(rng.uniform(0.3, 0.6, size=subjects), 4)
+    a, b = (
+        pd.concat(
+            pd.DataFrame(
+                {
+                    "question_id": meta["question_id"],
+                    "metric": metric,
+                    "value": np.clip(hard + shift + rng.normal(scale=0.05, size=len(meta)), 0.0, 1.0),
+                }
+            )
+            for metric in ("rouge_l", "em", "te")
+        ).reset_index(drop=True)
+        for shift in (-0.2, 0.2)
+    )
+    return a, b, meta
+
+
+def column(scores: pd.DataFrame, meta: pd.DataFrame, metric: str) -> np.ndarray:
+    by_question = scores[scores["metric"] == metric].set_index("question_id")["value"]
+    return by_question[meta["question_id"]].to_numpy(float)
+
+
+def test_a_difference_is_the_paired_bootstrap() -> None:
+    a, b, meta = models()
+    table = compare(a, b, meta, seed=2)
+    direct = paired_difference(column(a, meta, "em"), column(b, meta, "em"), meta["subject"].tolist(), seed=2)
+    em = row(table, kind="all", metric="em")
+    numbers = [direct.difference, direct.low, direct.high, direct.p]
+    assert [em[name] for name in ("difference", "low", "high", "p")] == pytest.approx(numbers)
+    assert (em["n_pairs"], em["n_dropped"], em["n_subjects"]) == (120, 0, 30)
+    name = "H(1-rouge_l, 1-em)"
+    whole = row(table, kind="all", metric=name)
+    ours, theirs = (row(summarize(scores, meta), kind="all", metric=name)["value"] for scores in (a, b))
+    assert whole["difference"] == pytest.approx(ours - theirs)
+    assert whole["parts"] == "rouge_l,em"
+    assert whole["low"] < ours - theirs < whole["high"]
+    # Model a repeats far less: the difference is not chance.
+    assert whole["p"] < 0.01
+
+
+def test_degradation_is_compared_too() -> None:
+    """One response in four of a has collapsed, for each subject alike; none of b."""
+    a, b, meta = models(subjects=10)
+    for scores in (a, b):
+        scores.loc[scores["metric"] == "te", "value"] = 0.5
+    a.loc[(a["metric"] == "te") & a["question_id"].str.endswith("-0"), "value"] = 0.0
+    ds = row(compare(a, b, meta), kind="all", metric="DS")
+    assert (ds["difference"], ds["low"], ds["high"]) == (0.25, 0.25, 0.25)
+
+
+def test_a_model_equals_itself() -> None:
+    a, _, meta = models(subjects=5)
+    table = compare(a, a, meta, replicates=100)
+    assert (table["difference"] == 0.0).all()
+    assert (table["p"] == 1.0).all()
+
+
+def test_only_pairs_count_and_the_rest_is_dropped_and_counted() -> None:
+    a, b, meta = models(subjects=5)
+    a.loc[(a["question_id"] == "q0-0") & (a["metric"] == "em"), "value"] = None
+    b = b[~((b["question_id"] == "q0-1") & (b["metric"] == "em"))]
+    table = compare(a, b, meta, replicates=100)
+    pairs = meta[~meta["question_id"].isin(["q0-0", "q0-1"])]
+    em = row(table, kind="all", metric="em")
+    assert em["difference"] == pytest.approx(column(a, pairs, "em").mean() - column(b, pairs, "em").mean())
+    assert (em["n_pairs"], em["n_dropped"]) == (18, 2)
+    assert row(table, kind="all", metric="rouge_l")["n_pairs"] == 20
+    assert row(table, kind="all", metric="H(1-rouge_l, 1-em)")["n_pairs"] == 18
+
+
+def test_what_one_model_lacks_is_null_and_no_part() -> None:
+    a, b, meta = models(subjects=5)
+    table = compare(a, b[b["metric"] != "em"], meta, replicates=100)
+    em = row(table, kind="all", metric="em")
+    assert (em["difference"], em["p"], em["n_pairs"], em["n_dropped"]) == (None, None, 0, 20)
+    assert row(table, kind="all", metric="H(1-rouge_l)")["n_pairs"] == 20
+    apart = compare(a[a["metric"] == "te"], b[b["metric"] == "em"], meta, replicates=50)
+    for name in ("AFE", "DS"):
+        none = row(apart, kind="all", metric=name)
+        assert (none["difference"], none["n_pairs"], none["n_dropped"]) == (None, 0, 20)
+
+
+def test_columns_and_refusals_of_differences() -> None:
+    a, b, meta = models(subjects=3)
+    assert compare(a, b, meta, replicates=20).columns.tolist() == [
+        *("side", "fold", "kind", "metric", "difference", "low", "high", "p"),
+        *("n_pairs", "n_subjects", "n_dropped", "parts", "replicates_dropped"),
+    ]
+    with pytest.raises(InputError, match="more than once"):
+        compare(a, pd.concat([b, b.iloc[:1]]), meta)
+    elsewhere = table_of(b, meta).assign(item="elsewhere").drop_duplicates("measure")
+    with pytest.raises(InputError, match="scores of one model alone"):
+        summary.compare(table_of(a, meta), elsewhere, BY)

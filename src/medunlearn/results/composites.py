@@ -26,12 +26,10 @@ class Composite:
     """A number made of measures' means on one side; by default their harmonic mean.
 
     Attributes:
-        name: its name in the paper; shown only when every part is there.
-        title: its name in reports.
+        name, title: in the paper, shown only when every part is there; and in reports.
         side: the side that it is defined on; None for both.
         parts: the measures that it is made of, in the paper's order.
-        meaning: range and direction.
-        source: paper, section and equation.
+        meaning, source: range and direction; paper, section and equation.
         inverted: each mean m enters as 1 - m.
         transform: of each score of the single part before the mean; the composite is then that mean.
     """
@@ -114,11 +112,7 @@ RESERVED = frozenset(REGISTRY)
 
 
 def composite_named(name: str) -> Composite:
-    """The composite registered under a name.
-
-    Raises:
-        UnknownNameError: there is none.
-    """
+    """The composite registered under a name; UnknownNameError where there is none."""
     if name not in REGISTRY:
         raise UnknownNameError("composite", name, [*REGISTRY])
     return REGISTRY[name]

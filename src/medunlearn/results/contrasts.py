@@ -4,33 +4,19 @@
 :class:`Stratum` says which rows of the score table are drawn together; strata hold different subjects and are drawn
 independently. Terms may come from several strata, and numbers of several training seeds are averaged.
 
-AMNESIA: utility kept, and a growth over two forget sets, one inside the other (their subjects are drawn once)::
+Utility kept, and how much more a model leaks than the retrained one with identifiers in front::
 
     draws = Draws(scores, ("context", "split", "role", "method", "side", "fold", "kind"), rollup="kind",
                   composites=("MU", "AFE", "DS"), seed=0)
-    retain = Stratum.of(stable_seed("sweep", "retain", "everyone", 0), context="closed_book", split="random_05",
-                        side="retain")
+    retain = Stratum.of(stable_seed("sweep", "retain", 0), split="random_05", side="retain")
     cell = {"split": "random_05", "role": "unlearned", "method": "NPO", "fold": "train", "kind": "all"}
     target = {**cell, "role": "target", "method": ""}
     kept = draws.contrast([Term(1, cell, "MU", retain), Term(-0.8, target, "MU", retain)])
-    both = Stratum.of(stable_seed("sweep", "forget", "everyone", 0), context="closed_book",
-                      split=("random_01", "random_10"), side="forget")
-
-    # Only the retained subjects with the split's disease:
-    same = Stratum.of(stable_seed("sweep", "retain", "same", 0), subjects=subjects_with_disease, side="retain")
-
-MedForget: a level's contrast, on the fold of questions with identifiers in front (``fold="given patient"``)::
-
     leak = draws.contrast([Term(1, {**cell, "fold": "given all"}, "rouge_l_f", forget),
                            Term(-1, {**retrained, "fold": "given all"}, "rouge_l_f", forget)])
 
-LUME: a run's epochs; questions that an epoch has no score for are left out first, and any two subjects will do::
-
-    complete = complete_items(scores[scores["node"] == task], ("model", "epoch"))
-    draws = Draws(complete, ("model", "epoch", "side", "kind"), seeds=None, min_subjects=2, seed=0)
-    stratum = Stratum.of(0, side="forget", kind="completion", model=(run, target))
-    zero = draws.contrast([Term(1, {"model": run, "epoch": lowest}, "rouge_l", stratum),
-                           Term(-0.1, {"model": target, "epoch": 0}, "rouge_l", stratum)])
+Of forget sets one inside the other the subjects are drawn once: ``split=("random_01", "random_10")``. Where all
+runs must have a score, as over epochs, items without one are left out first (:func:`complete_items`).
 """
 
 from __future__ import annotations
@@ -53,13 +39,7 @@ MIN_SUBJECTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """Rows of the score table whose subjects are drawn together.
-
-    Attributes:
-        seed: of the draws.
-        rows: label -> values; rows with one of them in every label are in. Made by :meth:`of`.
-        subjects: the subjects that are in; None for all.
-    """
+    """Rows of the score table whose subjects are drawn together, with the seed of the draws; None for all."""
 
     seed: int
     rows: tuple[tuple[str, tuple[object, ...]], ...] = ()
@@ -74,13 +54,7 @@ class Stratum:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """``weight`` times a measure's or composite's number in one cell.
-
-    Attributes:
-        cell: label -> value; must tell one cell of the stratum, seeds aside.
-        measure: a measure of the score table, or the name of a composite.
-        stratum: the rows that the cell is drawn with.
-    """
+    """``weight`` times a measure's or composite's number in one cell, told by its labels, seeds aside."""
 
     weight: float
     cell: Mapping[str, object]
@@ -93,12 +67,10 @@ class Contrast:
     """A weighted sum of numbers, averaged over training seeds.
 
     Attributes:
-        value: None where a term has none.
-        low, high: 95% interval over subjects, and over seeds if there are several.
+        value, low, high: with the 95% interval over subjects, and over seeds if there are several.
         n_subjects: of the term that has fewest.
         reason: why there is no value, or no interval; "" otherwise.
         measure: the measure as it is shown; a composite with a part missing carries its parts.
-        by_seed: the value of each seed.
     """
 
     value: float | None
@@ -112,11 +84,7 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True)
 class CellDraws:
-    """Means of one cell's measures, of the data and of every replicate.
-
-    Attributes:
-        columns: measure -> column of ``means``; a composite with transformed scores has a column of its own.
-    """
+    """Means of one cell's measures, and of composites with transformed scores, by their column of ``means``."""
 
     columns: Mapping[str, int]
     means: Resampled
@@ -189,14 +157,14 @@ class Draws:
         Raises:
             InputError: several cells have these labels.
         """
-        found: dict[object, CellDraws] = {}
+        by_seed: dict[object, CellDraws] = {}
         for labels, means in self.of(stratum):
             if all(labels[name] == value for name, value in cell.items()):
                 seed = labels[self.seeds] if self.seeds else None
-                if seed in found:
+                if seed in by_seed:
                     raise InputError(f"The labels {dict(cell)} are those of several cells. Name more labels.")
-                found[seed] = means
-        return found
+                by_seed[seed] = means
+        return by_seed
 
     def contrast(self, terms: Sequence[Term]) -> Contrast:
         """The weighted sum of the terms' numbers, averaged over the seeds that all terms have.
@@ -282,11 +250,6 @@ def complete_items(scores: pd.DataFrame, across: Sequence[str]) -> pd.DataFrame:
     scored = scores[scores["value"].notna()].groupby(["item", "measure"])["value"].size()
     complete = scored[scored == combinations].index
     return scores[pd.MultiIndex.from_frame(scores[["item", "measure"]]).isin(complete)]
-
-
-def _common_seeds(cells: Sequence[Mapping[object, CellDraws]]) -> list[object]:
-    common = set.intersection(*(set(by_seed) for by_seed in cells))
-    return sorted(common, key=lambda seed: (seed if isinstance(seed, (int, float)) else 0, str(seed)))
 
 
 def _parts(measure: str, cells: Sequence[CellDraws]) -> tuple[str, tuple[str, ...]]:

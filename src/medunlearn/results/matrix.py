@@ -44,12 +44,7 @@ class ScoreMatrix:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rows that share their labels.
-
-    Attributes:
-        labels: label -> value; ``all`` for a label that is rolled up, None for one that the rows lack.
-        rows: places in the matrix, shape [n].
-    """
+    """Places in the matrix of the rows with the same labels: ``all`` where rolled up, None where they lack it."""
 
     labels: Mapping[str, object]
     rows: Places

@@ -22,15 +22,12 @@ class RunRecord:
     ``record["results"]`` reads a field by name, as of a dictionary; use the attributes in new code.
 
     Attributes:
-        verb: the command. label: its name in tables and figures.
         key: SHA-256 of what changes its numbers.
-        status: running, complete, interrupted or failed; error: why it failed.
-        config: the resolved settings. inputs: fingerprints of what the result depends on besides them.
+        status: running, complete, interrupted or failed (``error`` says why).
+        config, inputs: the resolved settings, and fingerprints of what the result depends on besides them.
         lineage: the models that it was made from, the first one first.
-        code, packages, hardware: commit, versions, machine.
-        started: ISO time, UTC. seconds: wall clock. peak_memory_bytes: highest resident memory.
-        stages: seconds and peak memory of each part. results: facts about what came out.
-        schema: :data:`SCHEMA` of the version that wrote it.
+        started, seconds: ISO time in UTC, and wall clock.
+        stages: seconds and peak resident memory of each part.
     """
 
     verb: str = ""

@@ -34,12 +34,7 @@ EPOCHS = "epochs"
 
 @dataclass(frozen=True)
 class Run:
-    """A recorded result on disk.
-
-    Attributes:
-        folder: where it is.
-        info: the content of ``run.json``.
-    """
+    """A recorded result on disk; ``info`` is the content of ``run.json``."""
 
     folder: Path
     info: RunRecord
@@ -63,11 +58,7 @@ class Run:
 
     @staticmethod
     def of(run: Run | Path | str) -> Run:
-        """The run itself, or the complete run in a folder.
-
-        Raises:
-            InputError: as :meth:`open`.
-        """
+        """The run itself, or the complete run in a folder (:meth:`open`)."""
         return run if isinstance(run, Run) else Run.open(run)
 
     @property
@@ -149,10 +140,7 @@ class Recording:
     """Writes ``run.json`` while a run runs.
 
     Args:
-        folder: of the run.
-        verb: the command.
         label: what tables call the result.
-        settings: everything the user chose.
         inputs: what the result depends on besides the settings, as fingerprints.
         writes: whether this process is the one that writes the file.
 

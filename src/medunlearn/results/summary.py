@@ -26,13 +26,7 @@ EVALUATION = ("side", "fold", "kind")
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One row to be: a measure, or a composite of several.
-
-    Attributes:
-        columns: the columns of the group's values that it reads; none where a composite has no part.
-        parts: the measures that a composite is made of; empty for a measure.
-        statistic: how the columns' means combine; None for the mean itself.
-    """
+    """One row to be: a measure, or a composite whose ``statistic`` combines the means of its ``columns``."""
 
     name: str
     columns: tuple[int, ...]
@@ -82,12 +76,17 @@ def summarize(
         values, lines = _lines(matrix, group, matrix.values[group.rows], wanted)
         drawn = resample_means(values, _subjects(matrix, group), replicates=replicates, seed=seed)
         for line in lines:
-            row = {**group.labels, "measure": line.name, "parts": ",".join(line.parts), "n_unscored": len(values)}
+            row: dict[str, Any] = {
+                **group.labels,
+                "measure": line.name,
+                "parts": ",".join(line.parts),
+                "n_unscored": len(values),
+            }
             if line.columns:
                 estimate = drawn.estimate(line.columns, line.statistic)
-                row |= {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-                row |= {"n_scored": estimate.n, "n_unscored": len(values) - estimate.n}
-                row |= {"n_subjects": estimate.n_clusters, "replicates_dropped": estimate.replicates_dropped}
+                row |= {name: getattr(estimate, name) for name in ("value", "low", "high", "replicates_dropped")}
+                row |= {"n_scored": estimate.n, "n_subjects": estimate.n_clusters}
+                row["n_unscored"] -= estimate.n
             rows.append(row)
     return _frame(rows, by, ("value", "low", "high"), ("n_scored", "n_unscored", "n_subjects"))
 
@@ -125,8 +124,7 @@ def compare(
     wanted = [composite_named(name) for name in composites]
     rows: list[dict[str, Any]] = []
     for group in groups(matrix, by, rollup):
-        theirs = other[group.rows]
-        ours = matrix.values[group.rows]
+        ours, theirs = matrix.values[group.rows], other[group.rows]
         lonely = np.isnan(ours) | np.isnan(theirs)
         _, lines = _lines(matrix, group, np.where(lonely, np.nan, ours), wanted)
         pairs = resample_pairs(
@@ -137,14 +135,23 @@ def compare(
             seed=seed,
         )
         for line in lines:
-            row = {**group.labels, "measure": line.name, "parts": ",".join(line.parts), "n_dropped": len(ours)}
+            row: dict[str, Any] = {
+                **group.labels,
+                "measure": line.name,
+                "parts": ",".join(line.parts),
+                "n_dropped": len(ours),
+            }
             if line.columns:
                 gap = pairs.difference(line.columns, line.statistic)
-                row |= {"difference": gap.difference, "low": gap.low, "high": gap.high, "p": gap.p}
-                row |= {"n_pairs": gap.n_pairs, "n_dropped": len(ours) - gap.n_pairs}
-                row |= {"n_subjects": gap.n_clusters, "replicates_dropped": gap.replicates_dropped}
+                names = ("difference", "low", "high", "p", "n_pairs", "replicates_dropped")
+                row |= {name: getattr(gap, name) for name in names} | {"n_subjects": gap.n_clusters}
+                row["n_dropped"] -= gap.n_pairs
             rows.append(row)
     return _frame(rows, by, ("difference", "low", "high", "p"), ("n_pairs", "n_subjects", "n_dropped"))
+
+
+def _row(group: Group, line: _Line) -> dict[str, Any]:
+    return {**group.labels, "measure": line.name, "parts": ",".join(line.parts)}
 
 
 def _lines(
@@ -192,13 +199,10 @@ def _aligned(ours: ScoreMatrix, theirs: ScoreMatrix) -> tuple[ScoreMatrix, Array
         if key not in place:
             raise InputError(f"item {key[-1]!r} has scores of one model alone. Were both asked the same questions?")
         rows.append(place[key])
-    values, present = (
-        _widened(ours.values, ours.measures, measures),
-        _widened(ours.rows_of, ours.measures, measures),
-    )
+    values = _widened(ours.values, ours.measures, measures)
     other = np.full(values.shape, np.nan)
     other[rows] = _widened(theirs.values, theirs.measures, measures)
-    shown = present == 1.0
+    shown = _widened(ours.rows_of, ours.measures, measures) == 1.0
     shown[rows] |= _widened(theirs.rows_of, theirs.measures, measures) == 1.0
     return ScoreMatrix(ours.keys, ours.subjects, measures, values, shown), other
 
