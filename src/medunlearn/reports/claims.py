@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from medunlearn.reports.blocks import Cell, Statement, Table, Text, blocks
 from medunlearn.reports.words import ABSENT, interval, signed
@@ -31,19 +31,6 @@ LEAST_SETTLED = 0.5
 _TONES: Mapping[Verdict, Literal["good", "bad", "open"]] = {HOLDS: "good", FAILS: "bad"}
 
 
-class Number(Protocol):
-    """A value with its interval, as contrasts and summaries have it."""
-
-    @property
-    def value(self) -> float | None: ...
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-    @property
-    def n_subjects(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """A number minus its threshold, with its 95% interval over subjects.
@@ -62,8 +49,8 @@ class Evidence:
     reason: str = ""
 
     @classmethod
-    def of(cls, name: str, number: Number, minus: float = 0.0, *, reason: str | None = None) -> Evidence:
-        """A number, minus a constant threshold."""
+    def of(cls, name: str, number: Any, minus: float = 0.0, *, reason: str | None = None) -> Evidence:
+        """A contrast or reading, minus a constant threshold."""
         value, low, high = (
             None if edge is None else edge - minus for edge in (number.value, number.low, number.high)
         )
@@ -101,12 +88,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One comparison that a claim is decided by.
-
-    Attributes:
-        labels: where the numbers are from, e.g. ``{"run": "NPO", "task": "story"}``; the columns of its table.
-        says: the numbers in a few words.
-    """
+    """One comparison that a claim is decided by, labelled by where it is from: ``{"run": "NPO"}``."""
 
     labels: Mapping[str, str]
     verdict: Verdict
@@ -116,11 +98,10 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A claim with its cases.
+    """A claim with its cases, decided each by its rule.
 
     Attributes:
         name: short, for programs.
-        rule: how a case is decided.
         context: the mode in which the models were asked, where a report has several.
         published: what the paper's own numbers say of it.
         needs: what a run must have for there to be a case.

@@ -35,8 +35,7 @@ def to_markdown(report: Report) -> str:
 
 
 def _render(blocks: Iterable[AnyBlock], depth: int) -> Iterator[str]:
-    for block in blocks:
-        yield from _block(block, depth)
+    return (part for block in blocks for part in _block(block, depth))
 
 
 def _block(block: AnyBlock, depth: int) -> Iterator[str]:
@@ -88,11 +87,6 @@ def _heading(depth: int, text: str, note: str = "") -> str:
     return f"{'#' * min(depth, 6)} {one_line(text)}" + (f" ({one_line(note)})" if note else "")
 
 
-def section(title: str, *parts: str) -> list[str]:
-    """A heading and its parts; nothing at all where every part is empty."""
-    return _titled(f"## {title}", parts)
-
-
 def bullets(lines: Iterable[str]) -> str:
     """A list, a line an item."""
     return "\n".join(f"- {one_line(line)}" for line in lines)
@@ -103,10 +97,9 @@ def literal(text: str) -> str:
     return "\n".join(f"    {line}" for line in (text.splitlines() or [""]))
 
 
-def pipe_table(table: Table, *, notes: bool = True) -> str:
+def pipe_table(table: Table) -> str:
     """A pipe table with its columns aligned; a long note is left to the list below it."""
-    lines = [[_cell(cell) for cell in table.columns]]
-    lines += [[_cell(cell, notes=notes or not place) for place, cell in enumerate(row)] for row in table.rows]
+    lines = [list(map(_cell, row)) for row in (table.columns, *table.rows)]
     widths = [max(3, *(len(line[place]) for line in lines)) for place in range(len(table.columns))]
     lines.insert(1, ["-" * width for width in widths])
     return "\n".join(
@@ -115,11 +108,11 @@ def pipe_table(table: Table, *, notes: bool = True) -> str:
     )
 
 
-def _cell(cell: Cell, *, notes: bool = True) -> str:
+def _cell(cell: Cell) -> str:
     text = cell.text
     if cell.spans:
         text = "".join(f"{_MARKS.get(span.mark, '')}{span.text}{_MARKS.get(span.mark, '')}" for span in cell.spans)
-    note = cell.note if notes and len(cell.note) <= _LONGEST_NOTE else ""
+    note = cell.note if len(cell.note) <= _LONGEST_NOTE else ""
     return one_line(f"{text} {note}").replace("|", "\\|")
 
 

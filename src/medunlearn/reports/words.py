@@ -73,12 +73,10 @@ def context_text(context: str) -> str:
 
 def duration(seconds: float) -> str:
     """``48.2 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    minutes, rest = divmod(round(seconds), 60)
     if seconds < 60:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def size(count: float) -> str:
