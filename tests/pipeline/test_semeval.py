@@ -57,9 +57,7 @@ def test_a_part_at_a_time(lume: tuple[Any, Run], tmp_path: Path) -> None:
     assert mu.semeval(run, "released", utility=0.3).final is not None
     page = mu.report([run], out=tmp_path / "report", split="released")
     text = (page.parent / "report.md").read_text()
-    assert "SemEval-2025 Task 4" in text
-    assert "membership score" in text
-    assert "utility" in text
+    assert all(part in text for part in ("SemEval-2025 Task 4", "membership score", "utility"))
 
 
 def test_another_benchmark_has_no_such_score(hospital: Any, target: Run) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from medunlearn.config import LumeSettings
 from medunlearn.data.benchmark import Benchmark
@@ -174,35 +175,28 @@ def test_packed_records_fill_rows_and_see_nothing_of_each_other(
 ) -> None:
     """Two rows of 512 tokens a step are another step than two notes; cut into passes of any size it is the same."""
     own = {**small, "epochs": 0, "pretrain_epochs": 1, "batch_size": 2, "clip": 0.0}
-    apart, two, one = (
+    packed = {"pack_records": True}
+    apart, two, one, whole = (
         train(hospital, train_settings({**own, **more}), tmp_path / str(place), quiet=True)
         for place, more in enumerate(
-            ({}, {"pack_records": True, "micro_batch_size": 2}, {"pack_records": True, "micro_batch_size": 1})
+            ({}, {**packed, "micro_batch_size": 2}, {**packed, "micro_batch_size": 1}, {**packed, "batch_size": 64})
         )
     )
-    assert apart.info["results"]["steps"] == 10
+    assert apart.info.results["steps"] == 10
     history = two.history()
     assert history["tokens"].sum() == apart.history()["tokens"].sum()
     assert (history["tokens"] <= 2 * 512).all()
     assert len(history) <= 5  # two notes a row, at least
-    assert two.info["results"]["batches"].startswith("packed")
+    assert two.info.results["batches"].startswith("packed")
     assert history["loss"].tolist() == pytest.approx(one.history()["loss"].tolist(), rel=1e-5)
-
-
-def test_packed_rows_have_the_loss_of_their_notes_alone(hospital: Benchmark, small: Values, tmp_path: Path) -> None:
-    """The first step's loss is the mean over all tokens of notes that each stood alone in a batch."""
-    own = {**small, "epochs": 0, "pretrain_epochs": 1, "batch_size": 64, "pack_records": True}
-    run = train(hospital, train_settings(own), tmp_path / "r", quiet=True)
-    assert run.info["results"]["steps"] == 1
+    # The first step's loss is the mean over all tokens of notes that each stood alone in a batch.
     base = tiny_model(hospital, train_settings(own))
-    records = list(hospital.records)
-    made = sequences(records, [], hospital.record, base, Rendering(max_length=512))
-    import torch
-
-    total = 0.0
+    notes = sequences(list(hospital.records), [], hospital.record, base, Rendering(max_length=512))
     with torch.no_grad():
-        for sequence in made:
-            ids = torch.tensor([sequence.ids])
-            total += float(base.model(input_ids=ids, labels=ids).loss) * (len(sequence.ids) - 1)
-    alone = total / sum(len(sequence.ids) - 1 for sequence in made)
-    assert run.history()["loss"].iloc[0] == pytest.approx(alone, rel=1e-5)
+        losses = [
+            float(base.model(input_ids=ids, labels=ids).loss) for ids in (torch.tensor([s.ids]) for s in notes)
+        ]
+    counts = [len(sequence.ids) - 1 for sequence in notes]
+    alone = sum(loss * count for loss, count in zip(losses, counts, strict=True)) / sum(counts)
+    assert len(whole.history()) == 1
+    assert whole.history()["loss"].iloc[0] == pytest.approx(alone, rel=1e-5)

@@ -12,7 +12,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.metrics.base import question_items
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.models.load import LanguageModel
-from medunlearn.pipeline.questioning import ask, questions_to_ask, rate
+from medunlearn.pipeline.questioning import Questioning, questions_to_ask
 from medunlearn.pipeline.score import metric_names, score_items, write_tables
 from medunlearn.results.evaluated import FOLDER, Evaluated, Evaluation, distinct
 from medunlearn.results.runs import FILE, Recording, Run
@@ -74,8 +74,10 @@ def evaluate_one(
             with recording.stage("keywords"):
                 keywords = disease_keywords.for_evaluation(benchmark, settings, metrics, run.folder, quiet=quiet)
             with recording.stage("ask"):
-                store, responses, how = ask(run, benchmark, settings, rendering, questions, device, quiet, live)
-                options, more = rate(run, benchmark, settings, rendering, questions, metrics, device, quiet, live)
+                questioning = Questioning(run, benchmark, settings, rendering, device, quiet, live)
+                store, responses, how = questioning.ask(questions)
+                options, more = questioning.rate(questions, metrics)
+                del questioning  # The model makes room for those of the measures.
             with recording.stage("score"):
                 items = question_items(questions, benchmark.sides(split), responses, options, keywords)
                 labels = question_labels(benchmark, split, questions)

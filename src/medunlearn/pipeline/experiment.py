@@ -140,12 +140,12 @@ def run_experiment(
     ):
         if training is not None:
             say(line)
-            out = trained_folder(benchmark, training, name, settings.out)
+            out = run_folder(benchmark, training, name, training.model, settings.out)
             runs.append(train(benchmark, training, out, device=device, quiet=quiet))
     target = runs[0]
     for method in experiment.methods:
         say(f"unlearning: {method.method}")
-        out = unlearned_folder(benchmark, method, target.folder, settings.out)
+        out = run_folder(benchmark, method, method.method, target.folder, settings.out)
         runs.append(unlearn(target, benchmark, method, out, device=device, quiet=quiet))
     say("evaluating every model on the same questions")
     if experiment.attack is not None:
@@ -187,31 +187,25 @@ def benchmark_folder(settings: ExperimentSettings | SweepSettings) -> Path:
     return settings.out / f"bench-{sha256_of_json(settings.benchmark)[:8]}"
 
 
-def trained_folder(
+def run_folder(
     benchmark: Benchmark,
-    settings: TrainSettings,
+    settings: TrainSettings | UnlearnSettings,
     name: str,
+    model: Path | str,
     out: Path,
     *,
     known: Callable[[str], str] = model_identity,
 ) -> Path:
-    """The run of the target or the retrained model; a ``known`` that remembers identities reads each model once."""
-    inputs = {"benchmark": benchmark.fingerprint, "model": known(settings.model)}
-    return out / f"{name}-{Recording.key_of('train', settings, inputs)[:8]}"
+    """The run of a training or of an unlearning method; its name depends on what the model has become.
 
-
-def unlearned_folder(
-    benchmark: Benchmark,
-    settings: UnlearnSettings,
-    target: Path,
-    out: Path,
-    *,
-    known: Callable[[str], str] = model_identity,
-) -> Path:
-    """The run of one method; its name depends on what the target has become. ``known`` as above."""
-    inputs = {"benchmark": benchmark.fingerprint, "model": known(str(target))}
-    name = "".join(letter if letter.isalnum() else "_" for letter in settings.method)
-    return out / f"{name}-{Recording.key_of('unlearn', settings, inputs)[:8]}"
+    Args:
+        model: that it starts from.
+        known: from a model to its identity; one that remembers reads a model once for many folders.
+    """
+    inputs = {"benchmark": benchmark.fingerprint, "model": known(str(model))}
+    verb = "train" if isinstance(settings, TrainSettings) else "unlearn"
+    plain = "".join(letter if letter.isalnum() else "_" for letter in name)
+    return out / f"{plain}-{Recording.key_of(verb, settings, inputs)[:8]}"
 
 
 def demo_experiment(out: Path, *, seed: int = 0, patients: int = 60) -> Experiment:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
@@ -50,91 +51,89 @@ def questions_to_ask(benchmark: Benchmark, split: Split, settings: EvaluateSetti
     return questions
 
 
-def ask(
-    run: Run,
-    benchmark: Benchmark,
-    settings: EvaluateSettings,
-    rendering: Rendering,
-    questions: Sequence[Question],
-    device: str,
-    quiet: bool,
-    live: LanguageModel | None,
-) -> tuple[Path, dict[str, Response], dict[str, str]]:
-    """The run's store of responses, the responses, and how a model was asked for them.
+@dataclass
+class Questioning:
+    """A run's model under an evaluation's questions; it is loaded only if responses are missing.
 
-    The model is loaded only if some are missing. How it was asked is for a run's record: ``batches`` of scoring and
-    the way of ``generation``; empty where it was not.
+    Attributes:
+        live: the model where it is in memory already; otherwise it is loaded once.
     """
-    if live is None and run.info.epoch is not None and not run.model.is_dir():
-        raise InputError(
-            f"{run.folder} holds no weights, so nothing more can be asked. --keep-epochs keeps those of epochs."
-        )
-    tokenizer = live.tokenizer if live else load_tokenizer(run.model)
-    limit = settings.max_new_tokens or longest_answer(tokenizer, benchmark)
-    store = store_of(run, benchmark, settings, rendering, limit)
-    known, keys = store.read(), {q.question_id: (q.question_id, rendering.context, 0) for q in questions}
-    if all(key in known for key in keys.values()):
-        return store.folder, {name: known[key] for name, key in keys.items()}, {}
-    language_model = live or load_model(run.model, device=device, weights=settings.weights, images=benchmark.folder)
-    before = batch_counts(language_model.model)
-    with progress(f"{run.label}: responses", len(questions), quiet=quiet) as advance:
-        responses = respond(
-            language_model,
-            questions,
-            benchmark.record,
-            store,
-            rendering,
-            max_new_tokens=limit,
-            batch_size=settings.batch_size,
-            advance=advance,
-        )
-    batches = describe_layouts(language_model.model, before)
-    return store.folder, responses, {"batches": batches, "generation": _generation_described(language_model.model)}
 
+    run: Run
+    benchmark: Benchmark
+    settings: EvaluateSettings
+    rendering: Rendering
+    device: str
+    quiet: bool
+    live: LanguageModel | None
 
-def _generation_described(model: Any) -> str:
-    way, size = way_of(model), attention_window(model)
-    limited = way != "whole" and size < math.inf
-    return GENERATION[way] + (f"; whole prompts past the window of {size} tokens" if limited else "")
+    @cached_property
+    def language_model(self) -> LanguageModel:
+        weights, images = self.settings.weights, self.benchmark.folder
+        return self.live or load_model(self.run.model, device=self.device, weights=weights, images=images)
 
+    def ask(self, questions: Sequence[Question]) -> tuple[Path, dict[str, Response], dict[str, str]]:
+        """The run's store of responses, the responses, and the ways of asking for the run's record.
 
-def rate(
-    run: Run,
-    benchmark: Benchmark,
-    settings: EvaluateSettings,
-    rendering: Rendering,
-    questions: Sequence[Question],
-    metrics: Sequence[str],
-    device: str,
-    quiet: bool,
-    live: LanguageModel | None,
-) -> tuple[dict[str, LogProbs], dict[str, str]]:
-    """Log-probabilities of each option of the questions that have some, where a metric asks for that.
+        These are ``batches`` of scoring and the way of ``generation``; nothing where the model was not asked.
+        """
+        run, benchmark, context = self.run, self.benchmark, self.rendering.context
+        if self.live is None and run.info.epoch is not None and not run.model.is_dir():
+            raise InputError(
+                f"{run.folder} holds no weights, so nothing more can be asked. --keep-epochs keeps those of epochs."
+            )
+        tokenizer = self.live.tokenizer if self.live else load_tokenizer(run.model)
+        limit = self.settings.max_new_tokens or longest_answer(tokenizer, benchmark)
+        store = store_of(run, benchmark, self.settings, self.rendering, limit)
+        known, keys = store.read(), {q.question_id: (q.question_id, context, 0) for q in questions}
+        if all(key in known for key in keys.values()):
+            return store.folder, {name: known[key] for name, key in keys.items()}, {}
+        before = batch_counts(self.language_model.model)
+        with progress(f"{run.label}: responses", len(questions), quiet=self.quiet) as advance:
+            responses = respond(
+                self.language_model,
+                questions,
+                benchmark.record,
+                store,
+                self.rendering,
+                max_new_tokens=limit,
+                batch_size=self.settings.batch_size,
+                advance=advance,
+            )
+        model = self.language_model.model
+        way, size = way_of(model), attention_window(model)
+        limited = way != "whole" and size < math.inf
+        generation = GENERATION[way] + (f"; whole prompts past the window of {size} tokens" if limited else "")
+        return store.folder, responses, {"batches": describe_layouts(model, before), "generation": generation}
 
-    With how a model was asked, for a run's record: ``option_batches``; empty where it was not.
-    """
-    wanted = any("alternative_log_probs" in get_metric(name).needs for name in metrics)
-    choices = [question for question in questions if question.options] if wanted else []
-    if not choices:
-        return {}, {}
-    # No response is decoded; so the options have a store of their own.
-    store = store_of(run, benchmark, settings, rendering, 0)
-    known = known_options(store, choices, rendering.context)
-    if len(known) == len(choices):
-        return known, {}
-    language_model = live or load_model(run.model, device=device, weights=settings.weights, images=benchmark.folder)
-    before = batch_counts(language_model.model)
-    with progress(f"{run.label}: alternative answers", len(choices), quiet=quiet) as advance:
-        rated = rate_options(
-            language_model,
-            choices,
-            benchmark.record,
-            store,
-            rendering,
-            batch_size=settings.batch_size,
-            advance=advance,
-        )
-    return rated, {"option_batches": describe_layouts(language_model.model, before)}
+    def rate(
+        self, questions: Sequence[Question], metrics: Sequence[str]
+    ) -> tuple[dict[str, LogProbs], dict[str, str]]:
+        """Log-probabilities of each option of the questions that have some, where a metric asks for that.
+
+        With ``option_batches`` for the run's record; nothing where the model was not asked.
+        """
+        wanted = any("alternative_log_probs" in get_metric(name).needs for name in metrics)
+        choices = [question for question in questions if question.options] if wanted else []
+        if not choices:
+            return {}, {}
+        # No response is decoded; so the options have a store of their own.
+        store = store_of(self.run, self.benchmark, self.settings, self.rendering, 0)
+        known = known_options(store, choices, self.rendering.context)
+        if len(known) == len(choices):
+            return known, {}
+        before = batch_counts(self.language_model.model)
+        with progress(f"{self.run.label}: alternative answers", len(choices), quiet=self.quiet) as advance:
+            rated = rate_options(
+                self.language_model,
+                choices,
+                self.benchmark.record,
+                store,
+                self.rendering,
+                batch_size=self.settings.batch_size,
+                advance=advance,
+            )
+        return rated, {"option_batches": describe_layouts(self.language_model.model, before)}
 
 
 def store_of(

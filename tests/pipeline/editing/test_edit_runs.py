@@ -78,9 +78,7 @@ def test_a_section_of_several_methods_may_hold_it() -> None:
     assert (shared.epochs, shared.evaluate_every) == (0, 0)
     with pytest.raises(ConfigError, match=r"manu\.epochs"):
         settings("manu", shared=True, **{"manu.epochs": 3})
-
-
-def test_a_sweep_searches_no_rate_for_an_edit() -> None:
+    # A sweep searches no rate for an edit.
     cells = make_cells(["gone"], [0], ["npo", "manu"], [], [], ("gone", (1e-4, 1e-3)))
     assert {cell.method for cell in cells if cell.kind in ("search", "choose")} == {"npo"}
     needs = {cell.method: cell.needs for cell in cells if cell.kind == "unlearn"}
@@ -127,15 +125,7 @@ class Mine:
         return 0
 
 
-def test_a_method_from_outside_the_tree(
-    runs: dict[str, Run], bench: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import sys
-    from types import ModuleType
-
-    module = ModuleType("somebodys_methods")
-    module.Mine = Mine  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "somebodys_methods", module)
-    run = unlearn(runs["target"], bench, settings("somebodys_methods:Mine"), tmp_path / "mine", quiet=True)
-    assert run.info["results"]["edit"] == {"level": "patient", "forget": 8}
-    assert run.info["results"]["saved"]["changed_tensors"] == 1
+def test_a_method_from_outside_the_tree(runs: dict[str, Run], bench: Benchmark, tmp_path: Path) -> None:
+    run = unlearn(runs["target"], bench, settings(f"{__name__}:Mine"), tmp_path / "mine", quiet=True)
+    assert run.info.results["edit"] == {"level": "patient", "forget": 8}
+    assert run.info.results["saved"]["changed_tensors"] == 1

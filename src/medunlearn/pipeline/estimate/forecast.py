@@ -26,7 +26,7 @@ from medunlearn.pipeline.estimate.blueprint import Blueprint, blueprint, bluepri
 from medunlearn.pipeline.estimate.capacity import Capacity, advice, capacity_of, shown_bytes
 from medunlearn.pipeline.estimate.rehearsal import Rehearsal, Work, nbytes
 from medunlearn.pipeline.evaluate import evaluation_folder, metric_names
-from medunlearn.pipeline.experiment import Experiment, benchmark_folder, trained_folder, unlearned_folder
+from medunlearn.pipeline.experiment import Experiment, benchmark_folder, run_folder
 from medunlearn.pipeline.material import phase_plan, rendering_for, sequences, training_data
 from medunlearn.pipeline.questioning import longest_answer, questions_to_ask, store_of
 from medunlearn.pipeline.trainer import is_complete
@@ -309,13 +309,13 @@ def forecast(experiment: Experiment, *, device: str = "auto", counted: bool = Tr
     stages, folders = [built], dict[str, Path | None]()
     for name, train in (("target", target), ("retrained", experiment.retrained)):
         if train is not None:
-            folders[name] = folder = trained_folder(benchmark, train, name, settings.out)
+            folders[name] = folder = run_folder(benchmark, train, name, train.model, settings.out)
             stages.append(_estimated(name, lambda: planner.training(name, train, folder)))  # noqa: B023
     trained = folders["target"]
     for method in experiment.methods:
         # The folder of a run depends on the trained target.
         known = trained is not None and is_complete(trained)
-        below = unlearned_folder(benchmark, method, trained, settings.out) if trained and known else None
+        below = run_folder(benchmark, method, method.method, trained, settings.out) if trained and known else None
         folders[method.method] = below
         stages.append(_estimated(method.method, lambda: planner.unlearning(method, below)))  # noqa: B023
     for name, where in folders.items():

@@ -17,7 +17,7 @@ from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, U
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.models.folders import model_identity
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
-from medunlearn.pipeline.experiment import trained_folder, unlearned_folder
+from medunlearn.pipeline.experiment import run_folder
 from medunlearn.pipeline.sweep.cells import SweepCell
 from medunlearn.pipeline.sweep.plan import Sweep
 from medunlearn.pipeline.sweep.pool import Slot
@@ -55,13 +55,14 @@ class Job:
 
     def folder(self, benchmark: Benchmark, known: Callable[[str], str] = model_identity) -> Path:
         """Folder of the run that the job makes or asks."""
-        if isinstance(self.settings, TrainSettings):
-            return trained_folder(benchmark, self.settings, self.label, self.out, known=known)
-        if self.model is None:
+        settings, model = self.settings, self.model
+        if isinstance(settings, TrainSettings):
+            return run_folder(benchmark, settings, self.label, settings.model, self.out, known=known)
+        if model is None:
             raise AssertionError("a job without a training works on a model")
-        if self.settings is None:
-            return self.model
-        return unlearned_folder(benchmark, self.settings, self.model, self.out, known=known)
+        if settings is None:
+            return model
+        return run_folder(benchmark, settings, settings.method, model, self.out, known=known)
 
     def output(self, benchmark: Benchmark, known: Callable[[str], str] = model_identity) -> JobOutput | None:
         """The job's output, if all of it is on disk."""
