@@ -68,8 +68,7 @@ def test_what_is_written_down(hospital: Benchmark, copy: Callable[..., Run]) -> 
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"metrics": ("exact_match",)}, {"replicates": 30}, {"split": "patient=patient-0001"}, {"limit": 1}],
+    "changes", [{"metrics": ("exact_match",)}, {"replicates": 30}, {"split": "patient=patient-0001"}, {"limit": 1}]
 )
 def test_other_scores_ask_nothing_new(
     hospital: Benchmark, target: Run, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -120,3 +120,14 @@ def from_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
         built: Benchmark = load(FOLDER_BUILDS[builder])(values, folder).benchmark
         return built
     return save_new(build(builder, values), folder)
+
+
+def open_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
+    """The benchmark that an experiment names: from its folder, from where it was built, or in memory alone."""
+    if "folder" in section or "builder" not in section:
+        return from_section(section, folder)
+    if (folder / MANIFEST).exists():
+        return Benchmark.load(folder)
+    # Its texts are as many and as long without the images.
+    values = {**section, **({"text_only": True} if needs_folder(section) else {})}
+    return build(values.pop("builder"), values)

@@ -55,10 +55,20 @@ def rendering_for(settings: TrainSettings) -> Rendering:
     return Rendering(settings.template, settings.context, settings.max_length, settings.long_notes, settings.images)
 
 
-def phase_plan(settings: TrainSettings, phase: str, epochs: int, items: list[TokenSequence]) -> Plan:
-    """The order of pretraining or fine-tuning; rows of packed records where pretraining is told so."""
-    row = settings.max_length if phase == "pretrain" and settings.pack_records else None
-    return Plan({"train": items}, settings.batch_size, epochs, settings.seed, row)
+def phase_plans(benchmark: Benchmark, settings: TrainSettings, language_model: LanguageModel) -> dict[str, Plan]:
+    """The order of each phase that has epochs; pretraining may pack records into rows of ``max_length`` tokens."""
+    phases: dict[str, tuple[int, What]] = {
+        "pretrain": (settings.pretrain_epochs, "records"),
+        "finetune": (settings.epochs, settings.train_on),
+    }
+    plans = {}
+    for phase, (epochs, what) in phases.items():
+        if epochs:
+            data = training_data(benchmark, settings.without, what)
+            items = sequences(*data, benchmark.record, language_model, rendering_for(settings))
+            row = settings.max_length if phase == "pretrain" and settings.pack_records else None
+            plans[phase] = Plan({"train": items}, settings.batch_size, epochs, settings.seed, row)
+    return plans
 
 
 def loop_settings(settings: LoopFields, seed: int) -> LoopSettings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -72,11 +72,25 @@ class Questioning:
         weights, images = self.settings.weights, self.benchmark.folder
         return self.live or load_model(self.run.model, device=self.device, weights=weights, images=images)
 
-    def ask(self, questions: Sequence[Question]) -> tuple[Path, dict[str, Response], dict[str, str]]:
+    def ask(
+        self,
+        questions: Sequence[Question],
+        share: tuple[int, int] = (0, 1),
+        check: Callable[[], None] = lambda: None,
+    ) -> tuple[Path, dict[str, Response], dict[str, str]]:
         """The run's store of responses, the responses, and the ways of asking for the run's record.
 
         These are ``batches`` of scoring and the way of ``generation``; nothing where the model was not asked.
+
+        Args:
+            share: rank and number of ranks, each of which asks its own questions.
+            check: called after each batch.
         """
+
+        def advance_and_check(done: int) -> None:
+            advance(done)
+            check()
+
         run, benchmark, context = self.run, self.benchmark, self.rendering.context
         if self.live is None and run.info.epoch is not None and not run.model.is_dir():
             raise InputError(
@@ -84,7 +98,7 @@ class Questioning:
             )
         tokenizer = self.live.tokenizer if self.live else load_tokenizer(run.model)
         limit = self.settings.max_new_tokens or longest_answer(tokenizer, benchmark)
-        store = store_of(run, benchmark, self.settings, self.rendering, limit)
+        store = store_of(run, benchmark, self.settings, self.rendering, limit, share)
         known, keys = store.read(), {q.question_id: (q.question_id, context, 0) for q in questions}
         if all(key in known for key in keys.values()):
             return store.folder, {name: known[key] for name, key in keys.items()}, {}
@@ -98,7 +112,7 @@ class Questioning:
                 self.rendering,
                 max_new_tokens=limit,
                 batch_size=self.settings.batch_size,
-                advance=advance,
+                advance=advance_and_check,
             )
         model = self.language_model.model
         way, size = way_of(model), attention_window(model)

@@ -13,13 +13,12 @@ from medunlearn.models.tiny import build_tiny
 from medunlearn.models.vision.tiny import build_tiny_vision
 from medunlearn.pipeline.epochs.epoch_settings import check_epochs, has_measures
 from medunlearn.pipeline.estimate.capacity import explain_out_of_memory
-from medunlearn.pipeline.material import loop_settings, phase_plan, rendering_for, sequences, training_data
+from medunlearn.pipeline.material import loop_settings, phase_plans, rendering_for
 from medunlearn.pipeline.trainer import Trainer
 from medunlearn.registry import load
 from medunlearn.results.runs import Run
 from medunlearn.training.loop import History
 from medunlearn.training.objectives import NextToken
-from medunlearn.training.plan import Plan
 from medunlearn.training.processes import join
 from medunlearn.training.recording import open_recording
 from medunlearn.training.sharding import check_sharding, shard
@@ -57,20 +56,9 @@ def train(
     def build() -> LanguageModel:
         return _model(benchmark, settings, processes.device(device))
 
-    def plans(language_model: LanguageModel) -> dict[str, Plan]:
-        data = {
-            "pretrain": (settings.pretrain_epochs, (training_data(benchmark, settings.without)[0], [])),
-            "finetune": (settings.epochs, training_data(benchmark, settings.without, settings.train_on)),
-        }
-        shown = {
-            phase: (epochs, sequences(*material, benchmark.record, language_model, rendering))
-            for phase, (epochs, material) in data.items()
-        }
-        return {phase: phase_plan(settings, phase, *of) for phase, of in shown.items() if of[0]}
-
     trainer = Trainer(recording, benchmark, settings, processes, rendering, build, quiet=quiet)
     with recording.running(), explain_out_of_memory(settings, device):
-        phases = trainer.load(plans)
+        phases = trainer.load(lambda live: phase_plans(benchmark, settings, live))
         if settings.sharding != "none":
             shard(trainer.live.model, processes, settings.precision)
         measures = ()

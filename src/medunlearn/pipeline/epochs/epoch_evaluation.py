@@ -30,7 +30,6 @@ from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, U
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS
 from medunlearn.data.storage import sha256_of_json, write_atomically
-from medunlearn.generation.respond import longest_answer, respond
 from medunlearn.models.load import LanguageModel
 from medunlearn.pipeline.epochs.epoch_settings import epoch_sections, epoch_settings
 from medunlearn.pipeline.epochs.selection import (
@@ -43,8 +42,7 @@ from medunlearn.pipeline.epochs.selection import (
     is_over,
 )
 from medunlearn.pipeline.evaluate import evaluate_one
-from medunlearn.pipeline.questioning import questions_to_ask, store_of
-from medunlearn.progress import progress
+from medunlearn.pipeline.questioning import Questioning, questions_to_ask
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import EPOCHS, FILE, Run
 from medunlearn.training.checkpoint import load_weights, save_weights
@@ -195,30 +193,14 @@ class EpochEvaluation:
 
     def _ask_a_share(self, run: Run, live: LanguageModel, check: Check) -> None:
         """Generate this rank's share of the responses, for :func:`evaluate_one` to find."""
-        settings, benchmark, rank = self.settings, self.benchmark, self.processes.rank
+        settings, benchmark, share = self.settings, self.benchmark, (self.processes.rank, self.processes.world)
         assert settings is not None
-
-        def advance_and_check(done: int) -> None:
-            advance(done)
-            check()
-
-        rendering = run.rendering(settings.template, settings.context)
         questions = questions_to_ask(benchmark, benchmark.split(settings.split), settings)
         # Questions on one record are in one share.
         records = {record: place for place, record in enumerate(dict.fromkeys(q.record_id for q in questions))}
-        own = [question for question in questions if records[question.record_id] % self.processes.world == rank]
-        limit = settings.max_new_tokens or longest_answer(live.tokenizer, benchmark)
-        with progress(f"{run.label}: responses", len(own), quiet=self.trainer.silent) as advance:
-            respond(
-                live,
-                own,
-                benchmark.record,
-                store_of(run, benchmark, settings, rendering, limit, (rank, self.processes.world)),
-                rendering,
-                max_new_tokens=limit,
-                batch_size=settings.batch_size,
-                advance=advance_and_check,
-            )
+        own = [question for question in questions if records[question.record_id] % share[1] == share[0]]
+        rendering, device = run.rendering(settings.template, settings.context), str(live.device)
+        Questioning(run, benchmark, settings, rendering, device, self.trainer.silent, live).ask(own, share, check)
 
     def _watch(
         self, run: Run, live: LanguageModel, processes: Processes | None, check: Check

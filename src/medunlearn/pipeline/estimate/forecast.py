@@ -20,14 +20,14 @@ from medunlearn.models.load import LanguageModel, pick_device
 from medunlearn.models.mlps import mlps
 from medunlearn.models.precision import Precision
 from medunlearn.models.sequences import Rendering, question_sequence
-from medunlearn.pipeline.benchmarks import build, from_section, needs_folder
+from medunlearn.pipeline.benchmarks import open_section
 from medunlearn.pipeline.epochs.epoch_settings import check_watched, epoch_settings, evaluations
 from medunlearn.pipeline.estimate.blueprint import Blueprint, blueprint, blueprint_of
 from medunlearn.pipeline.estimate.capacity import Capacity, advice, capacity_of, shown_bytes
 from medunlearn.pipeline.estimate.rehearsal import Rehearsal, Work, nbytes
 from medunlearn.pipeline.evaluate import evaluation_folder, metric_names
 from medunlearn.pipeline.experiment import Experiment, benchmark_folder, run_folder
-from medunlearn.pipeline.material import phase_plan, rendering_for, sequences, training_data
+from medunlearn.pipeline.material import phase_plans, rendering_for
 from medunlearn.pipeline.questioning import longest_answer, questions_to_ask, store_of
 from medunlearn.pipeline.trainer import is_complete
 from medunlearn.pipeline.unlearn import choose_parts, training_sides, unlearning_method
@@ -89,19 +89,12 @@ class Planner:
         """A run of ``train``."""
         if is_complete(folder):
             return Stage(name, "done")
-        rendering, weights = rendering_for(settings), "fp32" if settings.model in TINIES else settings.weights
-        items = {
-            "pretrain": (settings.pretrain_epochs, (training_data(self.benchmark, settings.without)[0], [])),
-            "finetune": (settings.epochs, training_data(self.benchmark, settings.without, settings.train_on)),
-        }
+        weights = "fp32" if settings.model in TINIES else settings.weights
         rehearsal = self.rehearsal(settings.trainable, weights, settings.precision)
         work, notes = Work(), list[str]()
-        for phase, (epochs, material) in items.items():
-            if epochs:
-                shown = sequences(*material, self.benchmark.record, self.language_model, rendering)
-                plan = phase_plan(settings, phase, epochs, shown)
-                more, note = self._phase(folder, phase, rehearsal, plan, settings, NextToken())
-                work, notes = work + more, notes + note
+        for phase, plan in phase_plans(self.benchmark, settings, self.language_model).items():
+            more, note = self._phase(folder, phase, rehearsal, plan, settings, NextToken())
+            work, notes = work + more, notes + note
         work += self._epochs(settings, None, work)
         model = rehearsal.model
         return Stage.of(name, work, notes, nbytes(model), checkpoint_bytes(model, settings))
@@ -363,15 +356,10 @@ def _estimated(name: str, estimate: Callable[[], Stage]) -> Stage:
 
 def _benchmark(experiment: Experiment) -> tuple[Benchmark, Stage]:
     """The benchmark, built in memory if it is not there yet."""
-    section, folder = dict(experiment.settings.benchmark), benchmark_folder(experiment.settings)
-    if "folder" in section or "builder" not in section:
-        return from_section(section, folder), Stage("benchmark", "done")
-    if (folder / MANIFEST).exists():
-        return Benchmark.load(folder), Stage("benchmark", "done")
-    if needs_folder(section):
-        # Its texts are as many and as long without the images.
-        section["text_only"] = True
-    benchmark = build(section.pop("builder"), section)
+    section, folder = experiment.settings.benchmark, benchmark_folder(experiment.settings)
+    benchmark = open_section(section, folder)
+    if "folder" in section or (folder / MANIFEST).exists():
+        return benchmark, Stage("benchmark", "done")
     letters = sum(len(record.text) for record in benchmark.records)
     letters += sum(len(question.question) + len(question.answer) for question in benchmark.questions)
     return benchmark, Stage("benchmark", "to do", disk=letters)

@@ -19,7 +19,7 @@ from medunlearn.config import (
 )
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.errors import ConfigError, unknown_name
-from medunlearn.pipeline.benchmarks import build, from_section, needs_folder, save_new
+from medunlearn.pipeline.benchmarks import from_section, needs_folder, open_section, save_new
 from medunlearn.pipeline.epochs.epoch_settings import attack_section, check_watched, collect
 from medunlearn.pipeline.evaluate import metric_names
 from medunlearn.pipeline.experiment import benchmark_folder
@@ -244,18 +244,10 @@ def _twice(name: str, values: Sequence[Any]) -> list[str]:
 
 def _opened(problems: list[str], settings: SweepSettings) -> Benchmark | None:
     """The benchmark, from its folder or in memory; None where that needs a model or its folder, or fails."""
-    section, folder = dict(settings.benchmark), benchmark_folder(settings)
+    section, folder = settings.benchmark, benchmark_folder(settings)
     if ("notes" in section or needs_folder(section)) and not (folder / MANIFEST).exists():
         return None
-
-    def opened() -> Benchmark:
-        if "folder" in section or "builder" not in section:
-            return from_section(section, folder)
-        if (folder / MANIFEST).exists():
-            return Benchmark.load(folder)
-        return build(section.pop("builder"), section)
-
-    return collect(problems, "benchmark", opened)
+    return collect(problems, "benchmark", lambda: open_section(section, folder))
 
 
 def _against(benchmark: Benchmark, settings: SweepSettings, search: SearchSettings | None) -> list[str]:
@@ -273,9 +265,7 @@ def _against(benchmark: Benchmark, settings: SweepSettings, search: SearchSettin
             collect(problems, "attack", lambda: check_watched(benchmark, attack, None))  # noqa: B023
     metrics = {key: settings.evaluate[key] for key in ("metrics",) if key in settings.evaluate}
     names = collect(
-        problems,
-        "evaluate",
-        lambda: metric_names(benchmark, check(EvaluateSettings, {"split": "any", **metrics})),
+        problems, "evaluate", lambda: metric_names(benchmark, check(EvaluateSettings, {"split": "any", **metrics}))
     )
     for composite in (UTILITY, FORGETTING) if search and names else ():
         if not composite.used(names or ()):

@@ -23,34 +23,32 @@ SWEEP_REPORT = "medunlearn.papers.sweeps.report:sweep_report"
 """The report of the benchmark's paper; loaded at the end of a sweep."""
 
 
-class SweepRecord:
-    """Writes ``sweep.json`` in the sweep's folder: the state of every cell, again whenever one ends."""
+def sweep_facts(sweep: Sweep, jobs: int) -> dict[str, Any]:
+    """The part of ``sweep.json`` that does not change while a sweep runs."""
+    return {
+        "name": sweep.settings.name,
+        "status": "running",
+        "settings": sweep.settings.model_dump(mode="json"),
+        "notes": list(sweep.notes),
+        "jobs": jobs,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "code": code(),
+        "packages": packages(),
+        "hardware": hardware(),
+    }
 
-    def __init__(self, sweep: Sweep, jobs: int) -> None:
-        self._sweep = sweep
-        self._facts: dict[str, Any] = {
-            "name": sweep.settings.name,
-            "status": "running",
-            "settings": sweep.settings.model_dump(mode="json"),
-            "notes": list(sweep.notes),
-            "jobs": jobs,
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            "code": code(),
-            "packages": packages(),
-            "hardware": hardware(),
+
+def write_record(sweep: Sweep, facts: dict[str, Any], rows: Sequence[Trial], status: str) -> None:
+    """Write ``sweep.json``: the state of all cells, and every rate that was tried."""
+    facts |= {"status": status, "cells": [cell.facts() for cell in sweep.cells]}
+    if sweep.search:
+        facts["search"] = {
+            "rule": RULE,
+            "split": sweep.search.split,
+            "chosen": {row.method: row.lr for row in rows if row.chosen},
+            "tried": [asdict(row) for row in rows],
         }
-
-    def write(self, rows: Sequence[Trial], status: str = "running") -> None:
-        """The state of all cells, and every rate that was tried."""
-        self._facts |= {"status": status, "cells": [cell.facts() for cell in self._sweep.cells]}
-        if self._sweep.search:
-            self._facts["search"] = {
-                "rule": RULE,
-                "split": self._sweep.search.split,
-                "chosen": {row.method: row.lr for row in rows if row.chosen},
-                "tried": [asdict(row) for row in rows],
-            }
-        write_json(self._sweep.settings.out / FILE, self._facts)
+    write_json(sweep.settings.out / FILE, facts)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from medunlearn.pipeline.sweep.cells import Board, SweepCell
 from medunlearn.pipeline.sweep.jobs import job_of, perform
 from medunlearn.pipeline.sweep.plan import Sweep
 from medunlearn.pipeline.sweep.pool import Call, Pool, Slot
-from medunlearn.pipeline.sweep.result import SweepRecord, Swept
+from medunlearn.pipeline.sweep.result import Swept, sweep_facts, write_record
 from medunlearn.pipeline.sweep.search import Trial, at_edge, best_rate, search_table
 from medunlearn.pipeline.sweep.survey import costs, survey, trials
 from medunlearn.progress import Advance, progress
@@ -67,7 +67,7 @@ def run_sweep(
         say(f"{len(sweep.cells)} cells, {len(sweep.cells) - len(pending)} of them done; {len(slots)} at a time")
         for note in sweep.notes:
             say(note)
-        work = _SweepWork(sweep, benchmark, SweepRecord(sweep, len(slots)), say)
+        work = _SweepWork(sweep, benchmark, len(slots), say)
         try:
             with _terminable(), progress("cells", len(pending), quiet=quiet) as advance, Pool(slots) as pool:
                 work.run(pool, advance)
@@ -86,8 +86,8 @@ def run_sweep(
 class _SweepWork:
     """A running sweep: its cells, and the rates tried."""
 
-    def __init__(self, sweep: Sweep, benchmark: Benchmark, record: SweepRecord, say: Say) -> None:
-        self.sweep, self.record, self.say = sweep, record, say
+    def __init__(self, sweep: Sweep, benchmark: Benchmark, jobs: int, say: Say) -> None:
+        self.sweep, self.facts, self.say = sweep, sweep_facts(sweep, jobs), say
         self.board = Board(sweep.cells, costs(sweep, benchmark))
         self.trials: list[Trial] = []
         for cell in sweep.cells:
@@ -116,7 +116,7 @@ class _SweepWork:
                 self._settle(cell, failure, seconds, advance)
 
     def write(self, status: str = "running") -> None:
-        self.record.write(self.trials, status)
+        write_record(self.sweep, self.facts, self.trials, status)
 
     def result(self) -> Swept:
         """Results of the cells that are done."""

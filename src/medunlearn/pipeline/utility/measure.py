@@ -21,12 +21,7 @@ from medunlearn.training.recording import open_recording
 
 
 def utility(
-    run: Run,
-    settings: UtilitySettings,
-    *,
-    against: Sequence[Run] = (),
-    device: str = "auto",
-    quiet: bool = False,
+    run: Run, settings: UtilitySettings, *, against: Sequence[Run] = (), device: str = "auto", quiet: bool = False
 ) -> Utilities:
     """Measure a run's model and the runs that it is compared with.
 

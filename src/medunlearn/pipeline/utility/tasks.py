@@ -17,7 +17,7 @@ import yaml
 from medunlearn.config import EvaluateSettings, TaskExportSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS, default_metrics_of
-from medunlearn.data.records import SIDES, Question
+from medunlearn.data.records import SIDES
 from medunlearn.data.storage import write_text
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.metrics import get_metric
@@ -63,19 +63,27 @@ def export_tasks(benchmark: Benchmark, settings: TaskExportSettings, out: Path) 
     rendering, limit = _like(benchmark, settings)
     metrics = _metrics(benchmark, settings)
     given = {name: getattr(settings, name) for name in ("split", "folds", "limit", "seed")}
-    split = benchmark.split(settings.split)
-    questions = questions_to_ask(benchmark, split, check(EvaluateSettings, given))
+    split, grouping = benchmark.split(settings.split), GROUPINGS.get(benchmark.builder)
     sides, prefix = benchmark.sides(split), _slug("medunlearn", benchmark.builder, split.name)
-    parts: dict[str, dict[str, list[Question]]] = {}
-    for question in questions:
-        side = sides[question.record_id]
-        name = _slug(prefix, side, question.fold, _node(benchmark, question), question.kind)
-        parts.setdefault(side, {}).setdefault(name, []).append(question)
+    parts: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for question in questions_to_ask(benchmark, split, check(EvaluateSettings, given)):
+        record, side = benchmark.record[question.record_id], sides[question.record_id]
+        prompt = render(question, record.text, template=rendering.template, context=rendering.context)
+        node = record.groups.get(grouping.level, "") if grouping else ""
+        name = _slug(prefix, side, question.fold, node, question.kind)
+        row = {
+            "question_id": question.question_id,
+            "side": side,
+            "prompt": f"{prompt.shared}{prompt.own}",
+            "question": question.question,
+            "answer": question.answer,
+            "metrics": list(metrics),
+        }
+        parts.setdefault(side, {}).setdefault(name, []).append(row)
     groups = {side: _slug(prefix, side) for side in SIDES if side in parts}
     for side, group in groups.items():
         for name, own in parts[side].items():
-            rows = [_row(benchmark, question, side, rendering, metrics) for question in own]
-            write_text(out / f"{name}.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+            write_text(out / f"{name}.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in own))
             write_text(out / f"{name}.yaml", _yaml(_task(name, side, metrics, limit)))
         weighed = [{"metric": one, "aggregation": "mean", "weight_by_size": True} for one in metrics]
         facts = {"group": group, "task": list(parts[side]), "aggregate_metric_list": weighed}
@@ -95,12 +103,8 @@ def _like(benchmark: Benchmark, settings: TaskExportSettings) -> tuple[Rendering
     run = Run.open(settings.like)
     rendering = run.rendering(settings.template, settings.context)
     if rendering.template == "chat":
-        raise ConfigError(
-            [
-                "like: the run was asked with --template chat. Ask with --template plain, and give lm_eval "
-                "--apply_chat_template."
-            ]
-        )
+        ask = "Ask with --template plain, and give lm_eval --apply_chat_template."
+        raise ConfigError([f"like: the run was asked with --template chat. {ask}"])
     return rendering, settings.max_new_tokens or longest_answer(load_tokenizer(run.model), benchmark)
 
 
@@ -108,39 +112,18 @@ def _metrics(benchmark: Benchmark, settings: TaskExportSettings) -> tuple[str, .
     """The metrics that the harness can work out: those that read the response alone."""
     names = settings.metrics or default_metrics_of(benchmark.builder)
     light = [name for name in names if get_metric(name).needs == ("response",)]
-    heavy = [name for name in settings.metrics if name not in light]
-    if heavy:
-        raise ConfigError(
-            [
-                f"metrics={name}: it needs {', '.join(get_metric(name).needs)}, and a task has responses alone."
-                for name in heavy
-            ]
-        )
+    problems = [
+        f"metrics={name}: it needs {', '.join(get_metric(name).needs)}, and a task has responses alone."
+        for name in settings.metrics
+        if name not in light
+    ]
+    if problems:
+        raise ConfigError(problems)
     return tuple(light)
-
-
-def _node(benchmark: Benchmark, question: Question) -> str:
-    grouping = GROUPINGS.get(benchmark.builder)
-    return benchmark.record[question.record_id].groups.get(grouping.level, "") if grouping else ""
 
 
 def _slug(*parts: str) -> str:
     return re.sub(r"\W+", "_", "_".join(part for part in parts if part)).strip("_").lower()
-
-
-def _row(
-    benchmark: Benchmark, question: Question, side: str, rendering: Rendering, metrics: Sequence[str]
-) -> dict[str, Any]:
-    note = benchmark.record[question.record_id].text
-    prompt = render(question, note, template=rendering.template, context=rendering.context)
-    return {
-        "question_id": question.question_id,
-        "side": side,
-        "prompt": f"{prompt.shared}{prompt.own}",
-        "question": question.question,
-        "answer": question.answer,
-        "metrics": list(metrics),
-    }
 
 
 class _Function(str):
