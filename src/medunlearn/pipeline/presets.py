@@ -1,8 +1,8 @@
 """Presets (the settings of a paper or of a model size under a name), and the settings of `train` and `unlearn`.
 
 A preset is a set of defaults: every key given beside ``preset=NAME`` wins over it. A run records the resolved keys,
-so it needs no preset to be understood or repeated. A paper's presets are in
-its folder's ``presets.yaml``, those of the tiny models in ours.
+so it needs no preset to be understood or repeated. A paper's presets are in its folder's ``presets.yaml``, those of
+the tiny models in ours.
 """
 
 from __future__ import annotations
