@@ -11,10 +11,16 @@ from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Identifier, Record
 from medunlearn.errors import InputError
 from medunlearn.papers.amnesia.build import amnesia_splits
-from medunlearn.papers.amnesia.from_notes import NotesOrigin, QuestionedNote, from_notes
+from medunlearn.papers.amnesia.from_notes import QuestionedNote, from_notes
 from medunlearn.sources.notes import Note
 
-ORIGIN = NotesOrigin("AMNESIA on mine", "mine.csv", "", "credentialed", "llm:m:amnesia_questions@1", {"k": "v"})
+ORIGIN: dict[str, Any] = {
+    "name": "AMNESIA on mine",
+    "source": "mine.csv",
+    "data_use": "credentialed",
+    "provenance": "llm:m:amnesia_questions@1",
+    "notes": {"k": "v"},
+}
 
 
 def asked(name: str, subject: str, disease: str, **more: Any) -> QuestionedNote:
@@ -25,13 +31,13 @@ def asked(name: str, subject: str, disease: str, **more: Any) -> QuestionedNote:
 def test_one_question_of_each_kind_a_patient_is_held_out() -> None:
     """Whether a patient has one note or three: Section 3.1 withholds a factual and a reasoning one a patient."""
     notes = [asked(f"n{n}", "many" if n < 3 else f"p{n}", "Cancer") for n in range(20)]
-    benchmark = from_notes(notes, ORIGIN, seed=0)
+    benchmark = from_notes(notes, **ORIGIN, seed=0)
     assert len(benchmark.questions) == 160
     held = Counter((benchmark.subject(q.record_id), q.kind) for q in benchmark.questions if q.fold == "holdout")
     assert set(held.values()) == {1}
     assert len(held) == 2 * 18
     # Who else is in the file changes nothing for a patient.
-    fewer = from_notes(notes[2:], ORIGIN, seed=0)
+    fewer = from_notes(notes[2:], **ORIGIN, seed=0)
     alone = {q.question_id for q in fewer.questions if q.fold == "holdout" and q.record_id != "n2"}
     assert alone <= {q.question_id for q in benchmark.questions if q.fold == "holdout"}
     places = Counter(q.question_id[-1] for q in benchmark.questions if q.fold == "holdout")
@@ -43,7 +49,7 @@ def test_a_patients_disease_is_what_most_notes_say() -> None:
         asked("a1", "a", "Cancer"), asked("a2", "a", "Diabetes"), asked("a3", "a", "Diabetes"),
         asked("b1", "b", "Cancer"), asked("b2", "b", "Diabetes"),
     ]  # fmt: skip
-    benchmark = from_notes(notes, ORIGIN, seed=0)
+    benchmark = from_notes(notes, **ORIGIN, seed=0)
     assert {record.groups["patient"]: record.groups["disease"] for record in benchmark.records} == {
         "a": "Diabetes",
         "b": "Cancer",
@@ -56,7 +62,7 @@ def test_splits_are_of_the_three_largest_diseases_and_never_of_other() -> None:
     notes = [
         asked(f"{disease}{n}", f"{disease}{n}", disease) for disease, size in sizes.items() for n in range(size)
     ]
-    benchmark = from_notes(notes, ORIGIN, seed=0, outside=("Other",))
+    benchmark = from_notes(notes, **ORIGIN, seed=0, outside=("Other",))
     assert {name.rsplit("_", 1)[0] for name in benchmark.splits} == {"random", "cancer", "diabetes", "kidney"}
     assert len(benchmark.splits["random_05"].forget) == 5
     # 15 patients with kidney disease: no split of 20%.
@@ -78,7 +84,7 @@ def test_diseases_that_begin_alike_have_splits_of_their_own() -> None:
 
 def test_provenance_and_identifiers() -> None:
     found = (Identifier("name", "Text of n0"), Identifier("name", "NOT THERE"))
-    benchmark = from_notes([asked("n0", "p0", "A", identifiers=found), asked("n1", "p1", "A")], ORIGIN, seed=0)
+    benchmark = from_notes([asked("n0", "p0", "A", identifiers=found), asked("n1", "p1", "A")], **ORIGIN, seed=0)
     assert benchmark.record["n0"].identifiers == found[:1]
     assert (benchmark.data_use, benchmark.source, benchmark.builder) == ("credentialed", "mine.csv", "amnesia")
     assert {question.provenance for question in benchmark.questions} == {"llm:m:amnesia_questions@1"}
@@ -87,4 +93,4 @@ def test_provenance_and_identifiers() -> None:
 
 def test_one_patient_makes_no_benchmark() -> None:
     with pytest.raises(InputError, match="1 patients are left"):
-        from_notes([asked("a", "p", "A"), asked("b", "p", "A")], ORIGIN, seed=0)
+        from_notes([asked("a", "p", "A"), asked("b", "p", "A")], **ORIGIN, seed=0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from choices import one_is_right
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medunlearn.papers.medforget.checks import BLANK, says, stands_in, wrong_cloze, wrong_options
+from medunlearn.papers.medforget.checks import BLANK, says, stands_in, wrong_cloze
 from medunlearn.papers.medforget.items import choice, gap, sentences
 from medunlearn.papers.medforget.selection import askable
 
@@ -29,24 +30,6 @@ TEXT = "The heart is enlarged. There is a left pleural effusion 23 mm deep."
 )
 def test_rules_of_a_gap(statement: str, answer: str, wrong: str) -> None:
     found = wrong_cloze(statement, answer, TEXT)
-    assert (wrong in found) if wrong else not found
-
-
-@pytest.mark.parametrize(
-    ("options", "right", "wrong"),
-    [
-        (("The heart is enlarged", "The heart is small", "No effusion"), 0, ""),
-        (("The heart is enlarged.", "the  HEART is enlarged!", "No effusion"), 0, "the same"),
-        (("The heart is small", "No effusion"), 0, "does not stand"),
-        (("The heart is enlarged", "left pleural effusion"), 0, "stands in the section too"),
-        (("The heart is enlarged", "Enlarged is the heart."), 0, "stands in the section too"),
-        (("The heart is enlarged", "..."), 0, "the same"),
-        (("The heart is enlarged", "No effusion"), 2, "no place"),
-        (("The heart is enlarged",), 0, "two options"),
-    ],
-)
-def test_rules_of_a_choice(options: tuple[str, ...], right: int, wrong: str) -> None:
-    found = wrong_options(options, right, TEXT)
     assert (wrong in found) if wrong else not found
 
 
@@ -79,7 +62,7 @@ def test_wrong_options_come_from_the_closest_relatives() -> None:
     near = ["Right effusion 5 mm deep.", "The lungs are clear now."]
     far = ["A pacemaker is on the left.", "Ribs are intact everywhere."]
     found = choice("findings", TEXT, [near, far], 3, np.random.default_rng(0))
-    assert found.spare == 0
+    assert found.writer == "template"
     assert {*found.options} - {*sentences(TEXT)} == {"Right effusion 5 mm deep.", "The lungs are clear now."}
     more = choice("findings", TEXT, [near, far], 5, np.random.default_rng(0))
     assert {*more.options} >= {"A pacemaker is on the left.", "Ribs are intact everywhere."}
@@ -88,8 +71,8 @@ def test_wrong_options_come_from_the_closest_relatives() -> None:
 def test_spare_lines_fill_in_where_there_are_no_relatives_and_it_is_said() -> None:
     for section in ("examination", "findings", "notification"):
         found = choice(section, TEXT, [[TEXT], []], 4, np.random.default_rng(1))
-        assert (found.spare, len(found.options)) == (3, 4)
-        assert not wrong_options(found.options, found.answer_index, TEXT)
+        assert (found.writer, len(found.options)) == ("template-spare", 4)
+        assert one_is_right(found.options, found.answer_index, TEXT)
 
 
 def test_numbers_of_a_list_are_no_sentences() -> None:
@@ -125,7 +108,7 @@ def test_whatever_the_reports_one_option_is_right_and_gaps_can_be_filled(
 ) -> None:
     rng = np.random.default_rng(seed)
     found = choice("findings", text, [others, [text]], count, rng)
-    assert not wrong_options(found.options, found.answer_index, text)
+    assert one_is_right(found.options, found.answer_index, text)
     assert len(found.options) == count
     made = gap(text, rng)
     assert not wrong_cloze(made.statement, made.answer, text)

@@ -13,9 +13,9 @@ from sweep_folders import REPLICATES, MakeSweep, Model, SweepFolder
 
 from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.papers.amnesia.report import sweep_results
-from medunlearn.papers.amnesia.sweep import SweepResults
-from medunlearn.papers.sweeps.report import SweepRequest
+from medunlearn.papers.amnesia.report import size_results
+from medunlearn.papers.amnesia.sweep import SizeResults
+from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.seeds import generator
 
@@ -92,9 +92,9 @@ def make_sweep(clinic: Benchmark, tmp_path_factory: pytest.TempPathFactory) -> M
 
 
 @pytest.fixture(scope="session")
-def gather(clinic: Benchmark) -> Callable[..., SweepResults]:
-    def results(models: list[Evaluated], replicates: int = 50, **options: Any) -> SweepResults:
-        return sweep_results(models, clinic, SweepRequest("A <sweep>", replicates=replicates, **options))
+def gather(clinic: Benchmark) -> Callable[..., SizeResults]:
+    def results(models: list[Evaluated], replicates: int = 50, **options: Any) -> SizeResults:
+        return size_results(models, clinic, SweepRequest("A <sweep>", replicates=replicates, **options))
 
     return results
 
@@ -107,7 +107,7 @@ def models(make_sweep: MakeSweep) -> list[Evaluated]:
 
 
 @pytest.fixture(scope="session")
-def results(models: list[Evaluated], gather: Callable[..., SweepResults]) -> SweepResults:
+def results(models: list[Evaluated], gather: Callable[..., SizeResults]) -> SizeResults:
     search = pd.DataFrame(
         {"method": ["rmu", "rmu"], "lr": [1e-4, 1e-3], "score": [0.2, 0.4], "chosen": [False, True]}
     )

@@ -51,12 +51,12 @@ def workplace(
     return tmp_path
 
 
-def test_the_folder_holds_all_that_the_report_needs(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_holds_all_that_the_report_needs(workplace: Path) -> None:
     results = folder_report(Path("runs/sweep")).results
-    facts = results.facts
-    assert (facts.title, facts.methods, facts.replicates) == ("A sweep", ("RMU",), 40)
-    assert facts.missing == (("unlearn npo on random_25", "NaN"),)
-    assert facts.search["lr"].tolist() == [0.001]
+    request = results.request
+    assert (request.title, results.methods, request.replicates) == ("A sweep", ("RMU",), 40)
+    assert request.missing == [("unlearn npo on random_25", "NaN")]
+    assert request.search["lr"].tolist() == [0.001]
     moved = workplace / "elsewhere"
     (workplace / "runs" / "sweep").rename(moved)
     assert folder_report(moved).results.numbers.equals(results.numbers)
@@ -69,14 +69,7 @@ def test_commands_of_the_docs_run(workplace: Path) -> None:
         result = CliRunner().invoke(app, shlex.split(line)[1:])
         assert result.exit_code == 0, result.output
         assert "Forgetting patients drawn at random fails or collapses" in result.output
-    assert sorted(path.name for path in (workplace / "report").iterdir()) == [
-        "report.html",
-        "report.json",
-        "report.md",
-    ]
-
-
-def test_verdicts_are_there_for_programs(workplace: Path) -> None:
+    assert {path.suffix for path in (workplace / "report").iterdir()} == {".html", ".json", ".md"}
     result = CliRunner().invoke(app, ["report", "runs/sweep", "--out", "r", "--json", "--title", "Mine"])
     said = json.loads(result.stdout)
     expected = folder_report(Path("runs/sweep")).findings

@@ -15,33 +15,33 @@ from sweep_folders import own_part, tables_of, who
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.amnesia.figures import bar_rows, disease_figure, opacities, tradeoff_panels
 from medunlearn.papers.amnesia.report import report_of
-from medunlearn.papers.amnesia.sweep import MEAN_OF_KINDS, OTHER, SAME, SweepResults
+from medunlearn.papers.amnesia.sweep import MEAN_OF_KINDS, OTHER, SAME, SizeResults
 from medunlearn.papers.amnesia.tables import (
     leakage_table,
     marked,
-    published,
+    published_statements,
     published_table_2,
     published_tables,
-    statements,
     table_2,
 )
-from medunlearn.papers.sweeps.report import search_table
+from medunlearn.papers.sweeps.tables import search_table
 from medunlearn.reports import write_report
 from medunlearn.reports.html import to_html
 from medunlearn.reports.markdown import to_markdown
 
 CB = "closed_book"
 PAPER = Path(__file__).parents[3] / ".." / "shared" / "papers" / "amnesia.txt"
+Gather = Callable[..., SizeResults]
 
 
-def shown(results: SweepResults, split: str, model: tuple[str, str], *place: Any) -> float:
-    found = results.valued(CB, split, model, *place)
-    assert found is not None
-    assert found.value is not None
-    return found.value
+def edges(results: SizeResults, split: str, model: tuple[str, str], *place: Any) -> tuple[float, float, float]:
+    number = results.valued(CB, split, model, *place)
+    assert number is not None
+    assert None not in (number.value, number.high, number.low)
+    return (number.value, number.high, number.low)  # type: ignore[return-value]
 
 
-def test_figure_2_has_a_row_a_measure_and_kind_and_a_panel_a_size(results: SweepResults) -> None:
+def test_figure_2_has_a_row_a_measure_and_kind_and_a_panel_a_size(results: SizeResults) -> None:
     rows = dict(bar_rows(results, CB, "random"))
     assert list(rows) == [f"{of}, {kind}" for of in ("MU on retain", "AFE on forget") for kind in results.kinds]
     spec = rows["AFE on forget, reasoning"]
@@ -51,31 +51,24 @@ def test_figure_2_has_a_row_a_measure_and_kind_and_a_panel_a_size(results: Sweep
     ]
     for bar in bars:
         split = {"x": "random_05", "x2": "random_25"}[bar["xaxis"]]
-        edges = zip(
-            results.methods, bar["y"], *(bar["error_y"][edge] for edge in ("array", "arrayminus")), strict=True
-        )
-        for method, height, up, down in edges:
-            found = results.number(CB, split, who(method), ("forget", bar["name"], "reasoning"), "AFE")
-            assert found is not None
-            expected = (found.value, found.high, found.low)
+        errors = (bar["error_y"][edge] for edge in ("array", "arrayminus"))
+        for method, height, up, down in zip(results.methods, bar["y"], *errors, strict=True):
+            expected = edges(results, split, who(method), ("forget", bar["name"], "reasoning"), "AFE")
             assert (height, height + up, height - down) == pytest.approx(expected, abs=1e-5)
         assert bar["marker"]["pattern"]["shape"] == ("" if bar["name"] == "train" else "/")
     json.dumps(spec, allow_nan=False)
 
 
-def test_figure_2_draws_target_and_retrained_as_lines(results: SweepResults) -> None:
+def test_figure_2_draws_references_as_lines_and_a_dash_where_a_number_is_missing(results: SizeResults) -> None:
     spec = dict(bar_rows(results, CB, "random"))["MU on retain, factual"]
     lines = {(line["name"], line["yref"]): line for line in spec["layout"]["shapes"]}
     assert len(lines) == 8
-    for role in ("target", "retrained"):
-        for fold in ("train", "holdout"):
-            for axis, split in (("y", "random_05"), ("y2", "random_25")):
-                expected = shown(results, split, (role, ""), ("retain", fold, "factual"), "MU")
-                assert lines[f"{role}, {fold}", axis]["y0"] == pytest.approx(expected, abs=1e-5)
+    for (name, axis), line in lines.items():
+        role, fold = name.split(", ")
+        split = {"y": "random_05", "y2": "random_25"}[axis]
+        expected = edges(results, split, (role, ""), ("retain", fold, "factual"), "MU")[0]
+        assert line["y0"] == pytest.approx(expected, abs=1e-5)
     assert len({line["line"]["dash"] for line in lines.values()}) == 4
-
-
-def test_a_method_without_a_number_gets_a_dash_and_no_bar(results: SweepResults) -> None:
     gone = (results.numbers["split"] == "random_25") & (results.numbers["method"] == "RMU")
     spec = dict(bar_rows(replace(results, numbers=results.numbers[~gone]), CB, "random"))["MU on retain, factual"]
     assert [len(trace["x"]) for trace in spec["data"]] == [2, 2, 1, 1]
@@ -83,54 +76,63 @@ def test_a_method_without_a_number_gets_a_dash_and_no_bar(results: SweepResults)
     assert [(dash["xref"], dash["x"]) for dash in dashes] == [("x2", 1)]
 
 
-def test_several_seeds_are_points(make_sweep: Callable[..., Any], gather: Callable[..., SweepResults]) -> None:
-    results = gather(make_sweep().all(["random_25"], ["rmu"], seeds=(0, 1), retrained=False), 30)
+def test_several_seeds_are_points_and_without_leakage_scores_the_table_says_so(
+    make_sweep: Callable[..., Any], gather: Gather
+) -> None:
+    sweep = make_sweep(leakage=False).all(["random_25"], ["rmu"], seeds=(0, 1), retrained=False)
+    results = gather(sweep, 20)
     spec = dict(bar_rows(results, CB, "random"))["AFE on forget, factual"]
     points = next(trace for trace in spec["data"] if trace["name"] == "seeds")
-    found = results.number(CB, "random_25", who("RMU"), ("forget", "train", "factual"), "AFE")
-    assert found is not None
-    assert points["y"] == pytest.approx(list(found.by_seed), abs=1e-5)
+    number = results.number(CB, "random_25", who("RMU"), ("forget", "train", "factual"), "AFE")
+    assert number is not None
+    assert points["y"] == pytest.approx(list(number.by_seed), abs=1e-5)
+    (table,) = table_2(results, CB)
+    assert table.rows[0][1].text.startswith("not measured (")
+    assert leakage_table(results, CB) is None
+    leaked = results.contrast("leakage below a tenth of target", CB, "random_25", "RMU", "train", "all")
+    assert (leaked.value, leaked.reason) == (None, "ls was not measured")
 
 
-def test_figure_3_traces_each_model_over_the_sizes(results: SweepResults) -> None:
+def test_figure_3_traces_each_model_over_the_sizes(results: SizeResults) -> None:
     panels = dict(tradeoff_panels(results, CB, "cancer"))
     assert list(panels) == ["train, factual", "train, reasoning", "holdout, factual", "holdout, reasoning"]
     traces = {trace["name"]: trace for trace in panels["holdout, reasoning"]["data"]}
     assert list(traces) == ["KL-Min", "RMU", "target", "retrained"]
-    for split, x, y in zip(("cancer_05", "cancer_20"), traces["RMU"]["x"], traces["RMU"]["y"], strict=True):
-        for value, side, measure in ((x, "retain", "MU"), (y, "forget", "AFE")):
-            expected = shown(results, split, who("RMU"), (side, "holdout", "reasoning"), measure)
-            assert value == pytest.approx(expected, abs=1e-5)
+    for side, measure, axis in (("retain", "MU", "x"), ("forget", "AFE", "y")):
+        expected = [
+            edges(results, split, who("RMU"), (side, "holdout", "reasoning"), measure)[0]
+            for split in ("cancer_05", "cancer_20")
+        ]
+        assert traces["RMU"][axis] == pytest.approx(expected, abs=1e-5)
     assert [traces[role]["marker"]["symbol"] for role in ("target", "retrained")] == ["star", "diamond"]
     assert traces["target"]["mode"] == "markers"
     assert traces["RMU"]["marker"]["opacity"] == [0.35, 1.0]
-    steps = results.steps_of("random")
+    steps = results.scopes["random"]
     assert opacities(steps, steps[1:]) == [1.0]
 
 
-def test_figure_4_sets_same_disease_against_others(results: SweepResults) -> None:
+def test_figure_4_sets_same_disease_against_others(results: SizeResults) -> None:
+    assert disease_figure(results, CB, "random") is None
     spec = disease_figure(results, CB, "cancer")
     assert spec is not None
-    assert disease_figure(results, CB, "random") is None
     traces = {trace["name"]: trace for trace in spec["data"]}
     assert len(traces) == 8
     for group, dash in ((SAME, "solid"), (OTHER, "dash")):
         trace = traces[f"RMU, {group}"]
         assert (trace["x"], trace["line"]["dash"]) == ([5, 20], dash)
         expected = [
-            shown(results, split, who("RMU"), ("retain", "train", MEAN_OF_KINDS), "MU", group)
+            edges(results, split, who("RMU"), ("retain", "train", MEAN_OF_KINDS), "MU", group)[0]
             for split in ("cancer_05", "cancer_20")
         ]
         assert trace["y"] == pytest.approx(expected, abs=1e-5)
 
 
-def test_table_2_prints_leakage_and_degradation_in_percent(results: SweepResults) -> None:
+def test_table_2_prints_leakage_and_degradation_in_percent(results: SizeResults) -> None:
     tables = {table.columns[0].text: table for table in table_2(results, CB)}
     assert list(tables) == ["random", "cancer"]
     assert [cell.text for cell in tables["cancer"].columns[1:]] == ["5%", "20%"]
-    rows = {row[0].text: row for row in tables["cancer"].rows}
-    reasoning = rows["RMU"][2].spans[4]
-    expected = shown(results, "cancer_20", who("RMU"), ("forget", "train", "reasoning"), "ls")
+    reasoning = {row[0].text: row for row in tables["cancer"].rows}["RMU"][2].spans[4]
+    expected = edges(results, "cancer_20", who("RMU"), ("forget", "train", "reasoning"), "ls")[0]
     assert (reasoning.text, reasoning.mark) == (f"{100 * expected:.1f}", "highest")
     assert "subjects" in reasoning.note
     assert leakage_table(results, CB) is not None
@@ -152,19 +154,8 @@ def test_lowest_and_highest_are_marked(values: list[float | None], marks: list[s
     assert [span.text == "not measured" for span in spans] == [value is None for value in values]
 
 
-def test_without_leakage_scores_the_table_says_so(
-    make_sweep: Callable[..., Any], gather: Callable[..., SweepResults]
-) -> None:
-    results = gather(make_sweep(leakage=False).all(["random_25"], ["rmu"], retrained=False), 20)
-    (table,) = table_2(results, CB)
-    assert table.rows[0][1].text.startswith("not measured (")
-    assert leakage_table(results, CB) is None
-    found = results.contrast("leakage below a tenth of target", CB, "random_25", "RMU", "train", "all")
-    assert (found.value, found.reason) == (None, "ls was not measured")
-
-
-def test_the_search_is_shown_as_given(results: SweepResults) -> None:
-    table = search_table(results.facts.search)
+def test_the_search_is_shown_as_given(results: SizeResults) -> None:
+    table = search_table(results.request.search)
     assert table is not None
     assert [[cell.text for cell in row] for row in table.rows] == [
         ["rmu", "1e-04", "0.200", ""],
@@ -172,81 +163,57 @@ def test_the_search_is_shown_as_given(results: SweepResults) -> None:
     ]
 
 
-def test_published_numbers_have_the_papers_shape() -> None:
-    found = published_table_2()
-    assert len(found) == 4 * (5 + 5 + 4 + 3)
-    assert published()["setting"] == "LLaMA-3-8B, 8,820 patients"
-    assert found["cancer", "RMU", 25].ls_reasoning == 12.7
-    assert found["cardiovascular", "KL-Min", 5].ds_factual == 7.0
-    assert ("infectious", "RMU", 25) not in found
-    assert all(statements(figure) for figure in (2, 3, 4))
+def test_published_numbers_are_those_of_the_paper() -> None:
+    rows = published_table_2()
+    assert len(rows) == 4 * (5 + 5 + 4 + 3)
+    numbers = rows.set_index(["scope", "method", "percent"])
+    assert numbers.loc[("cancer", "RMU", 25), "ls_reasoning"] == 12.7
+    assert numbers.loc[("cardiovascular", "KL-Min", 5), "ds_factual"] == 7.0
+    assert ("infectious", "RMU", 25) not in numbers.index
+    assert all(published_statements(figure) for figure in (2, 3, 4))
     cancer = next(table for table in published_tables() if table.columns[0].text == "cancer")
     cell = next(row for row in cancer.rows if row[0].text == "SimNPO")[1]
     assert cell.text.startswith("14.1 (0.5)")
     assert [span.mark for span in cell.spans[:3]] == ["highest", "", ""]
-
-
-def test_published_numbers_are_those_of_the_paper() -> None:
     if not PAPER.exists():
         pytest.skip("the paper's text is not here (../shared/papers/amnesia.txt)")
     text = PAPER.read_text(encoding="utf-8")
-    rows = text[text.index("Cancer GradDiff 0.5") : text.index("Table 2: Forget set leakage score")]
-    ours = [
-        number
-        for row in published_table_2().values()
-        for number in (row.ls_factual, row.ds_factual, row.ls_reasoning, row.ds_reasoning)
-    ]
-    assert ours == [float(number) for number in re.findall(r"\d+\.\d", rows)]
+    printed = text[text.index("Cancer GradDiff 0.5") : text.index("Table 2: Forget set leakage score")]
+    assert numbers.to_numpy().ravel().tolist() == [float(one) for one in re.findall(r"\d+\.\d", printed)]
 
 
-@pytest.fixture(scope="module")
-def page(results: SweepResults, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(report_of(results).report, tmp_path_factory.mktemp("report") / "new")
-
-
-def test_no_text_of_a_record_is_in_any_file(page: Path, clinic: Benchmark) -> None:
-    assert sorted(file.name for file in page.parent.iterdir()) == ["report.html", "report.json", "report.md"]
-    texts = "".join(own_part(file.read_text("utf-8")) for file in page.parent.iterdir())
+def test_the_files_hold_findings_and_numbers_and_no_text(
+    results: SizeResults, clinic: Benchmark, tmp_path: Path
+) -> None:
+    report = report_of(results)
+    write_report(report.report, tmp_path / "new")
+    files = {file.name: own_part(file.read_text("utf-8")) for file in (tmp_path / "new").iterdir()}
+    assert set(files) == {"report.html", "report.json", "report.md"}
+    texts, html = "".join(files.values()), files["report.html"]
     for question in clinic.questions:
         assert question.question not in texts
         assert len(question.answer) < 12 or question.answer not in texts
     assert not any(i.value in texts for r in clinic.records for i in r.identifiers if len(i.value) > 5)
     assert not any(r.groups["patient"] in texts for r in clinic.records)
-
-
-def test_the_page_holds_findings_and_the_papers_numbers_and_loads_nothing(
-    page: Path, results: SweepResults
-) -> None:
-    html = own_part(page.read_text("utf-8"))
-    assert "A &lt;sweep&gt;" in html
-    assert "<sweep>" not in html
-    assert "step &lt;12&gt;" in html
-    assert "http://" not in html
-    assert "https://" not in html
-    for finding in report_of(results).findings:
-        assert finding.claim in html
+    expected = ["A &lt;sweep&gt;", "step &lt;12&gt;", "LLaMA-3-8B, 8,820 patients", "Learning rates tried"]
+    for part in [*expected, *(finding.claim for finding in report.findings)]:
+        assert part in html
+    assert not any(part in html for part in ("<sweep>", "http://", "https://"))
     assert html.index("Not in this report") < html.rindex("How to read this") < html.rindex("Figure 2")
-    assert "LLaMA-3-8B, 8,820 patients" in html
-    assert "Learning rates tried" in html
-
-
-def test_the_json_holds_every_number(page: Path, results: SweepResults) -> None:
-    data = json.loads((page.parent / "report.json").read_text("utf-8"))
+    data = json.loads(files["report.json"])
     assert len(data["numbers"]["value"]) == len(results.numbers)
     assert len(data["contrasts"]["low"]) == len(results.contrasts)
     place = results.numbers["measure"].tolist().index("MU")
     assert data["numbers"]["value"][place] == results.numbers["value"].tolist()[place]
-    assert [one["verdict"] for one in data["findings"]] == [one.verdict for one in report_of(results).findings]
+    assert [one["verdict"] for one in data["findings"]] == [one.verdict for one in report.findings]
     assert len(data["published"]["table_2"]) == 68
     assert data["missing"][0]["reason"] == "the loss became NaN at step <12>"
 
 
-def test_a_sweep_without_methods_still_has_a_page(results: SweepResults) -> None:
+def test_a_sweep_without_methods_still_has_a_page(results: SizeResults) -> None:
     alone = results.numbers[results.numbers["role"] == "target"]
-    facts = replace(results.facts, methods=())
-    bare = replace(results, facts=facts, numbers=alone, contrasts=results.contrasts.iloc[:0])
-    made = report_of(bare)
-    assert {finding.verdict for finding in made.findings} == {"not measurable"}
-    assert to_html(made.report)
-    assert to_markdown(made.report)
-    assert tables_of(made.report.blocks)
+    bare = report_of(replace(results, methods=(), numbers=alone, contrasts=results.contrasts.iloc[:0]))
+    assert {finding.verdict for finding in bare.findings} == {"not measurable"}
+    assert to_html(bare.report)
+    assert to_markdown(bare.report)
+    assert tables_of(bare.report.blocks)

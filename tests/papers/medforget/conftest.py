@@ -19,7 +19,7 @@ from medunlearn.papers.medforget.build import build
 from medunlearn.papers.medforget.partitions import LEVELS
 from medunlearn.papers.medforget.report import level_results
 from medunlearn.papers.medforget.sweep import IDENTIFIERS, LevelResults
-from medunlearn.papers.sweeps.report import SweepRequest
+from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.scores import write_scores
 from medunlearn.seeds import generator

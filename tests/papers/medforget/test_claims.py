@@ -9,15 +9,14 @@ import pytest
 from controls import check_controls
 from sweep_folders import MakeSweep
 
-from medunlearn.papers.medforget.claims import findings
+from medunlearn.papers.medforget.claims import CASES, findings
 from medunlearn.papers.medforget.report import report_of
 from medunlearn.papers.medforget.sweep import LevelResults, Scope
-from medunlearn.papers.sweeps.report import SweepFacts
 from medunlearn.reports.claims import Finding
 
 from .conftest import COARSE, About
 
-NAMES = ("memorized", "deletion", "utility", "reconstruction", "rephrased", "hierarchy")
+NAMES = tuple(CASES)
 UP, DOWN, ACROSS = (0.2, 0.4), (-0.4, -0.2), (-0.1, 0.1)
 Span = tuple[float, float]
 
@@ -127,8 +126,9 @@ def made(contrasts: dict[tuple[str, str, str, str], Span | None], *, n_subjects:
     numbers = pd.DataFrame([number | {"split": scope.split} for scope in scopes])
     target = number | {"split": "section_25", "role": "target", "method": "", "value": 0.95}
     numbers = pd.concat([numbers, pd.DataFrame([target | {"low": 0.92, "high": 0.98}])], ignore_index=True)
-    attacked = numbers.head(0).rename(columns={"group": "identifiers"})
-    return LevelResults(SweepFacts("t", {}, ("NPO",)), scopes, numbers, attacked, pd.DataFrame(rows))
+    return LevelResults(
+        splits=scopes, numbers=numbers, contrasts=pd.DataFrame(rows), methods=("NPO",), contexts=("note",)
+    )
 
 
 KNOWN = {("known", split, "", "forget"): UP for split in ("institution_25", "section_25")}

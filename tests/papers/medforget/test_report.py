@@ -12,17 +12,12 @@ from PIL import Image
 from sweep_folders import own_part
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.papers.medforget.figures import figure_5, figure_6, published_figure_5
+from medunlearn.papers.medforget.figures import figure_5, figure_6
 from medunlearn.papers.medforget.partitions import LEVELS
 from medunlearn.papers.medforget.report import report_of
 from medunlearn.papers.medforget.sweep import GROUPS, LevelResults
-from medunlearn.papers.medforget.tables import (
-    published,
-    published_methods,
-    published_number,
-    published_numbers,
-)
-from medunlearn.papers.sweeps.models import TARGET_MODEL, unlearned
+from medunlearn.papers.medforget.tables import PUBLISHED, published_numbers, published_results
+from medunlearn.papers.sweeps.models import unlearned
 from medunlearn.reports import write_report
 from medunlearn.reports.markdown import to_markdown
 from medunlearn.results.evaluated import Evaluated
@@ -55,7 +50,7 @@ def test_the_three_files_hold_the_findings_and_what_is_missing(report: Path, res
 
 
 def test_figures_hold_each_model_once_a_level(results: LevelResults) -> None:
-    rows = figure_5(results)
+    rows = figure_5(results, results.tasks)
     # Nobody asked general questions here.
     assert [title for title, _ in rows] == ["Forget set ↓", "Retain set ↑", "Forget rephrase set ↓"]
     for _, panels in rows:
@@ -73,33 +68,24 @@ def test_figures_hold_each_model_once_a_level(results: LevelResults) -> None:
 
 
 def test_the_papers_numbers_are_those_of_its_tables() -> None:
-    assert "MIMIC-CXR" in published()["setting"]
-    assert published_methods() == ["MANU", "GradDiff", "KL-Min", "NPO"]
+    assert published_results(3).methods == ("MANU", "GradDiff", "KL-Min", "NPO")
+    key = ["level", "method", "group", "measure"]
+    table_3, table_5 = (published_numbers(number).set_index(key)["value"] for number in (3, 5))
     # Section 1: MANU's institution level takes the general set from 68.59 to 26.72, forget from 97.91 to 9.35.
-    said = {("forget", ""): 97.91, ("general", ""): 68.59, ("forget", "MANU"): 9.35, ("general", "MANU"): 26.72}
-    for (group, method), percent in said.items():
-        who = unlearned(method) if method else TARGET_MODEL
-        found = published_number(3, "institution", who, group, "gen_score")
-        assert found is not None
-        assert found.value == pytest.approx(percent / 100)
-
-
-def test_the_papers_gen_score_is_made_of_its_parts() -> None:
-    """Section 4.1: 75 parts factuality, 25 parts ROUGE-L; factuality is printed in whole percent."""
-    for (level, who, group, measure), value in published_numbers(5).items():
-        if measure == "gen_score":
-            rouge, fact = (published_numbers(5)[level, who, group, part] for part in ("rouge_l", "factuality"))
-            assert value == pytest.approx(0.25 * rouge + 0.75 * fact, abs=0.0076), (level, who, group)
-
-
-def test_both_published_tables_agree_but_for_the_general_target() -> None:
-    differ = {
-        key
-        for key, value in published_numbers(3).items()
-        if key[3] == "gen_score" and published_numbers(5)[key] != value
-    }
-    assert differ == {("", TARGET_MODEL, "general", "gen_score")}
-    assert [len(panels) for _, panels in published_figure_5()] == [3] * len(GROUPS)
+    printed = {("forget", ""): 97.91, ("general", ""): 68.59, ("forget", "MANU"): 9.35, ("general", "MANU"): 26.72}
+    for (group, method), percent in printed.items():
+        value = table_3["institution" if method else "", method, group, "gen_score"]
+        assert value == pytest.approx(percent / 100)
+    # Section 4.1: 75 parts factuality, 25 parts ROUGE-L; factuality is printed in whole percent.
+    parts = table_5.unstack()
+    assert parts["gen_score"].tolist() == pytest.approx(
+        (0.25 * parts["rouge_l"] + 0.75 * parts["factuality"]).tolist(), abs=0.0076
+    )
+    # Both tables agree but for the general target.
+    both = table_3.to_frame().join(table_5, rsuffix="_5", how="inner")
+    assert both.index[both["value"] != both["value_5"]].tolist() == [("", "", "general", "gen_score")]
+    figure = figure_5(published_results(3), PUBLISHED[3])
+    assert [len(panels) for _, panels in figure] == [3] * len(GROUPS)
 
 
 def test_text_is_shown_of_invented_data_alone_unless_it_is_wanted(
@@ -109,8 +95,8 @@ def test_text_is_shown_of_invented_data_alone_unless_it_is_wanted(
     gather: Gather,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert [one.level for one in results.examples] == list(LEVELS)
-    assert results.examples[0].outputs["GradDiff, flat"] == "GradDiff says <identity>"
+    assert [one["level"] for one in results.examples] == list(LEVELS)
+    assert results.examples[0]["outputs"]["GradDiff, flat"] == "GradDiff says <identity>"
     facts = {**wards.facts(), "invented": False, "data_use": "credentialed"}
     monkeypatch.setattr(Benchmark, "facts", lambda self: facts)
     few = [model for model in models if model.run.role == "target"]
@@ -132,7 +118,7 @@ def test_thumbnails_are_of_open_data_alone(
     models = [LevelFolder(tmp_path / "runs", pictured, attacked=False).model("target", "institution_25")]
     monkeypatch.setattr(Benchmark, "facts", lambda self: facts)
     found = gather(models, 20, pictured, show_text=True)
-    assert [one.thumbnail.startswith("data:image/png;base64,") for one in found.examples] == [shown]
+    assert [one["thumbnail"].startswith("data:image/png;base64,") for one in found.examples] == [shown]
     page = own_part(write_report(report_of(found).report, tmp_path / "report").read_text("utf-8"))
     assert ("<img" in page) is shown
     assert "thumbnail" not in (tmp_path / "report" / "report.json").read_text("utf-8")

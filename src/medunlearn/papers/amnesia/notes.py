@@ -18,7 +18,7 @@ from medunlearn.data.storage import write_table
 from medunlearn.errors import MedunlearnError
 from medunlearn.judging.writing import Source, WritingTask, reasons
 from medunlearn.llm import CostEstimate
-from medunlearn.papers.amnesia.from_notes import NotesOrigin, QuestionedNote, from_notes
+from medunlearn.papers.amnesia.from_notes import KINDS, QuestionedNote, from_notes
 from medunlearn.papers.amnesia.notes_input import NotesInput, read_input
 from medunlearn.papers.amnesia.prompts.disease_label import OTHER, DiseaseLabel
 from medunlearn.papers.amnesia.prompts.questions import AmnesiaQuestions
@@ -95,92 +95,92 @@ def plan_from_notes(values: Mapping[str, Any], out: Path) -> dict[str, CostEstim
     Questions are counted for every note: how many labels will leave out is not known before.
     """
     notes = read_input(check(AmnesiaNotesSettings, values), out)
-    named = [note for note in notes.chosen if getattr(note, notes.label_column)]
-    wanted: dict[WritingTask, list[Source]] = {LABEL: _titles(named)} if notes.asks_labels else {}
-    return notes.writer.estimates(wanted | {QUESTIONS: _texts(named)})
+    named = _named(notes)
+    labels: dict[WritingTask, list[Source]] = (
+        {LABEL: _sources(named, title="title")} if notes.label_column == "title" else {}
+    )
+    return notes.writer.estimates(labels | {QUESTIONS: _sources(named, note="text")})
 
 
 def _write(notes: NotesInput, session: WritingSession) -> tuple[Results, Results]:
     """Labels and questions, by note; rejects are the session's."""
-    settings = notes.settings
     for place, reason in notes.notes.excluded:
         session.exclude("notes", place, reason)
-    named = [note for note in notes.chosen if getattr(note, notes.label_column)]
+    why = f"it has no {notes.label_column}, so its disease cannot be told"
+    named = _named(notes)
     for note in notes.chosen:
         if not getattr(note, notes.label_column):
-            why = f"it has no {notes.label_column}, so its disease cannot be told"
             session.exclude("notes", note.note_id, why)
-    if notes.asks_labels:
-        labels = dict(session.write(LABEL, _titles(named)))
-        if settings.other == "drop":
-            why = f"its title fits none of the {len(LABEL.categories) - 1} diseases (other=keep keeps it)"
-            for name in [name for name, value in labels.items() if value["category"] == OTHER]:
-                del labels[name]
-                session.exclude(LABEL.version, name, why)
-    else:
-        labels = {note.note_id: {"category": note.disease, "reason": "given"} for note in named}
-    return labels, session.write(QUESTIONS, _texts([note for note in named if note.note_id in labels]))
+    if notes.label_column == "disease":
+        labels: dict[str, Any] = {note.note_id: {"category": note.disease, "reason": "given"} for note in named}
+        return labels, session.write(QUESTIONS, _sources(named, note="text"))
+    labels = dict(session.write(LABEL, _sources(named, title="title")))
+    if notes.settings.other == "drop":
+        why = f"its title fits none of the {len(LABEL.categories) - 1} diseases (other=keep keeps it)"
+        for name in [name for name, value in labels.items() if value["category"] == OTHER]:
+            del labels[name]
+            session.exclude(LABEL.version, name, why)
+    return labels, session.write(QUESTIONS, _sources([n for n in named if n.note_id in labels], note="text"))
 
 
-def _titles(notes: Sequence[Note]) -> list[Source]:
-    return [Source(note.note_id, {"title": note.title}, _known(note)) for note in notes]
+def _named(notes: NotesInput) -> list[Note]:
+    """Notes that tell their disease, or have a title to tell it by."""
+    return [note for note in notes.chosen if getattr(note, notes.label_column)]
 
 
-def _texts(notes: Sequence[Note]) -> list[Source]:
-    return [Source(note.note_id, {"note": note.text}, _known(note)) for note in notes]
-
-
-def _known(note: Note) -> tuple[str, ...]:
-    # Where nobody named any, the whole file was declared open or the server is allowed to get everything.
-    return tuple(identifier.value for identifier in note.identifiers or ())
+def _sources(notes: Sequence[Note], **fields: str) -> list[Source]:
+    """Field of a prompt -> attribute of a note. Identifiers are those known: where nobody named any, the whole file
+    was declared open or the server is allowed to get everything."""
+    return [
+        Source(
+            note.note_id,
+            {field: getattr(note, name) for field, name in fields.items()},
+            tuple(identifier.value for identifier in note.identifiers or ()),
+        )
+        for note in notes
+    ]
 
 
 def _benchmark(notes: NotesInput, labels: Results, questions: Results, facts: Mapping[str, Any]) -> Benchmark:
-    settings, where = notes.settings, notes.settings.notes.as_posix()
+    settings, where, is_pmc = notes.settings, notes.settings.notes.as_posix(), notes.notes.is_pmc
     name = where if where.startswith(PREFIX) else settings.notes.name
     questioned = [
-        QuestionedNote(note, labels[note.note_id]["category"], _pairs(questions[note.note_id]))
+        QuestionedNote(
+            note,
+            labels[note.note_id]["category"],
+            {
+                kind: [(item["question"], item["answer"]) for item in questions[note.note_id][kind]]
+                for kind in KINDS
+            },
+        )
         for note in notes.chosen
         if note.note_id in questions
     ]
-    is_pmc = notes.notes.is_pmc
-    origin = NotesOrigin(
+    return from_notes(
+        questioned,
+        provenance=f"llm:{notes.writer.server.name}:{QUESTIONS.version}",
+        seed=settings.seed,
+        outside=(OTHER,),
+        named=settings.diseases,
+        percents=settings.percents,
         name=f"AMNESIA on {len(questioned)} notes of {name}",
         source=f"PMC-Patients ({name})" if is_pmc else name,
         licence="cc-by-nc-sa-4.0" if is_pmc else "",
         data_use=notes.data_use,
-        provenance=f"llm:{notes.writer.server.name}:{QUESTIONS.version}",
         notes={
             "prompts": facts["prompts"],
             "left out": facts["rejects"],
             "guard": notes.writer.decision.reason,
         },
     )
-    return from_notes(
-        questioned,
-        origin,
-        seed=settings.seed,
-        outside=(OTHER,),
-        named=settings.diseases,
-        percents=settings.percents,
-    )
-
-
-def _pairs(value: Mapping[str, Any]) -> dict[Any, list[tuple[str, str]]]:
-    return {kind: [(item["question"], item["answer"]) for item in value[kind]] for kind in ("factual", "reasoning")}
 
 
 def _save_tables(out: Path, notes: Sequence[Note], labels: Results, questions: Results) -> None:
     """Labels with their reasons, and the words of the note that each question rests on."""
     by_id = {note.note_id: note for note in notes}
     label_rows = [
-        {
-            "record_id": name,
-            "subject": by_id[name].subject,
-            "title": by_id[name].title,
-            "prompt": LABEL.version,
-            **labels[name],
-        }
+        {"record_id": name, "subject": by_id[name].subject, "title": by_id[name].title, "prompt": LABEL.version}
+        | labels[name]
         for name in questions
     ]
     evidence = [
@@ -190,7 +190,7 @@ def _save_tables(out: Path, notes: Sequence[Note], labels: Results, questions: R
             "quotes": item["findings"] if kind == "reasoning" else [item["evidence"]],
         }
         for name, value in questions.items()
-        for kind in ("factual", "reasoning")
+        for kind in KINDS
         for number, item in enumerate(value[kind], start=1)
     ]
     write_table(out / LABELS_FILE, label_rows, LABELS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,7 +29,6 @@ class NotesInput:
         files: that the notes were read from.
         notes: everything in them.
         chosen: the notes, or their sample, in the file's order.
-        asks_labels: diseases come from the model, not from a column.
     """
 
     settings: AmnesiaNotesSettings
@@ -38,19 +37,18 @@ class NotesInput:
     notes: Notes
     chosen: tuple[Note, ...]
     data_use: Literal["open", "credentialed"]
-    asks_labels: bool
 
     @property
-    def label_column(self) -> str:
-        """Source of a note's disease label."""
-        return "title" if self.asks_labels else "disease"
+    def label_column(self) -> Literal["title", "disease"]:
+        """Source of a note's disease: a column, or a title that the model sorts."""
+        return "title" if self.notes.columns.disease is None else "disease"
 
     def inputs(self) -> dict[str, Any]:
         """Hash, columns and counts of the notes, without their text."""
-        columns = {column.name: getattr(self.notes.columns, column.name) for column in fields(Columns)}
         counts = {"read": len(self.notes.notes), "excluded": len(self.notes.excluded), "chosen": len(self.chosen)}
         hashes = [sha256_of(file) for file in self.files]
-        return {"sha256": hashes[0] if len(hashes) == 1 else sha256_of_json(hashes), "columns": columns, **counts}
+        sha256 = hashes[0] if len(hashes) == 1 else sha256_of_json(hashes)
+        return {"sha256": sha256, "columns": asdict(self.notes.columns), **counts}
 
     def key(self, prompts: Sequence[str]) -> str:
         """Hash of everything that the benchmark depends on besides the model's answers."""
@@ -83,7 +81,7 @@ def read_input(settings: AmnesiaNotesSettings, out: Path) -> NotesInput:
     chosen = _sample(notes, settings)
     records = (Record(note.note_id, note.text, {}, note.identifiers or ()) for note in chosen)
     writer = Writer.of(settings, out, data_use=data_use, records=records)
-    return NotesInput(settings, writer, files, notes, chosen, data_use, notes.columns.disease is None)
+    return NotesInput(settings, writer, files, notes, chosen, data_use)
 
 
 def _sample(notes: Notes, settings: AmnesiaNotesSettings) -> tuple[Note, ...]:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
+import pandas as pd
 
-from medunlearn.papers.amnesia.contrasts import DEGRADATION, FACTUAL, LEAKAGE, REASONING, TRAIN
-from medunlearn.papers.amnesia.sweep import MEAN_OF_KINDS, SweepResults
+from medunlearn.papers.amnesia.sweep import (
+    DEGRADATION,
+    FACTUAL,
+    LEAKAGE,
+    REASONING,
+    TRAIN,
+    SizeResults,
+)
+from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.figures import name_of
-from medunlearn.papers.sweeps.models import REFERENCES, Who, unlearned
+from medunlearn.papers.sweeps.models import Who, unlearned
+from medunlearn.papers.sweeps.results import SweepNumber
+from medunlearn.papers.sweeps.tables import cell_table
 from medunlearn.reports.blocks import Cell, Span, Table
-from medunlearn.reports.tables import reading_cell, records
+from medunlearn.reports.tables import reading_cell
 from medunlearn.reports.words import ABSENT, ALL, interval, kind_text, signed
-from medunlearn.results.contrasts import Contrast
 
 NOT_MEASURED = "not measured"
 # Percent points at the precision that Table 2 is printed with: what looks equal is marked alike.
@@ -29,45 +34,29 @@ Lookup = Callable[[str, str, str, str], Percent]
 """Split, method, measure and kind -> number."""
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedScores:
-    """One cell of AMNESIA's Table 2, in percent: leakage and degradation score on the forget set, by kind."""
+def published_table_2() -> pd.DataFrame:
+    """One row a cell of Table 2, in percent: leakage and degradation score on the forget set, by kind.
 
-    ls_factual: float
-    ds_factual: float
-    ls_reasoning: float
-    ds_reasoning: float
-
-
-@cache
-def published() -> dict[str, Any]:
-    """The published numbers: ``setting``, ``table_2`` and the text's numbers on ``figures``."""
-    text = files("medunlearn.papers.amnesia").joinpath("published.yaml").read_text(encoding="utf-8")
-    content: dict[str, Any] = yaml.safe_load(text)
-    return content
+    Sizes that the paper did not run are left out.
+    """
+    table = paper_yaml("amnesia", "published")["table_2"]
+    return pd.DataFrame(table["rows"], columns=table["columns"])
 
 
-def published_table_2() -> dict[tuple[str, str, int], PublishedScores]:
-    """Scope, method, percent -> the cell of Table 2; sizes that the paper did not run are left out."""
-    rows = published()["table_2"]["rows"]
-    return {(scope, method, percent): PublishedScores(*numbers) for scope, method, percent, *numbers in rows}
-
-
-def statements(figure: int) -> list[str]:
+def published_statements(figure: int) -> list[str]:
     """Numbers that Section 6 gives of Figure 2, 3 or 4."""
     return [
         f"{', '.join(row['methods']) + ': ' if row['methods'] else ''}{row['about']}: {row['says']}"
-        for row in published()["figures"]
+        for row in paper_yaml("amnesia", "published")["figures"]
         if row["figure"] == figure
     ]
 
 
-def table_2(results: SweepResults, context: str) -> list[Table]:
+def table_2(results: SizeResults, context: str) -> list[Table]:
     """Table 2 of this sweep, train fold; a scope a table."""
 
     def number(split: str, method: str, measure: str, kind: str) -> Percent:
-        place = ("forget", TRAIN, kind)
-        found = results.valued(context, split, unlearned(method), place, measure)
+        found = results.valued(context, split, unlearned(method), ("forget", TRAIN, kind), measure)
         if found is None:
             return None, ""
         span = (
@@ -76,8 +65,8 @@ def table_2(results: SweepResults, context: str) -> list[Table]:
         return found.value, f"{span}{found.n_subjects} subjects, {found.n_scored} questions"
 
     tables = []
-    for scope in results.scopes:
-        sizes = {step.split: step.size for step in results.steps_of(scope)}
+    for scope, steps in results.scopes.items():
+        sizes = {step.split: step.size for step in steps}
         methods = [m for m in results.methods if any(results.has(context, split, unlearned(m)) for split in sizes)]
         if methods:
             tables.append(_scope_table(scope, sizes, methods, number))
@@ -86,40 +75,37 @@ def table_2(results: SweepResults, context: str) -> list[Table]:
 
 def published_tables() -> list[Table]:
     """AMNESIA's Table 2 in the same form."""
-    cells = published_table_2()
     tables = []
-    for scope in dict.fromkeys(scope for scope, _, _ in cells):
+    for scope, rows in published_table_2().groupby("scope", sort=False):
+        shares = rows.set_index(["percent", "method"]).drop(columns="scope").stack().div(100).to_dict()
 
-        def number(percent: str, method: str, measure: str, kind: str, scope: str = scope) -> Percent:
-            scores = cells.get((scope, method, int(percent)))
-            return (None if scores is None else getattr(scores, f"{measure.lower()}_{kind}") / 100, "")
+        def number(
+            percent: str, method: str, measure: str, kind: str, shares: Mapping[Any, float] = shares
+        ) -> Percent:
+            return shares.get((int(percent), method, f"{measure.lower()}_{kind}")), ""
 
-        sizes = {str(size): f"{size}%" for size in sorted({percent for of, _, percent in cells if of == scope})}
-        methods = list(dict.fromkeys(method for of, method, _ in cells if of == scope))
-        tables.append(_scope_table(scope, sizes, methods, number))
+        sizes = {str(size): f"{size}%" for size in sorted(rows["percent"].unique())}
+        tables.append(_scope_table(str(scope), sizes, rows["method"].unique().tolist(), number))
     return tables
 
 
 def _scope_table(scope: str, sizes: Mapping[str, str], methods: Sequence[str], number: Lookup) -> Table:
     columns = [_size_column(split, methods, number) for split in sizes]
-    rows = tuple((Cell(method), *(column[place] for column in columns)) for place, method in enumerate(methods))
-    return Table((Cell(scope), *map(Cell, sizes.values())), rows)
+    rows = zip(map(Cell, methods), *columns, strict=True)
+    return Table((Cell(scope), *map(Cell, sizes.values())), tuple(rows))
 
 
-def _size_column(split: str, methods: Sequence[str], number: Lookup) -> list[Cell]:
+def _size_column(split: str, methods: Sequence[str], number: Lookup) -> Iterator[Cell]:
     """LS of factual and reasoning questions with DS behind each; marked across the methods, each by itself."""
-    spans = {
-        (kind, measure): marked([number(split, method, measure, kind) for method in methods])
+    spans = [
+        marked([number(split, method, measure, kind) for method in methods])
         for kind in (FACTUAL, REASONING)
         for measure in (LEAKAGE, DEGRADATION)
-    }
-    cells = []
-    for place in range(len(methods)):
-        ls, ds, ls_reasoning, ds_reasoning = (of[place] for of in spans.values())
+    ]
+    for ls, ds, ls_reasoning, ds_reasoning in zip(*spans, strict=True):
         pairs = (ls, Span(" ("), ds, Span(") / "), ls_reasoning, Span(" ("), ds_reasoning, Span(")"))
-        nothing = all(of[place].text == NOT_MEASURED for of in spans.values())
-        cells.append(Cell(ABSENT) if nothing else Cell.of(*pairs))
-    return cells
+        nothing = all(span.text == NOT_MEASURED for span in (ls, ds, ls_reasoning, ds_reasoning))
+        yield Cell(ABSENT) if nothing else Cell.of(*pairs)
 
 
 def marked(numbers: Sequence[Percent]) -> list[Span]:
@@ -138,114 +124,84 @@ def marked(numbers: Sequence[Percent]) -> list[Span]:
     return spans
 
 
-def leakage_table(results: SweepResults, context: str) -> Table | None:
+def leakage_table(results: SizeResults, context: str) -> Table | None:
     """Leakage beside degradation with intervals: every split, method, fold and kind, references among them."""
-
-    def rows() -> Iterator[tuple[Cell, ...]]:
-        for split, who, fold in _places(results, context):
-            for kind in (*results.kinds, ALL):
-                at = (context, split, who, ("forget", fold, kind))
-                leaked, collapsed = (results.number(*at, measure) for measure in (LEAKAGE, DEGRADATION))
-                if leaked is not None:
-                    head = (Cell(split), Cell(name_of(who)), Cell(fold, kind_text(kind)))
-                    yield (*head, reading_cell(leaked), reading_cell(collapsed))
-
+    rows = (
+        (split, name_of(who), Cell(fold, kind_text(kind)), *map(reading_cell, numbers))
+        for split, who, fold in _places(results, context)
+        for kind in (*results.kinds, ALL)
+        if (numbers := _numbers(results, context, split, who, fold, kind, LEAKAGE, DEGRADATION))[0] is not None
+    )
     names = ("Split", "Model", "Questions", "Leakage score (LS)", "Degradation score (DS)")
-    return records(map(Cell, names), rows())
+    return cell_table(names, rows)
 
 
-def numbers_table(results: SweepResults, context: str) -> Table | None:
+def numbers_table(results: SizeResults, context: str) -> Table | None:
     """Utility, forgetting, degradation of every model on every split, fold and kind."""
-    retain, forget = results.composites["retain"], results.composites["forget"]
-    columns = (("Utility", "retain", retain), ("Forgetting", "forget", forget), ("Degraded", "forget", DEGRADATION))
+    utility, forgetting = results.composites["retain"], results.composites["forget"]
+    rows = (
+        (
+            *(split, name_of(who), Cell(fold, kind)),
+            reading_cell(results.number(context, split, who, ("retain", fold, kind), utility)),
+            *map(reading_cell, _numbers(results, context, split, who, fold, kind, forgetting, DEGRADATION)),
+        )
+        for split, who, fold in _places(results, context)
+        for kind in results.kinds
+    )
+    heads = (
+        Cell("Utility", f"{utility or 'none'} on retain"),
+        Cell("Forgetting", f"{forgetting or 'none'} on forget"),
+        Cell("Degraded", f"{DEGRADATION} on forget"),
+    )
+    return cell_table(("Split", "Model", "Questions", *heads), rows)
 
-    def rows() -> Iterator[tuple[Cell, ...]]:
-        for split, who, fold in _places(results, context):
-            for kind in results.kinds:
-                at = [results.number(context, split, who, (side, fold, kind), name) for _, side, name in columns]
-                yield (Cell(split), Cell(name_of(who)), Cell(fold, kind), *map(reading_cell, at))
 
-    heads = [Cell(title, f"{measure or 'none'} on {side}") for title, side, measure in columns]
-    return records((Cell("Split"), Cell("Model"), Cell("Questions"), *heads), rows())
+def _numbers(
+    results: SizeResults, context: str, split: str, who: Who, fold: str, kind: str, *measures: str | None
+) -> list[SweepNumber | None]:
+    """Measures on the forget set."""
+    return [results.number(context, split, who, ("forget", fold, kind), measure) for measure in measures]
 
 
-def _places(results: SweepResults, context: str) -> Iterator[tuple[str, Who, str]]:
+def _places(results: SizeResults, context: str) -> Iterator[tuple[str, Who, str]]:
     """Split, model and fold of every evaluated model, the references first."""
-    for step in results.steps:
-        for who in (*REFERENCES, *map(unlearned, results.methods)):
-            if results.has(context, step.split, who):
-                for fold in results.folds:
-                    yield step.split, who, fold
+    for step in results.splits:
+        for who in results.models_on(context, step.split):
+            for fold in results.folds:
+                yield step.split, who, fold
 
 
-DIFFERENCES: Mapping[str, tuple[str, Mapping[str, tuple[str, str, str]]]] = {
-    "Factual and reasoning": (
-        "Reasoning minus factual, on the train fold. Below 0 in utility: reasoning suffers more. Above 0 in "
-        "forgetting: reasoning is forgotten more.",
-        {
-            "Utility": ("reasoning - factual (utility)", "train", ""),
-            "Forgetting": ("reasoning - factual (forgetting)", "train", ""),
-        },
-    ),
-    "Train and holdout": (
-        "Holdout minus train, all kinds. What a model was never asked in training it answers worse, so "
-        "forgetting looks larger there: the last two columns read it against the target.",
-        {
-            "Utility": ("holdout - train (utility)", "", ALL),
-            "Forgetting": ("holdout - train (forgetting)", "", ALL),
-            "Gain over target, train": ("forgetting gained", "train", ALL),
-            "Gain over target, holdout": ("forgetting gained", "holdout", ALL),
-        },
-    ),
-    "Same disease and others": (
-        "Utility of retained patients, mean of the kinds, train fold: those with the forgotten disease minus "
-        "the others, and both against the target.",
-        {
-            "Same − other": ("same - other disease (utility)", "train", MEAN_OF_KINDS),
-            "Same − target": ("lost by same disease", "train", MEAN_OF_KINDS),
-            "Same − target, minus others": ("lost by same more than by other", "train", MEAN_OF_KINDS),
-        },
-    ),
-    "Against the retrained model": (
-        "Model minus retrained model, train fold, all kinds; 0 = like a model that never saw the forget set.",
-        {
-            "Utility": ("utility - retrained", "train", ALL),
-            "Forgetting": ("forgetting - retrained", "train", ALL),
-        },
-    ),
-}
-"""Title -> meaning, and column -> contrast, fold and kind."""
-
-
-def difference_tables(results: SweepResults, context: str) -> Iterator[tuple[str, str, Table]]:
-    """Title, meaning and table of :data:`DIFFERENCES`; those with a number."""
-    for title, (meaning, columns) in DIFFERENCES.items():
+def difference_tables(results: SizeResults, context: str) -> Iterator[tuple[str, str, Table]]:
+    """Title, meaning and table of the differences in ``report.yaml``; those with a number."""
+    for title, about in paper_yaml("amnesia", "report")["differences"].items():
         rows = []
-        for step in results.steps:
+        for step in results.splits:
             for method in results.methods:
-                cells = [
+                numbers = [
                     results.contrast(name, context, step.split, method, fold, kind)
-                    for name, fold, kind in columns.values()
+                    for name, fold, kind in about["columns"].values()
                 ]
-                if any(contrast.value is not None for contrast in cells):
-                    rows.append((Cell(step.split), Cell(method), *map(contrast_cell, cells)))
-        table = records(map(Cell, ("Split", "Method", *columns)), rows)
+                if any(number.value is not None for number in numbers):
+                    rows.append((step.split, method, *map(difference_cell, numbers)))
+        table = cell_table(("Split", "Method", *about["columns"]), rows)
         if table is not None:
-            yield title, meaning, table
+            yield title, about["meaning"], table
 
 
-def contrast_cell(contrast: Contrast) -> Cell:
+def difference_cell(contrast: SweepNumber) -> Cell:
     """A difference with its interval, or why there is none."""
     if contrast.value is None:
         return Cell(ABSENT, contrast.reason)
     return Cell(signed(contrast.value), interval(contrast.low, contrast.high) or contrast.reason)
 
 
-def splits_table(results: SweepResults) -> Table | None:
+def splits_table(results: SizeResults) -> Table | None:
     """One row a split: how many are forgotten and retained, and who shares the disease."""
-    names = ("Split", "Level", "Forget", "Retain", "Disease", "Retained with it")
-    rows = []
-    for step in results.steps:
-        disease = (step.disease, f"{step.same:,}") if step.disease else (ABSENT, ABSENT)
-        rows.append((step.split, step.level, f"{step.forget:,}", f"{step.retain:,}", *disease))
-    return records(map(Cell, names), (tuple(map(Cell, row)) for row in rows))
+    rows = (
+        (
+            *(step.split, step.level, f"{step.forget:,}", f"{step.retain:,}"),
+            *((step.disease, f"{step.same:,}") if step.disease else (ABSENT, ABSENT)),
+        )
+        for step in results.splits
+    )
+    return cell_table(("Split", "Level", "Forget", "Retain", "Disease", "Retained with it"), rows)

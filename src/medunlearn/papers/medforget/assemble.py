@@ -8,7 +8,7 @@ why).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,8 @@ from medunlearn.papers.llm_build import (
 )
 from medunlearn.papers.medforget.build import assemble, open_source
 from medunlearn.papers.medforget.pictures import Gallery
-from medunlearn.papers.medforget.questions import Item, templated
-from medunlearn.papers.medforget.selection import Selection, select
+from medunlearn.papers.medforget.questions import Items, templated
+from medunlearn.papers.medforget.selection import ChosenStudy, Selection, select
 from medunlearn.papers.medforget.writing import cost, write_items
 from medunlearn.pipeline.benchmarks import refuse_foreign, save_new
 from medunlearn.sources.openi import REPORTS
@@ -41,13 +41,10 @@ from medunlearn.sources.vqa import read_general
 
 STUDIES_FILE, EXCLUDED_FILE = "studies.parquet", "excluded.parquet"
 
-_STUDIES = pa.schema(
-    [
-        (name, pa.string())
-        for name in ("study", "patient", "institution", "source_study", "source_patient", "source_image", "labels")
-    ]
+_STUDY_COLUMNS = ("study", "patient", "institution", "source_study", "source_patient", "source_image", "labels")
+_STUDIES, _EXCLUDED = (
+    pa.schema([(name, pa.string()) for name in names]) for names in (_STUDY_COLUMNS, ("what", "id", "reason"))
 )
-_EXCLUDED = pa.schema([(name, pa.string()) for name in ("what", "id", "reason")])
 
 
 def build_medforget(values: Mapping[str, Any], out: Path, *, quiet: bool = True, say: Say = print) -> BuildResult:
@@ -76,25 +73,21 @@ def build_medforget(values: Mapping[str, Any], out: Path, *, quiet: bool = True,
     writer = Writer.of(settings, out, data_use=source.data_use) if settings.llm else None
     selection = select(source, settings)
     general, excluded_rows = (
-        ((), ())
-        if settings.general is None
-        else read_general(settings.general, settings.general_rows, settings.seed)
+        read_general(settings.general, settings.general_rows, settings.seed) if settings.general else ((), ())
     )
     facts = build_facts(key, settings)
     with recorded(out, facts):
-        notes: dict[str, Any] = {}
-        items: Mapping[str, Item] = (
-            templated(selection, settings)
-            if writer is None
-            else _written(selection, settings, writer, out, facts, notes, quiet)
+        items, notes = (
+            _written(selection, settings, writer, out, facts, quiet)
+            if writer is not None
+            else (templated(selection, settings), {})
         )
-        gallery = Gallery(out, settings)
-        images = gallery.illustrate(selection, general, quiet=quiet)
-        if gallery.files:
-            notes[NOTE] = dict(write_image_table(out, gallery.files))
+        images = Gallery(out, settings).illustrate(selection, general, quiet=quiet)
+        if images.files:
+            notes[NOTE] = dict(write_image_table(out, images.files))
         excluded = (*source.excluded, *selection.excluded, *excluded_rows)
         benchmark = assemble(source, selection, settings, items, images, general, notes)
-        write_table(out / STUDIES_FILE, list(_study_rows(selection)), _STUDIES)
+        write_table(out / STUDIES_FILE, list(map(_study_row, selection.studies)), _STUDIES)
         write_table(out / EXCLUDED_FILE, [asdict(one) for one in excluded], _EXCLUDED)
         saved = save_new(benchmark, out)
     if excluded and not quiet:
@@ -113,36 +106,23 @@ def plan_medforget(values: Mapping[str, Any], out: Path) -> dict[str, CostEstima
 
 
 def _written(
-    selection: Selection,
-    settings: MedforgetSettings,
-    writer: Writer,
-    out: Path,
-    facts: dict[str, Any],
-    notes: dict[str, Any],
-    quiet: bool,
-) -> Mapping[str, Item]:
+    selection: Selection, settings: MedforgetSettings, writer: Writer, out: Path, facts: dict[str, Any], quiet: bool
+) -> tuple[Items, dict[str, Any]]:
+    """Items by a language model, and what the manifest says of them."""
     out.mkdir(parents=True, exist_ok=True, mode=0o700)
     with writer.session(facts, quiet=quiet) as session:
         items = write_items(selection, settings, session)
     rejects = record_rejects(out, session.rejects, facts)
     session.refuse_unfinished()
-    notes |= {"prompts": facts["prompts"], "by templates instead": rejects}
-    return items
+    return items, {"prompts": facts["prompts"], "by templates instead": rejects}
 
 
-def _study_rows(selection: Selection) -> Iterable[dict[str, str]]:
-    for patient in selection.patients:
-        for chosen in patient.studies:
-            study = chosen.study
-            yield {
-                "study": chosen.node,
-                "patient": patient.node,
-                "institution": patient.institution,
-                "source_study": study.study,
-                "source_patient": study.patient,
-                "source_image": study.image.name if study.image is not None else "",
-                "labels": json.dumps(dict(study.labels), sort_keys=True),
-            }
+def _study_row(chosen: ChosenStudy) -> dict[str, str]:
+    study = chosen.study
+    image = study.image.name if study.image is not None else ""
+    labels = json.dumps(dict(study.labels), sort_keys=True)
+    row = (chosen.node, chosen.patient, chosen.institution, study.study, study.patient, image, labels)
+    return dict(zip(_STUDY_COLUMNS, row, strict=True))
 
 
 def _key(settings: MedforgetSettings) -> str:

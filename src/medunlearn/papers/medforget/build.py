@@ -17,12 +17,13 @@ from typing import Any
 
 from medunlearn.config import MedforgetSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.image_files import ImageFile
 from medunlearn.data.radiology import RadiologySource
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.errors import ConfigError
 from medunlearn.papers.medforget.partitions import ITEM, LEVELS, SUBJECT, partitions
-from medunlearn.papers.medforget.questions import Item, identity_questions, section_questions, templated
-from medunlearn.papers.medforget.selection import ChosenPatient, ChosenStudy, Selection, select, unfit
+from medunlearn.papers.medforget.questions import Items, identity_questions, section_questions, templated
+from medunlearn.papers.medforget.selection import ChosenStudy, Selection, select, unfit
 from medunlearn.sources.composed import Composed
 from medunlearn.sources.image_table import ImageTable
 from medunlearn.sources.mimic_cxr import MimicCxr
@@ -30,23 +31,24 @@ from medunlearn.sources.openi import OpenI
 from medunlearn.sources.vqa import GeneralQuestion
 from medunlearn.synthetic.radiology import InventedRadiology
 
-Views = Mapping[str, str]
-"""Study node -> path of an image, relative to the benchmark's folder; studies without image are not in it."""
+_IDENTIFIERS = {"institution": "institution", "patient": "name", "study": "study_id"}
 
 
 @dataclass(frozen=True)
 class Illustrated:
-    """Where the images of a benchmark lie.
+    """Images of a benchmark; paths are relative to its folder.
 
     Attributes:
-        shown: the image of each study.
-        turned: its turned or augmented view.
+        shown: study node -> its image; studies without image are not in it.
+        turned: the same of its turned or augmented view.
         general: row -> image, of the general set.
+        files: what was made or pointed to.
     """
 
-    shown: Views = field(default_factory=dict)
-    turned: Views = field(default_factory=dict)
-    general: Views = field(default_factory=dict)
+    shown: dict[str, str] = field(default_factory=dict)
+    turned: dict[str, str] = field(default_factory=dict)
+    general: dict[str, str] = field(default_factory=dict)
+    files: list[ImageFile] = field(default_factory=list)
 
 
 def build(settings: MedforgetSettings) -> Benchmark:
@@ -77,8 +79,8 @@ def open_source(settings: MedforgetSettings) -> RadiologySource:
     if settings.mimic_cxr is not None:
         return MimicCxr(settings.mimic_cxr, settings.images)
     if settings.openi is not None:
-        found = OpenI(settings.openi, settings.images)
-        return Composed(found, lambda study: unfit(found, study, settings), settings.studies, settings.seed)
+        released = OpenI(settings.openi, settings.images)
+        return Composed(released, lambda study: unfit(released, study, settings), settings.studies, settings.seed)
     if settings.folder is not None:
         return ImageTable(settings.folder, settings.images, settings.data_use)
     return InventedRadiology(settings.institutions * settings.patients, settings.studies, settings.seed)
@@ -88,7 +90,7 @@ def assemble(
     source: RadiologySource,
     selection: Selection,
     settings: MedforgetSettings,
-    items: Mapping[str, Item],
+    items: Items,
     images: Illustrated,
     general: Sequence[GeneralQuestion] = (),
     more_notes: Mapping[str, Any] | None = None,
@@ -96,23 +98,23 @@ def assemble(
     """Records, questions and splits from what was chosen, written and drawn.
 
     Args:
-        items: section node -> what is asked about it.
-        images: paths, relative to the folder that the benchmark will be saved in.
         general: questions of the fold ``utility``.
+        more_notes: for the manifest.
     """
     records: list[Record] = []
     questions: list[Question] = []
-    origin = f"{source.name}-composed" if source.composed else source.name
-    for patient in selection.patients:
-        for study in patient.studies:
-            for record, asked in _of_study(patient, study, settings, items, images, origin):
-                records.append(replace(record, groups={**record.groups, **_composition(source)}))
-                questions += asked
+    for study in selection.studies:
+        for record, asked in _of_study(study, source, settings, items, images):
+            records.append(record)
+            questions += asked
     splits = partitions(records, settings.percents, settings.seed)
-    for row, one in enumerate(general, start=1):
-        record, asked = _general(row, one, images)
-        records.append(record)
-        questions += asked
+    for number, row in enumerate(general, start=1):
+        name = f"general-{number:05d}"
+        image = images.general.get(row.row)
+        records.append(Record(name, row.text, {SUBJECT: name}, image=image, fold="utility"))
+        for kind, *task in row.asked():
+            head = (f"{name}-{kind}", name, "utility", kind, "general")
+            questions.append(Question(*head, *task, provenance=f"general:{row.row}"))  # type: ignore[arg-type]
     return Benchmark(
         name=f"MedForget on {source.source}",
         builder="medforget",
@@ -130,89 +132,44 @@ def assemble(
 
 
 def _of_study(
-    patient: ChosenPatient,
-    study: ChosenStudy,
-    settings: MedforgetSettings,
-    items: Mapping[str, Item],
-    images: Illustrated,
-    origin: str,
+    study: ChosenStudy, source: RadiologySource, settings: MedforgetSettings, items: Items, images: Illustrated
 ) -> Iterator[tuple[Record, list[Question]]]:
     """The records of a study with the questions on each: sections, identities, and both in other words."""
     shown = images.shown.get(study.node)
-    with_image = shown is not None
-    chain = {"institution": patient.institution, "patient": patient.node, "study": study.node}
+    origin = f"{source.name}-composed" if source.composed else source.name
+    put = {"with_image": shown is not None, "origin": origin}
+    composition = {"composition": "composed"} if source.composed else {}
+    chain = {"institution": study.institution, "patient": study.patient, "study": study.node}
     pairs: list[tuple[Record, list[Question]]] = []
     for section, text in study.sections.items():
-        node = section_node(study, section)
-        groups = {**chain, "section": node, SUBJECT: patient.node, ITEM: node}
-        asked = section_questions(
-            study, section, items[node], settings, with_image=shown is not None, origin=origin
-        )
-        pairs.append((Record(node, text, groups, image=shown), asked))
-    named = {"institution": patient.institution_name, "patient": patient.name, "study": study.node}
-    for level, name in named.items():
+        node = f"{study.node}-{section}"
+        groups = {**chain, "section": node, SUBJECT: study.patient, ITEM: node, **composition}
+        asked = section_questions(node, study, section, items[node], settings, **put)  # type: ignore[arg-type]
+        pairs.append((Record(node, text, groups, image=shown), list(asked)))
+    for level, name in study.names.items():
         node = f"{study.node}-identity-{level}"
-        reach = LEVELS.index(level) + 1 if settings.identity == "node" else 3
-        groups = {**{one: chain[one] for one in LEVELS[:reach] if one in chain}, SUBJECT: patient.node, ITEM: node}
-        record = Record(
-            node, f"{level.capitalize()}: {name}.", groups, (Identifier(_TYPES[level], name),), image=shown
-        )
-        asked = identity_questions(study, level, name, settings, with_image=with_image, origin=origin)
-        pairs.append((record, asked))
-    for record, asked in pairs:
-        yield record, [one for one in asked if one.fold == "train"]
-        if again := [one for one in asked if one.fold == "rephrase"]:
-            other = f"{record.record_id}-rephrased"
+        reach = LEVELS[: LEVELS.index(level) + 1] if settings.identity == "node" else LEVELS[:3]
+        groups = {**{of: chain[of] for of in reach}, SUBJECT: study.patient, ITEM: node, **composition}
+        identifier = Identifier(_IDENTIFIERS[level], name)
+        record = Record(node, f"{level.capitalize()}: {name}.", groups, (identifier,), image=shown)
+        asked = identity_questions(node, study, level, settings, **put)  # type: ignore[arg-type]
+        pairs.append((record, list(asked)))
+    for record, questions in pairs:
+        yield record, [question for question in questions if question.fold == "train"]
+        if reworded := [question for question in questions if question.fold == "rephrase"]:
             view = images.turned.get(study.node, shown)
-            yield (
-                replace(record, record_id=other, fold="rephrase", image=view),
-                [replace(one, record_id=other) for one in again],
-            )
-
-
-_TYPES = {"institution": "institution", "patient": "name", "study": "study_id"}
-
-
-def section_node(study: ChosenStudy, section: str) -> str:
-    """``study_chest_xray_001-findings``."""
-    return f"{study.node}-{section}"
-
-
-def _composition(source: RadiologySource) -> dict[str, str]:
-    return {"composition": "composed"} if source.composed else {}
-
-
-def _general(row: int, one: GeneralQuestion, images: Illustrated) -> tuple[Record, list[Question]]:
-    name = f"general-{row:05d}"
-    record = Record(name, one.text, {SUBJECT: name}, image=images.general.get(one.row), fold="utility")
-    asked = [
-        Question(
-            f"{name}-{kind}",
-            name,
-            "utility",
-            kind,
-            "general",
-            question,
-            answer,
-            options,
-            right,
-            f"general:{one.row}",
-        )
-        for kind, question, answer, options, right in one.asked()
-    ]
-    return record, asked
+            yield replace(record, record_id=reworded[0].record_id, fold="rephrase", image=view), reworded
 
 
 def _notes(
     source: RadiologySource, selection: Selection, settings: MedforgetSettings, images: Illustrated
 ) -> dict[str, Any]:
     left_out = Counter(f"{one.what}: {one.reason}" for one in [*source.excluded, *selection.excluded])
-    sections = Counter(
-        section for patient in selection.patients for study in patient.studies for section in study.sections
-    )
+    sections = Counter(section for _, _, section, _ in selection.sections())
+    given = selection.studies[0].study.institution is not None
     notes: dict[str, Any] = {
         "invented": settings.synthetic is not None,
-        "institutions": "synthetic: patients grouped by seed" if not _given(selection) else "named by the source",
+        "institutions": "named by the source" if given else "synthetic: patients grouped by seed",
         "patients looked at": selection.looked_at,
         "sections": dict(sections.most_common()),
         "images": len(images.shown),
@@ -222,7 +179,3 @@ def _notes(
     if left_out:
         notes["left out"] = dict(left_out.most_common())
     return notes
-
-
-def _given(selection: Selection) -> bool:
-    return selection.patients[0].studies[0].study.institution is not None

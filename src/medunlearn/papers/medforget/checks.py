@@ -1,12 +1,8 @@
-"""What must hold of a cloze and of a classification question, whoever wrote it: decided by code.
-
-Each rule returns what is wrong, without words of the record, or an empty text.
-"""
+"""What must hold of a cloze, and of options beside a section, whoever wrote them: decided by code."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 
 BLANK = "[blank]"
@@ -14,9 +10,7 @@ LONGEST_CLOZE = 5
 """Words of a gap's answer at most."""
 
 _WORDS = re.compile(r"[^\W_]+(?:[.,]\d+)*")
-_GRAMMAR_WORDS = """
-a an and are as at be by for from has have in is it of on or that the there this to was with
-"""
+_GRAMMAR_WORDS = "a an and are as at be by for from has have in is it of on or that the there this to was with"
 _GRAMMAR = frozenset(_GRAMMAR_WORDS.split())
 
 
@@ -32,13 +26,16 @@ def stands_in(phrase: str, text: str) -> bool:
     return bool(wanted) and f" {wanted} " in f" {normalised(text)} "
 
 
-def said(text: str) -> frozenset[str]:
+def meaning(text: str) -> frozenset[str]:
     """Words and numbers of a text that carry meaning."""
     return frozenset(normalised(text).split()) - _GRAMMAR
 
 
 def wrong_cloze(statement: str, answer: str, text: str) -> str:
-    """One gap; its answer, of one to five words, stands in the section and not in the statement."""
+    """What is wrong with a gap, without words of the record; empty if nothing is.
+
+    It must be one gap, whose answer of one to five words stands in the section and not in the statement.
+    """
     if statement.count(BLANK) != 1:
         return f"the statement must have exactly one {BLANK}"
     if not 1 <= len(normalised(answer).split()) <= LONGEST_CLOZE:
@@ -50,21 +47,6 @@ def wrong_cloze(statement: str, answer: str, text: str) -> str:
     return ""
 
 
-def wrong_options(options: Sequence[str], right: int, text: str) -> str:
-    """All options differ; the right one stands in the section, and no other does, not even in other order."""
-    if not 0 <= right < len(options):
-        return "the right option is no place among the options"
-    if len(options) < 2:
-        return "there must be two options at least"
-    if any(not normalised(option) for option in options) or len(set(map(normalised, options))) < len(options):
-        return "two options are the same"
-    if not stands_in(options[right], text):
-        return "the right option does not stand in the section"
-    if any(says(text, option) for place, option in enumerate(options) if place != right):
-        return "a wrong option stands in the section too"
-    return ""
-
-
 def says(text: str, option: str) -> bool:
     """Whether a text holds all that an option says, in whatever order."""
-    return stands_in(option, text) or (bool(said(option)) and said(option) <= said(text))
+    return stands_in(option, text) or (bool(meaning(option)) and meaning(option) <= meaning(text))

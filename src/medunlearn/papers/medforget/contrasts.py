@@ -1,4 +1,4 @@
-"""The differences that MedForget's findings are read from.
+"""The differences that MedForget's findings are read from, as data.
 
 Each is a weighted sum of the numbers shown in the report, under draws of patients that its terms share: a patient
 in two forget sets is drawn once for both. m is the unlearned, t the target, r the retrained model, f the model of
@@ -7,103 +7,84 @@ the same method unlearned on the flat split of as many sections; all are shares 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from medunlearn.papers.medforget.sweep import (
-    FLAT,
-    FORGET,
-    GENERAL,
-    GIVEN,
-    GROUPS,
-    IDENTIFIERS,
-    MEASURES,
-    REPHRASE,
-    RETAIN,
-    Group,
-    LevelMeasure,
-    Scope,
-    flat,
-    ladder,
-    level_term,
+from medunlearn.papers.medforget.sweep import FLAT, GROUPS, MEASURES, LevelMeasure, LevelSweep, flat, ladder
+from medunlearn.papers.sweeps.contrasts import edges, parts
+from medunlearn.papers.sweeps.models import RETRAINED_MODEL, TARGET_MODEL, unlearned
+
+ALL = "given institution"
+"""The forget set under the attack with all names in front of the question."""
+ON_SPLIT = [
+    *(
+        contrast
+        for name, lower in ((group.name, group.lower) for group in GROUPS)
+        for contrast in (
+            ("forgotten" if lower else "lost", name, f"t.{name} - m.{name}"),
+            # On the forget set, above 0: more is left than a model knows that never saw it.
+            ("over retrained", name, f"m.{name} - r.{name}"),
+        )
+    ),
+    ("rephrased over original", "rephrase", "m.rephrase - m.forget"),
+    ("flat over hierarchical", "forget", "f.forget - m.forget"),
+    ("leaks", ALL, "m.given[institution] - r.given[institution]"),
+    ("identifiers help", ALL, "m.given[institution] - m.given[none]"),
+]
+"""Name, set of questions, expression."""
+OF_LEVELS = [
+    ("forgotten more", "forget", "t.forget - m.forget - t.forget@fine + m.forget@fine"),
+    ("lost more", "retain", "t.retain - m.retain - t.retain@fine + m.retain@fine"),
+    ("lost more", "general", "t.general - m.general - t.general@fine + m.general@fine"),
+]
+"""The coarsest level minus the finest."""
+LEAKS_MORE = (
+    "m.given[institution] - r.given[institution] - m.given[institution]@coarse + r.given[institution]@coarse"
 )
-from medunlearn.papers.sweeps.models import RETRAINED_MODEL, TARGET_MODEL, SweepDraws, unlearned
-
 COLUMNS = ("contrast", "split", "method", "group", "measure", "value", "low", "high", "n_subjects", "reason")
-M, T, R, F = "m", "t", "r", "f"
-NONE, ALL = GIVEN[IDENTIFIERS[0]], GIVEN[IDENTIFIERS[-1]]
-"""The forget set under the attack with no name, and with all of them, in front of the question."""
-
-LevelPart = tuple[float, str, Group, str]
-"""Weight, model (m, t, r or f), group of questions, split."""
 
 
-def of_split(split: str, level: str) -> Iterator[tuple[str, Group, tuple[LevelPart, ...]]]:
-    """Name, group and parts of the contrasts on one split."""
-    for group in GROUPS:
-        name = "forgotten" if group.lower else "lost"
-        yield name, group, ((1, T, group, split), (-1, M, group, split))
-        # On the forget set, above 0: more is left than a model knows that never saw it.
-        yield "over retrained", group, ((1, M, group, split), (-1, R, group, split))
-    yield "rephrased over original", REPHRASE, ((1, M, REPHRASE, split), (-1, M, FORGET, split))
-    if level != FLAT:
-        yield "flat over hierarchical", FORGET, ((1, F, FORGET, split), (-1, M, FORGET, split))
-    yield "leaks", ALL, ((1, M, ALL, split), (-1, R, ALL, split))
-    yield "identifiers help", ALL, ((1, M, ALL, split), (-1, M, NONE, split))
-
-
-def known(split: str) -> tuple[LevelPart, ...]:
-    """Above 0: there is something to forget."""
-    return ((1, T, FORGET, split), (-1, R, FORGET, split))
-
-
-def of_levels(coarse: str, finer: Sequence[str]) -> Iterator[tuple[str, str, Group, tuple[LevelPart, ...]]]:
-    """Name, split, group and parts of the coarsest level's contrasts with finer ones, the finest last."""
-    fine = finer[-1]
-    for name, group in (("forgotten more", FORGET), ("lost more", RETAIN), ("lost more", GENERAL)):
-        dropped = ((1, T, group, coarse), (-1, M, group, coarse))
-        yield name, coarse, group, (*dropped, (-1, T, group, fine), (1, M, group, fine))
-    for split in finer:
-        leak = ((1, M, ALL, split), (-1, R, ALL, split), (-1, M, ALL, coarse), (1, R, ALL, coarse))
-        yield "leaks more", split, ALL, leak
-
-
-def contrasts(draws: SweepDraws, context: str, scopes: Mapping[str, Scope]) -> pd.DataFrame:
-    """Every contrast of every method and measure (:data:`COLUMNS`); one without a value says why.
-
-    Args:
-        scopes: split -> scope, levels from the coarsest to the finest.
-    """
+def contrasts(sweep: LevelSweep) -> pd.DataFrame:
+    """Every contrast of every method and measure (:data:`COLUMNS`); one without a value says why."""
     rows: list[dict[str, Any]] = []
-    models = draws.models
 
-    def add(
-        name: str, split: str, method: str, group: Group, measure: LevelMeasure, parts: Sequence[LevelPart]
-    ) -> None:
-        who = {M: unlearned(method), T: TARGET_MODEL, R: RETRAINED_MODEL, F: flat(method)}
-        drawn = tuple(sorted({at for *_, at in parts}))
-        terms = [
-            level_term(draws, context, drawn, weight, at, who[model], of, measure)
-            for weight, model, of, at in parts
-        ]
-        contrast = draws.contrast(terms)
-        # Splits are named as a report may name them.
-        labels = (name, scopes[split].split, method, group.name, measure.name)
-        edges = (contrast.value, contrast.low, contrast.high, contrast.n_subjects, contrast.reason)
-        rows.append(dict(zip(COLUMNS, (*labels, *edges), strict=True)))
+    def add(name: str, group: str, expression: str, measure: LevelMeasure, split: str, method: str = "") -> None:
+        row = _contrast(sweep, expression, measure, split, method, ends)
+        rows.append({"contrast": name, "method": method, "group": group, "measure": measure.name} | row)
 
     for measure in MEASURES:
-        for split, scope in scopes.items():
-            add("known", split, "", FORGET, measure, known(split))
-            for method in models.methods:
-                if unlearned(method) in models.of(context, split):
-                    for name, group, parts in of_split(split, scope.level):
-                        add(name, split, method, group, measure, parts)
-        for method in models.methods:
-            levels = [name for name in ladder(scopes) if unlearned(method) in models.of(context, name)]
+        ends: dict[str, str] = {}
+        for split, scope in sweep.scopes.items():
+            add("known", "forget", "t.forget - r.forget", measure, split)
+            for method in sweep.models.methods:
+                if sweep.has(split, method):
+                    for name, group, expression in ON_SPLIT:
+                        if scope.level != FLAT or name != "flat over hierarchical":
+                            add(name, group, expression, measure, split, method)
+        for method in sweep.models.methods:
+            levels = [name for name in ladder(sweep.scopes) if sweep.has(name, method)]
             if len(levels) >= 2:
-                for name, split, group, parts in of_levels(levels[0], levels[1:]):
-                    add(name, split, method, group, measure, parts)
+                ends = {"coarse": levels[0], "fine": levels[-1]}
+                for name, group, expression in OF_LEVELS:
+                    add(name, group, expression, measure, levels[0], method)
+                for split in levels[1:]:
+                    add("leaks more", ALL, LEAKS_MORE, measure, split, method)
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _contrast(
+    sweep: LevelSweep, expression: str, measure: LevelMeasure, split: str, method: str, ends: dict[str, str]
+) -> dict[str, Any]:
+    """One contrast; its split is named as a report may name it."""
+    who = {"m": unlearned(method), "t": TARGET_MODEL, "r": RETRAINED_MODEL, "f": flat(method)}
+    at = [(part, ends[part.split] if part.split else split) for part in parts(expression)]
+    drawn = tuple(sorted({on for _, on in at}))
+    contrast = sweep.contrast(
+        [
+            sweep.level_term(part.weight, f"{part.name} {part.where}".strip(), measure, who[part.model], on, drawn)
+            for part, on in at
+        ]
+    )
+    counts = {"n_subjects": contrast.n_subjects, "reason": contrast.reason}
+    return {"split": sweep.scopes[split].split, **edges(contrast), **counts}

@@ -4,7 +4,7 @@ checks a language model's."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -12,9 +12,13 @@ from itertools import pairwise
 import numpy as np
 
 from medunlearn.data.radiology import MASK
+from medunlearn.data.records import Kind
 from medunlearn.data.sentences import sentence_starts
-from medunlearn.papers.medforget.checks import BLANK, normalised, said, says, stands_in, wrong_cloze
+from medunlearn.papers.medforget.checks import BLANK, meaning, normalised, says, stands_in, wrong_cloze
+from medunlearn.papers.paper_files import paper_yaml
 
+LONGEST_OPTION = 160
+_ALIKE = 0.75
 _WORD = re.compile(r"[^\W_]+(?:[-/'][^\W_]+)*(?:[.,:]\d+)*")
 _MEASURE = re.compile(r"\d+(?:[.,:]\d+)*\s?(?:mm|cm|kV|mAs|days|weeks|%)(?!\w)")
 _NUMBERING = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s+")
@@ -31,120 +35,81 @@ pneumothorax cardiomegaly enlarged consolidation atelectasis edema granuloma sca
 drain line port pneumonia pain cough dyspnea fever portable lateral frontal spine emphysema hernia tortuous mass
 """
 _TELLING = frozenset(_TELLING_WORDS.split())
-LONGEST_OPTION = 160
-_ALIKE = 0.75
-
-# Lines that no report of the benchmark needs to hold, for sections that too few other studies have.
-_SPARE: Mapping[str, Sequence[str]] = {
-    "examination": (
-        "Radiograph of the left wrist in two planes",
-        "Ultrasound of the upper abdomen",
-        "Tomography of the sinuses without contrast",
-        "Magnetic resonance imaging of the knee",
-    ),
-    "indication": (
-        "Twisted ankle during sports",
-        "Toothache since last week",
-        "Recurrent kidney stones",
-        "Hearing loss after an infection",
-    ),
-    "technique": (
-        "Axial slices after intravenous contrast",
-        "Sagittal sequences without contrast",
-        "Curved transducer at 3.5 MHz",
-        "Digital mammography in two planes",
-    ),
-    "comparison": (
-        "Bone scan of the previous decade",
-        "Ultrasound of the thyroid",
-        "Mammogram of another hospital",
-        "Tomography of the pelvis",
-    ),
-    "findings": (
-        "The gallbladder holds several stones",
-        "The wrist joint is narrowed by osteophytes",
-        "The sinuses are opacified throughout",
-        "The meniscus is torn at its posterior horn",
-    ),
-    "impression": (
-        "Gallstones without signs of inflammation",
-        "Osteoarthritis of the wrist",
-        "Chronic sinusitis",
-        "Torn meniscus",
-    ),
-}
-_SPARE_OTHER = (
-    "Sent to the dental clinic",
-    "Read together with an ultrasound of the abdomen",
-    "Repeat mammography was refused",
-    "The wrist was put in plaster",
-)
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """A statement with one gap, and the words that fill it."""
-
-    statement: str
-    answer: str
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Options, of which one is right.
+@dataclass(frozen=True)
+class SectionItem:
+    """One question on a section, before it is put.
 
     Attributes:
-        spare: how many of the wrong ones come from no report.
+        kind: generation, cloze or classification.
+        question: as a language model put it; None to put it by a template.
+        reworded: the same in other words; None for a template's other words.
+        answer, options, answer_index: as in a question.
+        statement: of a cloze.
+        writer, rewriter: ``template`` (``template-spare`` with wrong options of no report), or the prompt of the
+            model that wrote it; of the question, and of its other words.
     """
 
-    options: tuple[str, ...]
-    answer_index: int
-    spare: int
+    kind: Kind
+    answer: str
+    question: str | None = None
+    reworded: str | None = None
+    options: tuple[str, ...] = ()
+    answer_index: int | None = None
+    statement: str = ""
+    writer: str = "template"
+    rewriter: str = "template"
 
 
 @lru_cache(maxsize=8192)
 def sentences(text: str) -> tuple[str, ...]:
     """Sentences of a section without the numbers of a list, each in one line."""
-    starts = [*sentence_starts(text), len(text)]
-    parts = (text[start:end] for start, end in pairwise(starts))
-    found = (" ".join(_NUMBERING.sub("", part).split()) for part in parts)
-    return tuple(one for one in found if normalised(one))
+    parts = (text[start:end] for start, end in pairwise([*sentence_starts(text), len(text)]))
+    lines = (" ".join(_NUMBERING.sub("", part).split()) for part in parts)
+    return tuple(line for line in lines if normalised(line))
 
 
-def gap(text: str, rng: np.random.Generator) -> Gap:
+def gap(text: str, rng: np.random.Generator) -> SectionItem:
     """A gap where a sentence is most telling: a measure, a side, a finding, else a content word.
 
     Raises:
         ValueError: no word can be left out (:func:`has_gap`; sections are chosen so that one can).
     """
-    best: list[Gap] = []
-    rank = -1
-    for found, value in _gaps(text):
-        if value >= rank and not wrong_cloze(found.statement, found.answer, text):
-            best = [found] if value > rank else [*best, found]
-            rank = value
-    if not best:
+    gaps = list(_gaps(text))
+    if not gaps:
         raise ValueError("no word of the section can be left out")
-    return best[int(rng.integers(len(best)))]
+    highest = max(rank for rank, _, _ in gaps)
+    best = [(statement, answer) for rank, statement, answer in gaps if rank == highest]
+    statement, answer = best[int(rng.integers(len(best)))]
+    return SectionItem("cloze", answer, statement=statement)
 
 
 def has_gap(text: str) -> bool:
     """Whether a word can be left out of a sentence that does not hold it twice."""
-    return any(not wrong_cloze(found.statement, found.answer, text) for found, _ in _gaps(text))
+    return next(_gaps(text), None) is not None
 
 
-def _gaps(text: str) -> Iterator[tuple[Gap, int]]:
+def _gaps(text: str) -> Iterator[tuple[int, str, str]]:
+    """How telling a gap is, its statement and its answer: 4 measures, 3 terms, 2 long words, 1 short, 0 grammar."""
     for sentence in sentences(text):
-        yield from _candidates(sentence)
+        words = [match for match in _WORD.finditer(sentence) if any(map(str.isalpha, match.group()))]
+        measures = [(4, match) for match in _MEASURE.finditer(sentence)]
+        for rank, match in (*measures, *((_rank(match.group()), match) for match in words)):
+            statement, answer = sentence[: match.start()] + BLANK + sentence[match.end() :], match.group()
+            if not wrong_cloze(statement, answer, text):
+                yield rank, statement, answer
+
+
+def _rank(word: str) -> int:
+    if word.casefold() in _TELLING:
+        return 3
+    return 0 if word.casefold() in _EMPTY else 1 + (len(word.casefold()) > 3)
 
 
 def choice(
-    section: str,
-    text: str,
-    others: Iterable[Sequence[str]],
-    count: int,
-    rng: np.random.Generator,
-) -> Choice:
+    section: str, text: str, others: Iterable[Sequence[str]], count: int, rng: np.random.Generator
+) -> SectionItem:
     """A sentence of the section among sentences of the same section elsewhere.
 
     Args:
@@ -152,41 +117,44 @@ def choice(
             institution's, all.
         count: options in all.
     """
-    own = [_shortened(one) for one in sentences(text)]
-    whole = [one for one in own if MASK not in one] or own
-    longest = max(min(len(said(one)), 4) for one in whole)
-    best = [one for one in whole if min(len(said(one)), 4) == longest]
-    right = best[int(rng.integers(len(best)))]
-    wrong: list[str] = []
+    own = [_shortened(sentence) for sentence in sentences(text)]
+    whole = [sentence for sentence in own if MASK not in sentence] or own
+    longest = max(min(len(meaning(sentence)), 4) for sentence in whole)
+    best = [sentence for sentence in whole if min(len(meaning(sentence)), 4) == longest]
+    options = [best[int(rng.integers(len(best)))]]
     for texts in others:
-        _fill(wrong, texts, right, text, count - 1, rng)
-        if len(wrong) == count - 1:
+        _fill(options, texts, text, count, rng)
+        if len(options) == count:
             break
-    real = len(wrong)
-    _fill(wrong, [f"{line}." for line in _SPARE.get(section, _SPARE_OTHER)], right, text, count - 1, rng)
-    _fill(wrong, [f"{line}." for line in _SPARE_OTHER], right, text, count - 1, rng)
-    options = [right, *wrong]
+    real = len(options)
+    spare = paper_yaml("medforget", "wording")["spare"]
+    for lines in (spare.get(section, spare["other"]), spare["other"]):
+        _fill(options, [f"{line}." for line in lines], text, count, rng)
     order = rng.permutation(len(options)).tolist()
-    return Choice(tuple(options[place] for place in order), order.index(0), len(wrong) - real)
+    return SectionItem(
+        "classification",
+        options[0],
+        options=tuple(options[place] for place in order),
+        answer_index=order.index(0),
+        writer="template" if len(options) == real else "template-spare",
+    )
 
 
-def _fill(
-    wrong: list[str], texts: Sequence[str], right: str, text: str, count: int, rng: np.random.Generator
-) -> None:
-    """Add sentences that are not true of the section and unlike all others, until there are ``count``."""
-    lines = sorted({_shortened(one) for other in texts for one in sentences(other)})
+def _fill(options: list[str], texts: Sequence[str], text: str, count: int, rng: np.random.Generator) -> None:
+    """Add sentences that are not true of the section and unlike all others, until there are ``count`` options."""
+    lines = sorted({_shortened(sentence) for other in texts for sentence in sentences(other)})
     for place in rng.permutation(len(lines)).tolist() if lines else ():
-        if len(wrong) >= count:
+        if len(options) >= count:
             return
         line = lines[place]
-        if MASK in line or not said(line) or says(text, line) or stands_in(right, line):
+        if MASK in line or not meaning(line) or says(text, line) or stands_in(options[0], line):
             continue
-        if all(_alike(line, one) < _ALIKE for one in (right, *wrong)):
-            wrong.append(line)
+        if all(_overlap(line, option) < _ALIKE for option in options):
+            options.append(line)
 
 
-def _alike(one: str, other: str) -> float:
-    both, either = said(one) & said(other), said(one) | said(other)
+def _overlap(line: str, other: str) -> float:
+    both, either = meaning(line) & meaning(other), meaning(line) | meaning(other)
     return len(both) / len(either) if either else 1.0
 
 
@@ -196,24 +164,3 @@ def _shortened(sentence: str) -> str:
         return sentence
     cut = sentence[: LONGEST_OPTION + 1]
     return (cut.rpartition(" ")[0] or cut[:LONGEST_OPTION]).rstrip(" ,;:")
-
-
-def _candidates(sentence: str) -> Iterable[tuple[Gap, int]]:
-    """Gaps with how telling they are: 4 measures, 3 terms, 2 long words, 1 short ones, 0 grammar."""
-    for found in _MEASURE.finditer(sentence):
-        yield _cut(sentence, found), 4
-    for found in _WORD.finditer(sentence):
-        word = found.group().casefold()
-        if not any(letter.isalpha() for letter in word):
-            continue
-        if word in _TELLING:
-            value = 3
-        elif word in _EMPTY:
-            value = 0
-        else:
-            value = 2 if len(word) > 3 else 1
-        yield _cut(sentence, found), value
-
-
-def _cut(sentence: str, found: re.Match[str]) -> Gap:
-    return Gap(sentence[: found.start()] + BLANK + sentence[found.end() :], found.group())

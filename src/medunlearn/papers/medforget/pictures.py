@@ -12,9 +12,8 @@ from medunlearn.data.image_files import ImageFile
 from medunlearn.data.images import Grey, augmented, png, read_image
 from medunlearn.data.storage import sha256_of, write_atomically, writer
 from medunlearn.papers.medforget.build import Illustrated
-from medunlearn.papers.medforget.selection import ChosenStudy, Selection
+from medunlearn.papers.medforget.selection import ChosenStudy, Selection, stream
 from medunlearn.progress import progress
-from medunlearn.seeds import generator
 from medunlearn.sources.vqa import GeneralQuestion
 from medunlearn.synthetic.phantom import radiograph
 
@@ -23,18 +22,13 @@ LARGEST = 1024
 """Pixels of an augmented image's longer side at most."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Gallery:
-    """Writes and lists the images of a benchmark.
-
-    Attributes:
-        out: the benchmark's folder.
-        files: what was made or pointed to so far.
-    """
+    """Writes and lists the images of a benchmark in its folder ``out``."""
 
     out: Path
     settings: MedforgetSettings
-    files: list[ImageFile] = field(default_factory=list)
+    images: Illustrated = field(default_factory=Illustrated)
 
     def illustrate(
         self, selection: Selection, general: Sequence[GeneralQuestion], *, quiet: bool = True
@@ -45,22 +39,19 @@ class Gallery:
             SourceError: an image cannot be read; names its file.
             StorageError: the disk refused.
         """
-        shown: dict[str, str] = {}
-        turned: dict[str, str] = {}
-        other: dict[str, str] = {}
-        studies = [study for patient in selection.patients for study in patient.studies]
-        with progress("images", len(studies) + len(general), quiet=quiet) as advance:
-            for study in studies:
-                if study.study.shown and not self.settings.text_only:
-                    shown[study.node] = self._original(study)
-                    if self.settings.rephrase == "all" and self.settings.views == "turned":
-                        turned[study.node] = self._other_view(study)
+        wanted, views = not self.settings.text_only, self.settings.views == "turned"
+        with progress("images", len(selection.studies) + len(general), quiet=quiet) as advance:
+            for study in selection.studies:
+                if study.study.shown and wanted:
+                    self.images.shown[study.node] = self._original(study)
+                    if self.settings.rephrase == "all" and views:
+                        self.images.turned[study.node] = self._other_view(study)
                 advance()
-            for number, one in enumerate(general, start=1):
-                if one.image is not None and not self.settings.text_only:
-                    other[one.row] = self._file(one.image, f"general-{number:05d}")
+            for number, row in enumerate(general, start=1):
+                if row.image is not None and wanted:
+                    self.images.general[row.row] = self._file(row.image, f"general-{number:05d}")
                 advance()
-        return Illustrated(shown, turned, other)
+        return self.images
 
     def _original(self, study: ChosenStudy) -> str:
         body, path = study.study.body, study.study.image
@@ -70,7 +61,7 @@ class Gallery:
         return self._file(path, study.node)
 
     def _other_view(self, study: ChosenStudy) -> str:
-        rng = generator("medforget", self.settings.seed, "view", study.node)
+        rng = stream(self.settings, "view", study.node)
         body, path, name = study.study.body, study.study.image, f"{study.node}-turned"
         if body is not None:
             angle = self.settings.angles[int(rng.integers(len(self.settings.angles)))]
@@ -87,12 +78,12 @@ class Gallery:
         if self.settings.copy_images:
             return self._write(node, node, "original", None, grey)
         relative = Path(os.path.relpath(path.resolve(), self.out.resolve())).as_posix()
-        self.files.append(ImageFile(relative, node, "original", None, sha256_of(path)))
+        self.images.files.append(ImageFile(relative, node, "original", None, sha256_of(path)))
         return relative
 
     def _write(self, name: str, node: str, view: str, angle: int | None, grey: Grey) -> str:
         relative = f"{FOLDER}/{name}.png"
         path = self.out / relative
         write_atomically(path, writer(png(grey)))
-        self.files.append(ImageFile(relative, node, view, angle, sha256_of(path)))
+        self.images.files.append(ImageFile(relative, node, view, angle, sha256_of(path)))
         return relative

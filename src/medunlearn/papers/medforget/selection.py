@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,8 +20,8 @@ from medunlearn.seeds import generator
 from medunlearn.synthetic.identities import institution_names, invent_names
 from medunlearn.synthetic.knowledge import Sex
 
-Group = list[list[RadiologyStudy]]
-"""Eligible patients of an institution, each by their studies."""
+Institutions = Mapping[str, list[list[RadiologyStudy]]]
+"""Institution -> its eligible patients, each by their studies."""
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _FEMALE = re.compile(r"\b(?:woman|female|lady|girl)\b", re.IGNORECASE)
@@ -30,34 +30,21 @@ _MALE = re.compile(r"\b(?:man|male|gentleman|boy)\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class ChosenStudy:
-    """A study of the benchmark.
+    """A study of the benchmark, with its patient and institution.
 
     Attributes:
-        node: its name, which is the paper's ``study_chest_xray_001``.
+        node, patient, institution: ``study_chest_xray_001`` (the paper's), ``patient-0001``, ``institution-01``.
+        names: level -> what identity questions ask for; patients' are invented, whatever the source.
         study: as the source gave it.
         sections: name -> text, of those that are asked about.
     """
 
     node: str
+    patient: str
+    institution: str
+    names: Mapping[str, str]
     study: RadiologyStudy = field(repr=False)
     sections: Mapping[str, str] = field(repr=False)
-
-
-@dataclass(frozen=True)
-class ChosenPatient:
-    """A patient of the benchmark.
-
-    Attributes:
-        node: ``patient-0001``.
-        name: invented for the benchmark, whatever the source.
-        institution, institution_name: where the benchmark puts them.
-    """
-
-    node: str
-    name: str
-    institution: str
-    institution_name: str
-    studies: tuple[ChosenStudy, ...]
 
 
 @dataclass(frozen=True)
@@ -65,14 +52,20 @@ class Selection:
     """Who was chosen, and who was looked at and left out.
 
     Attributes:
-        patients: in order of their nodes.
+        studies: in order of their nodes, a patient's one after the other.
         excluded: studies and patients that a filter left out.
         looked_at: patients of the source that were read.
     """
 
-    patients: tuple[ChosenPatient, ...]
+    studies: tuple[ChosenStudy, ...]
     excluded: tuple[Exclusion, ...]
     looked_at: int
+
+    def sections(self) -> Iterator[tuple[str, ChosenStudy, str, str]]:
+        """Node (``study_chest_xray_001-findings``), study, section and its text."""
+        for study in self.studies:
+            for section, text in study.sections.items():
+                yield f"{study.node}-{section}", study, section, text
 
 
 def select(source: RadiologySource, settings: MedforgetSettings) -> Selection:
@@ -85,26 +78,25 @@ def select(source: RadiologySource, settings: MedforgetSettings) -> Selection:
         InputError: too few are eligible; says why, and what to ask for.
     """
     everyone = list(source.patients())
-    order = [everyone[place] for place in _stream(settings, "patients").permutation(len(everyone))]
     excluded: list[Exclusion] = []
-    eligible: dict[str, Group] = {}
+    eligible: dict[str, list[list[RadiologyStudy]]] = {}
     complete, looked_at = 0, 0
-    for patient in order:
+    for place in stream(settings, "patients").permutation(len(everyone)):
         if complete == settings.institutions:
             break
         looked_at += 1
-        studies = _studies(source, patient, settings, excluded)
-        if not studies:
-            continue
-        where = studies[0].institution or f"synthetic {sum(map(len, eligible.values())) // settings.patients}"
-        group = eligible.setdefault(where, [])
-        if len(group) < settings.patients:
-            group.append(studies)
-            complete += len(group) == settings.patients
+        studies = _studies(source, everyone[place], settings, excluded)
+        if studies:
+            where = studies[0].institution or f"synthetic {sum(map(len, eligible.values())) // settings.patients}"
+            group = eligible.setdefault(where, [])
+            if len(group) < settings.patients:
+                group.append(studies)
+                complete += len(group) == settings.patients
     full = {where: group for where, group in eligible.items() if len(group) == settings.patients}
     if len(full) < settings.institutions:
-        raise InputError(_too_few(source, settings, full, eligible, [*source.excluded, *excluded], looked_at))
-    return Selection(_named(full, settings), tuple(excluded), looked_at)
+        people = sum(map(len, eligible.values()))
+        raise InputError(_too_few(source, settings, len(full), people, [*source.excluded, *excluded], looked_at))
+    return Selection(tuple(_named(full, settings)), tuple(excluded), looked_at)
 
 
 def askable(text: str) -> bool:
@@ -116,17 +108,18 @@ def _studies(
     source: RadiologySource, patient: str, settings: MedforgetSettings, excluded: list[Exclusion]
 ) -> list[RadiologyStudy]:
     """A drawn sample of the patient's studies that have all that is needed; empty where they are too few."""
-    found = []
+    fitting = []
     for study in source.studies(patient):
         if reason := unfit(source, study, settings):
             excluded.append(Exclusion("study", study.study, reason))
         else:
-            found.append(study)
-    if len(found) < settings.studies:
-        excluded.append(Exclusion("patient", patient, f"has {len(found)} of the {settings.studies} studies needed"))
+            fitting.append(study)
+    if len(fitting) < settings.studies:
+        reason = f"has {len(fitting)} of the {settings.studies} studies needed"
+        excluded.append(Exclusion("patient", patient, reason))
         return []
-    places = _stream(settings, "studies", patient).permutation(len(found))[: settings.studies]
-    return [found[place] for place in sorted(places.tolist())]
+    places = stream(settings, "studies", patient).permutation(len(fitting))[: settings.studies]
+    return [fitting[place] for place in sorted(places.tolist())]
 
 
 def unfit(source: RadiologySource, study: RadiologyStudy, settings: MedforgetSettings) -> str:
@@ -149,32 +142,28 @@ def _candidates(study: RadiologyStudy, settings: MedforgetSettings) -> list[str]
     return in_order(names)
 
 
-def _named(
-    full: Mapping[str, list[list[RadiologyStudy]]], settings: MedforgetSettings
-) -> tuple[ChosenPatient, ...]:
-    people = [(place, studies) for place, group in enumerate(full.values()) for studies in group]
-    houses = institution_names(len(full), _stream(settings, "institution names"))
-    draws = _stream(settings, "sexes")
-    names = invent_names([_sex(studies, draws) for _, studies in people], _stream(settings, "names"))
-    total = len(people) * settings.studies
-    widths = [max(least, len(str(count))) for least, count in ((2, len(full)), (4, len(people)), (3, total))]
-    chosen, number = [], 0
+def _named(full: Institutions, settings: MedforgetSettings) -> Iterator[ChosenStudy]:
+    """Nodes and names of all, in order; numbers are as wide as the largest, or as in the paper."""
+    people = [(house, studies) for house, group in enumerate(full.values()) for studies in group]
+    houses = institution_names(len(full), stream(settings, "institution names"))
+    draws = stream(settings, "sexes")
+    names = invent_names([_sex(studies, draws) for _, studies in people], stream(settings, "names"))
+    counts = ((2, len(full)), (4, len(people)), (3, len(people) * settings.studies))
+    widths = [max(least, len(str(count))) for least, count in counts]
+    number = 0
     for place, ((house, studies), name) in enumerate(zip(people, names, strict=True), start=1):
-        own = []
+        patient, institution = f"patient-{place:0{widths[1]}d}", f"institution-{house + 1:0{widths[0]}d}"
         for study in studies:
             number += 1
             node = f"study_chest_xray_{number:0{widths[2]}d}"
-            own.append(ChosenStudy(node, study, _sections(study, settings)))
-        institution = f"institution-{house + 1:0{widths[0]}d}"
-        chosen.append(ChosenPatient(f"patient-{place:0{widths[1]}d}", name, institution, houses[house], tuple(own)))
-    return tuple(chosen)
+            called = {"institution": houses[house], "patient": name, "study": node}
+            yield ChosenStudy(node, patient, institution, called, study, _sections(study, settings))
 
 
 def _sections(study: RadiologyStudy, settings: MedforgetSettings) -> dict[str, str]:
     names = _candidates(study, settings)
-    places = _stream(settings, "sections", study.patient, study.study).permutation(len(names))
-    kept = [names[place] for place in sorted(places[: settings.sections].tolist())]
-    return {name: study.sections[name] for name in kept}
+    places = stream(settings, "sections", study.patient, study.study).permutation(len(names))
+    return {names[place]: study.sections[names[place]] for place in sorted(places[: settings.sections].tolist())}
 
 
 def _sex(studies: Sequence[RadiologyStudy], draws: np.random.Generator) -> Sex:
@@ -188,22 +177,23 @@ def _sex(studies: Sequence[RadiologyStudy], draws: np.random.Generator) -> Sex:
 def _too_few(
     source: RadiologySource,
     settings: MedforgetSettings,
-    full: Mapping[str, object],
-    eligible: Mapping[str, Group],
+    full: int,
+    eligible: int,
     excluded: Sequence[Exclusion],
     looked_at: int,
 ) -> str:
-    wanted = settings.institutions * settings.patients
     counted = Counter(f"{one.what}: {one.reason}" for one in excluded).most_common(6)
     shown = "".join(f"\n  - {count} x {reason}" for reason, count in counted)
     return (
-        f"{wanted} patients ({settings.institutions} institutions of {settings.patients}) with {settings.studies} "
-        f"studies of {settings.sections} sections are asked for, and of {looked_at} patients in {source.source} "
-        f"{sum(map(len, eligible.values()))} are eligible, which fill {len(full)} institutions.{shown}\n"
+        f"{settings.institutions * settings.patients} patients ({settings.institutions} institutions of "
+        f"{settings.patients}) with {settings.studies} studies of {settings.sections} sections are asked for, and "
+        f"of {looked_at} patients in {source.source} {eligible} are eligible, which fill {full} "
+        f"institutions.{shown}\n"
         "Ask for less (--institutions, --patients, --studies, --sections), for other sections (required=...), or "
         "for text alone (--text-only)."
     )
 
 
-def _stream(settings: MedforgetSettings, *purpose: str) -> np.random.Generator:
+def stream(settings: MedforgetSettings, *purpose: str) -> np.random.Generator:
+    """The random numbers of one purpose."""
     return generator("medforget", settings.seed, *purpose)

@@ -1,8 +1,8 @@
-"""The splits of a sweep over levels, and all its numbers."""
+"""A sweep over levels: its splits, the sets of questions and measures of the paper, and all numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,20 +12,10 @@ import pandas as pd
 from medunlearn.attacks.attacked import Attacked
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.medforget.partitions import ITEM, LEVELS, sort_of
-from medunlearn.papers.sweeps.models import (
-    NOT_MEASURED,
-    UNLEARNED,
-    SweepDraws,
-    SweepModels,
-    SweepNumber,
-    Who,
-    cell,
-    contrasts_by,
-    numbers_by,
-    shown_splits,
-)
-from medunlearn.papers.sweeps.report import SweepFacts
-from medunlearn.results.contrasts import Contrast, Term
+from medunlearn.papers.sweeps.contrasts import SweepDraws
+from medunlearn.papers.sweeps.models import UNLEARNED, SweepModels, Who, shown_splits, unlearned
+from medunlearn.papers.sweeps.results import SweepRequest, SweepResults
+from medunlearn.results.contrasts import Term
 from medunlearn.results.evaluated import Evaluated
 
 FLAT = "flat"
@@ -35,7 +25,7 @@ IDENTIFIERS = ("none", "study", "patient", "institution")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class QuestionSet:
     """A set of questions.
 
     Attributes:
@@ -55,14 +45,17 @@ class Group:
         return f"{self.title} {'↓' if self.lower else '↑'}"
 
 
-FORGET = Group("forget", "Forget set", "forget", "train", True)
-RETAIN = Group("retain", "Retain set", "retain", "train", False)
-REPHRASE = Group("rephrase", "Forget rephrase set", "forget", "rephrase", True)
-GENERAL = Group("general", "General med set", "retain", "utility", False)
-GROUPS = (FORGET, RETAIN, REPHRASE, GENERAL)
+GROUPS = (
+    QuestionSet("forget", "Forget set", "forget", "train", True),
+    QuestionSet("retain", "Retain set", "retain", "train", False),
+    QuestionSet("rephrase", "Forget rephrase set", "forget", "rephrase", True),
+    QuestionSet("general", "General med set", "retain", "utility", False),
+)
 """The paper's four sets."""
-GIVEN = {name: Group(f"given {name}", name, "forget", f"given {name}", True) for name in IDENTIFIERS}
-"""Step of the attack -> the forget set with these names in front; no fold of a benchmark is called so."""
+SETS = {group.name: group for group in GROUPS} | {
+    f"given {name}": QuestionSet(f"given {name}", name, "forget", f"given {name}", True) for name in IDENTIFIERS
+}
+"""The four, and the forget set with identifiers in front of its questions; no fold of a benchmark is called so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,74 +108,44 @@ class Scope:
     partner: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LevelExample:
-    """A question of Figure 7 with every model's response.
-
-    Attributes:
-        level: whose identifier, or content, is asked for.
-        outputs: a model's name -> its response.
-        thumbnail: of the image as a data URI; empty where there is none or it must not be shown.
-    """
-
-    split: str
-    level: str
-    question: str
-    answer: str
-    outputs: Mapping[str, str]
-    thumbnail: str = ""
+def ladder(scopes: Mapping[str, Scope]) -> dict[str, Scope]:
+    """One split a level, from the coarsest; of several the one that forgets least."""
+    splits: dict[str, str] = {}
+    for name, scope in scopes.items():
+        if scope.level in LEVELS:
+            splits.setdefault(scope.level, name)
+    return {name: scopes[name] for name in splits.values()}
 
 
-@dataclass(frozen=True)
-class LevelResults:
+@dataclass(frozen=True, kw_only=True)
+class LevelResults(SweepResults):
     """All numbers and contrasts of a sweep over levels, as shares of 1.
 
     Attributes:
-        scopes: levels from the coarsest to the finest, then the flat splits.
-        numbers: split, role, method, group, measure, value, low, high, n_scored, n_unscored, n_subjects, by_seed;
-            the role ``flat`` is the model of the partner split, asked about this one.
-        attacked: the same with the identifiers that were given in place of the group; on the forget set.
+        splits: levels from the coarsest to the finest, then the flat splits.
+        numbers: split, role, method, group (:data:`SETS`), measure, value, low, high, n_scored, n_unscored,
+            n_subjects, by_seed; the role ``flat`` is the model of the partner split, asked about this one.
         contrasts: see :mod:`medunlearn.papers.medforget.contrasts`.
-        examples: questions with responses (Figure 7); empty where no text may be shown.
-        context: the mode in which the models were asked.
+        examples: split, level, question, answer, outputs and thumbnail of Figure 7's questions; empty where no text
+            may be shown.
+        contexts: the one mode in which the models were asked.
     """
 
-    facts: SweepFacts
-    scopes: tuple[Scope, ...]
-    numbers: pd.DataFrame
-    attacked: pd.DataFrame
-    contrasts: pd.DataFrame
-    examples: tuple[LevelExample, ...] = ()
-    context: str = ""
+    number_labels = ("split", "role", "method", "group", "measure")
+    contrast_labels = ("contrast", "split", "method", "group", "measure")
 
-    @property
-    def methods(self) -> tuple[str, ...]:
-        return self.facts.methods
+    splits: tuple[Scope, ...]
+    examples: tuple[Mapping[str, Any], ...] = ()
 
     @cached_property
     def levels(self) -> list[Scope]:
         """One split a level, the coarsest first; of several of a level the one that forgets least."""
-        return list(ladder({scope.split: scope for scope in self.scopes}).values())
-
-    def number(self, split: str, who: Who, group: str, measure: str) -> SweepNumber | None:
-        """A number; None where there is no such row."""
-        return self._numbers.get((split, *who, group, measure))
-
-    def attack(self, split: str, who: Who, identifiers: str, measure: str) -> SweepNumber | None:
-        """A number under the attack."""
-        return self._attacked.get((split, *who, identifiers, measure))
-
-    def contrast(self, name: str, split: str, method: str, group: str, measure: str) -> Contrast:
-        """A contrast; one without a value where it was not made."""
-        return self._contrasts.get((name, split, method, group, measure), NOT_MEASURED)
-
-    def has(self, split: str, who: Who) -> bool:
-        """Whether such a model was evaluated on a split."""
-        return any(key[:3] == (split, *who) for key in self._numbers)
+        return list(ladder({scope.split: scope for scope in self.splits}).values())
 
     def measured(self, *measures: LevelMeasure) -> list[LevelMeasure]:
-        """Those that some model has a value for, on any set."""
-        names = set(self.numbers.loc[self.numbers["value"].notna(), "measure"])
+        """Those that some model has a value for, on any of the paper's sets."""
+        inside = self.numbers["value"].notna() & ~self.numbers["group"].isin(set(SETS) - {g.name for g in GROUPS})
+        names = set(self.numbers.loc[inside, "measure"])
         return [measure for measure in measures if measure.name in names]
 
     @cached_property
@@ -190,17 +153,11 @@ class LevelResults:
         """Generation, classification, cloze; generation is ROUGE-L where no answer was judged."""
         return (next(iter(self.measured(GEN_SCORE)), ROUGE), CLASSIFICATION, CLOZE)
 
-    @cached_property
-    def _numbers(self) -> dict[tuple[str, ...], SweepNumber]:
-        return numbers_by(self.numbers, "split", "role", "method", "group", "measure")
-
-    @cached_property
-    def _attacked(self) -> dict[tuple[str, ...], SweepNumber]:
-        return numbers_by(self.attacked, "split", "role", "method", "identifiers", "measure")
-
-    @cached_property
-    def _contrasts(self) -> dict[tuple[str, ...], Contrast]:
-        return contrasts_by(self.contrasts, "contrast", "split", "method", "group", "measure")
+    @property
+    def attacked(self) -> pd.DataFrame:
+        """Numbers on the forget set under the attack; ``identifiers`` in place of the group."""
+        rows = self.numbers[self.numbers["group"].str.startswith("given ")]
+        return rows.assign(group=rows["group"].str.removeprefix("given ")).rename(columns={"group": "identifiers"})
 
 
 def flat(method: str) -> Who:
@@ -209,7 +166,7 @@ def flat(method: str) -> Who:
 
 class LevelModels(SweepModels):
     """All models by split and role. The role ``flat`` is a model made for a split without hierarchy, asked about a
-    level's split. Responses under the reconstruction attack are further folds (:data:`GIVEN`)."""
+    level's split. Responses under the reconstruction attack are further folds (:data:`SETS`)."""
 
     def who(self, model: Evaluated) -> Who | None:
         split, made_for = str(model.record.info.split), model.run.info.made_for
@@ -220,9 +177,9 @@ class LevelModels(SweepModels):
         return super().who(model)
 
     def scores(self, model: Evaluated, split: str) -> pd.DataFrame:
-        table = model.table
-        level = table["item"].map(self._level_asked).astype(str)
-        table = table.assign(kind=table["kind"].where(table["kind"] != "identity", "identity of " + level))
+        level = model.table["item"].map(self._level_asked).astype(str)
+        kind = model.table["kind"]
+        table = model.table.assign(kind=kind.where(kind != "identity", "identity of " + level))
         kinds = table.loc[table["side"] == "forget"].drop_duplicates("item").set_index("item")["kind"]
         attacked = Attacked.find(model.run, split, "reconstruction")
         if attacked is None:
@@ -238,92 +195,74 @@ class LevelModels(SweepModels):
         return {question.question_id: question.level for question in self.benchmark.questions}
 
 
-def scopes_of(models: SweepModels) -> dict[str, Scope]:
-    """Split -> what it forgets: levels from the coarsest to the finest, then the flat ones, then others."""
-    shown = shown_splits(models.splits)
-    scopes = {name: _scope(models.benchmark, name, shown[name]) for name in models.splits}
-    order = [*LEVELS, FLAT]
+class LevelSweep(SweepDraws):
+    """The splits of a sweep and its models' numbers under shared draws.
 
-    def place(name: str) -> tuple[int, int]:
-        level = scopes[name].level
-        return (order.index(level) if level in order else len(order), scopes[name].sections)
+    Attributes:
+        scopes: name in the benchmark -> scope; levels from the coarsest to the finest, then the flat ones, then
+            others.
+    """
 
-    names = sorted(scopes, key=place)
-    flats = [scopes[name] for name in names if scopes[name].level == FLAT]
-    return {name: _with_partner(scopes[name], flats) for name in names}
+    def __init__(self, models: LevelModels, context: str, request: SweepRequest) -> None:
+        super().__init__(models, request.replicates, request.seed)
+        self.context = context
+        shown = shown_splits(models.splits)
+        scopes = {name: _scope(models.benchmark, name, shown[name]) for name in models.splits}
+        place = {level: rank for rank, level in enumerate([*LEVELS, FLAT])}
+        names = sorted(scopes, key=lambda name: (place.get(scopes[name].level, len(place)), scopes[name].sections))
+        flats = {s.sections: s.split for s in map(scopes.__getitem__, reversed(names)) if s.level == FLAT}
+        self.scopes = {
+            name: replace(scopes[name], partner=flats.get(scopes[name].sections))
+            if scopes[name].level != FLAT
+            else scopes[name]
+            for name in names
+        }
+
+    def has(self, split: str, method: str) -> bool:
+        """Whether a method was run on a split."""
+        return unlearned(method) in self.models.of(self.context, split)
+
+    def level_term(
+        self, weight: float, group: str, measure: LevelMeasure, who: Who, split: str, drawn: tuple[str, ...] = ()
+    ) -> Term:
+        """``weight`` times a model's number on a set of questions, as a share of 1."""
+        place = (SETS[group].side, SETS[group].fold, measure.kind)
+        return self.term(weight * measure.scale, measure.measure, who, place, self.context, split, drawn=drawn)
+
+    def numbers(self) -> pd.DataFrame:
+        """Every model's numbers on every set; no row where no such question was scored."""
+        rows: list[dict[str, Any]] = []
+        for split, scope in self.scopes.items():
+            for who in self.models.of(self.context, split):
+                for group in SETS:
+                    for measure in MEASURES:
+                        labels = (scope.split, *who, group, measure.name)
+                        if row := self._number(self.level_term(1, group, measure, who, split)):
+                            rows.append(dict(zip(LevelResults.number_labels, labels, strict=True)) | row)
+        fields = ("value", "low", "high", "n_scored", "n_unscored", "n_subjects", "by_seed")
+        return pd.DataFrame(rows, columns=[*LevelResults.number_labels, *fields])
+
+    def _number(self, term: Term) -> dict[str, Any]:
+        cells = [cell for cell in self.seeds(term).values() if term.measure in cell.columns]
+        if not cells:
+            return {}
+        number = self.contrast([term])
+        scored = [cell.means.observed[:, cell.columns[term.measure]] for cell in cells]
+        return {
+            **{name: getattr(number, name) for name in ("value", "low", "high", "n_subjects", "by_seed")},
+            "n_scored": sum(int(observed.sum()) for observed in scored),
+            "n_unscored": sum(int((~observed).sum()) for observed in scored),
+        }
 
 
 def _scope(benchmark: Benchmark, name: str, shown: str) -> Scope:
     split = benchmark.split(name)
-    forgotten = {record.record_id for record in benchmark.records_of(split, "forget") if record.fold == "train"}
-    own = [benchmark.record[record] for record in forgotten]
-    asked = [q for q in benchmark.questions_of(split, "forget", ("train",)) if q.record_id in forgotten]
+    own = {r.record_id: r for r in benchmark.records_of(split, "forget") if r.fold == "train"}
     return Scope(
         split=shown,
         level=FLAT if split.level == ITEM else split.level,
         forget=len(split.forget),
         total=len(split.forget) + len(split.retain),
-        sections=sum(ITEM in record.groups and sort_of(record) == "section" for record in own),
-        questions=len(asked),
+        sections=sum(ITEM in record.groups and sort_of(record) == "section" for record in own.values()),
+        questions=sum(q.record_id in own for q in benchmark.questions_of(split, "forget", ("train",))),
     )
-
-
-def _with_partner(scope: Scope, flats: Sequence[Scope]) -> Scope:
-    if scope.level == FLAT:
-        return scope
-    return replace(scope, partner=next((one.split for one in flats if one.sections == scope.sections), None))
-
-
-def ladder(scopes: Mapping[str, Scope]) -> dict[str, Scope]:
-    """One split a level, from the coarsest; of several the one that forgets least."""
-    splits: dict[str, str] = {}
-    for name, scope in scopes.items():
-        if scope.level in LEVELS:
-            splits.setdefault(scope.level, name)
-    return {name: scopes[name] for name in splits.values()}
-
-
-def level_numbers(
-    draws: SweepDraws, context: str, scopes: Mapping[str, Scope], groups: Mapping[str, Group], label: str
-) -> pd.DataFrame:
-    """Every model's numbers on some groups of questions, whose names stand in the column ``label``."""
-    rows = [
-        {"split": scope.split, "role": who[0], "method": who[1], label: name, "measure": measure.name, **row}
-        for split, scope in scopes.items()
-        for who in draws.models.of(context, split)
-        for name, group in groups.items()
-        for measure in MEASURES
-        for row in _number(draws, level_term(draws, context, (split,), 1, split, who, group, measure))
-    ]
-    counts = ("n_scored", "n_unscored", "n_subjects", "by_seed")
-    return pd.DataFrame(
-        rows, columns=["split", "role", "method", label, "measure", "value", "low", "high", *counts]
-    )
-
-
-def level_term(
-    draws: SweepDraws,
-    context: str,
-    drawn: tuple[str, ...],
-    weight: float,
-    split: str,
-    who: Who,
-    group: Group,
-    measure: LevelMeasure,
-) -> Term:
-    """``weight`` times a model's number on a split, drawn with the patients of all splits in ``drawn``."""
-    stratum = draws.stratum(context, drawn, group.side)
-    return Term(weight * measure.scale, cell(split, who, group.fold, measure.kind), measure.measure, stratum)
-
-
-def _number(draws: SweepDraws, term: Term) -> Iterator[dict[str, Any]]:
-    """One row, or none where no such question was scored."""
-    cells = [one for one in draws.seeds(term).values() if term.measure in one.columns]
-    if cells:
-        number = draws.contrast([term])
-        scored = [one.means.observed[:, one.columns[term.measure]] for one in cells]
-        yield {
-            **{name: getattr(number, name) for name in ("value", "low", "high", "n_subjects", "by_seed")},
-            "n_scored": sum(int(observed.sum()) for observed in scored),
-            "n_unscored": sum(int((~observed).sum()) for observed in scored),
-        }

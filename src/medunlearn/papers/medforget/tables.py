@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
-from importlib.resources import files
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-import yaml
+import pandas as pd
 
 from medunlearn.papers.medforget.partitions import LEVELS
 from medunlearn.papers.medforget.sweep import (
@@ -22,18 +19,19 @@ from medunlearn.papers.medforget.sweep import (
     ROUGE,
     LevelMeasure,
     LevelResults,
+    Scope,
     flat,
 )
+from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.figures import name_of
-from medunlearn.papers.sweeps.models import REFERENCES, TARGET_MODEL, SweepNumber, Who, unlearned
+from medunlearn.papers.sweeps.models import REFERENCES, TARGET_MODEL, Who, unlearned
+from medunlearn.papers.sweeps.results import SweepNumber
+from medunlearn.papers.sweeps.tables import cell_table
 from medunlearn.reports.blocks import Cell, Table
-from medunlearn.reports.tables import records
 from medunlearn.reports.words import ABSENT, UNSCORED
-from medunlearn.results.contrasts import Contrast
 
-TABLE_3 = (GEN_SCORE, CLASSIFICATION, CLOZE)
-TABLE_5 = (ROUGE, FACTUALITY, GEN_SCORE)
-PUBLISHED_TABLES = {3: TABLE_3, 5: TABLE_5}
+PUBLISHED = {3: (GEN_SCORE, CLASSIFICATION, CLOZE), 5: (ROUGE, FACTUALITY, GEN_SCORE)}
+"""Measures of the paper's Tables 3 and 5."""
 VANILLA = "Vanilla"
 GIVEN = {
     "none": "no identifier",
@@ -42,111 +40,90 @@ GIVEN = {
     "institution": "institution, patient, study",
 }
 
-Key = tuple[str, Who, str, str]
-"""Level (of the target: every one), model, set, measure."""
 
-
-@cache
-def published() -> dict[str, Any]:
-    """The published numbers: ``setting``, ``table_3``, ``table_5``, ``figures`` and ``contradictions``."""
-    text = files("medunlearn.papers.medforget").joinpath("published.yaml").read_text(encoding="utf-8")
-    content: dict[str, Any] = yaml.safe_load(text)
-    return content
-
-
-def published_methods() -> list[str]:
-    """The paper's methods, by the names that ours have."""
-    rows = published()["table_3"]["rows"]
-    return [name for name in dict.fromkeys(str(row[0]) for row in rows) if name != VANILLA]
-
-
-@cache
-def published_numbers(number: int) -> dict[Key, float]:
-    """Table 3 or 5, as shares of 1."""
-    places = [(group.name, measure.name) for group in GROUPS for measure in PUBLISHED_TABLES[number]]
-    return {
-        (level, TARGET_MODEL if method == VANILLA else unlearned(method), *place): percent / 100
-        for method, level, *percents in published()[f"table_{number}"]["rows"]
+def published_numbers(number: int) -> pd.DataFrame:
+    """Table 3 or 5 as shares of 1: level (of the target none), role, method, group, measure, value."""
+    places = [(group.name, measure.name) for group in GROUPS for measure in PUBLISHED[number]]
+    rows = [
+        (level, *(TARGET_MODEL if method == VANILLA else unlearned(method)), *place, percent / 100)
+        for method, level, *percents in paper_yaml("medforget", "published")[f"table_{number}"]["rows"]
         for place, percent in zip(places, percents, strict=True)
-    }
+    ]
+    return pd.DataFrame(rows, columns=["level", "role", "method", "group", "measure", "value"])
 
 
-def published_number(number: int, level: str, who: Who, group: str, measure: str) -> SweepNumber | None:
-    """A number of Table 3 or 5 in the form of one of ours; it has no interval."""
-    key = ("" if who == TARGET_MODEL else level, who, group, measure)
-    value = published_numbers(number).get(key)
-    return None if value is None else SweepNumber(value, None, None, 0, 0, 0)
-
-
-def published_table(number: int) -> Table:
-    """The paper's Table 3 or 5 in the form of ours."""
-    measures = PUBLISHED_TABLES[number]
-    lines: list[tuple[Who, str]] = [(TARGET_MODEL, "")]
-    lines += [(unlearned(method), level) for method in published_methods() for level in reversed(LEVELS)]
-    rows = (
-        (
-            Cell(who[1] or "target (vanilla)"),
-            Cell(level or ABSENT),
-            *(
-                percent_cell(published_number(number, level, who, group.name, measure.name))
-                for group in GROUPS
-                for measure in measures
-            ),
-        )
-        for who, level in lines
+def published_results(number: int) -> LevelResults:
+    """Table 3 or 5 as results of a sweep whose splits are called as the levels; no number has an interval."""
+    rows = published_numbers(number)
+    target = rows[rows["role"] == "target"]
+    numbers = pd.concat([rows, *(target.assign(level=level) for level in LEVELS)]).rename(
+        columns={"level": "split"}
     )
-    return Table(_heads(measures), tuple(rows))
+    return LevelResults(
+        splits=tuple(Scope(level, level, 0, 0, 0, 0) for level in LEVELS),
+        numbers=numbers,
+        contrasts=pd.DataFrame(),
+        methods=tuple(dict.fromkeys(rows.loc[rows["method"] != "", "method"])),
+        contexts=(),
+    )
 
 
-def _heads(measures: Sequence[LevelMeasure]) -> tuple[Cell, ...]:
-    sets = [Cell(group.head, measure.title) for group in GROUPS for measure in measures]
-    return (Cell("Model"), Cell("Split"), *sets)
+def published_table(number: int) -> Table | None:
+    """The paper's Table 3 or 5 in the form of ours."""
+    results = published_results(number)
+    models = [(unlearned(method), level) for method in results.methods for level in reversed(LEVELS)]
+    return _levels_table(results, PUBLISHED[number], [(TARGET_MODEL, ""), *models])
 
 
 def table_3(results: LevelResults) -> Table | None:
     """Generation, classification and cloze on the four sets; with intervals, target and retrained model."""
-    return _levels_table(results, results.tasks)
+    return _levels_table(results, results.tasks, _models(results))
 
 
 def table_5(results: LevelResults) -> Table | None:
     """ROUGE-L, factuality and Gen Score apart; those that were measured."""
-    return _levels_table(results, results.measured(*TABLE_5))
+    return _levels_table(results, results.measured(*PUBLISHED[5]), _models(results))
 
 
-def _levels_table(results: LevelResults, measures: Sequence[LevelMeasure]) -> Table | None:
-    places = [(group.name, measure.name) for group in GROUPS for measure in measures]
+def _levels_table(
+    results: LevelResults, measures: Sequence[LevelMeasure], models: Iterable[tuple[Who, str]]
+) -> Table | None:
+    rows = (
+        (
+            name_of(who) if split else "target (vanilla)",
+            split or ABSENT,
+            *(
+                percent_cell(results.number(split, who, group.name, measure.name))
+                for group in GROUPS
+                for measure in measures
+            ),
+        )
+        for who, split in models
+    )
+    return cell_table(_heads(measures), rows)
 
-    def cells(split: str, who: Who) -> Iterator[Cell]:
-        return (percent_cell(results.number(split, who, *place)) for place in places)
 
-    return records(_heads(measures), _model_rows(results, cells, results.has))
+def _heads(measures: Sequence[LevelMeasure]) -> list[Cell | str]:
+    return ["Model", "Split", *(Cell(group.head, measure.title) for group in GROUPS for measure in measures)]
 
 
-def _model_rows(
-    results: LevelResults, cells: Callable[[str, Who], Iterator[Cell]], has: Callable[[str, Who], bool]
-) -> Iterator[tuple[Cell, ...]]:
-    """One row a model and split, the references first."""
-    for who in (*REFERENCES, *map(unlearned, results.methods)):
-        for scope in results.scopes:
-            if has(scope.split, who):
-                yield (Cell(name_of(who)), Cell(scope.split), *cells(scope.split, who))
+def _models(results: LevelResults) -> list[tuple[Who, str]]:
+    """Every evaluated model and split, the references first."""
+    everyone = (*REFERENCES, *map(unlearned, results.methods))
+    return [(who, scope.split) for who in everyone for scope in results.splits if results.has(scope.split, who)]
 
 
 def attack_table(results: LevelResults) -> Table | None:
     """Figure 6's numbers: one row a model and split, the identifiers given in columns."""
     names = set(results.attacked["measure"])
     steps = [(measure, step) for measure in results.tasks if measure.name in names for step in IDENTIFIERS]
-
-    def numbers(split: str, who: Who) -> list[SweepNumber | None]:
-        return [results.attack(split, who, step, measure.name) for measure, step in steps]
-
-    def cells(split: str, who: Who) -> Iterator[Cell]:
-        return map(percent_cell, numbers(split, who))
-
-    heads = [Cell(measure.title, f"given {GIVEN[step]}") for measure, step in steps]
-    return records(
-        (Cell("Model"), Cell("Split"), *heads),
-        _model_rows(results, cells, lambda split, who: any(numbers(split, who))),
+    rows = (
+        (name_of(who), split, *map(percent_cell, numbers))
+        for who, split in _models(results)
+        if any(numbers := [results.number(split, who, f"given {step}", measure.name) for measure, step in steps])
+    )
+    return cell_table(
+        ("Model", "Split", *(Cell(measure.title, f"given {GIVEN[step]}") for measure, step in steps)), rows
     )
 
 
@@ -154,43 +131,44 @@ def retrained_table(results: LevelResults) -> Table | None:
     """Unlearned minus retrained model, on the four sets."""
     rows = []
     for method in results.methods:
-        for scope in results.scopes:
-            cells = [
+        for scope in results.splits:
+            numbers = [
                 results.contrast("over retrained", scope.split, method, group.name, measure.name)
                 for group in GROUPS
                 for measure in results.tasks
             ]
-            if any(contrast.value is not None for contrast in cells):
-                rows.append((Cell(method), Cell(scope.split), *map(difference_cell, cells)))
-    return records(_heads(results.tasks), rows)
+            if any(number.value is not None for number in numbers):
+                rows.append((method, scope.split, *map(difference_cell, numbers)))
+    return cell_table(_heads(results.tasks), rows)
 
 
 def identity_table(results: LevelResults) -> Table | None:
     """Remaining knowledge of a level's names and sections, after hierarchical and after flat unlearning."""
     measures = results.measured(*IDENTITIES, *results.tasks)
-    pairs = [(unlearned(method), flat(method)) for method in results.methods]
-    rows = []
-    for scope in results.levels:
-        for who in (*REFERENCES, *(who for pair in pairs for who in pair)):
-            if results.has(scope.split, who):
-                name = f"{who[1]}, unlearned on {scope.partner}" if who[0] == FLAT else name_of(who)
-                cells = (results.number(scope.split, who, "forget", measure.name) for measure in measures)
-                rows.append((Cell(scope.split), Cell(name), *map(percent_cell, cells)))
-    heads = [Cell(measure.title, "forget set") for measure in measures]
-    return records((Cell("Split"), Cell("Model"), *heads), rows)
+    models = (*REFERENCES, *(who for method in results.methods for who in (unlearned(method), flat(method))))
+    rows = (
+        (
+            scope.split,
+            f"{who[1]}, unlearned on {scope.partner}" if who[0] == FLAT else name_of(who),
+            *(percent_cell(results.number(scope.split, who, "forget", measure.name)) for measure in measures),
+        )
+        for scope in results.levels
+        for who in models
+        if results.has(scope.split, who)
+    )
+    return cell_table(("Split", "Model", *(Cell(measure.title, "forget set") for measure in measures)), rows)
 
 
 def scopes_table(results: LevelResults) -> Table | None:
     """Forget sets of the splits."""
-    names = ("Split", "Forgets", "Nodes", "Sections", "Questions", "Flat split of the same amount")
-    rows = [
+    rows = (
         (
             *(scope.split, scope.level, f"{scope.forget:,} of {scope.total:,}"),
             *(f"{scope.sections:,}", f"{scope.questions:,}", scope.partner or ABSENT),
         )
-        for scope in results.scopes
-    ]
-    return records(map(Cell, names), (tuple(map(Cell, row)) for row in rows))
+        for scope in results.splits
+    )
+    return cell_table(("Split", "Forgets", "Nodes", "Sections", "Questions", "Flat split of the same amount"), rows)
 
 
 def percent_cell(number: SweepNumber | None) -> Cell:
@@ -205,10 +183,10 @@ def percent_cell(number: SweepNumber | None) -> Cell:
     return Cell(f"{one.value:.1f}", ", ".join(part for part in (span, unscored) if part))
 
 
-def difference_cell(contrast: Contrast) -> Cell:
+def difference_cell(contrast: SweepNumber) -> Cell:
     """A difference in percent points with its interval, or why there is none."""
     if contrast.value is None:
         return Cell(ABSENT, contrast.reason)
-    low, high = contrast.low, contrast.high
-    span = "" if low is None or high is None else f"[{100 * low:+.1f}, {100 * high:+.1f}]"
-    return Cell(f"{100 * contrast.value:+.1f}", span or contrast.reason)
+    one = contrast.percent
+    span = "" if one.low is None or one.high is None else f"[{one.low:+.1f}, {one.high:+.1f}]"
+    return Cell(f"{one.value:+.1f}", span or contrast.reason)

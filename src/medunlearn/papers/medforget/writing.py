@@ -15,10 +15,11 @@ from medunlearn.judging.writing import Source, WritingTask
 from medunlearn.llm import CostEstimate
 from medunlearn.papers.llm_build import Writer, WritingSession
 from medunlearn.papers.medforget.checks import normalised, wrong_cloze
+from medunlearn.papers.medforget.items import SectionItem
 from medunlearn.papers.medforget.prompts.paraphrase import MedforgetParaphrase
 from medunlearn.papers.medforget.prompts.section import MedforgetSection
-from medunlearn.papers.medforget.questions import Asked, Item, stem, templated
-from medunlearn.papers.medforget.selection import ChosenStudy, Selection
+from medunlearn.papers.medforget.questions import Items, stem, templated
+from medunlearn.papers.medforget.selection import Selection
 
 SECTION, PARAPHRASE = MedforgetSection(), MedforgetParaphrase()
 
@@ -31,75 +32,64 @@ def cost(selection: Selection, settings: MedforgetSettings, writer: Writer) -> d
     return writer.estimates(wanted)
 
 
-def write_items(selection: Selection, settings: MedforgetSettings, session: WritingSession) -> Mapping[str, Item]:
-    """Section node -> its three questions; by templates where the model gave none. Rejects are the session's."""
+def write_items(selection: Selection, settings: MedforgetSettings, session: WritingSession) -> Items:
+    """Items of every section; by templates where the model gave none. Rejects are the session's."""
     items = templated(selection, settings)
-    texts = {f"{study.node}-{name}": text for study, name, text in _sections(selection)}
+    texts = {node: text for node, _, _, text in selection.sections()}
     for node, value in session.write(SECTION, _section_sources(selection)).items():
-        items[node], problems = _item(value, texts[node], items[node])
-        for kind, why in problems:
+        own = {item.kind: item for item in _written(value)}
+        problems = _problems(value, texts[node])
+        items[node] = [by_rule if by_rule.kind in problems else own[by_rule.kind] for by_rule in items[node]]
+        for kind, why in problems.items():
             session.exclude(SECTION.version, f"{node}-{kind}", why)
     if settings.rephrase == "all":
         reworded = session.write(PARAPHRASE, list(_stems(selection, settings, items)))
-        for node, item in items.items():
-            items[node] = tuple(_with_words(asked, reworded.get(_id(node, asked))) for asked in item)
+        rewriter = f"llm:{PARAPHRASE.version}"
+        for node, of_section in items.items():
+            values = [(item, reworded.get(f"{node}-{item.kind}")) for item in of_section]
+            items[node] = [
+                item if value is None else replace(item, reworded=value["question"], rewriter=rewriter)
+                for item, value in values
+            ]
     return items
 
 
-def _stems(selection: Selection, settings: MedforgetSettings, items: Mapping[str, Item]) -> Iterator[Source]:
-    """Every question that a model is trained on, without its options, to be put in other words."""
-    for study, section, _ in _sections(selection):
-        node = f"{study.node}-{section}"
-        with_image = study.study.shown and not settings.text_only
-        for asked in items[node]:
-            question = stem(asked, section, study, settings, "train", with_image=with_image)
-            yield Source(_id(node, asked), {"question": question, "answer": asked.answer}, ())
-
-
-def _item(value: Mapping[str, Any], text: str, by_template: Item) -> tuple[Item, list[tuple[str, str]]]:
-    """The model's three questions, with the template's in place of those that a rule of the benchmark refuses."""
-    writer = f"llm:{SECTION.version}"
-    choice, gap = value["classification"], value["cloze"]
-    options = tuple(choice["options"])
-    own = {
-        "generation": Asked("generation", value["generation"]["answer"], value["generation"]["question"]),
-        "cloze": Asked("cloze", gap["answer"], statement=gap["statement"]),
-        "classification": Asked(
-            "classification",
-            options[choice["answer_index"]],
-            choice["question"],
-            options=options,
-            answer_index=choice["answer_index"],
-        ),
-    }
-    problems = {
-        "generation": "",
-        "cloze": wrong_cloze(gap["statement"], gap["answer"], text),
-        "classification": "" if len(set(map(normalised, options))) == len(options) else "two options are the same",
-    }
-    item = [asked if problems[asked.kind] else replace(own[asked.kind], writer=writer) for asked in by_template]
-    return item, [(kind, why) for kind, why in problems.items() if why]
-
-
-def _with_words(asked: Asked, value: Mapping[str, str] | None) -> Asked:
-    if value is None:
-        return asked
-    return replace(asked, reworded=value["question"], rewriter=f"llm:{PARAPHRASE.version}")
-
-
-def _id(node: str, asked: Asked) -> str:
-    return f"{node}-{asked.kind}"
-
-
-def _sections(selection: Selection) -> Iterator[tuple[ChosenStudy, str, str]]:
-    for patient in selection.patients:
-        for study in patient.studies:
-            for section, text in study.sections.items():
-                yield study, section, text
-
-
-def _section_sources(selection: Selection) -> Sequence[Source]:
+def _section_sources(selection: Selection) -> list[Source]:
     return [
-        Source(f"{study.node}-{section}", {"section": section.replace("_", " "), "text": text}, ())
-        for study, section, text in _sections(selection)
+        Source(node, {"section": section.replace("_", " "), "text": text}, ())
+        for node, _, section, text in selection.sections()
     ]
+
+
+def _stems(selection: Selection, settings: MedforgetSettings, items: Items) -> Iterator[Source]:
+    """Every question that a model is trained on, without its options, to be put in other words."""
+    for node, study, section, _ in selection.sections():
+        with_image = study.study.shown and not settings.text_only
+        for item in items[node]:
+            question = stem(item, section, study, settings, "train", with_image=with_image)
+            yield Source(f"{node}-{item.kind}", {"question": question, "answer": item.answer}, ())
+
+
+def _written(value: Mapping[str, Any]) -> Iterator[SectionItem]:
+    """The model's three questions on a section."""
+    writer, told, gap, choice = (
+        f"llm:{SECTION.version}",
+        *(value[k] for k in ("generation", "cloze", "classification")),
+    )
+    yield SectionItem("generation", told["answer"], told["question"], writer=writer)
+    yield SectionItem("cloze", gap["answer"], statement=gap["statement"], writer=writer)
+    options, right = tuple(choice["options"]), choice["answer_index"]
+    yield SectionItem(
+        "classification", options[right], choice["question"], options=options, answer_index=right, writer=writer
+    )
+
+
+def _problems(value: Mapping[str, Any], text: str) -> dict[str, str]:
+    """Kind -> the rule of the benchmark that its question breaks."""
+    gap, options = value["cloze"], value["classification"]["options"]
+    alike = len(set(map(normalised, options))) < len(options)
+    problems = {
+        "cloze": wrong_cloze(gap["statement"], gap["answer"], text),
+        "classification": "two options are the same" if alike else "",
+    }
+    return {kind: why for kind, why in problems.items() if why}

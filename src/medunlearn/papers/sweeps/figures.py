@@ -1,15 +1,17 @@
-"""Colours, symbols and lines that the figures of all sweeps share."""
+"""Names, colours, symbols and lines that the figures of all sweeps share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from medunlearn.papers.sweeps.models import REFERENCES, RETRAINED, TARGET, UNLEARNED, SweepNumber, Who, unlearned
+from medunlearn.papers.sweeps.models import REFERENCES, RETRAINED, TARGET, UNLEARNED, Who, unlearned
+from medunlearn.papers.sweeps.results import SweepNumber
 from medunlearn.reports.blocks import Legend, Spec
 from medunlearn.reports.figures import safe, short, whiskers
 from medunlearn.reports.words import decimal, interval
 
 REFERENCE_COLOUR = {TARGET: "--ink", RETRAINED: "--accent"}
+HOVER = "%{hovertext}<extra></extra>"
 
 _COLOURS = 8
 _SHAPES = (("circle", "●"), ("square", "■"))
@@ -45,6 +47,11 @@ def legend(methods: Sequence[str], models: Sequence[Who]) -> Legend:
     return Legend(tuple((name_of(who), symbol(methods, who)[1], colour(methods, who)) for who in models))
 
 
+def height(number: SweepNumber) -> float:
+    """A number as a figure draws it."""
+    return short(number.value or 0.0)
+
+
 def hover(number: SweepNumber) -> str:
     """Value, interval, number of subjects, and each seed's value."""
     text = f"{decimal(number.value or 0.0)} {interval(number.low, number.high)}, {number.n_subjects} subjects"
@@ -55,23 +62,22 @@ def hover(number: SweepNumber) -> str:
 
 def error_bars(numbers: Sequence[SweepNumber], tint: str) -> Spec:
     """Intervals of points with values."""
-    bars = whiskers(((one.value, one.low, one.high) for one in numbers), tint)
-    return bars | {"width": 2}
+    return whiskers(((one.value, one.low, one.high) for one in numbers), tint) | {"width": 2}
 
 
 def line(name: str, points: Sequence[tuple[float, str, SweepNumber]], tint: str, **style: Spec) -> Spec:
     """One trace of (x, its words, number)."""
-    numbers = [number for _, _, number in points]
+    numbers = [number for *_, number in points]
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": safe(name),
         "x": [x for x, _, _ in points],
-        "y": [short(number.value or 0.0) for number in numbers],
+        "y": list(map(height, numbers)),
         "line": {"color": tint, "width": 1.6} | style["line"],
         "marker": {"color": tint, "size": 7} | style["marker"],
         "error_y": error_bars(numbers, tint),
         "hovertext": [f"<b>{safe(name)}</b>, {words}<br>{hover(number)}" for _, words, number in points],
-        "hovertemplate": "%{hovertext}<extra></extra>",
+        "hovertemplate": HOVER,
         "cliponaxis": False,
     }

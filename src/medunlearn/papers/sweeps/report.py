@@ -1,8 +1,8 @@
-"""The report of a sweep, looked up by the benchmark's builder, and the parts that papers share."""
+"""The report of a sweep, looked up by the benchmark's builder, and the page that papers share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,13 @@ import pandas as pd
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import read_json
 from medunlearn.errors import InputError
-from medunlearn.papers.sweeps.models import SweepModels
+from medunlearn.papers.paper_files import paper_yaml
+from medunlearn.papers.sweeps.results import SweepRequest, SweepResults
+from medunlearn.papers.sweeps.tables import search_table
 from medunlearn.registry import names, resolve
-from medunlearn.reports.blocks import Cell, Details, Notice, Report, Table, details
-from medunlearn.reports.claims import Finding, findings_data, findings_text
+from medunlearn.reports.blocks import Notice, Parts, Prose, Report, Table, Text, blocks, details, section
+from medunlearn.reports.claims import Case, Finding, findings_data, findings_text, statements
 from medunlearn.reports.json import plain
-from medunlearn.reports.readings import number, rows_of
-from medunlearn.reports.tables import records
-from medunlearn.reports.words import ABSENT, decimal
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 from medunlearn.statistics.bootstrap import REPLICATES
@@ -31,107 +30,7 @@ SWEEP_REPORTS: Mapping[str, str] = {
 }
 """Builder of the benchmark -> its report; a benchmark of any other builder has AMNESIA's."""
 
-PUBLISHED = "to compare with, not a target: another model, other patients, other questions."
-ONE_SEED = (
-    "Every model was trained with one seed. Intervals say how patients differ, not how another training run would "
-    "come out."
-)
 _LOST = ("failed", "not run")
-_SEARCH = ("method", "lr", "utility", "forgetting", "score", "chosen", "utility_name", "forgetting_name", "reason")
-
-
-@dataclass(frozen=True)
-class SweepFacts:
-    """Facts of a sweep that every paper's report shows.
-
-    Attributes:
-        benchmark: name, builder, source, licence, data_use, levels, counts, fingerprint.
-        methods: names of the unlearning methods.
-        seeds: of training.
-        caveats: sentences for the top of the page.
-        missing: name and reason of what could not be run.
-        search: method, lr, utility, forgetting, score, chosen; None where nothing was searched.
-        replicates: of the bootstrap.
-    """
-
-    title: str
-    benchmark: Mapping[str, Any]
-    methods: tuple[str, ...]
-    seeds: tuple[int, ...] = (0,)
-    caveats: tuple[str, ...] = ()
-    missing: tuple[tuple[str, str], ...] = ()
-    search: pd.DataFrame | None = None
-    replicates: int = REPLICATES
-
-    @staticmethod
-    def of(models: SweepModels, caveats: Iterator[str], request: SweepRequest) -> SweepFacts:
-        facts = models.benchmark.facts()
-        told = (*caveats, *((ONE_SEED,) if len(models.seeds) == 1 else ()))
-        missing, search = tuple(request.missing), request.search
-        return SweepFacts(
-            request.title, facts, models.methods, models.seeds, told, missing, search, request.replicates
-        )
-
-    def first_screen(self, splits: str, contexts: tuple[str, str], drawn: str) -> tuple[tuple[str, str], ...]:
-        """Facts below the title."""
-        return (
-            ("Methods", ", ".join(self.methods) or "none"),
-            ("Splits", splits),
-            ("Seeds", ", ".join(map(str, self.seeds))),
-            ("Benchmark", f"{self.benchmark['name']}, data use: {self.benchmark['data_use']}"),
-            contexts,
-            ("Intervals", f"95%, {self.replicates:,} bootstrap draws of patients{drawn}"),
-        )
-
-    def notices(self) -> tuple[Notice, ...]:
-        """Caveats, and what is missing."""
-        lost = tuple(f"{name}: {reason}" for name, reason in self.missing)
-        shown = (("Read this first", self.caveats), ("Not in this report", lost))
-        return tuple(Notice(title, lines) for title, lines in shown if lines)
-
-    def searched(self, *, opened: bool) -> Details | None:
-        """The tried learning rates and the numbers that one was chosen by."""
-        return details("Learning rates tried", search_table(self.search), opened=opened)
-
-    def data(self, findings: Sequence[Finding], **more: Any) -> dict[str, Any]:
-        """Everything that the report shows; tables are column -> values, a third of the size of a mapping a row."""
-        shown = {
-            "benchmark": self.benchmark,
-            "methods": self.methods,
-            "seeds": self.seeds,
-            "replicates": self.replicates,
-            "caveats": self.caveats,
-            "missing": [{"name": name, "reason": reason} for name, reason in self.missing],
-            "findings": findings_data(findings),
-            "search": self.search,
-            **more,
-        }
-        columns = {
-            name: {str(column): value[column].tolist() for column in value.columns}
-            for name, value in shown.items()
-            if isinstance(value, pd.DataFrame)
-        }
-        data: dict[str, Any] = plain({**shown, **columns})
-        return data
-
-
-@dataclass(frozen=True)
-class SweepRequest:
-    """Options of a sweep's report.
-
-    Attributes:
-        missing, search: as of :class:`SweepFacts`.
-        show_text: show text of real records, where the report has a place for it; an invented benchmark's is
-            always shown.
-        replicates, seed: of the bootstrap.
-    """
-
-    title: str = "Sweep"
-    missing: Sequence[tuple[str, str]] = ()
-    search: pd.DataFrame | None = None
-    show_text: bool = False
-    replicates: int = REPLICATES
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -157,6 +56,85 @@ class SweepReport:
         return [{"finding": f.name, "context": f.context, "verdict": f.verdict} for f in self.findings]
 
 
+def finding(paper: str, name: str, cases: Sequence[Case], context: str = "") -> Finding:
+    """A paper's finding; claim and rule stand in its ``report.yaml``."""
+    words = paper_yaml(paper, "report")["findings"][name]
+    return Finding(name, words["claim"], words["rule"], tuple(cases), context)
+
+
+def sweep_page(
+    paper: str,
+    results: SweepResults,
+    findings: tuple[Finding, ...],
+    sections: Parts,
+    data: Mapping[str, Any],
+    *,
+    how_to_read: Sequence[str],
+    published: Parts,
+    splits: Table | None,
+    screen: Mapping[str, str],
+    opened: tuple[bool, bool] = (False, False),
+    by: str = "",
+) -> SweepReport:
+    """A paper's report: findings, its sections, the paper's numbers, splits and learning rates.
+
+    Args:
+        data: the paper's own part of ``report.json``.
+        published: blocks on what the paper published.
+        screen: names and values of the first screen: the splits, the context mode, and what ``Intervals`` adds.
+        opened: whether the tables of splits and of learning rates are open.
+    """
+    text, request = paper_yaml(paper, "report"), results.request
+    lost = tuple(f"{name}: {reason}" for name, reason in request.missing)
+    notices = (("Read this first", results.caveats), ("Not in this report", lost))
+    setting = str(paper_yaml(paper, "published")["setting"])
+    to_compare = f"{setting}: to compare with, not a target: another model, other patients, other questions."
+    searched = details("Learning rates tried", search_table(request.search), opened=opened[1])
+    parts = blocks(
+        (Notice(title, lines) for title, lines in notices if lines),
+        section("Findings", Text(text["findings_about"]), statements(findings)),
+        section("How to read this", Prose(tuple(how_to_read))),
+        sections,
+        section(
+            "What the paper published",
+            *(Text(to_compare), published),
+            note=setting,
+            name="published",
+            raised=True,
+        ),
+        section("Appendix", details("Splits", splits, opened=opened[0]), searched),
+    )
+    first = (
+        ("Methods", ", ".join(results.methods) or "none"),
+        ("Splits", screen["splits"]),
+        ("Seeds", ", ".join(map(str, results.seeds))),
+        ("Benchmark", f"{results.benchmark['name']}, data use: {results.benchmark['data_use']}"),
+        (screen["mode"], screen["contexts"]),
+        ("Intervals", f"95%, {request.replicates:,} bootstrap draws of patients{screen['drawn']}"),
+    )
+    shown = _json(results, findings, data)
+    return SweepReport(Report(request.title, parts, "Sweep report", first, shown), findings, results, by)
+
+
+def _json(results: SweepResults, findings: Sequence[Finding], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that the report shows; tables are column -> values, a third of the size of a mapping a row."""
+    request = results.request
+    shown = {
+        **{name: getattr(results, name) for name in ("benchmark", "methods", "seeds")},
+        "replicates": request.replicates,
+        "caveats": results.caveats,
+        "missing": [{"name": name, "reason": reason} for name, reason in request.missing],
+        "findings": findings_data(findings),
+        "search": request.search,
+        **more,
+    }
+    for name, value in shown.items():
+        if isinstance(value, pd.DataFrame):
+            shown[name] = {str(column): value[column].tolist() for column in value.columns}
+    data: dict[str, Any] = plain(shown)
+    return data
+
+
 Builder = Callable[[Sequence[Evaluated], Benchmark, SweepRequest], SweepReport]
 
 
@@ -166,7 +144,7 @@ def sweep_report(models: Sequence[Evaluated], benchmark: Benchmark, **options: A
     Args:
         models: target on every split, retrained models on their own, unlearned ones; of one or several seeds and
             contexts.
-        options: fields of :class:`SweepRequest`.
+        options: fields of :class:`~medunlearn.papers.sweeps.results.SweepRequest`.
 
     Raises:
         InputError: see :class:`~medunlearn.papers.sweeps.models.SweepModels`.
@@ -210,8 +188,7 @@ def folder_report(
         for cell in cells
         if cell.get("kind") == "evaluate" and cell.get("folder") and cell.get("evaluation")
     ]
-    evaluated, search = settings.get("evaluate") or {}, info.get("search")
-    tried = search.get("tried") if isinstance(search, Mapping) else search
+    evaluated, tried = settings.get("evaluate") or {}, (info.get("search") or {}).get("tried")
     return sweep_report(
         models,
         benchmark if benchmark is not None else Benchmark.load(_benchmark_folder(folder, settings)),
@@ -239,23 +216,3 @@ def _benchmark_folder(folder: Path, settings: Mapping[str, Any]) -> Path:
     if len(built) != 1:
         raise InputError(f"{folder} holds {len(built)} benchmarks. Name the sweep's own: --benchmark.")
     return built[0]
-
-
-def search_table(search: pd.DataFrame | None) -> Table | None:
-    """The tried learning rates, one row each."""
-    if search is None:
-        return None
-    columns = [name for name in _SEARCH if name in search.columns]
-    rows = (tuple(Cell(_plain(row[name])) for name in columns) for row in rows_of(search))
-    return records(map(Cell, columns), rows)
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if type(value).__name__ in ("bool", "bool_"):
-        return "chosen" if value else ""
-    known = number(value)
-    if known is None:
-        return ABSENT
-    return decimal(known) if abs(known) >= 0.001 or known == 0 else f"{known:.0e}"

@@ -1,0 +1,17 @@
+"""YAML data in a paper's folder: published numbers, captions and claims in words, templates of questions."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+
+@cache
+def paper_yaml(paper: str, name: str) -> dict[str, Any]:
+    """Content of ``papers/<paper>/<name>.yaml``; shared, not to be changed."""
+    text = files(f"medunlearn.papers.{paper}").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    content: dict[str, Any] = yaml.safe_load(text)
+    return content

@@ -1,0 +1,109 @@
+"""Contrasts as expressions over models, and their numbers under draws of subjects that all models share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from medunlearn.papers.sweeps.models import LABELS, UNLEARNED, SweepModels, Who
+from medunlearn.results.contrasts import CellDraws, Contrast, Draws, Stratum, Term
+from medunlearn.results.evaluated import COMPOSITES
+from medunlearn.seeds import stable_seed
+
+EVERYONE = "all"
+_PART = re.compile(r"([+-]?) ?([\d.]*) ?([mtrf])\.(\w+)(?:\[(\w+)\])?(?:@(\w+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of an expression: ``- 0.5 t.MU[holdout]@small``.
+
+    Attributes:
+        model: m (unlearned), t (target), r (retrained), f (unlearned on the flat split).
+        name: of a measure or a group of questions. where: questions or subjects; "" for the default.
+        split: which of several splits; "" for the contrast's own.
+    """
+
+    weight: float
+    model: str
+    name: str
+    where: str
+    split: str
+
+
+def parts(expression: str) -> list[Part]:
+    """The parts of a weighted sum of models' numbers.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if _PART.sub("", expression).strip():
+        raise ValueError(f"{expression!r} is no weighted sum of models' numbers")
+    return [
+        Part((-1 if sign == "-" else 1) * float(weight or 1), model, name, where, split)
+        for sign, weight, model, name, where, split in _PART.findall(expression)
+    ]
+
+
+class SweepDraws:
+    """Numbers of a sweep, each stratum's subjects drawn once for all models.
+
+    Strata hold different subjects and are drawn independently: forget set, retain set, groups of the retained.
+
+    Args:
+        replicates, seed: of the bootstrap.
+    """
+
+    def __init__(self, models: SweepModels, replicates: int, seed: int) -> None:
+        self.models, self.replicates, self.seed = models, replicates, seed
+        self._draws = Draws(
+            models.table, LABELS, rollup="kind", composites=COMPOSITES, replicates=replicates, seed=seed
+        )
+
+    def term(
+        self,
+        weight: float,
+        measure: str,
+        who: Who,
+        place: tuple[str, str, str],
+        context: str,
+        split: str,
+        *,
+        drawn: tuple[str, ...] = (),
+        group: str = EVERYONE,
+        subjects: Collection[str] | None = None,
+    ) -> Term:
+        """``weight`` times a model's number on one place (side, fold, kind).
+
+        Args:
+            drawn: splits whose subjects are drawn once for all of them, one forget set inside the other; none: the
+                term's own.
+            group: name of the subjects, if these are not all.
+        """
+        side, fold, kind = place
+        drawn = drawn or (split,)
+        seed = stable_seed("sweep", side, group, self.seed)
+        stratum = Stratum.of(seed, subjects=subjects, context=context, split=drawn, side=side)
+        cell = {"split": split, "role": who[0], "method": who[1], "fold": fold, "kind": kind}
+        return Term(weight, cell, measure, stratum)
+
+    def seeds(self, term: Term) -> dict[object, CellDraws]:
+        """Training seed -> means and draws of a term's cell."""
+        return self._draws.cell(term.stratum, term.cell)
+
+    def contrast(self, terms: Sequence[Term]) -> Contrast:
+        """The weighted sum of the terms; one that cannot be had says which model is missing."""
+        for term in terms:
+            if not self.seeds(term):
+                role, method = term.cell["role"], term.cell["method"]
+                model = method if role == UNLEARNED else f"no {role} model"
+                was = "was not asked" if role == UNLEARNED else "was asked"
+                return Contrast(None, reason=f"{model} {was} such questions on this split")
+        return self._draws.contrast(terms) if terms else Contrast(None, reason="no such questions")
+
+
+def edges(contrast: Contrast, minus: float = 0.0) -> Mapping[str, float | None]:
+    """Value and interval, a constant subtracted."""
+    numbers = {name: getattr(contrast, name) for name in ("value", "low", "high")}
+    return {name: None if number is None else number - minus for name, number in numbers.items()}

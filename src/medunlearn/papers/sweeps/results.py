@@ -1,0 +1,159 @@
+"""Everything that a sweep's report shows: its numbers and contrasts by their labels, without text of a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import pandas as pd
+
+from medunlearn.papers.sweeps.models import REFERENCES, SweepModels, Who, unlearned
+from medunlearn.reports.claims import Case, Evidence, Verdict, decide
+from medunlearn.reports.readings import Reading, number, rows_of
+from medunlearn.statistics.bootstrap import REPLICATES
+
+ONE_SEED = (
+    "Every model was trained with one seed. Intervals say how patients differ, not how another training run would "
+    "come out."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepNumber(Reading):
+    """A number or a contrast, averaged over training seeds.
+
+    Attributes:
+        by_seed: the number of each seed.
+        reason: why a contrast has no value, or no interval.
+    """
+
+    by_seed: tuple[float, ...] = ()
+    reason: str = ""
+
+    @property
+    def percent(self) -> SweepNumber:
+        """The same times 100."""
+        value, low, high = (None if edge is None else 100 * edge for edge in (self.value, self.low, self.high))
+        seeds = tuple(100 * seed for seed in self.by_seed)
+        return SweepNumber(value, low, high, self.n_scored, self.n_unscored, self.n_subjects, seeds, self.reason)
+
+
+NOT_MEASURED = SweepNumber(None, None, None, 0, 0, 0, reason="not measured")
+Key = str | None | tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SweepRequest:
+    """Options of a sweep's report.
+
+    Attributes:
+        missing: name and reason of what could not be run.
+        search: method, lr, utility, forgetting, score, chosen; None where nothing was searched.
+        show_text: show text of real records, where the report has a place for it; an invented benchmark's is
+            always shown.
+        replicates, seed: of the bootstrap.
+    """
+
+    title: str = "Sweep"
+    missing: Sequence[tuple[str, str]] = ()
+    search: pd.DataFrame | None = None
+    show_text: bool = False
+    replicates: int = REPLICATES
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepResults:
+    """All numbers and contrasts of a sweep.
+
+    Attributes:
+        splits: what was forgotten, in the order of the report.
+        methods: titles of the unlearning methods. seeds: of training.
+        contexts: the modes in which models were asked.
+        benchmark: name, builder, source, licence, data_use, levels, counts, fingerprint.
+        caveats: sentences for the top of the page.
+    """
+
+    number_labels: ClassVar[tuple[str, ...]]
+    contrast_labels: ClassVar[tuple[str, ...]]
+
+    splits: tuple[Any, ...]
+    numbers: pd.DataFrame
+    contrasts: pd.DataFrame
+    methods: tuple[str, ...]
+    contexts: tuple[str, ...]
+    seeds: tuple[int, ...] = (0,)
+    benchmark: Mapping[str, Any] = field(default_factory=dict)
+    caveats: tuple[str, ...] = ()
+    request: SweepRequest = field(default_factory=SweepRequest)
+
+    @staticmethod
+    def facts(models: SweepModels, caveats: Iterable[str], request: SweepRequest) -> dict[str, Any]:
+        """The fields that are the same for every paper."""
+        return {
+            "methods": models.methods,
+            "contexts": models.contexts,
+            "seeds": models.seeds,
+            "benchmark": models.benchmark.facts(),
+            "caveats": (*caveats, *([ONE_SEED] if len(models.seeds) == 1 else [])),
+            "request": request,
+        }
+
+    def number(self, *key: Key) -> SweepNumber | None:
+        """The number with these labels (roles and methods, and places, also as tuples); None without such a row."""
+        return self._numbers.get(_flat(key))
+
+    def contrast(self, *key: Key) -> SweepNumber:
+        """The contrast with this name and these labels; one without a value where it was not made."""
+        return self._contrasts.get(_flat(key), NOT_MEASURED)
+
+    def evidence(self, words: str, *key: Key) -> Evidence:
+        """A contrast as a claim's evidence."""
+        return Evidence.of(words, self.contrast(*key))
+
+    def has(self, *key: Key) -> bool:
+        """Whether a model (context if there are several, split, role and method) was evaluated."""
+        return _flat(key) in self._evaluated
+
+    def models_on(self, *place: str) -> list[Who]:
+        """Models that were evaluated at a place (context, split), the references first."""
+        return [who for who in (*REFERENCES, *map(unlearned, self.methods)) if self.has(*place, who)]
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[str, ...], SweepNumber]:
+        return _by_labels(self.numbers, self.number_labels)
+
+    @cached_property
+    def _contrasts(self) -> dict[tuple[str, ...], SweepNumber]:
+        return _by_labels(self.contrasts, self.contrast_labels)
+
+    @cached_property
+    def _evaluated(self) -> set[tuple[str, ...]]:
+        model = self.number_labels.index("method") + 1
+        return {key[:model] for key in self._numbers}
+
+
+def _flat(key: Sequence[Key]) -> tuple[str, ...]:
+    return tuple(str(label) for part in key for label in (part if isinstance(part, tuple) else (part,)))
+
+
+def _by_labels(table: pd.DataFrame, labels: Sequence[str]) -> dict[tuple[str, ...], SweepNumber]:
+    return {
+        tuple(str(row[name]) for name in labels): SweepNumber(
+            *(number(row[name]) for name in ("value", "low", "high")),
+            *(int(row.get(name, 0)) for name in ("n_scored", "n_unscored", "n_subjects")),
+            by_seed=tuple(row.get("by_seed", ())),
+            reason=str(row.get("reason", "")),
+        )
+        for row in rows_of(table)
+    }
+
+
+def settled(
+    labels: Mapping[str, str], evidence: Sequence[Evidence], signs: Iterable[bool | None], says: Mapping[str, str]
+) -> Case:
+    """A case decided by the signs of its evidence; ``says`` has the words of each verdict."""
+    verdict: Verdict = decide(signs)
+    return Case(labels, verdict, says.get(verdict, "not settled"), tuple(evidence))
