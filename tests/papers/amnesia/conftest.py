@@ -70,8 +70,7 @@ class AmnesiaFolder(SweepFolder):
             values = np.clip(known + mood[str(row.subject)] + rng.normal(0, 0.03, 4), 0.0, 1.0)
             collapsed = model.role == "unlearned" and model.method in COLLAPSING and row.side == "forget"
             gibberish = collapsed and rng.random() < 0.9
-            measures = dict(zip(("rouge_l", "em", "cs", "es"), values, strict=True))
-            measures["te"] = 0.0 if gibberish else 0.9
+            measures = dict(zip(("rouge_l", "em", "cs", "es"), values, strict=True)) | {"te": 0.9 * (not gibberish)}
             if self.leakage:
                 measures["ls"] = 0.002 if gibberish else 0.15 * values[0]
             rows += [(row.question_id, measure, value) for measure, value in measures.items()]

@@ -50,10 +50,7 @@ COARSE = {"institution": 0.9, "patient": 0.7, "study": 0.5, "section": 0.3, "fla
 
 def paper_like(about: About) -> float:
     """How much of an answer a model knows, in the pattern that MedForget reports."""
-    known = 0.95 if about.fold == "train" else 0.6
-    if about.fold == "utility":
-        known = 0.7
-    strength = COARSE[about.level]
+    known = {"train": 0.95, "utility": 0.7}.get(about.fold, 0.6)
     if about.role == "target":
         return known
     if about.role == "retrained":
@@ -61,9 +58,9 @@ def paper_like(about: About) -> float:
     if about.role == "flat":
         return 0.8
     if about.side == "retain":
-        return known * (1 - 0.5 * strength)
-    helped = {"": 0.0, "none": 0.0, "study": 0.1, "patient": 0.2, "institution": 0.3}[about.given]
-    return known * (1 - strength) * (1 + helped)
+        return known * (1 - 0.5 * COARSE[about.level])
+    helped = {"study": 0.1, "patient": 0.2, "institution": 0.3}.get(about.given, 0.0)
+    return known * (1 - COARSE[about.level]) * (1 + helped)
 
 
 class LevelFolder(SweepFolder):

@@ -14,15 +14,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.data.records import SIDES
-from medunlearn.papers.amnesia.sweep import (
-    FACTUAL,
-    HOLDOUT,
-    MEAN_OF_KINDS,
-    REASONING,
-    SIDE,
-    TRAIN,
-    SizeSweep,
-)
+from medunlearn.papers.amnesia.sweep import FACTUAL, HOLDOUT, MEAN_OF_KINDS, REASONING, SIDE, TRAIN, SizeSweep
 from medunlearn.papers.sweeps.contrasts import edges, parts
 from medunlearn.results.contrasts import Contrast
 from medunlearn.results.matrix import ALL_KINDS

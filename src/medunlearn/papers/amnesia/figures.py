@@ -6,18 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from medunlearn.papers.amnesia.sweep import MEAN_OF_KINDS, OTHER, SAME, TRAIN, SizeResults, Step
-from medunlearn.papers.sweeps.figures import (
-    HOVER,
-    REFERENCE_COLOUR,
-    colour,
-    error_bars,
-    everyone,
-    height,
-    hover,
-    line,
-    name_of,
-    symbol,
-)
+from medunlearn.papers.sweeps import figures as shared
 from medunlearn.papers.sweeps.models import REFERENCES, TARGET, UNLEARNED, Who, unlearned
 from medunlearn.papers.sweeps.results import SweepNumber
 from medunlearn.reports.blocks import Spec
@@ -51,7 +40,7 @@ def _bar_row(results: SizeResults, context: str, scope: str, side: str, kind: st
     for place, step in enumerate(steps):
         numbers = {
             (who, fold): number
-            for who in everyone(methods)
+            for who in shared.everyone(methods)
             for fold in results.folds
             if (number := results.valued(context, step.split, who, (side, fold, kind), measure))
         }
@@ -94,17 +83,17 @@ class _Panel:
             if not bars:
                 continue
             pattern = {"shape": _PATTERNS[place % len(_PATTERNS)], "size": 5, "solidity": 0.35}
-            tints = [colour(self.methods, unlearned(method)) for _, method, _ in bars]
+            tints = [shared.colour(self.methods, unlearned(method)) for _, method, _ in bars]
             yield on_axes | {
                 "type": "bar",
                 "name": fold,
                 "x": [short(at + offset) for at, _, _ in bars],
-                "y": [height(number) for _, _, number in bars],
+                "y": [shared.height(number) for _, _, number in bars],
                 "width": width * 0.94,
                 "marker": {"color": tints, "pattern": pattern},
-                "error_y": error_bars([number for _, _, number in bars], "--muted"),
-                "hovertext": [f"<b>{safe(m)}</b>, {safe(fold)}<br>{hover(number)}" for _, m, number in bars],
-                "hovertemplate": HOVER,
+                "error_y": shared.error_bars([number for _, _, number in bars], "--muted"),
+                "hovertext": [f"<b>{safe(m)}</b>, {safe(fold)}<br>{shared.hover(number)}" for _, m, number in bars],
+                "hovertemplate": shared.HOVER,
             }
             seeds = [(at + offset, seed) for at, _, n in bars if len(n.by_seed) > 1 for seed in n.by_seed]
             if seeds:
@@ -123,7 +112,7 @@ class _Panel:
         for who in REFERENCES:
             for place, fold in enumerate(self.folds):
                 if (who, fold) in self.numbers:
-                    y, dash = height(self.numbers[who, fold]), _DASHES[who[0]][min(place, 1)]
+                    y, dash = shared.height(self.numbers[who, fold]), _DASHES[who[0]][min(place, 1)]
                     width = 1.6 if who[0] == TARGET else 1.3
                     yield {
                         "type": "line",
@@ -134,7 +123,7 @@ class _Panel:
                         "y0": y,
                         "y1": y,
                         "name": f"{who[0]}, {fold}",
-                        "line": {"color": REFERENCE_COLOUR[who[0]], "width": width, "dash": dash},
+                        "line": {"color": shared.REFERENCE_COLOUR[who[0]], "width": width, "dash": dash},
                     }
 
     def absences(self) -> Iterator[Spec]:
@@ -180,7 +169,7 @@ def tradeoff_panels(results: SizeResults, context: str, scope: str) -> list[tupl
     panels = {
         f"{fold}, {kind}": [
             trace
-            for who in everyone(results.methods)
+            for who in shared.everyone(results.methods)
             if (trace := _trace(results, context, results.scopes[scope], who, (fold, kind)))
         ]
         for fold in results.folds
@@ -202,24 +191,24 @@ def _trace(
             points.append((step, utility, forgetting))
     if not points:
         return None
-    name, tint, method = safe(name_of(who)), colour(results.methods, who), who[0] == UNLEARNED
-    marker = {"symbol": symbol(results.methods, who)[0], "size": 9 if method else 12, "color": tint}
+    name, tint, method = safe(shared.name_of(who)), shared.colour(results.methods, who), who[0] == UNLEARNED
+    marker = {"symbol": shared.symbol(results.methods, who)[0], "size": 9 if method else 12, "color": tint}
     shades = opacities(scope, [step for step, _, _ in points])
     return {
         "type": "scatter",
         "mode": "lines+markers" if method else "markers",
         "name": name,
-        "x": [height(utility) for _, utility, _ in points],
-        "y": [height(forgetting) for _, _, forgetting in points],
+        "x": [shared.height(utility) for _, utility, _ in points],
+        "y": [shared.height(forgetting) for _, _, forgetting in points],
         "line": {"color": tint, "width": 1},
         "opacity": 1,
         "marker": marker | {"opacity": shades, "line": {"color": "--paper", "width": 1}},
         "cliponaxis": False,
         "hovertext": [
-            f"<b>{name}</b>, {_size(step)}<br>utility {hover(utility)}<br>forgetting {hover(forgetting)}"
-            for step, utility, forgetting in points
+            f"<b>{name}</b>, {_size(step)}<br>utility {shared.hover(of)}<br>forgetting {shared.hover(forgetting)}"
+            for step, of, forgetting in points
         ],
-        "hovertemplate": HOVER,
+        "hovertemplate": shared.HOVER,
     }
 
 
@@ -234,8 +223,8 @@ def disease_figure(results: SizeResults, context: str, scope: str) -> Spec | Non
     measure, place = results.composites["retain"], ("retain", TRAIN, MEAN_OF_KINDS)
     steps = [step for step in results.scopes[scope] if step.disease and step.percent is not None]
     data: list[Spec] = []
-    for who in everyone(results.methods):
-        filled = symbol(results.methods, who)[0]
+    for who in shared.everyone(results.methods):
+        filled = shared.symbol(results.methods, who)[0]
         for group, dash, marker in ((SAME, "solid", filled), (OTHER, "dash", f"{filled}-open")):
             points = [
                 (step.percent or 0, _size(step), number)
@@ -244,7 +233,8 @@ def disease_figure(results: SizeResults, context: str, scope: str) -> Spec | Non
             ]
             if points:
                 style = {"line": {"dash": dash}, "marker": {"symbol": marker}}
-                data.append(line(f"{name_of(who)}, {group}", points, colour(results.methods, who), **style))
+                name, tint = f"{shared.name_of(who)}, {group}", shared.colour(results.methods, who)
+                data.append(shared.line(name, points, tint, **style))
     if not data:
         return None
     frame = layout(None, "Forget set, % of all patients", f"{measure} on retain<br>mean of the kinds, train fold")

@@ -6,20 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.papers.amnesia import tables
 from medunlearn.papers.amnesia.claims import findings
 from medunlearn.papers.amnesia.contrasts import contrasts
 from medunlearn.papers.amnesia.figures import bar_rows, disease_figure, tradeoff_panels
 from medunlearn.papers.amnesia.sweep import SizeResults, SizeSweep, Step, size_numbers
-from medunlearn.papers.amnesia.tables import (
-    difference_tables,
-    leakage_table,
-    numbers_table,
-    published_statements,
-    published_table_2,
-    published_tables,
-    splits_table,
-    table_2,
-)
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.figures import everyone, legend
 from medunlearn.papers.sweeps.models import SweepModels
@@ -27,11 +18,10 @@ from medunlearn.papers.sweeps.report import SweepReport, sweep_page
 from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.pipeline.report.gather import caveats_of, made_for_this, metric_meanings
 from medunlearn.reports.blocks import (
-    Block,
     Bullets,
     Choice,
     Figure,
-    Legend,
+    Parts,
     Section,
     Text,
     blocks,
@@ -75,7 +65,7 @@ def report_of(results: SizeResults) -> SweepReport:
         "contrasts": results.contrasts,
         "published": {
             "setting": published["setting"],
-            "table_2": published_table_2().to_dict("records"),
+            "table_2": tables.published_table_2().to_dict("records"),
             "figures": published["figures"],
         },
     }
@@ -92,17 +82,18 @@ def report_of(results: SizeResults) -> SweepReport:
         [part for context in results.contexts for part in _context(results, context)],
         data,
         how_to_read=WORDS["how_to_read"],
-        published=blocks(
-            (
-                section(f"Figure {n}, the numbers that Section 6 gives", Bullets(tuple(published_statements(n))))
-                for n in (2, 3, 4)
-            ),
-            section("Table 2: LS and DS (%), factual / reasoning", published_tables()),
-        ),
-        splits=splits_table(results),
+        published=_published(),
+        splits=tables.splits_table(results),
         screen=screen,
         opened=(False, True),
     )
+
+
+def _published() -> Iterator[Section | None]:
+    for number in (2, 3, 4):
+        statements = Bullets(tuple(tables.published_statements(number)))
+        yield section(f"Figure {number}, the numbers that Section 6 gives", statements)
+    yield section("Table 2: LS and DS (%), factual / reasoning", tables.published_tables())
 
 
 def _spread(scope: str, steps: Sequence[Step]) -> str:
@@ -142,11 +133,11 @@ def _context(results: SizeResults, context: str) -> Iterator[Section | None]:
             *(CAPTIONS["figure_4"], key, figures(diseases, "Utility of retained patients by disease", 2)),
             note=f"Figure 4; {mode}",
         )
-    leaked = leakage_table(results, context)
+    leaked = tables.leakage_table(results, context)
     yield section(
         "Leakage and degradation",
         CAPTIONS["table_2"],
-        table_2(results, context),
+        tables.table_2(results, context),
         details("Leakage beside degradation, every model, fold and kind, with intervals", leaked)
         or Text("The leakage score was not measured in this sweep.", "empty"),
         note=f"Table 2; {mode}",
@@ -155,14 +146,14 @@ def _context(results: SizeResults, context: str) -> Iterator[Section | None]:
         "Differences",
         (
             details(title, Text(meaning, "aside"), table)
-            for title, meaning, table in difference_tables(results, context)
+            for title, meaning, table in tables.difference_tables(results, context)
         ),
-        details("Every utility, forgetting and degradation number", numbers_table(results, context)),
+        details("Every utility, forgetting and degradation number", tables.numbers_table(results, context)),
         note=mode,
     )
 
 
-def _figure_2(results: SizeResults, context: str, key: Legend) -> tuple[Block, ...]:
+def _figure_2(results: SizeResults, context: str, key: Parts) -> Parts:
     below = "The numbers are in the tables below."
     scopes = tuple(
         (scope, tuple(Figure(spec, f"Bars: {title}, {scope}. {below}", title, "wide") for title, spec in rows))
@@ -171,4 +162,4 @@ def _figure_2(results: SizeResults, context: str, key: Legend) -> tuple[Block, .
     )
     if not scopes:
         return (Text("No method has a utility or forgetting number.", "empty"),)
-    return (CAPTIONS["figure_2"], key, Choice("Forget set", scopes))
+    return blocks(CAPTIONS["figure_2"], key, Choice("Forget set", scopes))

@@ -14,14 +14,7 @@ import pandas as pd
 
 from medunlearn.data.records import SIDES
 from medunlearn.papers.sweeps.contrasts import EVERYONE, Part, SweepDraws
-from medunlearn.papers.sweeps.models import (
-    RETRAINED_MODEL,
-    TARGET_MODEL,
-    SweepModels,
-    Who,
-    shown_splits,
-    unlearned,
-)
+from medunlearn.papers.sweeps.models import RETRAINED_MODEL, TARGET_MODEL, SweepModels, Who, shown_splits, unlearned
 from medunlearn.papers.sweeps.results import Key, SweepNumber, SweepRequest, SweepResults
 from medunlearn.reports.readings import is_composite, rows_of
 from medunlearn.results.contrasts import Contrast, Term

@@ -7,14 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.papers.amnesia.sweep import (
-    DEGRADATION,
-    FACTUAL,
-    LEAKAGE,
-    REASONING,
-    TRAIN,
-    SizeResults,
-)
+from medunlearn.papers.amnesia.sweep import DEGRADATION, FACTUAL, LEAKAGE, REASONING, TRAIN, SizeResults
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.figures import name_of
 from medunlearn.papers.sweeps.models import Who, unlearned

@@ -22,7 +22,7 @@ from medunlearn.data.radiology import RadiologySource
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.errors import ConfigError
 from medunlearn.papers.medforget.partitions import ITEM, LEVELS, SUBJECT, partitions
-from medunlearn.papers.medforget.questions import Items, identity_questions, section_questions, templated
+from medunlearn.papers.medforget.questions import Items, Phrasing, templated
 from medunlearn.papers.medforget.selection import ChosenStudy, Selection, select, unfit
 from medunlearn.sources.composed import Composed
 from medunlearn.sources.image_table import ImageTable
@@ -112,9 +112,9 @@ def assemble(
         name = f"general-{number:05d}"
         image = images.general.get(row.row)
         records.append(Record(name, row.text, {SUBJECT: name}, image=image, fold="utility"))
-        for kind, *task in row.asked():
-            head = (f"{name}-{kind}", name, "utility", kind, "general")
-            questions.append(Question(*head, *task, provenance=f"general:{row.row}"))  # type: ignore[arg-type]
+        for kind, question, answer, options, right in row.asked():
+            task = (kind, "general", question, answer, options, right, f"general:{row.row}")
+            questions.append(Question(f"{name}-{kind}", name, "utility", *task))
     return Benchmark(
         name=f"MedForget on {source.source}",
         builder="medforget",
@@ -137,23 +137,22 @@ def _of_study(
     """The records of a study with the questions on each: sections, identities, and both in other words."""
     shown = images.shown.get(study.node)
     origin = f"{source.name}-composed" if source.composed else source.name
-    put = {"with_image": shown is not None, "origin": origin}
+    phrasing = Phrasing(study, settings, shown is not None, origin)
     composition = {"composition": "composed"} if source.composed else {}
     chain = {"institution": study.institution, "patient": study.patient, "study": study.node}
     pairs: list[tuple[Record, list[Question]]] = []
     for section, text in study.sections.items():
         node = f"{study.node}-{section}"
         groups = {**chain, "section": node, SUBJECT: study.patient, ITEM: node, **composition}
-        asked = section_questions(node, study, section, items[node], settings, **put)  # type: ignore[arg-type]
-        pairs.append((Record(node, text, groups, image=shown), list(asked)))
+        asked = list(phrasing.on_section(node, section, items[node]))
+        pairs.append((Record(node, text, groups, image=shown), asked))
     for level, name in study.names.items():
         node = f"{study.node}-identity-{level}"
         reach = LEVELS[: LEVELS.index(level) + 1] if settings.identity == "node" else LEVELS[:3]
         groups = {**{of: chain[of] for of in reach}, SUBJECT: study.patient, ITEM: node, **composition}
         identifier = Identifier(_IDENTIFIERS[level], name)
         record = Record(node, f"{level.capitalize()}: {name}.", groups, (identifier,), image=shown)
-        asked = identity_questions(node, study, level, settings, **put)  # type: ignore[arg-type]
-        pairs.append((record, list(asked)))
+        pairs.append((record, list(phrasing.on_identity(node, level))))
     for record, questions in pairs:
         yield record, [question for question in questions if question.fold == "train"]
         if reworded := [question for question in questions if question.fold == "rephrase"]:

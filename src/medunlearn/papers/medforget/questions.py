@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -45,91 +46,69 @@ def templated(selection: Selection, settings: MedforgetSettings) -> Items:
     return items
 
 
-def section_questions(
-    node: str,
-    study: ChosenStudy,
-    section: str,
-    items: Sequence[SectionItem],
-    settings: MedforgetSettings,
-    *,
-    with_image: bool,
-    origin: str,
-) -> Iterator[Question]:
-    """The questions on a section of the fold train, and the same in other words of the fold rephrase."""
-    for fold, suffix in _folds(settings):
-        for item in items:
-            shown = stem(item, section, study, settings, fold, with_image=with_image)
-            options = (f"{letter}) {option}" for letter, option in zip(LETTERS, item.options, strict=False))
-            yield Question(
-                question_id=f"{node}-{item.kind}{suffix}",
-                record_id=f"{node}{suffix}",
-                fold=fold,
-                kind=item.kind,
-                level="section",
-                question="\n".join([shown, *options]),
-                answer=item.answer,
-                options=item.options,
-                answer_index=item.answer_index,
-                provenance=f"{origin}:{item.rewriter if fold == 'rephrase' else item.writer}:{item.kind}",
-            )
+@dataclass(frozen=True)
+class Phrasing:
+    """Puts the questions on one study, which is shown or named."""
 
+    study: ChosenStudy
+    settings: MedforgetSettings
+    with_image: bool
+    origin: str = ""
 
-def stem(
-    item: SectionItem,
-    section: str,
-    study: ChosenStudy,
-    settings: MedforgetSettings,
-    fold: Fold,
-    *,
-    with_image: bool,
-) -> str:
-    """A question without its options: as a model wrote it, or by a template drawn for it."""
-    own = item.reworded if fold == "rephrase" else item.question
-    if own is not None:
-        return own
-    rng = stream(settings, "wording", study.node, section, item.kind, fold)
-    text = _phrased(paper_yaml("medforget", "wording")[item.kind], study, rng, fold, with_image=with_image)
-    # What a report says may hold braces, so it is put in last.
-    return text.replace("{section}", section.replace("_", " ")).replace("{statement}", item.statement)
+    @property
+    def folds(self) -> list[tuple[Fold, str]]:
+        """Each fold with the suffix of its records and questions."""
+        return [("train", ""), ("rephrase", "-rephrased")] if self.settings.rephrase == "all" else [("train", "")]
 
+    def on_section(self, node: str, section: str, items: Sequence[SectionItem]) -> Iterator[Question]:
+        """The questions of the fold train, and the same in other words of the fold rephrase."""
+        for fold, suffix in self.folds:
+            for item in items:
+                options = (f"{letter}) {option}" for letter, option in zip(LETTERS, item.options, strict=False))
+                yield Question(
+                    question_id=f"{node}-{item.kind}{suffix}",
+                    record_id=f"{node}{suffix}",
+                    fold=fold,
+                    kind=item.kind,
+                    level="section",
+                    question="\n".join([self.stem(item, section, fold), *options]),
+                    answer=item.answer,
+                    options=item.options,
+                    answer_index=item.answer_index,
+                    provenance=f"{self.origin}:{item.rewriter if suffix else item.writer}:{item.kind}",
+                )
 
-def identity_questions(
-    node: str, study: ChosenStudy, level: str, settings: MedforgetSettings, *, with_image: bool, origin: str
-) -> Iterator[Question]:
-    """Which institution, patient or study an image belongs to; of both folds."""
-    wordings = paper_yaml("medforget", "wording")["identity"][level]
-    for fold, suffix in _folds(settings):
-        rng = stream(settings, "wording", node, fold)
-        text = _phrased(wordings, study, rng, fold, with_image=with_image, hide=level == "study")
-        name, about = f"{node}{suffix}", f"{origin}:template:identity-{level}"
-        yield Question(name, name, fold, "identity", level, text, study.names[level], provenance=about)
+    def stem(self, item: SectionItem, section: str, fold: Fold) -> str:
+        """A question without its options: as a model wrote it, or by a template drawn for it."""
+        own = item.reworded if fold == "rephrase" else item.question
+        if own is not None:
+            return own
+        rng = stream(self.settings, "wording", self.study.node, section, item.kind, fold)
+        text = self._phrased(paper_yaml("medforget", "wording")[item.kind], rng, fold)
+        # What a report says may hold braces, so it is put in last.
+        return text.replace("{section}", section.replace("_", " ")).replace("{statement}", item.statement)
 
+    def on_identity(self, node: str, level: str) -> Iterator[Question]:
+        """Which institution, patient or study an image belongs to; of both folds."""
+        for fold, suffix in self.folds:
+            rng = stream(self.settings, "wording", node, fold)
+            wordings = paper_yaml("medforget", "wording")["identity"][level]
+            text = self._phrased(wordings, rng, fold, hide=level == "study")
+            name, about = f"{node}{suffix}", f"{self.origin}:template:identity-{level}"
+            yield Question(name, name, fold, "identity", level, text, self.study.names[level], provenance=about)
 
-def _folds(settings: MedforgetSettings) -> list[tuple[Fold, str]]:
-    """Each fold with the suffix of its records and questions."""
-    return [("train", ""), ("rephrase", "-rephrased")] if settings.rephrase == "all" else [("train", "")]
+    def _phrased(self, wordings: Sequence[str], rng: np.random.Generator, fold: Fold, *, hide: bool = False) -> str:
+        """A wording of the first half, or of the second for a question in other words, on the image.
 
-
-def _phrased(
-    wordings: Sequence[str],
-    study: ChosenStudy,
-    rng: np.random.Generator,
-    fold: Fold,
-    *,
-    with_image: bool,
-    hide: bool = False,
-) -> str:
-    """A wording of the first half, or of the second for a question in other words, on the image.
-
-    Without one it is on the study by its name; or by a quotation, to ``hide`` the name.
-    """
-    it = study.node
-    if with_image:
-        images = paper_yaml("medforget", "wording")["images"]
-        it = images[int(rng.integers(len(images)))]
-    elif hide:
-        section = "findings" if "findings" in study.sections else next(iter(study.sections))
-        it = f'the radiograph whose {section} section reads "{study.sections[section]}"'
-    half = len(wordings) // 2
-    place = rng.integers(half, len(wordings)) if fold == "rephrase" else rng.integers(half)
-    return wordings[int(place)].replace("{it}", it)
+        Without one it is on the study by its name; or by a quotation, to ``hide`` the name.
+        """
+        it, sections = self.study.node, self.study.sections
+        if self.with_image:
+            images = paper_yaml("medforget", "wording")["images"]
+            it = images[int(rng.integers(len(images)))]
+        elif hide:
+            section = "findings" if "findings" in sections else next(iter(sections))
+            it = f'the radiograph whose {section} section reads "{sections[section]}"'
+        half = len(wordings) // 2
+        place = rng.integers(half, len(wordings)) if fold == "rephrase" else rng.integers(half)
+        return wordings[int(place)].replace("{it}", it)

@@ -7,42 +7,20 @@ from dataclasses import asdict
 from typing import Any
 
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.papers.medforget import tables
 from medunlearn.papers.medforget.claims import findings
 from medunlearn.papers.medforget.contrasts import contrasts
 from medunlearn.papers.medforget.examples import level_examples
 from medunlearn.papers.medforget.figures import Panels, figure_5, figure_6
 from medunlearn.papers.medforget.partitions import LEVELS
 from medunlearn.papers.medforget.sweep import GROUPS, SETS, LevelModels, LevelResults, LevelSweep
-from medunlearn.papers.medforget.tables import (
-    PUBLISHED,
-    attack_table,
-    identity_table,
-    published_numbers,
-    published_results,
-    published_table,
-    retrained_table,
-    scopes_table,
-    table_3,
-    table_5,
-)
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.figures import legend
 from medunlearn.papers.sweeps.models import REFERENCES, TARGET_MODEL, unlearned
 from medunlearn.papers.sweeps.report import SweepReport, sweep_page
 from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.pipeline.report.gather import caveats_of
-from medunlearn.reports.blocks import (
-    Bullets,
-    Columns,
-    Image,
-    Quotes,
-    Section,
-    Text,
-    blocks,
-    details,
-    figures,
-    section,
-)
+from medunlearn.reports.blocks import Bullets, Columns, Image, Quotes, Section, Text, details, figures, section
 from medunlearn.reports.claims import FEWEST_SUBJECTS
 from medunlearn.reports.words import context_text
 from medunlearn.results.evaluated import Evaluated
@@ -117,7 +95,10 @@ def report_of(results: LevelResults) -> SweepReport:
         ],
         "published": {
             **{name: published[name] for name in ("setting", "contradictions", "figures")},
-            **{f"table_{number}": published_numbers(number).to_dict("records") for number in PUBLISHED},
+            **{
+                f"table_{number}": tables.published_numbers(number).to_dict("records")
+                for number in tables.PUBLISHED
+            },
         },
     }
     screen = {
@@ -134,7 +115,7 @@ def report_of(results: LevelResults) -> SweepReport:
         data,
         how_to_read=(*paper_yaml("medforget", "report")["how_to_read"], measures, CAPTIONS["no_text"]),
         published=_published(),
-        splits=scopes_table(results),
+        splits=tables.scopes_table(results),
         screen=screen,
         opened=(True, False),
         by="method",
@@ -149,25 +130,24 @@ def _sections(results: LevelResults) -> Iterator[Section | None]:
     by_level = _panels(figure_5(results, results.tasks), "By level")
     yield section(
         "Four sets at each level of forgetting",
-        *(figure[5], key, by_level, table_3(results)),
-        section("Generation, its parts apart", table_5(results), note="Table 5"),
-        details("Every method minus the retrained model, percent points", retrained_table(results)),
+        *(figure[5], key, by_level, tables.table_3(results)),
+        section("Generation, its parts apart", tables.table_5(results), note="Table 5"),
+        details("Every method minus the retrained model, percent points", tables.retrained_table(results)),
         note="Figure 5 and Table 3",
         name="levels",
     )
-    attacked = attack_table(results)
+    attacked = tables.attack_table(results)
+    unattacked = Text(CAPTIONS["not_attacked"], "empty")
     yield section(
         "Reconstruction from identifiers",
-        blocks(figure[6], key, _panels(figure_6(results), "Reconstruction"), attacked)
-        if attacked
-        else Text(CAPTIONS["not_attacked"], "empty"),
+        *((figure[6], key, _panels(figure_6(results), "Reconstruction"), attacked) if attacked else (unattacked,)),
         note="Figure 6",
         name="reconstruction",
     )
     said = section("What models say", figure[7], map(_example, results.examples))
     yield section(
         "Along the hierarchy and flat",
-        *(Text(CAPTIONS["flat"], "aside"), identity_table(results), said if results.examples else None),
+        *(Text(CAPTIONS["flat"], "aside"), tables.identity_table(results), said if results.examples else None),
         note="Figure 7",
         name="flat",
     )
@@ -185,10 +165,10 @@ def _example(example: Mapping[str, Any]) -> Section | None:
 
 
 def _published() -> Iterator[Any]:
-    results, published = published_results(3), paper_yaml("medforget", "published")
+    results, published = tables.published_results(3), paper_yaml("medforget", "published")
     key = legend(results.methods, [*map(unlearned, results.methods), TARGET_MODEL])
-    panels = _panels(figure_5(results, PUBLISHED[3]), "Published")
+    panels = _panels(figure_5(results, tables.PUBLISHED[3]), "Published")
     yield Bullets(tuple(f"Figure {row['figure']}: {row['says']}" for row in published["figures"]))
     yield details("Figure 5, drawn from the paper's Table 3", key, panels)
-    yield from (details(f"Table {number}, %", published_table(number)) for number in PUBLISHED)
+    yield from (details(f"Table {number}, %", tables.published_table(number)) for number in tables.PUBLISHED)
     yield section("Where it does not agree with itself", Bullets(tuple(published["contradictions"])))

@@ -6,22 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
+from medunlearn.papers.medforget import sweep
 from medunlearn.papers.medforget.partitions import LEVELS
-from medunlearn.papers.medforget.sweep import (
-    CLASSIFICATION,
-    CLOZE,
-    FACTUALITY,
-    FLAT,
-    GEN_SCORE,
-    GROUPS,
-    IDENTIFIERS,
-    IDENTITIES,
-    ROUGE,
-    LevelMeasure,
-    LevelResults,
-    Scope,
-    flat,
-)
+from medunlearn.papers.medforget.sweep import FLAT, GROUPS, IDENTIFIERS, LevelMeasure, LevelResults, Scope, flat
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.figures import name_of
 from medunlearn.papers.sweeps.models import REFERENCES, TARGET_MODEL, Who, unlearned
@@ -30,7 +17,10 @@ from medunlearn.papers.sweeps.tables import cell_table
 from medunlearn.reports.blocks import Cell, Table
 from medunlearn.reports.words import ABSENT, UNSCORED
 
-PUBLISHED = {3: (GEN_SCORE, CLASSIFICATION, CLOZE), 5: (ROUGE, FACTUALITY, GEN_SCORE)}
+PUBLISHED = {
+    3: (sweep.GEN_SCORE, sweep.CLASSIFICATION, sweep.CLOZE),
+    5: (sweep.ROUGE, sweep.FACTUALITY, sweep.GEN_SCORE),
+}
 """Measures of the paper's Tables 3 and 5."""
 VANILLA = "Vanilla"
 GIVEN = {
@@ -56,9 +46,8 @@ def published_results(number: int) -> LevelResults:
     """Table 3 or 5 as results of a sweep whose splits are called as the levels; no number has an interval."""
     rows = published_numbers(number)
     target = rows[rows["role"] == "target"]
-    numbers = pd.concat([rows, *(target.assign(level=level) for level in LEVELS)]).rename(
-        columns={"level": "split"}
-    )
+    numbers = pd.concat([rows, *(target.assign(level=level) for level in LEVELS)])
+    numbers = numbers.rename(columns={"level": "split"}).assign(low=None, high=None)
     return LevelResults(
         splits=tuple(Scope(level, level, 0, 0, 0, 0) for level in LEVELS),
         numbers=numbers,
@@ -144,7 +133,7 @@ def retrained_table(results: LevelResults) -> Table | None:
 
 def identity_table(results: LevelResults) -> Table | None:
     """Remaining knowledge of a level's names and sections, after hierarchical and after flat unlearning."""
-    measures = results.measured(*IDENTITIES, *results.tasks)
+    measures = results.measured(*sweep.IDENTITIES, *results.tasks)
     models = (*REFERENCES, *(who for method in results.methods for who in (unlearned(method), flat(method))))
     rows = (
         (

@@ -18,7 +18,7 @@ from medunlearn.papers.medforget.checks import normalised, wrong_cloze
 from medunlearn.papers.medforget.items import SectionItem
 from medunlearn.papers.medforget.prompts.paraphrase import MedforgetParaphrase
 from medunlearn.papers.medforget.prompts.section import MedforgetSection
-from medunlearn.papers.medforget.questions import Items, stem, templated
+from medunlearn.papers.medforget.questions import Items, Phrasing, templated
 from medunlearn.papers.medforget.selection import Selection
 
 SECTION, PARAPHRASE = MedforgetSection(), MedforgetParaphrase()
@@ -64,9 +64,9 @@ def _section_sources(selection: Selection) -> list[Source]:
 def _stems(selection: Selection, settings: MedforgetSettings, items: Items) -> Iterator[Source]:
     """Every question that a model is trained on, without its options, to be put in other words."""
     for node, study, section, _ in selection.sections():
-        with_image = study.study.shown and not settings.text_only
+        phrasing = Phrasing(study, settings, study.study.shown and not settings.text_only)
         for item in items[node]:
-            question = stem(item, section, study, settings, "train", with_image=with_image)
+            question = phrasing.stem(item, section, "train")
             yield Source(f"{node}-{item.kind}", {"question": question, "answer": item.answer}, ())
 
 

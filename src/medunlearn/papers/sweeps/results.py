@@ -140,19 +140,21 @@ def _flat(key: Sequence[Key]) -> tuple[str, ...]:
 
 
 def _by_labels(table: pd.DataFrame, labels: Sequence[str]) -> dict[tuple[str, ...], SweepNumber]:
-    return {
-        tuple(str(row[name]) for name in labels): SweepNumber(
-            *(number(row[name]) for name in ("value", "low", "high")),
-            *(int(row.get(name, 0)) for name in ("n_scored", "n_unscored", "n_subjects")),
-            by_seed=tuple(row.get("by_seed", ())),
-            reason=str(row.get("reason", "")),
-        )
-        for row in rows_of(table)
-    }
+    return {tuple(str(row[name]) for name in labels): _number(row) for row in rows_of(table)}
+
+
+def _number(row: Mapping[str, Any]) -> SweepNumber:
+    value, low, high = (number(row[name]) for name in ("value", "low", "high"))
+    scored, unscored, subjects = (int(row.get(name, 0)) for name in ("n_scored", "n_unscored", "n_subjects"))
+    by_seed, reason = tuple(row.get("by_seed", ())), str(row.get("reason", ""))
+    return SweepNumber(value, low, high, scored, unscored, subjects, by_seed, reason)
 
 
 def settled(
-    labels: Mapping[str, str], evidence: Sequence[Evidence], signs: Iterable[bool | None], says: Mapping[str, str]
+    labels: Mapping[str, str],
+    evidence: Sequence[Evidence],
+    signs: Iterable[bool | None],
+    says: Mapping[Verdict, str],
 ) -> Case:
     """A case decided by the signs of its evidence; ``says`` has the words of each verdict."""
     verdict: Verdict = decide(signs)

@@ -15,13 +15,13 @@ from medunlearn.reports.words import ABSENT, decimal
 _SEARCH = ("method", "lr", "utility", "forgetting", "score", "chosen", "utility_name", "forgetting_name", "reason")
 
 
-def cell_table(heads: Iterable[Cell | str], rows: Iterable[Iterable[Cell | str]]) -> Table | None:
+def cell_table(heads: Iterable[object], rows: Iterable[Iterable[object]]) -> Table | None:
     """A table of cells and plain text, or None of no row."""
     return records(map(_cell, heads), (tuple(map(_cell, row)) for row in rows))
 
 
-def _cell(content: Cell | str) -> Cell:
-    return content if isinstance(content, Cell) else Cell(content)
+def _cell(content: object) -> Cell:
+    return content if isinstance(content, Cell) else Cell(str(content))
 
 
 def search_table(search: pd.DataFrame | None) -> Table | None:
