@@ -12,6 +12,7 @@ import pytest
 from run_folders import score_rows, write_run
 from sweep_folders import REPLICATES, MakeSweep, Model, SweepFolder
 
+from medunlearn.attacks.attacked import SUMMARIES
 from medunlearn.config import MedforgetSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import Response, ResponseStore
@@ -92,6 +93,7 @@ class LevelFolder(SweepFolder):
                 scores = self.scores(asked, replace(self.imitated(model), given=given))
                 rows.append(score_rows(scores, asked).assign(given=given, identifiers="names", attack="cumulative"))
             write_scores(folder, pd.concat(rows, ignore_index=True))
+            pd.DataFrame().to_parquet(folder / SUMMARIES["reconstruction"])
         if not (run / "responses").exists():
             asked_of = [
                 q for q in self.benchmark.questions if q.fold == "train" and q.kind in ("identity", "generation")
