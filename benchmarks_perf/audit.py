@@ -21,15 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from medunlearn.audit.measures import default_measures
-from medunlearn.audit.respondents import unit_without_model
 from medunlearn.audit.scoring import score_all
 from medunlearn.audit.stored import read_stored
-from medunlearn.audit.summary import summarize
-from medunlearn.audit.tables import SCORES
+from medunlearn.audit.summary import means
+from medunlearn.audit.units import unit_without_model
 from medunlearn.config.audit import AuditSettings
+from medunlearn.results.scores import read_scores
 from medunlearn.seeds import generator
 
 PREFIX, SUFFIX = 40, 500  # words; their tokens are counted and printed
@@ -110,16 +109,15 @@ def main() -> None:
         if not chosen.words:
             train_tokenizer(folder, [row["prefix"] + row["suffix"] for row in made[:500]])
         settings = AuditSettings(tokenizer=None if chosen.words else str(folder))
-        unit = unit_without_model(settings)
+        unit = unit_without_model(settings.tokenizer)
         with timed("file read, texts cut into tokens"):
-            found = read_stored(file, unit, settings)
-        tokens = np.mean([len(probe.suffix_ids) for probe in found.probes])
-        measures = default_measures()
+            stored = read_stored(file, unit, settings.max_new_tokens)
+        probes, keys, measures = list(stored.probes.values()), list(stored.responses), default_measures()
+        tokens = np.mean([len(probe.encoded) for probe in probes])
         with timed(f"{len(measures)} measures and shared runs, written"):
-            score_all(folder, found.probes, found.keys, found.responses, {}, measures, unit, starts=found.starts)
+            score_all(folder, probes, keys, stored.responses, {}, measures, unit, starts=stored.starts)
         with timed("means with intervals over subjects"):
-            probes = pd.DataFrame([probe.row() for probe in found.probes])
-            table = summarize(pd.read_parquet(folder / SCORES), probes, replicates=1000, seed=0)
+            table = means(read_scores(folder), replicates=1000, seed=0)
     print(f"{chosen.probes:,} probes, {tokens:.0f} {unit.noun} a suffix; torch loaded: {'torch' in sys.modules}")
     for row in table.to_dict("records"):
         print(f"  {row['measure']:20} {row['value']:8.4f}  scored {row['n_scored']}")

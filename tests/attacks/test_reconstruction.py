@@ -34,11 +34,8 @@ def test_names_come_one_level_at_a_time_and_the_finest_only_where_it_is_the_subj
     bench = benchmark()
     found = NodeNames.of(bench)
     contexts = found.contexts()
-    assert [(one.name, one.identifiers) for one in contexts] == [
-        ("none", ""),
-        ("patient", "patient"),
-        ("institution", "institution + patient"),
-    ]
+    assert [one.name for one in contexts] == ["none", "patient", "institution"]
+    assert [one.identifiers for one in contexts] == ["", "patient", "institution + patient"]
     question = bench.questions[0]
     shown = [found.in_front(question, one).question for one in contexts]
     assert shown == ["What of x?", "For patient A1: What of x?", "For institution A, patient A1: What of x?"]
@@ -47,20 +44,14 @@ def test_names_come_one_level_at_a_time_and_the_finest_only_where_it_is_the_subj
 
 def test_names_that_identity_questions_tell_are_taken_for_those_of_the_nodes() -> None:
     bench = benchmark()
-    told = [
-        ("institution", "A", "Elm Hospital", {"institution": "A"}),
-        ("patient", "A1", "Pat Doe", {"institution": "A", "patient": "A1"}),
-    ]
-    records = [Record(f"who-{node}", name, groups) for _, node, name, groups in told]
+    told = {"Elm Hospital": {"institution": "A"}, "Pat Doe": {"institution": "A", "patient": "A1"}}
+    records = [Record(f"who {name}", name, groups) for name, groups in told.items()]
     asked = [
-        Question(f"i-{node}", f"who-{node}", "train", "identity", level, "?", name) for level, node, name, _ in told
+        Question(f"i {name}", f"who {name}", "train", "identity", [*groups][-1], "?", name)
+        for name, groups in told.items()
     ]
-    full = replace(
-        bench,
-        subject_level="institution",
-        records=(*bench.records, *records),
-        questions=(*bench.questions, *asked),
-    )
+    records, questions = (*bench.records, *records), (*bench.questions, *asked)
+    full = replace(bench, subject_level="institution", records=records, questions=questions)
     names, questions, left_out = attacked_questions(full, full.split("gone"), ("forget", "retain"))
     assert names.levels == ("institution", "patient")
     # Who somebody is is no question of the attack.
@@ -101,19 +92,17 @@ LABELS = pd.DataFrame(
 GONE = Split("gone", "study", ("s1",), ("s2",))
 
 
-def scores(nothing: list[float | None], named: list[float | None]) -> pd.DataFrame:
-    def table(values: list[float | None]) -> pd.DataFrame:
-        return pd.DataFrame(
-            {
-                "question_id": ["a", "b", "c"],
-                "metric": "exact_match",
-                "value": pd.array(values, dtype="Float64"),
-                "reason": [None if value is not None else "why" for value in values],
-            }
+def scores(*columns: list[float | None]) -> pd.DataFrame:
+    """Exact match of three questions with nothing in front, and with the patient."""
+    tables = [
+        pd.DataFrame({"question_id": ["a", "b", "c"], "metric": "exact_match"}).assign(
+            value=pd.array(values, dtype="Float64"),
+            reason=[None if value is not None else "why" for value in values],
         )
-
+        for values in columns
+    ]
     return pd.concat(
-        [context_scores(table(nothing), LABELS, NONE), context_scores(table(named), LABELS, PATIENT)],
+        [context_scores(table, LABELS, level) for table, level in zip(tables, (NONE, PATIENT), strict=True)],
         ignore_index=True,
     )
 
@@ -152,10 +141,7 @@ def test_models_are_compared_on_the_questions_that_both_were_asked() -> None:
 
 
 def test_each_kind_of_question_is_reported_by_its_own_measure() -> None:
-    table = pd.DataFrame(
-        {
-            "kind": ["cloze", "cloze", "generation", "factual", "factual", "all"],
-            "metric": ["exact_match", "rouge_l", "rouge_l_f", "rouge_l", "option_accuracy", "rouge_l"],
-        }
-    )
+    kinds = ["cloze", "cloze", "generation", "factual", "factual", "all"]
+    metrics = ["exact_match", "rouge_l", "rouge_l_f", "rouge_l", "option_accuracy", "rouge_l"]
+    table = pd.DataFrame({"kind": kinds, "metric": metrics})
     assert reported(table)["metric"].tolist() == ["exact_match", "rouge_l_f", "rouge_l"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,25 +12,44 @@ import pytest
 from medunlearn.data.records import Record
 from medunlearn.seeds import generator
 
-PARTS = {
-    "who": ("The nurse", "A surgeon", "Her daughter", "The porter", "Our pharmacist", "His neighbour"),
-    "did": ("wrote down", "carried away", "asked about", "counted again", "forgot to sign", "looked for"),
-    "what": ("the blue chart", "four vials", "a letter from the coast", "the second scan", "an old radiograph"),
-    "when": (
-        "before breakfast",
-        "on the ninth day",
-        "during the storm",
-        "after visiting hours",
-        "at the late round",
-    ),
-}
+PARTS = (
+    ("The nurse", "A surgeon", "Her daughter", "The porter", "Our pharmacist", "His neighbour"),
+    ("wrote down", "carried away", "asked about", "counted again", "forgot to sign", "looked for"),
+    ("the blue chart", "four vials", "a letter from the coast", "the second scan", "an old radiograph"),
+    ("before breakfast", "on the ninth day", "during the storm", "after visiting hours", "at the late round"),
+)
 SETTINGS = {"prefixes": (10, 20), "max_new_tokens": 60, "shortest_suffix": 30, "replicates": 100}
 
 
 def text(name: str, sentences: int = 9) -> str:
     draw = generator("audit test", name)
-    said = [" ".join(str(draw.choice(part)) for part in PARTS.values()) for _ in range(sentences)]
+    said = [" ".join(str(draw.choice(part)) for part in PARTS) for _ in range(sentences)]
     return f"{name}: " + ". ".join(said) + "."
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> Path:
+    """A text file each."""
+    folder.mkdir()
+    for name, words in texts.items():
+        (folder / f"{name}.txt").write_text(words, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def memorize() -> Callable[..., None]:
+    """Trains a model on texts until it knows them."""
+    from medunlearn.models.sequences import record_sequences
+    from medunlearn.training.loop import LoopSettings, train_loop
+    from medunlearn.training.objectives import NextToken
+    from medunlearn.training.plan import Plan
+
+    def train(language_model: Any, texts: Mapping[str, str], length: int, batch: int) -> None:
+        records = [Record(name, words, {}) for name, words in texts.items()]
+        pieces = [piece for one in records for piece in record_sequences(one, language_model.tokenizer, length)]
+        plan = Plan({"train": pieces}, batch, 100, 0)
+        train_loop(language_model.model, 2, NextToken(), plan, LoopSettings(lr=1e-2, precision="fp32"))
+
+    return train
 
 
 @dataclass(frozen=True)
@@ -44,31 +64,18 @@ class World:
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory: pytest.TempPathFactory, memorize: Callable[..., None]) -> World:
     import torch
 
-    from medunlearn.models.sequences import record_sequences
     from medunlearn.models.tiny import build_tiny
-    from medunlearn.training.loop import LoopSettings, train_loop
-    from medunlearn.training.objectives import NextToken
-    from medunlearn.training.plan import Plan
 
     torch.set_num_threads(1)
     root = tmp_path_factory.mktemp("audit")
-    found = World(root / "seen", root / "unseen", root / "model", root / "before", SETTINGS)
     texts = {f"s{place}": text(f"s{place}") for place in range(8)}
-    for folder, own in ((found.seen, texts), (found.unseen, {f"u{n}": text(f"u{n}") for n in range(4)})):
-        folder.mkdir()
-        for name, words in own.items():
-            (folder / f"{name}.txt").write_text(words, encoding="utf-8")
+    seen = write_texts(root / "seen", texts)
+    unseen = write_texts(root / "unseen", {f"u{n}": text(f"u{n}") for n in range(4)})
     language_model = build_tiny(texts.values(), vocabulary=400, width=64, layers=2, heads=4, max_length=256)
-    language_model.save(found.before)
-    pieces = [
-        piece
-        for name, words in texts.items()
-        for piece in record_sequences(Record(name, words, {}), language_model.tokenizer, 256)
-    ]
-    plan = Plan({"train": pieces}, 8, 100, 0)
-    train_loop(language_model.model, 2, NextToken(), plan, LoopSettings(lr=1e-2, precision="fp32"))
-    language_model.save(found.model)
-    return found
+    language_model.save(root / "before")
+    memorize(language_model, texts, 256, 8)
+    language_model.save(root / "model")
+    return World(seen, unseen, root / "model", root / "before", SETTINGS)

@@ -1,8 +1,7 @@
-"""An audit of a local model: what it finds, what it keeps, and that it can be cut off."""
+"""An audit of a local model: its findings, its files, and that it resumes."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +21,15 @@ def found(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Audit:
     return audit(world.model, corpora, out=out, baseline=world.before, quiet=True, **world.settings)
 
 
-def mean(table: pd.DataFrame, **cell: Any) -> float:
-    rows = table
-    for name, value in cell.items():
-        rows = rows[rows[name] == value]
-    assert len(rows) == 1
-    return float(rows["value"].iloc[0])
-
-
-def test_what_was_learned_is_found_and_what_was_not_is_not(found: Audit) -> None:
+def test_memorized_texts_are_found_and_others_are_not(found: Audit) -> None:
     table = found.table()
+    own = table[(table["model"] == "model") & (table["decoding"] == "greedy")]
+    means = own.set_index(["corpus", "measure", "prefix_tokens"])["value"]
     for length in (10, 20):
-        of = {"model": "model", "prefix_tokens": length, "decoding": "greedy"}
-        assert mean(table, corpus="seen", measure="run_30", **of) >= 0.75
-        assert mean(table, corpus="unseen", measure="run_30", **of) == 0.0
+        assert means["seen", "run_30", length] >= 0.75
+        assert means["unseen", "run_30", length] == 0.0
         for measure in ("partial_match_50", "extraction_strength", "rouge_l", "bleu", "longest_run"):
-            assert mean(table, corpus="seen", measure=measure, **of) > mean(
-                table, corpus="unseen", measure=measure, **of
-            )
+            assert means["seen", measure, length] > means["unseen", measure, length]
     assert set(table["unit"]) == {"tokens"}
 
 
@@ -52,11 +42,8 @@ def test_the_baseline_stands_beside_it(found: Audit) -> None:
     assert (own["difference_low"] > 0).all()
     assert (own["n_pairs"] == 8).all()
     assert found.differences(found.baselines[0])["p"].between(0, 1).all()
-
-
-def test_the_papers_statistics_by_name(found: Audit) -> None:
-    table = found.paper_table()
-    own = table[(table["model"] == "model") & (table["measure"] == "rouge_l")]
+    paper = found.paper_table()
+    own = paper[(paper["model"] == "model") & (paper["measure"] == "rouge_l")]
     assert (own[own["corpus"] == "seen"]["p_rank_sum"] < 1e-6).all()
     unseen = own[own["corpus"] == "unseen"]
     assert ((unseen["low"] < unseen["value"]) & (unseen["value"] < unseen["high"])).all()
@@ -64,16 +51,14 @@ def test_the_papers_statistics_by_name(found: Audit) -> None:
 
 def test_spans_stand_where_they_say(found: Audit) -> None:
     spans = found.spans()
-    probes = found.probes().set_index("probe_id")
-    responses = found.responses().set_index("probe_id")
+    probes, responses = (table.set_index("probe_id") for table in (found.probes(), found.responses()))
     assert len(spans)
     for row in spans.to_dict("records"):
         probe, said = probes.loc[row["probe_id"]], responses.loc[row["probe_id"]]
         start, place, length = row["in_suffix"], row["in_response"], row["length"]
         assert length >= 30
-        assert list(probe["suffix_tokens"][start : start + length]) == list(
-            said["response_tokens"][place : place + length]
-        )
+        shared = list(said["response_tokens"][place : place + length])
+        assert list(probe["suffix_tokens"][start : start + length]) == shared
         assert row["text"] in probe["suffix"]
         assert row["text"] in said["response"]
     runs = found.scores().query("measure == 'run_30' and value == 1")
@@ -82,16 +67,16 @@ def test_spans_stand_where_they_say(found: Audit) -> None:
 
 def test_probes_and_responses_are_the_contracts_tables(found: Audit, world: Any) -> None:
     probes = found.probes()
-    names = ["probe_id", "record_id", "subject", "corpus", "prefix_tokens", "prefix", "suffix", "copies"]
-    names.append("suffix_tokens")
-    assert list(probes.columns) == names
+    assert list(probes.columns) == [
+        *("probe_id", "record_id", "subject", "corpus", "prefix_tokens", "prefix", "suffix", "copies"),
+        "suffix_tokens",
+    ]
     for row in probes.to_dict("records"):
         whole = (getattr(world, row["corpus"]) / f"{row['record_id']}.txt").read_text()
         assert whole.startswith(row["prefix"] + row["suffix"])
         assert len(row["suffix_tokens"]) == 60
-    starts = found.starts()
-    assert len(starts) == len(probes) == len(found.responses())
-    results = found.run.info["results"]
+    assert len(found.starts()) == len(probes) == len(found.responses()) == 24
+    results = found.run.info.results
     assert results["probes"] == 24
     assert results["unit"] == {"name": "tokens of model", "noun": "tokens"}
     assert results["corpora"][0]["too_short"] == 0
@@ -116,26 +101,21 @@ def test_stored_responses_give_the_same_numbers(found: Audit, world: Any, tmp_pa
     rows = found.probes().merge(found.responses(), on="probe_id")
     file = tmp_path / "said.jsonl"
     names = ["record_id", "subject", "corpus", "prefix_tokens", "prefix", "suffix", "response", "variant"]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows[names].to_dict("records")))
+    rows[names].to_json(file, orient="records", lines=True)
     again = audit(responses=file, out=tmp_path / "again", tokenizer=str(world.model), quiet=True, **world.settings)
-    keys = ["item", "measure"]
-    ours, theirs = (one.scores().set_index(keys)["value"].sort_index() for one in (found, again))
-    measures = ["run_30", "run_50", "longest_run", "partial_match_50", "rouge_l", "bleu"]
-    for measure in measures:
+    ours, theirs = (one.scores().set_index(["item", "measure"])["value"].sort_index() for one in (found, again))
+    for measure in ("run_30", "run_50", "longest_run", "partial_match_50", "rouge_l", "bleu"):
         pd.testing.assert_series_equal(ours.xs(measure, level=1), theirs.xs(measure, level=1))
-    assert again.scores().query("measure == 'extraction_strength'")["value"].isna().all()
+    assert theirs.xs("extraction_strength", level=1).isna().all()
     in_words = audit(responses=file, out=tmp_path / "words", baseline=file, quiet=True, **world.settings)
     assert in_words.unit == "words and punctuation marks"
     assert set(in_words.table()["unit"]) == {"words"}
     assert (in_words.differences(in_words.baselines[0])["difference"].dropna() == 0).all()
 
 
-def test_cut_off_it_goes_on_where_it_stopped(
-    found: Audit, world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = {**world.settings, "batch_size": 4, "decodings": "greedy,temperature=0.8", "samples_per_prompt": 2}
-    added: list[int] = []
-    add = ResponseStore.add
+def test_cut_off_it_goes_on_where_it_stopped(world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {**world.settings, "decodings": "greedy,temperature=0.8", "samples_per_prompt": 2, "quiet": True}
+    corpus, added, add = f"seen={world.seen}", list[int](), ResponseStore.add
 
     def counted(self: ResponseStore, responses: Any) -> None:
         batch = list(responses)
@@ -146,19 +126,17 @@ def test_cut_off_it_goes_on_where_it_stopped(
 
     monkeypatch.setattr(ResponseStore, "add", counted)
     with pytest.raises(KeyboardInterrupt):
-        audit(world.model, f"seen={world.seen}", out=tmp_path / "a", quiet=True, **settings)
+        audit(world.model, corpus, out=tmp_path / "a", batch_size=4, **settings)
     with pytest.raises(InputError, match="not complete"):
         Audit.open(tmp_path / "a")
     done = sum(added)
     added[:] = [0] * 99
-    resumed = audit(world.model, f"seen={world.seen}", out=tmp_path / "a", quiet=True, **settings)
+    resumed = audit(world.model, corpus, out=tmp_path / "a", batch_size=4, **settings)
     assert sum(added) == 8 * 2 * 3 - done
     monkeypatch.setattr(ResponseStore, "add", add)
-    whole = audit(
-        world.model, f"seen={world.seen}", out=tmp_path / "b", quiet=True, **{**settings, "batch_size": 32}
-    )
-    for one, other in ((resumed.scores(), whole.scores()), (resumed.spans(), whole.spans())):
-        pd.testing.assert_frame_equal(one, other)
+    whole = audit(world.model, corpus, out=tmp_path / "b", batch_size=32, **settings)
+    pd.testing.assert_frame_equal(resumed.scores(), whole.scores())
+    pd.testing.assert_frame_equal(resumed.spans(), whole.spans())
     drawn = whole.responses().query("variant == 'temperature_0.8'")
     assert set(drawn["sample"]) == {0, 1}
     assert drawn["response"].nunique() > 16 / 2
@@ -168,21 +146,29 @@ def test_a_complete_audit_is_not_done_again(found: Audit, world: Any, monkeypatc
     monkeypatch.setattr(ResponseStore, "add", None)
     corpora = [f"seen={world.seen}", f"unseen={world.unseen}"]
     again = audit(world.model, corpora, out=found.run.folder, quiet=True, **world.settings)
-    assert again.run.info["started"] == found.run.info["started"]
+    assert again.run.info.started == found.run.info.started
     assert [one.label for one in again.baselines] == ["before"]
     with pytest.raises(InputError, match="seed: 0 there, 1 here"):
         audit(world.model, corpora, out=found.run.folder, quiet=True, **world.settings, seed=1)
 
 
-def test_what_is_wrong_is_said_at_once(world: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"prefixes": 400}, InputError, "long enough"),
+        ({"prefixes": 20, "max_new_tokens": 250}, ConfigError, "256 positions"),
+        ({"tokenizer": "x"}, ConfigError, "has its own"),
+        ({"corpus": "nowhere"}, InputError, "no corpus"),
+    ],
+)
+def test_mistakes_are_refused(
+    world: Any, tmp_path: Path, settings: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        audit(world.model, out=tmp_path / "a", quiet=True, **{"corpus": world.seen, **settings})
+
+
+def test_wrong_settings_are_told_at_once(world: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as wrong:
         audit(world.model, out=tmp_path / "a", measures="run_31", decodings="hot")
     assert len(wrong.value.problems) == 3
-    with pytest.raises(InputError, match="long enough"):
-        audit(world.model, world.seen, out=tmp_path / "a", quiet=True, prefixes=400)
-    with pytest.raises(ConfigError, match="256 positions"):
-        audit(world.model, world.seen, out=tmp_path / "b", quiet=True, prefixes=20, max_new_tokens=250)
-    with pytest.raises(ConfigError, match="has its own"):
-        audit(world.model, world.seen, out=tmp_path / "c", quiet=True, tokenizer="x")
-    with pytest.raises(InputError, match="no corpus"):
-        audit(world.model, tmp_path / "nowhere", out=tmp_path / "d", quiet=True)

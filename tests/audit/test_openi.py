@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from medunlearn import audit
-from medunlearn.data.records import Record
 from medunlearn.seeds import generator
 from medunlearn.sources.corpus import read_corpora
 
@@ -16,43 +16,35 @@ EACH = 8
 
 
 @pytest.mark.skipif(not REPORTS.exists(), reason="the Open-i reports (../shared/data/openi) are not here")
-def test_members_are_repeated_and_others_are_not(tmp_path: Path) -> None:
-    from medunlearn.models.sequences import record_sequences
+def test_members_are_repeated_and_others_are_not(tmp_path: Path, memorize: Callable[..., None]) -> None:
     from medunlearn.models.tiny import build_tiny
-    from medunlearn.training.loop import LoopSettings, train_loop
-    from medunlearn.training.objectives import NextToken
-    from medunlearn.training.plan import Plan
 
     (corpus,) = read_corpora([str(REPORTS)])
     long = [one for one in corpus.documents if 300 <= len(one.text) <= 500]
     drawn = [long[place] for place in generator("openi test").permutation(len(long))[: 2 * EACH].tolist()]
-    for name, some in (("members", drawn[:EACH]), ("others", drawn[EACH:])):
+    members, others = ({one.record_id: one.text for one in some} for some in (drawn[:EACH], drawn[EACH:]))
+    for name, texts in (("members", members), ("others", others)):
         (tmp_path / name).mkdir()
-        for one in some:
-            (tmp_path / name / f"{one.record_id}.txt").write_text(one.text, encoding="utf-8")
-    model = build_tiny(
-        [one.text for one in long[:200]], vocabulary=800, width=64, layers=2, heads=4, max_length=512
-    )
-    pieces = [
-        piece
-        for one in drawn[:EACH]
-        for piece in record_sequences(Record(one.record_id, one.text, {}), model.tokenizer, 512)
-    ]
-    train_loop(
-        model.model, 2, NextToken(), Plan({"train": pieces}, 6, 100, 0), LoopSettings(lr=1e-2, precision="fp32")
-    )
+        for record_id, words in texts.items():
+            (tmp_path / name / f"{record_id}.txt").write_text(words, encoding="utf-8")
+    shown = [one.text for one in long[:200]]
+    model = build_tiny(shown, vocabulary=800, width=64, layers=2, heads=4, max_length=512)
+    memorize(model, members, 512, 6)
     model.save(tmp_path / "model")
-    found = audit(
-        tmp_path / "model",
-        [str(tmp_path / "members"), str(tmp_path / "others")],
-        out=tmp_path / "audit",
-        prefixes=20,
-        max_new_tokens=60,
-        data_use="open",
-        replicates=100,
-        quiet=True,
+    rows = (
+        audit(
+            tmp_path / "model",
+            [str(tmp_path / "members"), str(tmp_path / "others")],
+            out=tmp_path / "audit",
+            prefixes=20,
+            max_new_tokens=60,
+            data_use="open",
+            replicates=100,
+            quiet=True,
+        )
+        .table()
+        .set_index(["corpus", "measure"])
     )
-    rows = found.table().set_index(["corpus", "measure"])
     assert rows.loc[("members", "run_30"), "value"] >= 0.75
     # Reports share set phrases, so that what was never seen is not always 0; it is far from what was.
     assert rows.loc[("others", "run_30"), "value"] <= 0.25

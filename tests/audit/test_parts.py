@@ -109,6 +109,7 @@ def test_options_are_asked_of_model_and_baseline(world: Any, tmp_path: Path) -> 
     exact = table[(table["measure"] == "exact") & (table["prompt"] == "continue")].iloc[0]
     assert exact["n"] == 3
     assert exact["difference"] == 0.0
+    assert found.stages.options.label == "model"
     assert len(pd.read_parquet(tmp_path / "a" / "options.parquet")) == 3
     assert Audit.open(tmp_path / "a").stages is None
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-import pandas as pd
 import pytest
 
-from medunlearn.audit.semantic import NO_BART, NO_ENCODER, bart_score, bert_score, semantic_scores
+from medunlearn.audit.semantic import NO_BART, NO_ENCODER, bart_score, bert_score
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.models.bart_score import BartScorer
 from medunlearn.models.bert_score import BertScore, BertScorer
@@ -50,6 +49,11 @@ def test_each_pair_has_a_value_or_a_reason() -> None:
     ]
 
 
+def test_without_a_model_every_pair_is_unscored() -> None:
+    assert [one.reason for one in bert_score(SAID, MEANT, model=None)] == [NO_ENCODER] * 6
+    assert [one.reason for one in bart_score(SAID, MEANT, model=None)] == [NO_BART] * 6
+
+
 def test_parts_and_directions() -> None:
     assert bert_score(["a b"], ["b c d e"], model=ENCODER, part="precision")[0].value == 0.5
     assert bert_score(["a b"], ["b c d e"], model=ENCODER, part="recall")[0].value == 0.25
@@ -63,26 +67,3 @@ def test_parts_and_directions() -> None:
     for measure in (bert_score, bart_score):
         with pytest.raises(InputError, match="1 responses and 2 references"):
             measure(["a"], ["a", "b"], model=None)  # type: ignore[operator]
-
-
-def test_rows_of_the_audit() -> None:
-    pairs = pd.DataFrame(
-        {
-            "probe_id": ["r1@50", "r1@50", "r2@50"],
-            "variant": ["greedy", "temperature_0.7", "greedy"],
-            "sample": [0, 1, 0],
-            "response": ["a b", None, "c"],
-            "reference": ["a b", "a b", "a b"],
-        },
-        index=[7, 3, 5],
-    )
-    rows = semantic_scores(pairs, encoder=ENCODER)
-    assert list(rows.columns) == ["probe_id", "variant", "sample", "measure", "value", "reason"]
-    assert rows["measure"].tolist() == ["bert_score"] * 3 + ["bart_score"] * 3
-    assert rows["value"].tolist()[:3] == [1.0, pd.NA, 0.0]
-    assert rows["reason"].tolist() == [None, "there is no response", None, *[NO_BART] * 3]
-    assert rows["probe_id"].tolist() == ["r1@50", "r1@50", "r2@50"] * 2
-    assert set(semantic_scores(pairs)["reason"]) == {NO_ENCODER, NO_BART}
-    assert semantic_scores(pairs[:0], encoder=ENCODER, bart=BART).empty
-    with pytest.raises(InputError, match="lacks the columns variant, response"):
-        semantic_scores(pairs.drop(columns=["variant", "response"]))

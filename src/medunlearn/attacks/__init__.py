@@ -47,13 +47,7 @@ def attack_class(name: str) -> type[Attack]:
 
 
 def make_attack(name: str, arguments: Mapping[str, Any]) -> Any:
-    """An attack with its settings.
-
-    Raises:
-        UnknownNameError: no such attack.
-        ConfigError: unknown settings, or values of the wrong type, all at once.
-        InputError: a value out of its range.
-    """
+    """An attack with its settings."""
     return made("attack", name, attack_class(name), arguments)
 
 

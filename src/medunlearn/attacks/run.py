@@ -106,11 +106,7 @@ def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
 
 
 def attackable(benchmark: Benchmark, settings: AttackSettings) -> list[Candidate]:
-    """Documents whose membership is tested; none where membership is not attacked.
-
-    Raises:
-        InputError: the benchmark lacks what an attack needs: non-members, or a hierarchy and questions.
-    """
+    """Documents whose membership is tested; none where membership is not attacked."""
     split, kinds = benchmark.split(settings.split), kinds_of(settings.attacks)
     if "reconstruction" in kinds:
         attacked_questions(benchmark, split, SIDES)

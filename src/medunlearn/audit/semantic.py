@@ -11,10 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
-import pandas as pd
-
 from medunlearn.audit.measures import ContinuationMeasure
-from medunlearn.audit.tables import KEY
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.metrics.base import Score
 from medunlearn.progress import progress
@@ -131,47 +128,6 @@ def bart_score(
         return [None if None in row else sum(row) / len(row) for row in zip(*columns, strict=True)]
 
     return _scores(responses, references, score)
-
-
-def semantic_scores(
-    pairs: pd.DataFrame,
-    *,
-    encoder: BertScorer | str | None = None,
-    bart: BartScorer | str | None = None,
-    device: str = "auto",
-    quiet: bool = False,
-) -> pd.DataFrame:
-    """Both measures as rows of an audit's scores table.
-
-    Args:
-        pairs: one row per response: probe_id, variant, sample, response and reference (the first 100 tokens of
-            each, as text); null where there is none.
-        encoder, bart: models, or their folders or hub ids; a measure without its model is unscored.
-
-    Returns:
-        probe_id, variant, sample, measure (``bert_score``, ``bart_score``), value (Float64), reason.
-
-    Raises:
-        InputError: a column is missing.
-    """
-    if missing := [name for name in (*KEY, "response", "reference") if name not in pairs.columns]:
-        raise InputError(f"The table of pairs lacks the columns {', '.join(missing)}.")
-    texts = [
-        [text if isinstance(text, str) else None for text in pairs[name]] for name in ("response", "reference")
-    ]
-    scores = {
-        "bert_score": bert_score(*texts, model=encoder, device=device, quiet=quiet),
-        "bart_score": bart_score(*texts, model=bart, device=device, quiet=quiet),
-    }
-    tables = [
-        pairs[KEY].assign(
-            measure=measure,
-            value=pd.array([score.value for score in column], dtype="Float64"),
-            reason=pd.Series([score.reason for score in column], index=pairs.index, dtype="object"),
-        )
-        for measure, column in scores.items()
-    ]
-    return pd.concat(tables, ignore_index=True)
 
 
 def _scores(

@@ -5,7 +5,7 @@ A stage adds a table to the audit's folder and changes none of its numbers; a co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ import pandas as pd
 
 from medunlearn.audit.audit import Audit
 from medunlearn.audit.respondents import AuditedModel, LocalModel
-from medunlearn.audit.tables import KEY, PROBES, SCORE_KEY, read_tables
+from medunlearn.audit.tables import PROBES, SCORE_KEY, read_tables
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts
 from medunlearn.config.audit_report import KindSettings
@@ -22,8 +22,9 @@ from medunlearn.config.base import Settings
 from medunlearn.config.identifiers import IdentifierSettings
 from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.data.records import Record
-from medunlearn.data.storage import read_json, write_json
+from medunlearn.data.storage import read_json, write_atomically, write_json
 from medunlearn.errors import ConfigError
+from medunlearn.metrics.base import Score
 from medunlearn.results.scores import replace_scores
 from medunlearn.sources.corpus import Corpus
 
@@ -142,24 +143,33 @@ def run_stages(
 
 def add_semantic(folder: Path, parts: AuditParts, *, device: str = "auto", quiet: bool = False) -> None:
     """Add ``bert_score`` and ``bart_score`` to ``scores.parquet``, each under its named model."""
-    from medunlearn.audit.semantic import semantic_scores
+    from medunlearn.audit.semantic import bart_score, bert_score
     from medunlearn.models.folders import model_identity
 
     path = folder / SEMANTIC_FILE
     known = read_json(path) if path.exists() else {}
-    named = {"bert_score": parts.encoder, "bart_score": parts.bart}
-    missing = {name: model for name, model in named.items() if model and known.get(name) != model_identity(model)}
-    if not missing:
-        return
-    audit = Audit.open(folder)
-    labels = audit.scores().drop(columns=["measure", "value", "reason"]).drop_duplicates(ignore_index=True)
-    labels = labels.assign(**{key: labels[name] for name, key in SCORE_KEY.items()})
-    pairs = labels[KEY].merge(audit.starts().rename(columns={"suffix": "reference"}), on=KEY, how="left")
-    models = {"encoder": missing.get("bert_score"), "bart": missing.get("bart_score")}
-    added = semantic_scores(pairs, **models, device=device, quiet=quiet)
-    rows = added[added["measure"].isin(missing)].merge(labels, on=KEY).drop(columns=["probe_id", "variant"])
-    replace_scores(folder, rows, measure=list(missing))
-    write_json(path, {**known, **{name: model_identity(model) for name, model in missing.items()}})
+    functions: dict[str, tuple[str | None, Callable[..., list[Score]]]] = {
+        "bert_score": (parts.encoder, bert_score),
+        "bart_score": (parts.bart, bart_score),
+    }
+    rows = []
+    for measure, (model, function) in functions.items():
+        if model is None or known.get(measure) == model_identity(model):
+            continue
+        audit = Audit.open(folder)
+        labels = audit.scores().drop(columns=["measure", "value", "reason"]).drop_duplicates(ignore_index=True)
+        starts = audit.starts().rename(columns={key: name for name, key in SCORE_KEY.items()})
+        pairs = labels.merge(starts, on=list(SCORE_KEY), how="left")
+        texts = (
+            [text if isinstance(text, str) else None for text in pairs[name]] for name in ("response", "suffix")
+        )
+        scores = function(*texts, model=model, device=device, quiet=quiet)
+        values = pd.array([score.value for score in scores], dtype="Float64")
+        rows.append(labels.assign(measure=measure, value=values, reason=[score.reason for score in scores]))
+        known = {**known, measure: model_identity(model)}
+    if rows:
+        replace_scores(folder, pd.concat(rows), measure=[str(table["measure"].iloc[0]) for table in rows])
+        write_json(path, known)
 
 
 def _search_identifiers(
@@ -188,7 +198,7 @@ def _probed_records(folder: Path) -> list[Record]:
 def _audit_options(
     folder: Path, section: Mapping[str, Any], model: AuditedModel, device: str, quiet: bool
 ) -> OptionsAudit:
-    from medunlearn.audit.options.audit import OptionsAudit, add_options, groups_of, make_respondent
+    from medunlearn.audit.options.audit import OPTIONS, groups_of, make_respondent, run_options
 
     own = dict(section)
     file, trained_on = Path(own.pop("file")), own.pop("trained_on", None)
@@ -197,5 +207,6 @@ def _audit_options(
         respondent = make_respondent(settings, model=model.source, device=device)
     else:
         respondent = make_respondent(settings, llm=model.server.model_dump(), permitted=model.permitted)
-    add_options(folder, respondent, file, settings, quiet=quiet)
-    return OptionsAudit(folder / "options", model.label, settings, groups=groups_of(trained_on))
+    results = run_options(respondent, file, settings, folder / "options", quiet=quiet)
+    write_atomically(folder / OPTIONS, results.options.to_parquet)
+    return replace(results, label=model.label, groups=groups_of(trained_on))

@@ -62,11 +62,7 @@ def is_table(path: Path) -> bool:
 
 
 def identity(file: Path) -> list[str]:
-    """Part of the run's key.
-
-    Raises:
-        SourceError: no such file.
-    """
+    """Part of the run's key."""
     if not file.is_file():
         raise SourceError(f"There is no file {file}. --responses names a table: JSONL, CSV or Parquet.")
     return ["responses", sha256_of(file)]
@@ -76,9 +72,6 @@ def read_stored(file: Path, unit: Unit, max_new_tokens: int) -> StoredAudit:
     """Read responses, and encode prefix with suffix and prefix with response, each as one text.
 
     Suffix and response are cut to ``max_new_tokens``.
-
-    Raises:
-        SourceError: rows that cannot be used, or missing columns.
     """
     rows, empty = _read(file)
     prefixes = [row["prefix"] for row in rows]

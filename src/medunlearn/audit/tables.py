@@ -98,11 +98,6 @@ class AuditTables:
         columns = [*_COLUMNS["probes"], *(["copies"] if known else [])]
         return table.merge(self.probes[columns], on="probe_id", validate="many_to_one")
 
-    @property
-    def measures(self) -> list[str]:
-        """Names of the measures, in the table's order."""
-        return [str(name) for name in self.scores["measure"].drop_duplicates()]
-
 
 def stored_responses(folder: Path) -> dict[Key, Response]:
     """Responses of an audit; none where it keeps none."""

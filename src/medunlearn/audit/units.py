@@ -153,11 +153,7 @@ def tokenizer_in(folder: str | Path) -> TokenizerUnit:
 
 
 def unit_of(tokenizer: Any, owner: str) -> TokenizerUnit:
-    """The unit of a transformers tokenizer.
-
-    Raises:
-        ModelError: a slow tokenizer, which has no offsets.
-    """
+    """The unit of a transformers tokenizer."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ModelError(
@@ -171,9 +167,6 @@ def continuations(unit: Unit, prefixes: Sequence[str], texts: Sequence[str]) -> 
     """Tokens of texts that continue prefixes, encoded as one text; offsets are in the text.
 
     A token across the border counts as the text's.
-
-    Raises:
-        InputError: unequal numbers of texts and prefixes.
     """
     if len(prefixes) != len(texts):
         raise InputError(f"{len(texts)} texts for {len(prefixes)} prefixes: give one prefix a text.")

@@ -1,4 +1,4 @@
-"""From questions to tables: a model before and after training, members and non-members, what is refused."""
+"""From questions to tables: a model before and after training, members and non-members, refusals."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from medunlearn.errors import ConfigError, InputError
 from medunlearn.results.runs import Run
 
 PROMPTS = ("continue", "in_place", "another")
+SMALL: dict[str, Any] = {"prompts": PROMPTS, "replicates": 200, "quiet": True}
 
 
 @pytest.fixture(scope="module")
@@ -24,33 +25,18 @@ def audit(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> OptionsAudit:
     before, after = before_and_after
-    return audit_options(
-        after,
-        question_file,
-        out=tmp_path_factory.mktemp("audit") / "options",
-        baseline=before,
-        trained_on=choices,
-        prompts=PROMPTS,
-        replicates=200,
-        quiet=True,
-    )
+    out = tmp_path_factory.mktemp("audit") / "options"
+    return audit_options(after, question_file, out=out, baseline=before, trained_on=choices, **SMALL)
 
 
 def row(audit: OptionsAudit, prompt: str, measure: str, group: str = "all") -> pd.Series[Any]:
-    table = audit.table()
-    (found,) = (
-        one
-        for _, one in table.iterrows()
-        if (one["prompt"], one["measure"], one["group"]) == (prompt, measure, group)
-    )
-    return found
+    return audit.table().set_index(["prompt", "measure", "group"]).loc[(prompt, measure, group)]
 
 
 def test_a_row_a_question_and_prompt(audit: OptionsAudit) -> None:
     table = audit.options
-    assert list(table.columns) == [
-        *("question_id", "prompt", "removed", "gold", "response", "exact", "relaxed", "reason"),
-    ]
+    columns = ["question_id", "prompt", "removed", "gold", "response", "exact", "relaxed", "reason"]
+    assert list(table.columns) == columns
     assert len(table) == 32 * len(PROMPTS)
     assert table["exact"].notna().all()
     assert table["reason"].isna().all()
@@ -61,9 +47,9 @@ def test_a_row_a_question_and_prompt(audit: OptionsAudit) -> None:
 
 def test_members_are_regenerated_and_non_members_are_not(audit: OptionsAudit) -> None:
     members, others = row(audit, "in_place", "exact", "member"), row(audit, "in_place", "exact", "non-member")
+    contrast = row(audit, "in_place", "exact", "member - non-member")
     assert members["value"] > 0.5
     assert others["value"] < 0.2
-    contrast = row(audit, "in_place", "exact", "member - non-member")
     assert contrast["value"] == pytest.approx(members["value"] - others["value"])
     assert contrast["low"] > 0
     assert contrast["n_unscored"] == 0
@@ -74,13 +60,10 @@ def test_training_made_the_difference(audit: OptionsAudit) -> None:
     assert audit.baseline is not None
     found = row(audit, "in_place", "exact", "member")
     own, other = (
-        one.options[
-            one.options["prompt"].eq("in_place") & one.options["question_id"].map(audit.groups).eq("member")
-        ]
-        for one in (audit, audit.baseline)
+        table[table["prompt"].eq("in_place") & table["question_id"].map(audit.groups).eq("member")]["exact"].mean()
+        for table in (audit.options, audit.baseline.options)
     )
-    assert found["value"] == pytest.approx(own["exact"].mean())
-    assert found["difference"] == pytest.approx(own["exact"].mean() - other["exact"].mean())
+    assert (found["value"], found["difference"]) == pytest.approx((own, own - other))
     assert found["difference_low"] > 0
     assert found["p"] < 0.05
     assert found["n_pairs"] == 16
@@ -111,10 +94,9 @@ def test_accuracy_is_that_of_the_likeliest_option(
             wanted = []
             for text in texts:
                 answer = [*model.tokenizer(f" {text}")["input_ids"], *end]
-                ids = torch.tensor([[*prompt, *answer]])
                 labels = torch.tensor([[-100] * len(prompt) + answer])
                 with torch.inference_mode():
-                    mean = -float(model.model(input_ids=ids, labels=labels).loss)
+                    mean = -float(model.model(input_ids=torch.tensor([[*prompt, *answer]]), labels=labels).loss)
                 wanted.append(mean if form == "text" else mean * len(answer))
             found = table.loc[(one.question_id, form)]
             assert list(found["log_probs"]) == pytest.approx(wanted, abs=1e-4)
@@ -127,27 +109,14 @@ def test_accuracy_is_that_of_the_likeliest_option(
 def test_it_is_not_done_twice_and_another_is_refused(
     audit: OptionsAudit, before_and_after: tuple[Run, Run], question_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise AssertionError("the model was loaded again")
-
-    monkeypatch.setattr("medunlearn.audit.options.local.load_model", refuse)
-    again = audit_options(
-        before_and_after[1], question_file, out=audit.folder, prompts=PROMPTS, replicates=200, quiet=True
-    )
+    monkeypatch.setattr("medunlearn.audit.options.local.load_model", None)
+    again = audit_options(before_and_after[1], question_file, out=audit.folder, **SMALL)
     assert again.options.equals(audit.options)
     with pytest.raises(InputError, match=r"holds another run \(differs in .*seed: 0 there, 1 here"):
-        audit_options(
-            before_and_after[1],
-            question_file,
-            out=audit.folder,
-            prompts=PROMPTS,
-            replicates=200,
-            seed=1,
-            quiet=True,
-        )
+        audit_options(before_and_after[1], question_file, out=audit.folder, seed=1, **SMALL)
 
 
-def test_what_was_asked_is_kept_when_it_is_cut_off(
+def test_responses_are_kept_when_it_is_cut_off(
     before_and_after: tuple[Run, Run], question_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings: dict[str, Any] = {"prompts": "in_place", "limit": 8, "forms": "text", "quiet": True}
@@ -169,16 +138,8 @@ def test_what_was_asked_is_kept_when_it_is_cut_off(
 def test_a_prompt_that_does_not_fit_is_unscored(
     before_and_after: tuple[Run, Run], question_file: Path, tmp_path: Path
 ) -> None:
-    found = audit_options(
-        before_and_after[1],
-        question_file,
-        out=tmp_path / "long",
-        prompts="in_place",
-        forms="letter",
-        limit=3,
-        max_new_tokens=510,
-        quiet=True,
-    )
+    how: dict[str, Any] = {"prompts": "in_place", "forms": "letter", "limit": 3, "max_new_tokens": 510}
+    found = audit_options(before_and_after[1], question_file, out=tmp_path / "long", quiet=True, **how)
     assert set(found.options["reason"]) == {"the prompt is longer than the model's context"}
     assert found.options["exact"].isna().all()
     table = found.table().set_index("measure")

@@ -30,131 +30,108 @@ def many(count: int) -> list[MultipleChoice]:
     return [MultipleChoice(f"q{n}", "Q?", ("a", "b", "c", "d"), n % 4) for n in range(count)]
 
 
-class TestRemoving:
-    def test_every_option_is_as_likely_the_right_one_too(self) -> None:
-        removed = remove_one(many(4000))
-        counts = Counter(one.letter for one in removed)
-        # 1,000 each on average; five standard deviations of a binomial are 137.
-        assert all(abs(counts[name] - 1000) < 137 for name in "ABCD")
-        assert abs(sum(one.place == one.question.answer_index for one in removed) - 1000) < 137
-
-    def test_the_draw_is_the_questions_own(self) -> None:
-        whole = {one.question.question_id: one.place for one in remove_one(many(50))}
-        assert {
-            one.question.question_id: one.place for one in remove_one(many(50)[:10:-2])
-        }.items() <= whole.items()
-        assert whole != {one.question.question_id: one.place for one in remove_one(many(50), seed=1)}
-
-    def test_what_cannot_be_scored_says_why(self) -> None:
-        twice = MultipleChoice("q", "Q?", ("Aspirin", " aspirin. ", "..", "Iron"), None)
-        assert [Removal(twice, place).unscorable for place in range(4)] == [
-            STANDS_THERE,
-            STANDS_THERE,
-            NOTHING_LEFT,
-            None,
-        ]
-        assert Removal(MultipleChoice("q", "Q?", ("↑ ↓", "↓ ↑")), 0).unscorable is None
+def test_every_option_is_as_likely_the_right_one_too() -> None:
+    removed = remove_one(many(4000))
+    counts = Counter(one.letter for one in removed)
+    # 1,000 each on average; five standard deviations of a binomial are 137.
+    assert all(abs(counts[name] - 1000) < 137 for name in "ABCD")
+    assert abs(sum(one.place == one.question.answer_index for one in removed) - 1000) < 137
 
 
-class TestMatching:
-    @pytest.mark.parametrize(
-        "response",
-        [
-            "Heparin",
-            " heparin.\n",
-            "B. Heparin",
-            "(B) Heparin",
-            "b) HEPARIN",
-            "Option B: heparin",
-            "Answer: B. Heparin",
-            '"Heparin"',
-            "**Heparin**",
-            "\n\nHeparin\nC. Iron",
-            "Ｈeparin",
-        ],
+def test_the_draw_is_the_questions_own() -> None:
+    def places(questions: list[MultipleChoice], seed: int = 0) -> dict[str, int]:
+        return {one.question.question_id: one.place for one in remove_one(questions, seed=seed)}
+
+    whole = places(many(50))
+    assert places(many(50)[:10:-2]).items() <= whole.items()
+    assert whole != places(many(50), seed=1)
+
+
+def test_unscorable_removals_say_why() -> None:
+    twice = MultipleChoice("q", "Q?", ("Aspirin", " aspirin. ", "..", "Iron"), None)
+    reasons = [Removal(twice, place).unscorable for place in range(4)]
+    assert reasons == [STANDS_THERE, STANDS_THERE, NOTHING_LEFT, None]
+    assert Removal(MultipleChoice("q", "Q?", ("↑ ↓", "↓ ↑")), 0).unscorable is None
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        *("Heparin", " heparin.\n", "B. Heparin", "(B) Heparin", "b) HEPARIN", "Option B: heparin"),
+        *("Answer: B. Heparin", '"Heparin"', "**Heparin**", "\n\nHeparin\nC. Iron", "Ｈeparin"),
+    ],
+)
+def test_exact_matches(response: str) -> None:
+    assert exact_match(response, "Heparin", "B")
+    assert relaxed_match(response, "Heparin")
+
+
+@pytest.mark.parametrize(
+    ("response", "relaxed"),
+    [
+        *((text, True) for text in ("Heparin sodium", "It is heparin", "A. Heparin", "Iron\nHeparin")),
+        *(("Low-heparinised", True), ("Hep arin", False), ("B", False), ("", False)),
+    ],
+)
+def test_matches_that_are_not_exact(response: str, relaxed: bool) -> None:
+    assert not exact_match(response, "Heparin", "B")
+    assert relaxed_match(response, "Heparin") is relaxed
+
+
+def test_a_letter_that_belongs_to_the_option_is_kept() -> None:
+    assert exact_match("E. coli vaccine", "E. coli vaccine", "D")
+    assert exact_match("E. coli vaccine", "E. coli vaccine", "E")
+    assert exact_match("D. E. coli vaccine", "E. coli vaccine", "D")
+    assert not exact_match("coli vaccine", "E. coli vaccine", "E")
+
+
+@given(st.text(max_size=30), st.text(min_size=1, max_size=10), st.sampled_from("ABCD"))
+def test_every_exact_match_is_a_relaxed_one(response: str, option: str, letter: str) -> None:
+    if normalised(option):
+        for said in (response, option, f"{letter}. {option}\n{response}"):
+            if exact_match(said, option, letter):
+                assert relaxed_match(said, option)
+        assert exact_match(" ".join(option.split()), option, letter)
+
+
+def test_no_prompt_gives_the_removed_option_away_and_all_show_the_question() -> None:
+    for prompt in read_prompts().values():
+        for place, option in enumerate(QUESTION.options):
+            shown = prompt.render(Removal(QUESTION, place))
+            assert QUESTION.question in shown
+            assert option not in shown
+            if prompt.name != "in_place":
+                assert all(other in shown for other in QUESTION.options if other != option)
+
+
+def test_prompts_by_hand_and_by_name() -> None:
+    known, removal = read_prompts(), Removal(QUESTION, 1)
+    assert known["continue"].render(removal) == ("Which drug {x}?\nA. Aspirin\nC. Iron\nD. E. coli vaccine\nB.")
+    assert known["in_place"].render(removal) == "Which drug {x}?\nA. Aspirin\nB."
+    assert "\nA. Aspirin\nB. ____\nC. Iron\nD. E. coli vaccine\n" in known["fill_in"].render(removal)
+    assert "to have 4 answer options" in known["another"].render(removal)
+    assert sum(one.form == "instruction" for one in known.values()) >= 3
+    assert select_prompts(known, ()) == list(known.values())
+    assert [one.name for one in select_prompts(known, ["fill_in", "another"])] == ["fill_in", "another"]
+    with pytest.raises(ConfigError, match=r"(?s)2 settings are wrong.*Did you mean 'fill_in'\?.*no prompt 'x'"):
+        select_prompts(known, ["filin", "x"])
+
+
+def test_prompts_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("mine:\n  form: instruction\n  prompt: 'Say {letter} of {question}'\n")
+    assert read_prompts(path)["mine"].render(Removal(QUESTION, 2)) == "Say C of Which drug {x}?"
+    path.write_text(
+        "a: {form: chat, prompt: '{question} {gold}'}\nb: hello\nc: {form: text, prompt: '{letter}'}\n"
+        "d: {form: text, prompt: '{question'}\n"
     )
-    def test_exact(self, response: str) -> None:
-        assert exact_match(response, "Heparin", "B")
-        assert relaxed_match(response, "Heparin")
-
-    @pytest.mark.parametrize(
-        ("response", "relaxed"),
-        [
-            ("Heparin sodium", True),
-            ("It is heparin", True),
-            ("A. Heparin", True),
-            ("Iron\nHeparin", True),
-            ("Low-heparinised", True),
-            ("Hep arin", False),
-            ("B", False),
-            ("", False),
-        ],
-    )
-    def test_not_exact(self, response: str, relaxed: bool) -> None:
-        assert not exact_match(response, "Heparin", "B")
-        assert relaxed_match(response, "Heparin") is relaxed
-
-    def test_a_letter_that_belongs_to_the_option_is_kept(self) -> None:
-        assert exact_match("E. coli vaccine", "E. coli vaccine", "D")
-        assert exact_match("E. coli vaccine", "E. coli vaccine", "E")
-        assert exact_match("D. E. coli vaccine", "E. coli vaccine", "D")
-        assert not exact_match("coli vaccine", "E. coli vaccine", "E")
-
-    @given(st.text(max_size=30), st.text(min_size=1, max_size=10), st.sampled_from("ABCD"))
-    def test_what_matches_exactly_matches_relaxed(self, response: str, option: str, letter: str) -> None:
-        if normalised(option):
-            for said in (response, option, f"{letter}. {option}\n{response}"):
-                if exact_match(said, option, letter):
-                    assert relaxed_match(said, option)
-            assert exact_match(" ".join(option.split()), option, letter)
-
-
-class TestPrompts:
-    def test_none_gives_the_removed_option_away_and_all_show_the_question(self) -> None:
-        for prompt in read_prompts().values():
-            for place, option in enumerate(QUESTION.options):
-                shown = prompt.render(Removal(QUESTION, place))
-                assert QUESTION.question in shown
-                assert option not in shown
-                if prompt.name != "in_place":
-                    assert all(other in shown for other in QUESTION.options if other != option)
-
-    def test_by_hand(self) -> None:
-        known, removal = read_prompts(), Removal(QUESTION, 1)
-        assert known["continue"].render(removal) == ("Which drug {x}?\nA. Aspirin\nC. Iron\nD. E. coli vaccine\nB.")
-        assert known["in_place"].render(removal) == "Which drug {x}?\nA. Aspirin\nB."
-        assert "\nA. Aspirin\nB. ____\nC. Iron\nD. E. coli vaccine\n" in known["fill_in"].render(removal)
-        assert "to have 4 answer options" in known["another"].render(removal)
-        assert sum(one.form == "instruction" for one in known.values()) >= 3
-
-    def test_names(self) -> None:
-        known = read_prompts()
-        assert select_prompts(known, ()) == list(known.values())
-        assert [one.name for one in select_prompts(known, ["fill_in", "another"])] == ["fill_in", "another"]
-        with pytest.raises(ConfigError, match=r"(?s)2 settings are wrong.*Did you mean 'fill_in'\?.*no prompt 'x'"):
-            select_prompts(known, ["filin", "x"])
-
-    def test_a_file_of_the_users(self, tmp_path: Path) -> None:
-        path = tmp_path / "mine.yaml"
-        path.write_text("mine:\n  form: instruction\n  prompt: 'Say {letter} of {question}'\n")
-        assert read_prompts(path)["mine"].render(Removal(QUESTION, 2)) == "Say C of Which drug {x}?"
-        path.write_text(
-            "a: {form: chat, prompt: '{question} {gold}'}\nb: hello\nc: {form: text, prompt: '{letter}'}\n"
-            "d: {form: text, prompt: '{question'}\n"
-        )
-        with pytest.raises(ConfigError, match="5 settings are wrong") as caught:
+    with pytest.raises(ConfigError, match="5 settings are wrong") as caught:
+        read_prompts(path)
+    for part in ("a.form='chat'", "part of a.prompt 'gold'", "b: needs form", "c.prompt: does not", "d.prompt: "):
+        assert part in str(caught.value)
+    for text, reason in (("[1, 2]", "must hold prompts"), ("a: [", "cannot be read as YAML")):
+        path.write_text(text)
+        with pytest.raises(InputError, match=reason):
             read_prompts(path)
-        for part in (
-            "a.form='chat'",
-            "part of a.prompt 'gold'",
-            "b: needs form",
-            "c.prompt: does not",
-            "d.prompt: ",
-        ):
-            assert part in str(caught.value)
-        for text, reason in (("[1, 2]", "must hold prompts"), ("a: [", "cannot be read as YAML")):
-            path.write_text(text)
-            with pytest.raises(InputError, match=reason):
-                read_prompts(path)
-        with pytest.raises(InputError, match="There is no file"):
-            read_prompts(tmp_path / "none.yaml")
+    with pytest.raises(InputError, match="There is no file"):
+        read_prompts(tmp_path / "none.yaml")

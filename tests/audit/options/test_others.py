@@ -61,16 +61,9 @@ class TestServer:
         self, question_file: Path, removed: dict[str, str], tmp_path: Path
     ) -> None:
         with FakeServer(answer=knows(removed)) as server:
-            found = audit_options(
-                None,
-                question_file,
-                out=tmp_path / "a",
-                llm={"base_url": server.base_url, "model": "m"},
-                api="completions",
-                limit=4,
-                prompts="in_place",
-                quiet=True,
-            )
+            llm = {"base_url": server.base_url, "model": "m"}
+            how: dict[str, Any] = {"api": "completions", "limit": 4, "prompts": "in_place", "quiet": True}
+            found = audit_options(None, question_file, out=tmp_path / "a", llm=llm, **how)
             bodies = [body for body, _ in server.seen]
         assert len(bodies) == 4 + 2 * 4 * 4
         echoed = [body for body in bodies if body.get("echo")]
@@ -156,19 +149,3 @@ class TestStored:
             audit_options(None, question_file, out=tmp_path / "c", responses=stored, quiet=True)
         with pytest.raises(SourceError, match="There is no file"):
             audit_options(None, question_file, out=tmp_path / "d", responses=tmp_path / "none.csv", quiet=True)
-
-
-def test_it_adds_its_table_to_an_audit_folder(question_file: Path, tmp_path: Path) -> None:
-    from medunlearn.audit.options.audit import add_options
-    from medunlearn.audit.options.respondents import StoredRespondent
-    from medunlearn.config.options import AuditOptionsSettings
-
-    (tmp_path / "audit").mkdir()
-    (tmp_path / "audit" / "run.json").write_text("{}")
-    (tmp_path / "said.jsonl").write_text('{"question_id": "i00", "response": "x"}\n')
-    who, settings = StoredRespondent(tmp_path / "said.jsonl"), AuditOptionsSettings()
-    found = add_options(tmp_path / "audit", who, question_file, settings, quiet=True)
-    assert len(found) == 32
-    assert add_options(tmp_path / "audit", who, question_file, settings, quiet=True).equals(found)
-    assert (tmp_path / "audit" / "options.parquet").exists()
-    assert (tmp_path / "audit" / "run.json").read_text() == "{}"

@@ -37,15 +37,7 @@ def document_moments(
     batch_size: int = 32,
     advance: Advance = lambda done: None,
 ) -> list[TokenMoments]:
-    """Log-probability, mean and variance of every scored token of each document.
-
-    Args:
-        batch_size: sequences in a pass at most, fewer where memory runs out.
-        advance: called with the number of sequences done since the last call.
-
-    Raises:
-        MedunlearnError: memory runs out with a single sequence.
-    """
+    """Log-probability, mean and variance of every scored token of each document."""
     pieces = [piece for document in documents for piece in document]
     moments = score_moments(language_model, pieces, batch_size=batch_size, advance=advance)
     columns = [(one.log_probs, one.means, one.variances) for one in moments]
@@ -76,12 +68,6 @@ def gradient_norms(
 
     One document at a time: gradients of several in one pass would be a sum. Takes memory for the gradient of every
     weight, as a training step without optimizer does. The model is left as it was.
-
-    Args:
-        advance: called with the number of documents done since the last call.
-
-    Raises:
-        MedunlearnError: memory runs out.
     """
     norms: list[float] = []
     with _all_weights_trainable(language_model.model):

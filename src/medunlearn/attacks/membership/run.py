@@ -93,10 +93,6 @@ def attack_membership(
             named: the attacks that need one are then unscored.
         live: the run's model where it is in memory already, in evaluation mode; otherwise it is loaded.
         processes: that hold the same live model and share the documents; each calls this alike.
-
-    Raises:
-        InputError: a model that cannot be loaded.
-        MedunlearnError: memory runs out with a single document.
     """
     together, folder = processes or Processes(), recording.folder
     share = _Share(run, who, settings, device, quiet, live, together)
@@ -151,9 +147,6 @@ def reference_likelihoods(
 
     Args:
         max_length: documents are cut into chunks of this many tokens, as for the model under attack.
-
-    Raises:
-        InputError: a model that cannot be loaded.
     """
     language_model = load_model(model_folder(source), device=device, weights=settings.weights)
     documents = document_sequences([one.record for one in who], language_model.tokenizer, max_length)
@@ -168,11 +161,7 @@ def longest(run: Run) -> int | None:
 
 
 def check_was_trained_on_records(run: Run) -> None:
-    """Refuse a model that was trained on questions alone: its documents are no members.
-
-    Raises:
-        InputError: so it was.
-    """
+    """Refuse a model that was trained on questions alone: its documents are no members."""
     trained = run
     lineage = [Path(one) for one in run.info.lineage]
     if run.info.verb != "train" and lineage and (lineage[-1] / "run.json").exists():

@@ -113,9 +113,6 @@ def attacked_questions(
 ) -> tuple[NodeNames, list[Question], int]:
     """Questions of the train fold, those of the kind ``identity`` left out: names, questions, and how many are
     left out since their record carries no node of some level.
-
-    Raises:
-        InputError: the benchmark has no levels to name, or no such questions.
     """
     names = NodeNames.of(benchmark)
     if not names.levels:

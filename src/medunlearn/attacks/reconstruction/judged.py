@@ -35,11 +35,7 @@ from medunlearn.results.scores import replace_scores
 
 
 def attacked_responses(record: Run, benchmark: Benchmark, settings: JudgeSettings) -> JudgedResponses:
-    """The responses at each context level, with the question as it was put and the reference.
-
-    Raises:
-        InputError: no reconstruction attack, another benchmark, no such kind of question.
-    """
+    """The responses at each context level, with the question as it was put and the reference."""
     if "reconstruction" not in record.info.results:
         raise InputError(f"{record.folder} holds no reconstruction attack, and no responses to judge.")
     if record.info.benchmark != benchmark.fingerprint:

@@ -27,12 +27,7 @@ _CHANGE = {"difference": "change", "low": "change_low", "high": "change_high", "
 
 
 def context_scores(scores: pd.DataFrame, labels: pd.DataFrame, context: ContextLevel) -> pd.DataFrame:
-    """The score table of one context level, with ``given``, ``identifiers`` and ``attack``.
-
-    Args:
-        scores: question_id, metric, value, reason.
-        labels: one row a question (:func:`medunlearn.results.scores.question_labels`).
-    """
+    """The score table of one context level, with ``given``, ``identifiers`` and ``attack``."""
     table = measured(scores, labels)
     return table.assign(given=context.name, identifiers=context.identifiers, attack=ATTACK)
 

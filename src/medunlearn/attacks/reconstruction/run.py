@@ -101,14 +101,7 @@ def attack_reconstruction(
     quiet: bool = False,
     live: LanguageModel | None = None,
 ) -> None:
-    """Run the attack on a run's model and write its tables to the recording's folder.
-
-    Args:
-        live: the run's model where it is in memory already, in evaluation mode; otherwise it is loaded.
-
-    Raises:
-        InputError: nothing to name or to ask; a model that cannot be loaded.
-    """
+    """Run the attack on a run's model and write its tables to the recording's folder."""
     split = benchmark.split(settings.split)
     asked_sides = SIDES if attack.sides == "both" else (attack.sides,)
     names, plain, left_out = attacked_questions(benchmark, split, asked_sides)

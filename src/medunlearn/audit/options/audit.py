@@ -145,11 +145,7 @@ def make_respondent(
     permitted: bool = False,
     device: str = "auto",
 ) -> Respondent:
-    """A local model, a server or a file of responses.
-
-    Raises:
-        ConfigError: not exactly one of the three.
-    """
+    """A local model, a server or a file of responses."""
     if sum(source is not None for source in (model, llm, responses)) != 1:
         raise ConfigError(["give one of model, llm (a server) and responses (a file)"])
     if model is not None:
@@ -166,11 +162,7 @@ def make_respondent(
 def run_options(
     respondent: Respondent, file: Path, settings: AuditOptionsSettings, out: Path, *, quiet: bool = False
 ) -> OptionsAudit:
-    """Ask one model and write ``options.parquet`` and ``choices.parquet`` to a run's folder.
-
-    Raises:
-        ConfigError: an unknown prompt, or one that this model does not take.
-    """
+    """Ask one model and write ``options.parquet`` and ``choices.parquet`` to a run's folder."""
     prompts, job = respondent.prompts(settings), OptionsJob(settings, out, quiet)
     inputs = {"file": storage.sha256_of(file), **respondent.inputs()}
     inputs["prompts"] = storage.sha256_of_json([[one.name, one.form, one.template] for one in prompts])
@@ -189,20 +181,6 @@ def run_options(
                 "prompts": [prompt.name for prompt in prompts],
             }
     return OptionsAudit(out, respondent.label, settings)
-
-
-def add_options(
-    folder: Path, respondent: Respondent, file: Path, settings: AuditOptionsSettings, *, quiet: bool = False
-) -> pd.DataFrame:
-    """Add ``options.parquet`` to an audit's folder; the stage's own run is in ``options/`` below it.
-
-    Raises:
-        ConfigError: an unknown prompt, or one that this model does not take.
-        SourceError: rows that cannot be read.
-    """
-    options = run_options(respondent, file, settings, folder / "options", quiet=quiet).options
-    storage.write_atomically(folder / OPTIONS, options.to_parquet)
-    return options
 
 
 def option_rows(

@@ -23,12 +23,7 @@ from medunlearn.sources.options import MultipleChoice, read_options, sampled
 
 
 def build(settings: OptionsSettings) -> Benchmark:
-    """The file as a benchmark with random splits; a question without a known answer is a record alone.
-
-    Raises:
-        SourceError: rows that cannot be read.
-        ConfigError: not enough questions are left to be trained on.
-    """
+    """The file as a benchmark with random splits; a question without a known answer is a record alone."""
     file = read_options(settings.file, count_from=settings.count_from, skip_bad_rows=settings.skip_bad_rows)
     sample = sampled(file.questions, settings.limit, settings.seed)
     names = [one.question_id for one in sample]

@@ -39,12 +39,6 @@ class StoredRespondent:
 
     A column ``removed`` (a letter) names the removed option; a row with another letter than the seed draws answers
     another question and is unscored.
-
-    Args:
-        path: CSV, TSV, JSONL, JSON or Parquet.
-
-    Raises:
-        SourceError: no such file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -62,11 +56,7 @@ class StoredRespondent:
         return select_prompts({name: OptionPrompt(name, "instruction", "") for name in names}, settings.prompts)
 
     def ask(self, removals: Sequence[Removal], prompts: Sequence[OptionPrompt], job: OptionsJob) -> Responses:
-        """The stored responses.
-
-        Raises:
-            SourceError: rows that cannot be read, a missing column, a question answered twice.
-        """
+        """The stored responses."""
         letters = {removal.question.question_id: removal.letter for removal in removals}
         responses: Responses = {}
         for place, row in self._rows():

@@ -29,10 +29,6 @@ class ServerRespondent:
         llm: settings of the server.
         settings: of the audit; its ``data_use`` decides what may leave this machine.
         permitted: the user allows questions that are not open to be sent.
-
-    Raises:
-        ConfigError: wrong settings of the server.
-        RemoteRefusedError: the server is off this machine, and the questions may not go there.
     """
 
     def __init__(self, llm: Mapping[str, Any], settings: AuditOptionsSettings, *, permitted: bool = False) -> None:
@@ -44,11 +40,7 @@ class ServerRespondent:
         return {"server model": self.server.name, "extra": self.server.extra}
 
     def prompts(self, settings: AuditOptionsSettings) -> list[OptionPrompt]:
-        """The requested prompts, or all that the API takes.
-
-        Raises:
-            ConfigError: an unknown prompt, or one that the API does not take.
-        """
+        """The requested prompts, or all that the API takes."""
         wanted = select_prompts(read_prompts(settings.prompts_file), settings.prompts)
         if settings.api == "completions":
             return wanted
@@ -60,11 +52,7 @@ class ServerRespondent:
         return [prompt for prompt in wanted if prompt.form == "instruction"]
 
     def ask(self, removals: Sequence[Removal], prompts: Sequence[OptionPrompt], job: OptionsJob) -> Responses:
-        """Responses at temperature 0; refusals are unscored.
-
-        Raises:
-            MedunlearnError: server or network failed on some; the other responses are kept.
-        """
+        """Responses at temperature 0; refusals are unscored."""
         pairs = [(removal, prompt) for prompt in prompts for removal in removals]
         # Without the model's tokenizer: two letters per token are enough for any.
         longest = max(len(text) for removal in removals for text in removal.question.options)
