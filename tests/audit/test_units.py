@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from medunlearn.audit.units import TokenizerUnit, WordsUnit, continuations, tokenizer_in, unit_of
 from medunlearn.errors import InputError, ModelError
@@ -14,49 +15,47 @@ TEXT = "Aspirin 100 mg  daily.\n\nNaïve β-blocker — stopped; patient's pain 
 
 
 @pytest.fixture(scope="module")
-def unit() -> TokenizerUnit:
-    return TokenizerUnit(trained(), "a test")
-
-
-def trained(merges: int = 400) -> Any:
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-
+def tokenizer() -> Any:
+    """As many models' tokenizers do, it moves places off white space and adds special tokens."""
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
-    # As many models' tokenizers do, this one moves places off white space and adds special tokens.
     made.post_processor = processors.ByteLevel(trim_offsets=True)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=merges, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
     made.train_from_iterator([TEXT, "aspirin daily, pain stopped"] * 4, trainer)
     return made
 
 
-def test_ends_cut_the_text_without_loss(unit: TokenizerUnit) -> None:
+@pytest.fixture(scope="module")
+def unit(tokenizer: Any) -> TokenizerUnit:
+    return TokenizerUnit(tokenizer, "a test")
+
+
+def test_ends_cut_the_text_without_loss(unit: TokenizerUnit, tokenizer: Any) -> None:
     (found,) = unit.encode([TEXT])
     ends = found.ends.tolist()
     assert ends == sorted(ends)
-    assert ends[-1] == len(TEXT)
-    assert found.ids.tolist() == trained().encode(TEXT, add_special_tokens=False).ids
+    assert found.ids.tolist() == tokenizer.encode(TEXT, add_special_tokens=False).ids
     pieces = [TEXT[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     assert "".join(pieces) == TEXT
 
 
 def test_a_true_continuation_has_the_texts_own_tokens(unit: TokenizerUnit) -> None:
     (whole,) = unit.encode([TEXT])
-    for cut in range(1, len(whole)):
-        at = int(whole.ends[cut - 1])
+    for at in whole.ends[:-1].tolist():
         (rest,) = continuations(unit, [TEXT[:at]], [TEXT[at:]])
         # A letter of several bytes may be cut in two tokens; what follows it is the same.
-        same = [token for token, end in zip(whole.ids.tolist(), whole.ends.tolist(), strict=True) if end > at]
-        assert rest.ids.tolist() == same
-        assert (rest.ends + at).tolist() == [end for end in whole.ends.tolist() if end > at]
+        assert rest.ids.tolist() == whole.ids[whole.ends > at].tolist()
+        assert (rest.ends + at).tolist() == whole.ends[whole.ends > at].tolist()
 
 
 def test_alone_a_text_may_be_cut_otherwise(unit: TokenizerUnit) -> None:
     at = TEXT.index("pirin")
     (together,), (alone,) = continuations(unit, [TEXT[:at]], [TEXT[at:]]), unit.encode([TEXT[at:]])
     assert together.ids.tolist() != alone.ids.tolist()
+    with pytest.raises(InputError, match="1 texts for 2 prefixes"):
+        continuations(unit, ["a", "b"], ["c"])
 
 
 def test_words_and_punctuation_marks() -> None:
@@ -66,16 +65,10 @@ def test_words_and_punctuation_marks() -> None:
     assert found.ends.tolist()[:3] == [3, 7, 8]
     unit.seal()
     assert unit.encode(["cat dog, mat"])[0].ids.tolist() == [2, 0, 3, 7]
-    assert unit.noun == "words"
 
 
-def test_a_prefix_a_text() -> None:
-    with pytest.raises(InputError, match="1 texts for 2 prefixes"):
-        continuations(WordsUnit(), ["a", "b"], ["c"])
-
-
-def test_a_tokenizer_from_a_folder(tmp_path: Path, unit: TokenizerUnit) -> None:
-    trained().save(str(tmp_path / "tokenizer.json"))
+def test_a_tokenizer_from_a_folder(tmp_path: Path, unit: TokenizerUnit, tokenizer: Any) -> None:
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
     for where in (tmp_path, tmp_path / "tokenizer.json"):
         assert tokenizer_in(where).encode([TEXT])[0].ids.tolist() == unit.encode([TEXT])[0].ids.tolist()
     (tmp_path / "tokenizer.json").write_text("{")
@@ -83,8 +76,5 @@ def test_a_tokenizer_from_a_folder(tmp_path: Path, unit: TokenizerUnit) -> None:
         tokenizer_in(tmp_path)
     with pytest.raises(ModelError, match=r"tokenizer\.json"):
         tokenizer_in(tmp_path / "nowhere")
-
-
-def test_slow_tokenizers_are_refused() -> None:
     with pytest.raises(ModelError, match="does not say where its tokens stand"):
         unit_of(object(), "m")
