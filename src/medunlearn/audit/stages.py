@@ -165,7 +165,8 @@ def add_semantic(folder: Path, parts: AuditParts, *, device: str = "auto", quiet
         )
         scores = function(*texts, model=model, device=device, quiet=quiet)
         values = pd.array([score.value for score in scores], dtype="Float64")
-        rows.append(labels.assign(measure=measure, value=values, reason=[score.reason for score in scores]))
+        reasons = pd.array([score.reason for score in scores], dtype="string")
+        rows.append(labels.assign(measure=measure, value=values, reason=reasons))
         known = {**known, measure: model_identity(model)}
     if rows:
         replace_scores(folder, pd.concat(rows), measure=[str(table["measure"].iloc[0]) for table in rows])
