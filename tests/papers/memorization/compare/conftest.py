@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -191,19 +190,11 @@ def content(audits: Path) -> AuditContent:
     by_rules = sort_spans(med, settings)
     sheet = audits / "sheet.csv"
     span_sheet(med, settings, sheet, sample=40)
-    answers = {sheet_id(row): row["kind"] for row in by_rules.to_dict("records")}
-    rows = list(csv.DictReader(sheet.read_text(encoding="utf-8-sig").splitlines()))
-    with sheet.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["span_id", "kind"])
-        writer.writerows(
-            (row["span_id"], "unclear" if number == 0 else answers[row["span_id"]])
-            for number, row in enumerate(rows)
-        )
+    spans = by_rules[["probe_id", "variant", "sample", "span"]].astype(str).agg("/".join, axis=1)
+    answers = dict(zip(spans, by_rules["kind"], strict=True))
+    ids = pd.read_csv(sheet)["span_id"]
+    kinds = ["unclear", *ids[1:].map(answers)]
+    pd.DataFrame({"span_id": ids, "kind": kinds}).to_csv(sheet, index=False)
     read_spans(med, settings, sheet)
     folders = [audits / label for label in LABELS]
     return audit_content(folders, audits / "relations.yaml", title="An <audit>", replicates=REPLICATES)
-
-
-def sheet_id(row: Mapping[Any, Any]) -> str:
-    return f"{row['probe_id']}/{row['variant']}/{row['sample']}/{row['span']}"

@@ -16,7 +16,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import ResponseStore
 from medunlearn.errors import ConfigError
 from medunlearn.papers.memorization.diagnosis.rise import Rise, rises
-from medunlearn.pipeline.epochs.selection import best_of, by_validation_loss, is_over, stop_epoch
+from medunlearn.pipeline.epochs.selection import best_of, by_validation_loss, stop_epoch
 from medunlearn.pipeline.presets import train_settings
 from medunlearn.results.runs import Run, RunRecord
 from medunlearn.statistics import Difference
@@ -127,30 +127,15 @@ def test_memorized_records_are_found(bench: Benchmark, loaded: Any, tmp_path: Pa
     assert (rows["run_50", "train"]["n_scored"], rows["run_50", "train"]["n_unscored"]) == (0, 2)
 
 
-def test_the_rule_is_the_least_validation_loss(watched: Run) -> None:
-    told = watched.info["results"]["epochs"]
-    losses = {epoch: measured(watched, "validation loss", epoch)["value"] for epoch in (1, 2)}
-    assert {one["epoch"]: one["value"] for one in told["numbers"]} == pytest.approx(losses)
-    assert told["best"] == told["chosen"] == min(losses, key=lambda epoch: losses[epoch])
-    assert told["rule"].startswith("least validation loss")
-
-
-def epochs(*losses: float | None) -> pd.DataFrame:
+def test_early_stopping_by_the_validation_loss() -> None:
+    losses = (0.5, 2.0, 1.0, 0.9, 0.9, 1.5, 0.1)
     rows = [{"epoch": n, "measure": "validation loss", "value": loss} for n, loss in enumerate(losses)]
-    return pd.DataFrame([*rows, {"epoch": 1, "measure": "other", "value": 0.0}]).astype({"value": "Float64"})
-
-
-def test_early_stopping_by_hand() -> None:
+    table = pd.DataFrame([*rows, {"epoch": 1, "measure": "other", "value": 0.0}]).astype({"value": "Float64"})
     # The model before training (0.5) counts for nothing; epoch 3 is the best, and 4 and 5 are not better.
-    found = by_validation_loss(epochs(0.5, 2.0, 1.0, 0.9, 0.9, 1.5, 0.1))
+    found = by_validation_loss(table)
     assert [one.epoch for one in found] == [1, 2, 3, 4, 5, 6]
-    best = best_of(found[:5])
-    assert best is not None
-    assert best.epoch == 3
-    assert [is_over(found[:n], 2) for n in range(1, 6)] == [False, False, False, False, True]
-    assert stop_epoch(found, 2) == 5
-    assert stop_epoch(found, 3) is None
-    assert best_of(by_validation_loss(epochs(0.5, None))) is None
+    assert (stop_epoch(found, 2), stop_epoch(found, 3)) == (5, None)
+    assert best_of(by_validation_loss(table.assign(value=table["value"].where(table["epoch"] == 0)))) is None
 
 
 def test_a_run_ends_early_and_keeps_its_best_epoch(bench: Benchmark, tmp_path: Path) -> None:
@@ -169,6 +154,10 @@ def test_a_run_ends_early_and_keeps_its_best_epoch(bench: Benchmark, tmp_path: P
     run = mu.train(bench, out=tmp_path / "run", quiet=True, epochs=12, **plain, **ending)
     told = run.info["results"]["epochs"]
     losses = {one["epoch"]: one["value"] for one in told["numbers"]}
+    table = {epoch: measured(run, "validation loss", epoch)["value"] for epoch in losses}
+    assert losses == pytest.approx(table)
+    assert told["best"] == min(losses, key=lambda epoch: losses[epoch])
+    assert told["rule"].startswith("least validation loss")
     assert told["stopped_early"]
     assert told["done"] == told["best"] + 1 == told["chosen"] + 1
     assert losses[told["done"]] >= losses[told["best"]]
