@@ -14,7 +14,22 @@ from fake_server import FakeServer
 from medunlearn.data.benchmark import Benchmark
 
 Medunlearn = Callable[..., Any]
+LOCAL = ("--llm", "http://127.0.0.1:1/v1", "--llm.model", "m")
 FAST = "--llm.backoff-seconds=0.01"
+
+
+Build = Callable[..., Any]
+
+
+@pytest.fixture
+def build(medunlearn: Medunlearn, notes: Path, asked: Any, tmp_path: Path) -> Build:
+    """``build(server, *words)``: the notes, or another ``file``, into ``tmp_path/bench``."""
+
+    def command(server: FakeServer, *words: object, file: object = notes, **how: Any) -> Any:
+        out = how.pop("out", tmp_path / "bench")
+        return medunlearn("build", "amnesia", file, *asked(server), "--out", out, *words, **how)
+
+    return command
 
 
 def rejects(out: Path) -> list[dict[str, Any]]:
@@ -22,12 +37,10 @@ def rejects(out: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def test_notes_become_a_benchmark(
-    asked: Any, medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
-) -> None:
+def test_notes_become_a_benchmark(build: Build, canned: Any, tmp_path: Path) -> None:
     out = tmp_path / "bench"
     with FakeServer(answer=canned) as server:
-        said = medunlearn("build", "amnesia", notes, *asked(server), "--out", out)
+        said = build(server)
         assert server.count == 24
         assert "24 requests sent now" in said.text
         assert "12 records, 12 subjects, 96 questions" in said.text
@@ -40,7 +53,7 @@ def test_notes_become_a_benchmark(
         assert benchmark.data_use == "credentialed"
         before = {file.name: file.read_bytes() for file in out.glob("*.parquet")}
 
-        again = medunlearn("build", "amnesia", notes, *asked(server), "--out", out)
+        again = build(server)
         assert "0 requests sent now" in again.text
         assert server.count == 24
         assert {file.name: file.read_bytes() for file in out.glob("*.parquet")} == before
@@ -58,7 +71,7 @@ def test_notes_become_a_benchmark(
 
 
 def test_what_is_left_out_is_listed_with_its_reason(
-    asked: Any, write_csv: Any, medunlearn: Medunlearn, own_notes: Any, canned: Any, tmp_path: Path
+    build: Build, write_csv: Any, own_notes: Any, canned: Any, tmp_path: Path
 ) -> None:
     """A bad row, a title that fits no disease, no title, and a note that the model never asks well about."""
     rows = own_notes(12, ("tumor", "sepsis", "infarction", "odd"))
@@ -71,12 +84,12 @@ def test_what_is_left_out_is_listed_with_its_reason(
 
     file, out = write_csv(tmp_path / "n.csv", rows), tmp_path / "bench"
     with FakeServer(answer=answer) as server:
-        refused = medunlearn("build", "amnesia", file, *asked(server), "--out", out, code=2)
+        refused = build(server, file=file, code=2)
         assert "n.csv:14: has no text in 'text'" in refused.text
         assert "n.csv:15: has the id of n.csv:3: 'n001'" in refused.text
         assert server.count == 0
         assert not out.exists()
-        said = medunlearn("build", "amnesia", file, *asked(server), "--out", out, "--skip-bad-rows")
+        said = build(server, "--skip-bad-rows", file=file)
     assert "7 were left out; they are listed in" in said.text
     assert [(row["task"], row["id"], row["status"]) for row in rejects(out)] == [
         ("notes", "n.csv:14", "excluded"),
@@ -93,40 +106,36 @@ def test_what_is_left_out_is_listed_with_its_reason(
     assert benchmark.notes["left out"]["amnesia_questions@1: invalid"] == 1
 
 
-def test_other_can_be_kept(
-    asked: Any, write_csv: Any, medunlearn: Medunlearn, own_notes: Any, canned: Any, tmp_path: Path
-) -> None:
+def test_other_can_be_kept(build: Build, write_csv: Any, own_notes: Any, canned: Any, tmp_path: Path) -> None:
     file = write_csv(tmp_path / "n.csv", own_notes(8, ("tumor", "odd")))
     with FakeServer(answer=canned) as server:
-        medunlearn("build", "amnesia", file, *asked(server), "--out", tmp_path / "b", "--other=keep")
-    benchmark = Benchmark.load(tmp_path / "b")
+        build(server, "--other=keep", file=file)
+    benchmark = Benchmark.load(tmp_path / "bench")
     assert benchmark.notes["patients by disease"] == {"Cancer": 4, "Other": 4}
     assert not [name for name in benchmark.splits if name.startswith("other")]
 
 
-def test_when_no_note_comes_through_it_says_why(
-    asked: Any, medunlearn: Medunlearn, notes: Path, tmp_path: Path
-) -> None:
+def test_when_no_note_comes_through_it_says_why(build: Build, tmp_path: Path) -> None:
     with FakeServer(answer=lambda body: "I am a teapot.") as server:
-        said = medunlearn("build", "amnesia", notes, *asked(server), "--out", tmp_path / "b", code=1)
+        said = build(server, code=1)
     assert "No note came through" in said.text
     assert "12 x disease_label@1: invalid: No usable answer: the answer holds no JSON value." in said.text
-    assert len(rejects(tmp_path / "b")) == 12
+    assert len(rejects(tmp_path / "bench")) == 12
 
 
 def test_columns_diseases_of_ones_own_and_a_sample(
-    asked: Any, write_csv: Any, medunlearn: Medunlearn, own_notes: Any, canned: Any, tmp_path: Path
+    build: Build, write_csv: Any, own_notes: Any, canned: Any, tmp_path: Path
 ) -> None:
     rows = [
         {"key": row["id"], "letter": row["text"], "who": f"p{n // 2}", "icd": ("I21", "C50")[n // 2 % 2]}
         for n, row in enumerate(own_notes(12))
     ]
-    file, out = write_csv(tmp_path / "n.csv", rows), tmp_path / "b"
+    file = write_csv(tmp_path / "n.csv", rows)
     columns = ("--id", "key", "--text", "letter", "--subject", "who", "--disease", "icd")
     with FakeServer(answer=canned) as server:
-        medunlearn("build", "amnesia", file, *asked(server), *columns, "--limit", 8, "--out", out)
+        build(server, *columns, "--limit", 8, file=file)
         assert server.count == 8
-    benchmark = Benchmark.load(out)
+    benchmark = Benchmark.load(tmp_path / "bench")
     assert len(benchmark.records) == 8
     assert {record.groups["disease"] for record in benchmark.records} <= {"I21", "C50"}
     assert len({record.groups["patient"] for record in benchmark.records}) < 8
@@ -161,53 +170,40 @@ def test_of_pmc_patients_as_many_are_drawn_as_the_paper_drew(
 
 
 def test_notes_from_a_hub(
-    asked: Any,
-    write_csv: Any,
-    medunlearn: Medunlearn,
-    own_notes: Any,
-    canned: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    build: Build, write_csv: Any, own_notes: Any, canned: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import huggingface_hub
 
     file = write_csv(tmp_path / "notes.csv", own_notes(6))
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *args, **more: str(file))
-    out = tmp_path / "b"
     with FakeServer(answer=canned) as server:
-        medunlearn("build", "amnesia", "hub:me/notes/notes.csv", *asked(server), "--out", out, "--diseases=Cancer")
-    benchmark = Benchmark.load(out)
+        build(server, "--diseases=Cancer", file="hub:me/notes/notes.csv")
+    benchmark = Benchmark.load(tmp_path / "bench")
     assert benchmark.source == "hub:me/notes/notes.csv"
     assert {name.rsplit("_", 1)[0] for name in benchmark.splits} == {"random", "cancer"}
     assert benchmark.data_use == "credentialed"
 
 
-def test_a_dry_run_sends_and_writes_nothing(
-    asked: Any, medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
-) -> None:
-    out = tmp_path / "bench"
+def test_a_dry_run_sends_and_writes_nothing(build: Build, canned: Any, tmp_path: Path) -> None:
     with FakeServer(answer=canned) as server:
-        words = ("build", "amnesia", notes, *asked(server), "--out", out, "--llm.price", "1,2")
-        said = medunlearn(*words, "--dry-run")
+        words = (server, "--llm.price", "1,2")
+        said = build(*words, "--dry-run")
         assert "disease_label: 12 requests to send" in said.text
         assert "amnesia_questions: 12 requests to send" in said.text
         assert "money: about" in said.text
-        assert (server.count, out.exists()) == (0, False)
-        plan = json.loads(medunlearn(*words, "--dry-run", "--json").stdout)
-        built = json.loads(medunlearn(*words, "--json").stdout)
-        assert "0 requests to send, 12 need none" in medunlearn(*words, "--dry-run").text
+        assert (server.count, (tmp_path / "bench").exists()) == (0, False)
+        plan = json.loads(build(*words, "--dry-run", "--json").stdout)
+        built = json.loads(build(*words, "--json").stdout)
+        assert "0 requests to send, 12 need none" in build(*words, "--dry-run").text
     spent = built["build"]["llm"]
     assert 0 < spent["money"] <= sum(part["most"]["money"] for part in plan.values())
     assert spent["requests"] == sum(part["requests"] for part in plan.values())
 
 
-def test_a_budget_stops_the_build_and_a_larger_one_goes_on(
-    asked: Any, medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
-) -> None:
+def test_a_budget_stops_the_build_and_a_larger_one_goes_on(build: Build, canned: Any, tmp_path: Path) -> None:
     out = tmp_path / "bench"
     with FakeServer(answer=canned) as server:
-        words = ("build", "amnesia", notes, *asked(server), "--out", out)
-        said = medunlearn(*words, "--llm.budget-requests", 9, code=1)
+        said = build(server, "--llm.budget-requests", 9, code=1)
         assert "the budget of 9 requests would be passed" in said.text
         assert "goes on from there" in said.text
         assert server.count == 9
@@ -216,29 +212,26 @@ def test_a_budget_stops_the_build_and_a_larger_one_goes_on(
         assert {row["status"] for row in rejects(out)} == {"not_sent"}
         assert len(rejects(out)) == 12
         # The budget is the build's, not the command's.
-        medunlearn(*words, "--llm.budget-requests", 9, code=1)
+        build(server, "--llm.budget-requests", 9, code=1)
         assert server.count == 9
-        medunlearn(*words, "--llm.budget-requests", 24)
+        build(server, "--llm.budget-requests", 24)
         assert server.count == 24
     assert rejects(out) == []
 
 
 def test_notes_that_a_server_fails_on_are_left_out_only_when_told(
-    asked: Any, medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
+    build: Build, canned: Any, tmp_path: Path
 ) -> None:
-    out = tmp_path / "bench"
-
     def behave(body: dict[str, Any], nth: int) -> str:
         return "context_length" if "grade 7 " in str(body["messages"][1]) else "well"
 
     with FakeServer(behave, answer=canned) as server:
-        words = ("build", "amnesia", notes, *asked(server), "--out", out, FAST)
-        said = medunlearn(*words, code=1)
+        said = build(server, FAST, code=1)
         assert "1 requests were not answered to the end" in said.text
         assert "--leave-out-failed" in said.text
-        medunlearn(*words, "--leave-out-failed")
-    assert [(row["id"], row["status"]) for row in rejects(out)] == [("n007", "failed")]
-    assert len(Benchmark.load(out).records) == 11
+        build(server, FAST, "--leave-out-failed")
+    assert [(row["id"], row["status"]) for row in rejects(tmp_path / "bench")] == [("n007", "failed")]
+    assert len(Benchmark.load(tmp_path / "bench").records) == 11
 
 
 def test_the_same_in_python_and_in_an_experiment(
@@ -261,10 +254,92 @@ def test_the_same_in_python_and_in_an_experiment(
         mu.build.amnesia()
 
 
-def test_everything_is_private(
-    asked: Any, medunlearn: Medunlearn, notes: Path, canned: Any, tmp_path: Path
-) -> None:
+def test_everything_is_private(build: Build, canned: Any, tmp_path: Path) -> None:
     with FakeServer(answer=canned) as server:
-        medunlearn("build", "amnesia", notes, *asked(server), "--out", tmp_path / "b")
-    for folder in (tmp_path / "b", tmp_path / "b" / "llm"):
+        build(server)
+    for folder in (tmp_path / "bench", tmp_path / "bench" / "llm"):
         assert folder.stat().st_mode & 0o077 == 0
+
+
+# What must not leave, what must not be overwritten, and mistakes on the command line.
+
+
+def test_notes_stay_on_this_machine_unless_permitted(medunlearn: Medunlearn, notes: Path, tmp_path: Path) -> None:
+    away = ("--llm", "https://llm.example.com/v1", "--llm.model", "m", "--out", tmp_path / "b")
+    said = medunlearn("build", "amnesia", notes, *away, code=2)
+    assert "the data is credentialed: it stays here" in said.text
+    assert "--allow-remote-llm" in said.text
+    assert not (tmp_path / "b").exists()
+    medunlearn("build", "amnesia", notes, *away, "--allow-remote-llm", "--dry-run")
+    medunlearn("build", "amnesia", notes, *away, "--data-use", "open", "--dry-run")
+
+
+def test_known_identifiers_keep_open_notes_here(
+    write_csv: Any, medunlearn: Medunlearn, own_notes: Any, tmp_path: Path
+) -> None:
+    rows = [{**row, "identifiers": "Ann Lee; HX-77" if n == 3 else ""} for n, row in enumerate(own_notes(6))]
+    file = write_csv(tmp_path / "n.csv", rows)
+    away = (
+        "--llm",
+        "https://llm.example.com/v1",
+        "--llm.model",
+        "m",
+        "--data-use",
+        "open",
+        "--out",
+        tmp_path / "b",
+    )
+    assert "1 records carry identifiers" in medunlearn("build", "amnesia", file, *away, code=2).text
+
+
+def test_another_benchmark_is_refused_before_anything_is_asked(
+    asked: Any, medunlearn: Medunlearn, notes: Path, bench: Path, canned: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "b"
+    with FakeServer(answer=canned) as server:
+        words = ("build", "amnesia", notes, *asked(server), "--out")
+        assert "holds another benchmark" in medunlearn(*words, bench, code=2).text
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine" / "thesis.txt").write_text("mine")
+        assert "is not empty and holds no benchmark" in medunlearn(*words, tmp_path / "mine", code=2).text
+        assert server.count == 0
+        medunlearn(*words, out)
+        assert "holds another benchmark" in medunlearn(*words, out, "--seed", 1, code=2).text
+        assert "holds this benchmark already" in medunlearn(*words, out, "--again", code=2).text
+        medunlearn(*words, tmp_path / "c", "--store", out / "llm", "--again")
+        medunlearn(*words, tmp_path / "d", "--store", out / "llm", "--seed", 1)
+        assert server.count == 24
+    assert Benchmark.load(tmp_path / "c").fingerprint == Benchmark.load(out).fingerprint
+
+
+HERE = ("NOTES", *LOCAL)
+MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
+    "no file": (("none.csv", *HERE[1:]), "There is no file none.csv"),
+    "no server": (("NOTES",), "llm is missing"),
+    "no model": (("NOTES", "--llm", "http://127.0.0.1:1/v1"), "--llm.model NAME is missing"),
+    "nothing": ((), "give either NOTES"),
+    "a setting alone": (("--other=keep",), "give either NOTES"),
+    "both": (("--synthetic", "5", "--llm", "http://127.0.0.1:1/v1"), "There is no setting 'llm'"),
+    "a column": ((*HERE, "--text", "txt"), "Did you mean 'text'?"),
+    "a price": ((*HERE, "--llm.price", "3"), "is not PROMPT,ANSWER"),
+    "no price": ((*HERE, "--llm.budget-money", "3"), "budget_money needs a price"),
+    "a key": ((*HERE, "--llm.concurency=3"), "Did you mean 'concurrency'?"),
+    "a sample": ((*HERE, "--limit", "99"), "the file holds 12"),
+    "no number": ((*HERE, "--limit", "some"), "limit='some': value error, give a number, or all"),
+    "use": ((*HERE, "--data-use", "secret"), "data_use='secret'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_name_the_fix(medunlearn: Medunlearn, notes: Path, tmp_path: Path, name: str) -> None:
+    words, said = MISTAKES[name]
+    given = [str(notes) if word == "NOTES" else word for word in words]
+    assert said in medunlearn("build", "amnesia", *given, "--out", tmp_path / "b", code=2).text
+    assert not (tmp_path / "b").exists()
+
+
+def test_no_way_to_tell_a_disease(write_csv: Any, medunlearn: Medunlearn, tmp_path: Path) -> None:
+    file = write_csv(tmp_path / "n.csv", [{"text": "One."}, {"text": "Two."}])
+    said = medunlearn("build", "amnesia", file, *LOCAL, "--out", tmp_path / "b", code=2).text
+    assert "--title" in said
+    assert "--disease" in said

@@ -14,6 +14,7 @@ import pytest
 from medunlearn.data.benchmark import Benchmark
 
 Medunlearn = Callable[..., Any]
+Train = Callable[..., Any]
 TINY = ("--model", "tiny", "--tiny-width=32", "--tiny-layers=2", "--epochs=2", "--precision=fp32")
 
 
@@ -22,6 +23,21 @@ def state(folder: Path) -> dict[Path, tuple[int, int]]:
     return {
         file: (file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(folder.rglob("*")) if file.is_file()
     }
+
+
+@pytest.fixture
+def train(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> Train:
+    """``train(*words)``: the tiny model on the hospital, into ``tmp_path/run``."""
+
+    def command(*words: object, out: Path | None = None, on: Path = bench, code: int = 0) -> Any:
+        return medunlearn("train", on, *TINY, "--out", out or tmp_path / "run", *words, code=code)
+
+    return command
+
+
+def info(folder: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((folder / "run.json").read_text())
+    return read
 
 
 @pytest.fixture
@@ -34,75 +50,55 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("medunlearn.training.loop._step", refuse)
 
 
-def test_train(target: Path) -> None:
-    info = json.loads((target / "run.json").read_text())
-    assert (info["verb"], info["label"], info["status"]) == ("train", "target", "complete")
-    assert info["results"]["steps"] == 36
+def test_the_target_model(target: Path) -> None:
+    run = info(target)
+    assert (run["verb"], run["label"], run["status"]) == ("train", "target", "complete")
+    assert run["results"]["steps"] == 36
     assert (target / "model" / "model.safetensors").exists()
     assert not (target / "checkpoints").exists()
 
 
-def test_train_without_a_split_is_the_retrained_model(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
-    said = medunlearn("train", bench, *TINY, "--without", "random_10", "--out", tmp_path / "r", "--epochs=1")
-    info = json.loads((tmp_path / "r" / "run.json").read_text())
-    assert info["label"] == "retrained"
-    assert info["config"]["without"] == "random_10"
+def test_without_a_split_it_is_the_retrained_model(train: Train, tmp_path: Path) -> None:
+    text, run = train("--without", "random_10", "--epochs=1").text, info(tmp_path / "run")
+    assert (run["label"], run["config"]["without"]) == ("retrained", "random_10")
     # 18 records and 18 times 6 questions of the train fold, eight in a step.
-    assert info["results"]["steps"] == -(-18 * 7 // 8)
-    assert "16 steps, final loss" in said.text
+    assert run["results"]["steps"] == -(-18 * 7 // 8)
+    assert "16 steps, final loss" in text
 
 
-def test_a_complete_run_is_not_run_again(
-    medunlearn: Medunlearn, bench: Path, target: Path, no_training: None
-) -> None:
+def test_a_complete_run_is_not_run_again(train: Train, target: Path, no_training: None) -> None:
     before = state(target)
-    medunlearn("train", bench, "--out", target, *TINY)
+    train(out=target)
+    train("--checkpoint-seconds=5", out=target)
+    assert json.loads(train("--json", out=target).stdout) == info(target)
     assert state(target) == before
 
 
-def test_how_often_a_checkpoint_is_written_makes_no_other_run(
-    medunlearn: Medunlearn, bench: Path, target: Path, no_training: None
-) -> None:
-    medunlearn("train", bench, "--out", target, *TINY, "--checkpoint-seconds=5")
-
-
-def test_other_settings_in_the_same_folder_are_refused(
-    medunlearn: Medunlearn, bench: Path, target: Path, no_training: None
+def test_another_run_in_the_same_folder_is_refused(
+    train: Train, lume: Path, target: Path, no_training: None
 ) -> None:
     before = state(target)
-    said = medunlearn("train", bench, "--out", target, *TINY, "--lr=0.1", "--epochs=7", code=2)
-    assert "epochs: 2 there, 7 here" in said.text
-    assert "lr: 0.003 there, 0.1 here" in said.text
-    assert "batch_size" not in said.text
-    assert "Choose another --out" in said.text
+    text = train("--lr=0.1", "--epochs=7", out=target, code=2).text
+    parts = ("epochs: 2 there, 7 here", "lr: 0.003 there, 0.1 here", "Choose another --out")
+    assert [part for part in parts if part not in text] == []
+    assert "batch_size" not in text
+    assert "differs in benchmark: " in train(out=target, on=lume, code=2).text
     assert state(target) == before
 
 
-def test_another_benchmark_in_the_same_folder_is_refused(
-    medunlearn: Medunlearn, lume: Path, target: Path, no_training: None
-) -> None:
-    said = medunlearn("train", lume, "--out", target, *TINY, code=2)
-    assert "differs in benchmark: " in said.text
-
-
-def test_json(medunlearn: Medunlearn, bench: Path, target: Path) -> None:
-    said = medunlearn("train", bench, "--out", target, *TINY, "--json")
-    assert json.loads(said.stdout) == json.loads((target / "run.json").read_text())
-
-
-def test_quiet(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
-    said = medunlearn("train", bench, *TINY, "--out", tmp_path / "r", "--epochs=1", "--quiet")
+def test_quiet(train: Train) -> None:
+    said = train("--epochs=1", "--quiet")
     assert (said.stdout, said.stderr) == ("", "")
 
 
-def test_no_epochs_at_all(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
-    assert "0 steps" in medunlearn("train", bench, *TINY, "--out", tmp_path / "r", "--epochs=0").text
+def test_no_epochs_at_all(train: Train) -> None:
+    assert "0 steps" in train("--epochs=0").text
 
 
 def test_it_goes_on_from_another_run(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path) -> None:
     words = ("--epochs=1", "--pretrain-epochs=0", "--template=plain", "--context=closed_book", "--precision=fp32")
     medunlearn("train", bench, "--model", target, "--out", tmp_path / "r", *words)
-    assert json.loads((tmp_path / "r" / "run.json").read_text())["lineage"] == [str(target)]
+    assert info(tmp_path / "r")["lineage"] == [str(target)]
 
 
 @pytest.mark.parametrize(
@@ -119,38 +115,31 @@ def test_it_goes_on_from_another_run(medunlearn: Medunlearn, bench: Path, target
     ],
 )
 def test_a_mistake_does_not_take_the_folder(
-    medunlearn: Medunlearn, bench: Path, tmp_path: Path, words: tuple[str, ...], parts: list[str]
+    train: Train, tmp_path: Path, words: tuple[str, ...], parts: list[str]
 ) -> None:
-    out = tmp_path / "r"
-    said = medunlearn("train", bench, *TINY, *words, "--out", out, code=2)
-    assert all(part in said.text for part in parts), said.text
-    medunlearn("train", bench, *TINY, "--out", out, "--epochs=1")
-    assert json.loads((out / "run.json").read_text())["status"] == "complete"
+    text = train(*words, code=2).text
+    assert [part for part in parts if part not in text] == [], text
+    train("--epochs=1")
+    assert info(tmp_path / "run")["status"] == "complete"
 
 
-def test_a_folder_that_holds_something_else(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
+def test_an_out_that_holds_something_else(train: Train, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    said = medunlearn("train", bench, *TINY, "--out", tmp_path, code=2)
-    assert "is not empty and holds no run" in said.text
-    assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
+    assert "is not empty and holds no run" in train(out=tmp_path, code=2).text
+    assert "is a file, not a folder" in train(out=tmp_path / "thesis.txt", code=2).text
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]
 
 
-def test_out_that_is_a_file(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-    said = medunlearn("train", bench, *TINY, "--out", tmp_path / "file", code=2)
-    assert "is a file, not a folder" in said.text
-
-
-@pytest.mark.parametrize("missing", ["tokenizer.json", "config.json", "model.safetensors"])
+@pytest.mark.parametrize(
+    ("missing", "part"),
+    [("tokenizer.json", "no tokenizer"), ("config.json", "no config.json"), ("model.safetensors", "safetensors")],
+)
 def test_a_model_folder_with_a_part_missing(
-    medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path, missing: str
+    train: Train, target: Path, tmp_path: Path, missing: str, part: str
 ) -> None:
     shutil.copytree(target / "model", tmp_path / "model")
     (tmp_path / "model" / missing).unlink()
-    said = medunlearn("train", bench, "--model", tmp_path / "model", "--out", tmp_path / "r", code=2)
-    assert {"tokenizer.json": "no tokenizer", "config.json": "no config.json"}.get(
-        missing, "safetensors"
-    ) in said.text
+    assert part in train("--model", tmp_path / "model", code=2).text
 
 
 @pytest.mark.parametrize(
@@ -162,31 +151,31 @@ def test_a_model_folder_with_a_part_missing(
     ],
 )
 def test_a_broken_table(
-    medunlearn: Medunlearn, bench: Path, tmp_path: Path, break_it: Callable[[Path], Any], part: str
+    train: Train, bench: Path, tmp_path: Path, break_it: Callable[[Path], Any], part: str
 ) -> None:
     shutil.copytree(bench, tmp_path / "bench")
     break_it(tmp_path / "bench" / "questions.parquet")
-    said = medunlearn("train", tmp_path / "bench", *TINY, "--out", tmp_path / "r", code=2)
-    assert "questions.parquet" in said.text
-    assert part in said.text
-    assert not (tmp_path / "r").exists()
+    text = train(on=tmp_path / "bench", code=2).text
+    assert "questions.parquet" in text
+    assert part in text
+    assert not (tmp_path / "run").exists()
 
 
-def test_a_table_of_another_benchmark(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
+def test_a_table_of_another_benchmark(medunlearn: Medunlearn, train: Train, bench: Path, tmp_path: Path) -> None:
     medunlearn("build", "amnesia", "--synthetic", 20, "--seed", 1, "--out", tmp_path / "bench")
     shutil.copy(bench / "questions.parquet", tmp_path / "bench" / "questions.parquet")
-    said = medunlearn("train", tmp_path / "bench", *TINY, "--out", tmp_path / "r", code=2)
-    assert "is not the file that benchmark.yaml describes (SHA-256" in said.text
+    text = train(on=tmp_path / "bench", code=2).text
+    assert "is not the file that benchmark.yaml describes (SHA-256" in text
     assert Benchmark.load(bench)
 
 
-def test_a_full_disk(medunlearn: Medunlearn, bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(file: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    out = tmp_path / "r"
     with monkeypatch.context() as patch:
         patch.setattr("medunlearn.data.storage.os.fsync", full)
-        said = medunlearn("train", bench, *TINY, "--out", out, code=1)
-    assert f"error: The disk is full: {out / 'run.json'} was not written. Free some space" in said.text
-    medunlearn("train", bench, *TINY, "--out", out, "--epochs=1")
+        text = train(code=1).text
+    file = tmp_path / "run" / "run.json"
+    assert f"error: The disk is full: {file} was not written. Free some space" in text
+    train("--epochs=1")

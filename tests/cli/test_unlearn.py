@@ -14,6 +14,7 @@ from medunlearn.cli.show import slow_ways
 
 Medunlearn = Callable[..., Any]
 SHORT = ("--epochs=1", "--precision=fp32")
+Unlearn = Callable[..., Any]
 METHODS = ("ga", "graddiff", "kl_min", "ngdiff", "npo", "rmu", "simnpo")
 PLUG_IN = '''
 from dataclasses import dataclass
@@ -61,57 +62,58 @@ def weights(folder: Path) -> bytes:
     return file.read_bytes()
 
 
+@pytest.fixture
+def unlearn(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path) -> Unlearn:
+    """``unlearn("npo", *words)``: of the target, into ``tmp_path/run``."""
+
+    def command(method: str, *words: object, split: str = "random_10", out: Path | None = None, **how: Any) -> Any:
+        named = ("--split", split, "--method", method, "--out", out or tmp_path / "run")
+        return medunlearn("unlearn", how.pop("run", target), bench, *named, *words, **how)
+
+    return command
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_each_method(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path, method: str) -> None:
+def test_each_method(unlearn: Unlearn, target: Path, tmp_path: Path, method: str) -> None:
     before = weights(target)
-    out = tmp_path / "run"
-    said = medunlearn("unlearn", target, bench, "--split", "random_10", "--method", method, "--out", out, *SHORT)
-    run = info(out)
-    assert f"2 steps of {method} on random_10" in said.text
+    text, run, out = unlearn(method, *SHORT).text, info(tmp_path / "run"), tmp_path / "run"
+    assert f"2 steps of {method} on random_10" in text
     assert (run["status"], run["verb"]) == ("complete", "unlearn")
     assert run["lineage"] == ["tiny", str(target)]
     assert run["results"]["split"] == {"name": "random_10", "level": "patient", "forget": 2}
     assert weights(out) != before
-    assert (
-        (run["results"]["saved"]["form"] == "delta") == (out / "model" / "delta.json").exists() == (method == "rmu")
-    )
+    delta = run["results"]["saved"]["form"] == "delta"
+    assert delta == (out / "model" / "delta.json").exists() == (method == "rmu")
     assert weights(target) == before
 
 
-def test_a_request_on_the_desk(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path) -> None:
+def test_a_request_on_the_desk(medunlearn: Medunlearn, unlearn: Unlearn, bench: Path, tmp_path: Path) -> None:
     split = "patient=patient-0003, patient-0007"
-    out = tmp_path / "run"
-    medunlearn("unlearn", target, bench, "--split", split, "--method", "npo", "--out", out, *SHORT, "--quiet")
-    assert info(out)["results"]["split"] == {"name": split, "level": "patient", "forget": 2}
-    said = medunlearn(
-        "evaluate", out, bench, "--split", split, "--replicates=20", "--max-new-tokens=4", "--limit=1"
-    )
+    unlearn("npo", *SHORT, "--quiet", split=split)
+    assert info(tmp_path / "run")["results"]["split"] == {"name": split, "level": "patient", "forget": 2}
+    quick = ("--replicates=20", "--max-new-tokens=4", "--limit=1")
+    said = medunlearn("evaluate", tmp_path / "run", bench, "--split", split, *quick)
     assert "forget, train fold" in said.stdout
 
 
-def test_a_methods_own_settings(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path) -> None:
-    words = ("unlearn", target, bench, "--split", "random_10", "--method", "npo", "--out", tmp_path / "run", *SHORT)
-    medunlearn(*words, "--npo.beta=0.5", "--npo.lr=0.002", "--rmu.layer=0")
+def test_a_methods_own_settings(unlearn: Unlearn, tmp_path: Path) -> None:
+    unlearn("npo", *SHORT, "--npo.beta=0.5", "--npo.lr=0.002", "--rmu.layer=0")
     config = info(tmp_path / "run")["config"]
-    assert config["arguments"] == {"beta": 0.5}
-    assert config["lr"] == 0.002
-    said = medunlearn(*words, "--npo.beta=0.4", "--npo.lr=0.002", code=2)
+    assert (config["arguments"], config["lr"]) == ({"beta": 0.5}, 0.002)
+    said = unlearn("npo", *SHORT, "--npo.beta=0.4", "--npo.lr=0.002", code=2)
     assert "differs in arguments: {'beta': 0.5} there, {'beta': 0.4} here)" in said.text
 
 
-def test_given_again_it_does_nothing(
-    medunlearn: Medunlearn, bench: Path, target: Path, graddiff: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_given_again_it_does_nothing(unlearn: Unlearn, graddiff: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (graddiff / "model" / "model.safetensors").stat().st_mtime_ns
 
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("the model was loaded")
 
     monkeypatch.setattr("medunlearn.pipeline.unlearn.load_model", refuse)
-    words = ("unlearn", target, bench, "--split", "random_10", "--method", "graddiff", "--out", graddiff, *SHORT)
-    medunlearn(*words)
-    assert json.loads(medunlearn(*words, "--json").stdout) == info(graddiff)
-    said = medunlearn(*words, "--quiet")
+    unlearn("graddiff", *SHORT, out=graddiff)
+    assert json.loads(unlearn("graddiff", *SHORT, "--json", out=graddiff).stdout) == info(graddiff)
+    said = unlearn("graddiff", *SHORT, "--quiet", out=graddiff)
     assert (said.stdout, said.stderr) == ("", "")
     assert (graddiff / "model" / "model.safetensors").stat().st_mtime_ns == before
 
@@ -124,21 +126,11 @@ def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"{name}:Sinking"
 
 
-def test_a_plug_in(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path, plug_in: str) -> None:
-    out = tmp_path / "run"
-    words = ("unlearn", target, bench, "--split", "random_10", "--method", plug_in, "--out", out)
-    medunlearn(*words, *SHORT, f"--{plug_in}.weight=0.25")
-    run = info(out)
-    assert run["config"]["arguments"] == {"weight": 0.25}
-    assert run["status"] == "complete"
-
-
-def test_a_plug_ins_wrong_setting(
-    medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path, plug_in: str
-) -> None:
-    words = ("unlearn", target, bench, "--split", "random_10", "--method", plug_in, "--out", tmp_path / "run")
-    said = medunlearn(*words, *SHORT, f"--{plug_in}.wieght=1", code=2)
-    assert "Did you mean 'weight'?" in said.text
+def test_a_plug_in(unlearn: Unlearn, tmp_path: Path, plug_in: str) -> None:
+    assert "Did you mean 'weight'?" in unlearn(plug_in, *SHORT, f"--{plug_in}.wieght=1", code=2).text
+    unlearn(plug_in, *SHORT, f"--{plug_in}.weight=0.25")
+    run = info(tmp_path / "run")
+    assert (run["config"]["arguments"], run["status"]) == ({"weight": 0.25}, "complete")
 
 
 @pytest.mark.parametrize(
@@ -171,94 +163,67 @@ def test_a_plug_ins_wrong_setting(
     ],
 )
 def test_wrong_input(
-    medunlearn: Medunlearn,
-    bench: Path,
-    target: Path,
-    tmp_path: Path,
-    split: str,
-    method: str,
-    words: tuple[str, ...],
-    parts: list[str],
+    unlearn: Unlearn, tmp_path: Path, split: str, method: str, words: tuple[str, ...], parts: list[str]
 ) -> None:
-    out = tmp_path / "run"
-    said = medunlearn("unlearn", target, bench, "--split", split, "--method", method, "--out", out, *words, code=2)
-    assert all(part in said.text for part in parts), said.text
-    assert not (out / "model").exists()
+    text = unlearn(method, *words, split=split, code=2).text
+    assert [part for part in parts if part not in text] == [], text
+    assert not (tmp_path / "run" / "model").exists()
 
 
-def test_a_target_that_is_no_run(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
-    words = ("--split", "random_10", "--method", "npo", "--out", tmp_path / "run")
-    assert "holds no run" in medunlearn("unlearn", bench, bench, *words, code=2).text
-    assert "holds no run" in medunlearn("unlearn", tmp_path / "nowhere", bench, *words, code=2).text
+@pytest.mark.parametrize("content", ["{", "[]", "", None, "interrupted"])
+def test_a_target_that_cannot_be_used(unlearn: Unlearn, target: Path, tmp_path: Path, content: str | None) -> None:
+    file, message = tmp_path / "t" / "run.json", str(tmp_path / "t" / "run.json")
+    if content is None:
+        message = "holds no run"
+    elif content == "interrupted":
+        shutil.copytree(target, file.parent)
+        file.write_text(json.dumps({**info(target), "status": content}))
+        message = "is not complete (interrupted). Give its command again"
+    else:
+        file.parent.mkdir()
+        file.write_text(content)
+    assert message in unlearn("npo", run=file.parent, code=2).text
 
 
-def test_a_target_that_is_not_complete(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path) -> None:
-    shutil.copytree(target, tmp_path / "target")
-    (tmp_path / "target" / "run.json").write_text(json.dumps({**info(target), "status": "interrupted"}))
-    words = ("--split", "random_10", "--method", "npo", "--out", tmp_path / "run")
-    said = medunlearn("unlearn", tmp_path / "target", bench, *words, code=2)
-    assert "is not complete (interrupted). Give its command again" in said.text
-
-
-@pytest.mark.parametrize("content", ["{", "[]", ""])
-def test_a_target_with_a_broken_run_file(medunlearn: Medunlearn, bench: Path, tmp_path: Path, content: str) -> None:
-    (tmp_path / "run.json").write_text(content)
-    words = ("--split", "random_10", "--method", "npo", "--out", tmp_path / "run")
-    assert str(tmp_path / "run.json") in medunlearn("unlearn", tmp_path, bench, *words, code=2).text
-
-
-def test_the_targets_own_folder_is_not_written_over(medunlearn: Medunlearn, bench: Path, target: Path) -> None:
+def test_a_run_or_benchmark_is_not_written_over(unlearn: Unlearn, bench: Path, target: Path) -> None:
     before = weights(target)
-    words = ("unlearn", target, bench, "--split", "random_10", "--method", "npo")
-    said = medunlearn(*words, "--out", target, code=2)
-    assert "verb: train there, unlearn here" in said.text
-    assert "holds no run" in medunlearn(*words, "--out", bench, code=2).text
+    assert "verb: train there, unlearn here" in unlearn("npo", out=target, code=2).text
+    assert "holds no run" in unlearn("npo", out=bench, code=2).text
     assert weights(target) == before
 
 
 def test_a_loss_that_diverges_is_a_failure_not_bad_input(
-    medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path
+    medunlearn: Medunlearn, unlearn: Unlearn, bench: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "run"
-    words = ("unlearn", target, bench, "--split", "random_10", "--method", "ga", "--out", out, *SHORT)
-    said = medunlearn(*words, "--lr=1e30", code=1)
-    assert "at step 1" in said.text
-    assert "Lower --lr" in said.text
-    assert info(out)["status"] == "failed"
-    assert "is not complete (failed)" in medunlearn("evaluate", out, bench, "--split", "random_10", code=2).text
+    text = unlearn("ga", *SHORT, "--lr=1e30", code=1).text
+    assert "at step 1" in text
+    assert "Lower --lr" in text
+    assert info(tmp_path / "run")["status"] == "failed"
+    evaluated = medunlearn("evaluate", tmp_path / "run", bench, "--split", "random_10", code=2)
+    assert "is not complete (failed)" in evaluated.text
 
 
-def test_what_rounding_took_of_an_adapter_is_said(
-    medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path
-) -> None:
-    words = ("--trainable=lora:2", "--weights=bf16", "--lr=1e-4", "--train-on=records", *SHORT)
-    said = medunlearn(
-        "unlearn", target, bench, "--split", "random_10", "--method", "ga", "--out", tmp_path / "r", *words
-    )
-    share = info(tmp_path / "r")["results"]["saved"]["merge_rounding"]
+def test_what_rounding_took_of_an_adapter_is_said(unlearn: Unlearn, tmp_path: Path) -> None:
+    text = unlearn("ga", "--trainable=lora:2", "--weights=bf16", "--lr=1e-4", "--train-on=records", *SHORT).text
+    share = info(tmp_path / "run")["results"]["saved"]["merge_rounding"]
     assert 0.1 < share < 1
-    assert (
-        f"what that changed is {share:.0%} of what was learned; --weights fp32 or a larger --lr keeps it"
-        in said.text
-    )
+    assert f"changed is {share:.0%} of what was learned; --weights fp32 or a larger --lr keeps it" in text
 
 
 def test_a_model_that_takes_no_packing_is_said(
-    medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unlearn: Unlearn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from medunlearn.models import layouts
     from medunlearn.models.decoder import LayoutSupport
 
-    words = ("unlearn", target, bench, "--split", "random_10", "--method", "npo", *SHORT)
-    packed = medunlearn(*words, "--out", tmp_path / "packed")
-    assert "slower than it could be" not in packed.text
-    assert info(tmp_path / "packed")["results"]["batches"].startswith("packed: shared text once")
+    assert "slower than it could be" not in unlearn("npo", *SHORT, out=tmp_path / "packed").text
     monkeypatch.setattr(layouts, "_probe", lambda model: LayoutSupport("padded", head=True))
-    padded = medunlearn(*words, "--out", tmp_path / "padded")
-    assert "slower than it could be; batches were padded" in padded.text
-    results = [info(tmp_path / name)["results"] for name in ("packed", "padded")]
-    assert results[1]["batches"].endswith("; whole layers, mlp")
-    assert results[1]["final_loss"] == pytest.approx(results[0]["final_loss"], rel=1e-4)
+    text = unlearn("npo", *SHORT, out=tmp_path / "padded").text
+    assert "slower than it could be; batches were padded" in text
+    packed, padded = (info(tmp_path / name)["results"] for name in ("packed", "padded"))
+    assert packed["batches"].startswith("packed: shared text once")
+    assert padded["batches"].endswith("; whole layers, mlp")
+    assert padded["final_loss"] == pytest.approx(packed["final_loss"], rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -269,36 +234,23 @@ def test_batches_that_were_padded_are_said(batches: str, says: int) -> None:
     assert list(slow_ways({"batches": batches})) == [f"slower than it could be; batches were {batches}"] * says
 
 
-def test_memory_that_runs_out(
-    medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_that_runs_out(unlearn: Unlearn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For good: an error that says what to change. For large passes alone: smaller ones, and the run says so."""
     (tmp_path / "hungry.py").write_text(HUNGRY)
     monkeypatch.syspath_prepend(tmp_path)
-    words = (
-        "unlearn",
-        target,
-        bench,
-        "--split",
-        "random_10",
-        "--method",
-        "hungry:Hungry",
-        *SHORT,
-        "--batch-size=4",
-    )
-    out = tmp_path / "run"
+    words, out = ("hungry:Hungry", *SHORT, "--batch-size=4"), tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setenv("FULL_AFTER", "6")  # the engine's look, two tries, and the first step's two passes among them
-        said = medunlearn(*words, "--out", out, code=2)
-    assert "error: Memory runs out at step 1, with one sequence or row a side in a pass" in said.text
-    assert "--gradient-checkpointing; or --optimizer adamw_8bit; or " in said.text
-    assert "--trainable lora or --trainable layers:7" in said.text
-    assert "micro-batch-size" not in said.text
+        text = unlearn(*words, code=2).text
+    assert "error: Memory runs out at step 1, with one sequence or row a side in a pass" in text
+    assert (
+        "--gradient-checkpointing; or --optimizer adamw_8bit; or --trainable lora or --trainable layers:7" in text
+    )
+    assert "micro-batch-size" not in text
     assert info(out)["status"] == "failed"
     assert [path.parent.name for path in out.glob("checkpoints/unlearn/*/state.json")] == ["step-00000001"]
-    said = medunlearn(*words, "--out", out)
     note = "memory ran out; from step 1 on passes hold 2 sequences a side instead of 8"
-    assert said.text.count(note) == 1
+    assert unlearn(*words).text.count(note) == 1
     assert info(out)["results"]["micro_batch_size"] == 2
-    medunlearn(*words, "--out", tmp_path / "whole", "--micro-batch-size=2")
+    unlearn(*words, "--micro-batch-size=2", out=tmp_path / "whole")
     assert weights(out) == weights(tmp_path / "whole")
