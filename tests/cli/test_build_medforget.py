@@ -122,19 +122,8 @@ def test_mimic_cxr_made_of_invented_files_builds_what_was_invented(
 
 def test_images_are_copied_where_that_is_asked(medunlearn: Medunlearn, mimic: Path, tmp_path: Path) -> None:
     out = tmp_path / "b"
-    medunlearn(
-        "build",
-        "medforget",
-        "--mimic-cxr",
-        mimic,
-        *SIZE,
-        "--patients",
-        2,
-        "--copy-images",
-        "--views=same",
-        "--out",
-        out,
-    )
+    words = (*SIZE, "--patients", 2, "--copy-images", "--views=same", "--out", out)
+    medunlearn("build", "medforget", "--mimic-cxr", mimic, *words)
     assert {str(record.image).split("/")[0] for record in Benchmark.load(out).records} == {"images"}
     assert len(list((out / "images").iterdir())) == 8
 

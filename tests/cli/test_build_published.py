@@ -14,15 +14,8 @@ from medunlearn.data.benchmark import Benchmark
 
 Medunlearn = Callable[..., Any]
 SMALL = ("--stories=4", "--personal-biographies=4", "--public-biographies=4", "--nonmembers=2")
-TINY = (
-    "--model",
-    "tiny",
-    "--tiny-width=32",
-    "--tiny-layers=2",
-    "--epochs=2",
-    "--pretrain-epochs=0",
-    "--precision=fp32",
-)
+SHORT = ("--epochs=2", "--pretrain-epochs=0", "--precision=fp32")
+TINY = ("--model=tiny", "--tiny-width=32", "--tiny-layers=2", *SHORT)
 QUICK = ("--replicates=20", "--max-new-tokens=4")
 
 
@@ -68,17 +61,8 @@ def tofu(medunlearn: Medunlearn, tofu_files: Path) -> Path:
 
 def test_tofu_is_evaluated_by_its_own_measures(medunlearn: Medunlearn, tofu: Path) -> None:
     target, retrained = tofu.parent / "target", tofu.parent / "retrained"
-    asked = (
-        "evaluate",
-        target,
-        tofu,
-        "--split",
-        "forget01",
-        "--against",
-        retrained,
-        "--folds=train,utility",
-        *QUICK,
-    )
+    words = ("--split", "forget01", "--against", retrained, "--folds=train,utility", *QUICK)
+    asked = ("evaluate", target, tofu, *words)
     found = json.loads(medunlearn(*asked, "--json").stdout)["tofu"]
     values = {(row["model"], row["measure"]): row for row in found}
     parts = [row["value"] for row in found if row["model"] == "target" and ": " in row["measure"]]
@@ -119,10 +103,8 @@ def test_alternatives_are_rated_once(medunlearn: Medunlearn, tofu: Path) -> None
     run = tofu.parent / "target"
     asked = ("evaluate", run, tofu, "--split", "forget01", "--folds=train", "--metrics=truth_ratio", *QUICK)
     medunlearn(*asked)
-    stores = [
-        path for path in (run / "responses").iterdir() if ResponseStore.settings_of(path)["max_new_tokens"] == 0
-    ]
-    (store,) = stores
+    stores = (run / "responses").iterdir()
+    (store,) = (path for path in stores if ResponseStore.settings_of(path)["max_new_tokens"] == 0)
     parts = sorted(store.glob("part-*.parquet"))
     medunlearn(*asked, "--metrics=truth_ratio,em")
     assert sorted(store.glob("part-*.parquet")) == parts
@@ -208,10 +190,7 @@ def test_knowledge_by_field(medunlearn: Medunlearn, anew: Path) -> None:
         (("--new", "--email-domain=No Domain"), "email_domain"),
         (("--new", "--articles", "none.csv"), "There is no file none.csv"),
         (("--new", "--llm", "http://127.0.0.1:9/v1"), "--llm.model NAME is missing"),
-        (
-            ("--new", "--llm", "https://api.example.com/v1", "--llm.model", "m", "--verifiers=none.yaml"),
-            "none.yaml",
-        ),
+        (("--new", "--llm=https://api.example.com/v1", "--llm.model=m", "--verifiers=none.yaml"), "none.yaml"),
     ],
 )
 def test_refusals(medunlearn: Medunlearn, tmp_path: Path, words: tuple[str, ...], message: str) -> None:

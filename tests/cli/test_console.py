@@ -18,15 +18,8 @@ from forking import Forked, command
 from medunlearn.results.runs import Run
 
 COMMAND = Path(sys.executable).parent / "medunlearn"
-TINY = (
-    "--model",
-    "tiny",
-    "--tiny-width=32",
-    "--tiny-layers=2",
-    "--precision=fp32",
-    "--epochs=3",
-    "--checkpoint-seconds=0",
-)
+SMALL = ("--model=tiny", "--tiny-width=32", "--tiny-layers=2", "--precision=fp32")
+TINY = (*SMALL, "--epochs=3", "--checkpoint-seconds=0")
 PATIENCE = 60.0
 
 

@@ -46,17 +46,8 @@ def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 def one_layer(medunlearn: Medunlearn, bench: Path, target: Path) -> Path:
     """Unlearned in one layer of two, so that its model is a delta."""
     out = bench.parent / "one_layer"
-    words = (
-        "--split",
-        "random_10",
-        "--method",
-        "graddiff",
-        "--trainable=layers:1",
-        "--lr=1e-3",
-        "--epochs=1",
-        "--precision=fp32",
-    )
-    medunlearn("unlearn", target, bench, "--out", out, *words)
+    words = ("--split=random_10", "--method=graddiff", "--trainable=layers:1", "--lr=1e-3", "--epochs=1")
+    medunlearn("unlearn", target, bench, "--out", out, *words, "--precision=fp32")
     assert sorted(file.name for file in (out / "model").iterdir()) == ["delta.json", "delta.safetensors"]
     return out
 
@@ -123,9 +114,8 @@ def test_a_full_model_and_a_folder_without_a_run(medunlearn: Medunlearn, target:
 def test_the_type_of_the_weights_stays(medunlearn: Medunlearn, target: Path, tmp_path: Path) -> None:
     load_model(target / "model", device="cpu", weights="bf16").save(tmp_path / "half")
     medunlearn("export", tmp_path / "half", "--out", tmp_path / "hf")
-    assert {tensor.dtype for tensor in load_file(tmp_path / "hf" / "model.safetensors").values()} == {
-        torch.bfloat16
-    }
+    tensors = load_file(tmp_path / "hf" / "model.safetensors").values()
+    assert {tensor.dtype for tensor in tensors} == {torch.bfloat16}
 
 
 def test_an_adapter_is_merged(medunlearn: Medunlearn, one_layer: Path, tmp_path: Path) -> None:
