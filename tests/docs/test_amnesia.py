@@ -20,7 +20,7 @@ from medunlearn.pipeline.experiment import plan
 from medunlearn.pipeline.presets import presets
 from medunlearn.results.runs import Run
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = Page.read("amnesia.md", "Notes", "Tables and splits", "Training")
 SMALL = ("--tiny-width=32", "--tiny-layers=2", "--pretrain-epochs=1", "--precision=fp32")
 

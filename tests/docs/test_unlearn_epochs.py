@@ -18,7 +18,7 @@ from medunlearn.pipeline.experiment import plan
 from medunlearn.pipeline.presets import presets
 from medunlearn.results.runs import Run
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = Page.read("unlearn.md", "Evaluate after every epoch")
 ASKED = ["--evaluate.max-new-tokens=4", "--evaluate.limit=2", "--evaluate.replicates=20"]
 SMALL = {

@@ -11,7 +11,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError, SourceError
 from medunlearn.papers.lume.build import build
 
-RELEASED = Path(__file__).parents[3] / "shared" / "data" / "lume"
+RELEASED = Path(__file__).parents[4] / "shared" / "data" / "lume"
 needs_released = pytest.mark.skipif(not RELEASED.is_dir(), reason=f"the released LUME files are not in {RELEASED}")
 TASKS = ("Task1", "Task2", "Task3")
 
