@@ -28,8 +28,8 @@ import torch
 from steps import random_llama
 
 from medunlearn.attacks import make_attack
+from medunlearn.attacks.attack_protocol import Passage
 from medunlearn.attacks.membership.passes import document_moments, log_likelihoods
-from medunlearn.attacks.protocol import Passage
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import generator

@@ -23,9 +23,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from medunlearn.methods import make_method
 from medunlearn.models.layouts import describe_layouts
 from medunlearn.models.reference import Reference
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import Unlearning
-from medunlearn.training.plan import Plan
 from medunlearn.training.precompute import CachePlan
 from medunlearn.training.trainable import choose_trainable
 

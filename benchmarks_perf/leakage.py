@@ -21,10 +21,10 @@ from typing import Any
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.metrics import Item, Keywords, Tools, get_metric
 from medunlearn.metrics.leakage.extractors import Offline, ends_phrase
+from medunlearn.metrics.leakage.keyword_selection import seeds_of
 from medunlearn.metrics.leakage.keywords import of_records
 from medunlearn.metrics.leakage.phrases import terms
-from medunlearn.metrics.leakage.selection import seeds_of
-from medunlearn.pipeline.benchmarks import build
+from medunlearn.pipeline.benchmark_builds import build
 from medunlearn.seeds import generator
 
 Weighted = Sequence[tuple[str, float]]

@@ -17,7 +17,7 @@ import pandas as pd
 
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.papers.lume.build import SPLIT
-from medunlearn.pipeline.benchmarks import build
+from medunlearn.pipeline.benchmark_builds import build
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.train import train

@@ -25,14 +25,14 @@ from medunlearn.config import UnlearnSettings, check
 from medunlearn.methods import make_method
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
-from medunlearn.pipeline.estimate.rehearsal import Rehearsal
+from medunlearn.pipeline.estimate.step_cost import Rehearsal
 from medunlearn.results.machine import PeakMemory
 from medunlearn.seeds import generator
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import train_loop
+from medunlearn.training.loop_settings import LoopSettings
 from medunlearn.training.objectives import Unlearning
-from medunlearn.training.plan import Plan
 from medunlearn.training.precompute import CachePlan
-from medunlearn.training.settings import LoopSettings
 from medunlearn.training.trainable import choose_trainable
 
 METHODS = ("graddiff", "kl_min", "npo")

@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from medunlearn.audit.verbatim import Run, longest_run, runs_of_at_least
+from medunlearn.audit.verbatim import SharedRun, longest_run, runs_of_at_least
 from medunlearn.metrics import Item, get_metric, words
+from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.ngrams import shared_ngrams, token_entropies
-from medunlearn.metrics.scoring import score
 from medunlearn.metrics.text import rouge_l_recalls, token_entropy
-from medunlearn.pipeline.benchmarks import build
+from medunlearn.pipeline.benchmark_builds import build
 from medunlearn.seeds import generator
 
 Ids = Sequence[int]
@@ -108,16 +108,16 @@ def nested_loops(response: Ids, suffix: Ids, length: int) -> bool:
     return False
 
 
-def longest_by_table(response: Ids, suffix: Ids) -> Run:
+def longest_by_table(response: Ids, suffix: Ids) -> SharedRun:
     """The longest run that stands in both, by a table of all pairs of places, a row at a time."""
-    best, above = Run(0, 0, 0), [0] * (len(response) + 1)
+    best, above = SharedRun(0, 0, 0), [0] * (len(response) + 1)
     for true in range(len(suffix)):
         row = [0] * (len(response) + 1)
         for said in range(len(response)):
             if response[said] == suffix[true]:
                 row[said + 1] = above[said] + 1
                 if row[said + 1] > best.length:
-                    best = Run(row[said + 1], said + 1 - row[said + 1], true + 1 - row[said + 1])
+                    best = SharedRun(row[said + 1], said + 1 - row[said + 1], true + 1 - row[said + 1])
         above = row
     return best
 
@@ -148,7 +148,7 @@ def runs(pairs: int, slow_pairs: int, turns: int) -> None:
     def plain() -> list[bool]:
         return [nested_loops(a, b, 30) for a, b in some]
 
-    def table() -> list[Run]:
+    def table() -> list[SharedRun]:
         return [longest_by_table(a, b) for a, b in some]
 
     race(

@@ -46,7 +46,7 @@ MUTATIONS = [
     Mutation("metrics/likelihood.py", "weights[right] / fsum", "weights[0] / fsum", TOFU),
     Mutation("metrics/likelihood.py", "means[right] > mean", "means[right] >= mean", OPTIONS),
     Mutation("metrics/judged.py", "rating / HIGHEST", "rating / (HIGHEST - 1)", JUDGED),
-    Mutation("metrics/semantic.py", "recall >= LEAST_OVERLAP", "recall < LEAST_OVERLAP", MODEL),
+    Mutation("metrics/text_similarity.py", "recall >= LEAST_OVERLAP", "recall < LEAST_OVERLAP", MODEL),
     Mutation("methods/npo.py", "/ self.beta", "* self.beta", LOSSES),
     Mutation("methods/simnpo.py", "- self.delta", "+ self.delta", LOSSES),
     Mutation(
@@ -59,7 +59,7 @@ MUTATIONS = [
     Mutation(
         "training/views.py", "values.sum() / self.totals.sequences", "values.sum() / self.totals.tokens", LOSSES
     ),
-    Mutation("training/settings.py", "lr * (step + 1) / warmup", "lr * step / warmup", f"{TRAINING}loop.py"),
+    Mutation("training/loop_settings.py", "lr * (step + 1) / warmup", "lr * step / warmup", f"{TRAINING}loop.py"),
     Mutation(
         "training/loop.py", "part.neg_().add_(before[name], alpha=2)", "part.neg_().add_(before[name])", NGDIFF
     ),

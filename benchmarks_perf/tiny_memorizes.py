@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from medunlearn.config import EvaluateSettings, check
-from medunlearn.pipeline.benchmarks import build
+from medunlearn.pipeline.benchmark_builds import build
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.presets import train_settings
 from medunlearn.pipeline.train import train

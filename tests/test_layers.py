@@ -1,4 +1,4 @@
-"""The house stands as it is drawn (DESIGN, section 3): arrows point one way, and only some rooms need torch."""
+"""The house stands as drawn (DESIGN, section 3): arrows point one way, names are unique, few folders need torch."""
 
 import ast
 import re
@@ -174,7 +174,7 @@ def test_importing_the_light_parts_does_not_import_torch() -> None:
         "import sys\n"
         "import medunlearn, medunlearn.config, medunlearn.registry, medunlearn.statistics, medunlearn.metrics\n"
         "import medunlearn.data.benchmark, medunlearn.papers.amnesia.build, medunlearn.papers.lume.build\n"
-        "import medunlearn.methods, medunlearn.attacks, medunlearn.attacks.membership.likelihood\n"
+        "import medunlearn.methods, medunlearn.attacks, medunlearn.attacks.membership.likelihood_attacks\n"
         f"print(sorted({HEAVY!r} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -208,3 +208,16 @@ def test_every_package_that_is_imported_is_a_dependency() -> None:
         (file, name) for file, name in used if name not in ours and comes_with.get(name, name) not in declared
     }
     assert not missing
+
+
+def test_a_class_has_its_name_alone_and_a_file_its_own_outside_papers() -> None:
+    classes: dict[str, list[str]] = {}
+    files: dict[str, list[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        place = path.relative_to(SOURCE).as_posix()
+        if path.name != "__init__.py" and not place.startswith("papers/"):
+            files.setdefault(path.name, []).append(place)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, []).append(place)
+    assert {name: places for name, places in (classes | files).items() if len(places) > 1} == {}

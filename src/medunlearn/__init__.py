@@ -28,9 +28,9 @@ if TYPE_CHECKING:
         unlearn,
         utility,
     )
-    from medunlearn.audit.audit import Audit
-    from medunlearn.audit.options.audit import audit_options
-    from medunlearn.audit.run import audit
+    from medunlearn.audit.audit_result import Audit
+    from medunlearn.audit.audit_run import audit
+    from medunlearn.audit.options.option_audit import audit_options
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.metrics.leakage.keywords import keywords
     from medunlearn.papers.lume.semeval import semeval
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 # Loaded when first asked for, so that `import medunlearn` is light and scoring responses needs no torch.
 _ELSEWHERE = {
-    "Audit": "medunlearn.audit.audit",
+    "Audit": "medunlearn.audit.audit_result",
     "Benchmark": "medunlearn.data.benchmark",
     "Run": "medunlearn.results.runs",
-    "audit": "medunlearn.audit.run",
-    "audit_options": "medunlearn.audit.options.audit",
+    "audit": "medunlearn.audit.audit_run",
+    "audit_options": "medunlearn.audit.options.option_audit",
     "keywords": "medunlearn.metrics.leakage.keywords",
     "score": "medunlearn.pipeline.score",
     "scores": "medunlearn.results.scores",

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from medunlearn.attacks.attacked import Attacks
-    from medunlearn.audit.audit import Audit
+    from medunlearn.audit.audit_result import Audit
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.data.describe import Description
+    from medunlearn.judging.annotators import PeopleAgreement
     from medunlearn.judging.judges import Llm
-    from medunlearn.judging.people import PeopleAgreement
-    from medunlearn.judging.responses import JudgingJob
-    from medunlearn.judging.run import JudgingRun
+    from medunlearn.judging.panel_run import JudgingRun
+    from medunlearn.judging.rated_responses import JudgingJob
     from medunlearn.metrics.leakage.keywords import BenchmarkKeywords
     from medunlearn.papers.memorization.diagnosis.report import Diagnosed
     from medunlearn.pipeline.estimate.forecast import Forecast
     from medunlearn.pipeline.experiment import Finished
-    from medunlearn.pipeline.sweep.plan import Sweep
     from medunlearn.pipeline.sweep.result import Swept
+    from medunlearn.pipeline.sweep.sweep_plan import Sweep
     from medunlearn.pipeline.utility.numbers import Utilities
     from medunlearn.pipeline.utility.tasks import ExportedTasks
     from medunlearn.results.evaluated import Evaluation
@@ -185,7 +185,7 @@ def attack(
     """
     import pandas as pd
 
-    from medunlearn.attacks.run import attack, attack_settings
+    from medunlearn.attacks.attack_run import attack, attack_settings
 
     file = _csv_file(out)
     checked = attack_settings({"split": split, "attacks": attacks, **_flat(settings, *settings)})
@@ -220,7 +220,7 @@ def utility(
         InputError: the harness is not installed; a task that there is not, or whose data cannot be had.
     """
     from medunlearn.config import UtilitySettings, check
-    from medunlearn.pipeline.utility.measure import utility
+    from medunlearn.pipeline.utility.harness_run import utility
 
     file, checked = _csv_file(out), check(UtilitySettings, {"tasks": tasks, **settings})
     models = [_run(run), *map(_run, against)]
@@ -261,7 +261,7 @@ def audit(
         ConfigError: wrong settings, all at once.
         InputError: a corpus, file or model that cannot be used.
     """
-    from medunlearn.audit.run import audit
+    from medunlearn.audit.audit_run import audit
     from medunlearn.config.reading import without_prefix
 
     server = {**(llm or {}), **without_prefix("llm.", settings)}
@@ -370,7 +370,7 @@ def judging_job(
     from medunlearn.config import JudgeSettings, check
     from medunlearn.config.reading import without_prefix
     from medunlearn.judging.judges import judges_of
-    from medunlearn.judging.responses import job
+    from medunlearn.judging.rated_responses import job
 
     server = without_prefix("llm.", settings)
     judges = judges_of(llm, server.pop("model", model), server)
@@ -387,7 +387,7 @@ def annotate(
         limit: cases to draw at most, evenly over groups; none: all
         seed: seed of the draw
     """
-    from medunlearn.judging.people import annotate
+    from medunlearn.judging.annotators import annotate
 
     return annotate(_judging_run(judged), Path(out), number=limit, seed=seed)
 
@@ -398,7 +398,7 @@ def agree(judged: JudgingRun | Path | str, labels: Sequence[Path | str]) -> Peop
     Args:
         labels: labelled CSV files
     """
-    from medunlearn.judging.people import agree
+    from medunlearn.judging.annotators import agree
 
     return agree(_judging_run(judged), list(map(Path, labels)))
 
@@ -461,7 +461,7 @@ def report_content(
         return audits, write_report(audit_report(audits), page)
     if relations is not None:
         raise InputError("--relations goes with runs of `medunlearn audit`, and there is none among the runs.")
-    from medunlearn.judging.run import split_runs
+    from medunlearn.judging.panel_run import split_runs
     from medunlearn.pipeline.report.gather import gather
     from medunlearn.results.evaluated import Evaluated
 
@@ -546,7 +546,7 @@ def sweep(
         jobs: cells at the same time, each in a process of its own; none: one a GPU, or one a core
         overrides: as for :func:`run`; ``seed`` replaces all ``seeds``
     """
-    from medunlearn.pipeline.sweep.run import run_sweep
+    from medunlearn.pipeline.sweep.sweep_run import run_sweep
 
     return run_sweep(planned_sweep(sweep, jobs, overrides), jobs=jobs, device=device, quiet=quiet, say=say)
 
@@ -554,7 +554,7 @@ def sweep(
 def planned_sweep(sweep: Path | str | dict[str, Any], jobs: int | None, overrides: Mapping[str, Any]) -> Sweep:
     """The cells of a sweep, checked; nothing is run."""
     from medunlearn.errors import ConfigError
-    from medunlearn.pipeline.sweep.plan import plan
+    from medunlearn.pipeline.sweep.sweep_plan import plan
 
     if jobs is not None and jobs < 1:
         raise ConfigError(["--jobs must be at least 1"])
@@ -568,7 +568,7 @@ def _run(run: Run | Path | str) -> Run:
 
 
 def _judging_run(judged: JudgingRun | Path | str) -> JudgingRun:
-    from medunlearn.judging.run import JudgingRun
+    from medunlearn.judging.panel_run import JudgingRun
 
     return judged if isinstance(judged, JudgingRun) else JudgingRun.open(judged)
 

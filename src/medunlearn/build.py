@@ -150,7 +150,7 @@ def diagnosis(
 
 
 def _built(builder: str, out: Path | str | None, /, **values: Any) -> Benchmark:
-    from medunlearn.pipeline.benchmarks import build, save_new
+    from medunlearn.pipeline.benchmark_builds import build, save_new
 
     benchmark = build(builder, values)
     return benchmark if out is None else save_new(benchmark, Path(out))

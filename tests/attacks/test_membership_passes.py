@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from medunlearn.attacks import make_attack
+from medunlearn.attacks.attack_protocol import Passage
 from medunlearn.attacks.membership import passes
+from medunlearn.attacks.membership.membership_results import score_candidates, summarize
 from medunlearn.attacks.membership.passes import (
     document_moments,
     document_sequences,
     gradient_norms,
     log_likelihoods,
 )
-from medunlearn.attacks.membership.results import score_candidates, summarize
 from medunlearn.attacks.membership.sample import Candidate
-from medunlearn.attacks.protocol import Passage
 from medunlearn.data.records import Record
 from medunlearn.errors import MedunlearnError
 

@@ -10,16 +10,22 @@ import pandas as pd
 import pytest
 
 from medunlearn.attacks import make_attack
+from medunlearn.attacks.attack_protocol import Passage
 from medunlearn.attacks.attacked import Attacked, Attacks, reading
-from medunlearn.attacks.membership.results import compare, curves, privacy_leaks, score_candidates, summarize
+from medunlearn.attacks.membership.membership_results import (
+    compare,
+    curves,
+    privacy_leaks,
+    score_candidates,
+    summarize,
+)
 from medunlearn.attacks.membership.sample import Candidate, candidates
-from medunlearn.attacks.protocol import Passage
 from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split
 from medunlearn.errors import InputError
-from medunlearn.metrics.base import Score
+from medunlearn.metrics.measure import Score
 from medunlearn.metrics.privacy_leak import privacy_leak
 from medunlearn.papers.amnesia.build import build
 from medunlearn.results.runs import Run, RunRecord

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from medunlearn.attacks import ATTACKS, KINDS, attack_class, expand, kinds_of, make_attack
-from medunlearn.attacks.membership.likelihood import mean_of_lowest
-from medunlearn.attacks.protocol import Passage, lacking
+from medunlearn.attacks.attack_protocol import Passage, lacking
+from medunlearn.attacks.membership.likelihood_attacks import mean_of_lowest
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
 
 HALF, TENTH, FIFTH, LIKELY = math.log(0.5), math.log(0.1), math.log(0.2), math.log(0.9)
@@ -118,7 +118,7 @@ def test_wrong_settings_are_refused(name: str, arguments: dict[str, object], err
 def test_an_attack_from_outside_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "outside_attack.py").write_text(
         "from dataclasses import dataclass\n"
-        "from medunlearn.metrics.base import Score\n"
+        "from medunlearn.metrics.measure import Score\n"
         "@dataclass(frozen=True)\n"
         "class Longest:\n"
         "    kind = 'membership'\n"

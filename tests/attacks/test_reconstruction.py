@@ -8,7 +8,12 @@ import pandas as pd
 import pytest
 
 from medunlearn.attacks.reconstruction.contexts import ContextLevel, NodeNames, attacked_questions
-from medunlearn.attacks.reconstruction.results import compare_models, context_scores, reported, summarize_contexts
+from medunlearn.attacks.reconstruction.reconstruction_results import (
+    compare_models,
+    context_scores,
+    reported,
+    summarize_contexts,
+)
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split, request

@@ -39,9 +39,9 @@ def write_texts(folder: Path, texts: Mapping[str, str]) -> Path:
 def memorize() -> Callable[..., None]:
     """Trains a model on texts until it knows them."""
     from medunlearn.models.sequences import record_sequences
+    from medunlearn.training.batch_plan import Plan
     from medunlearn.training.loop import LoopSettings, train_loop
     from medunlearn.training.objectives import NextToken
-    from medunlearn.training.plan import Plan
 
     def train(language_model: Any, texts: Mapping[str, str], length: int, batch: int) -> None:
         records = [Record(name, words, {}) for name, words in texts.items()]

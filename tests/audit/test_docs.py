@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from fake_server import FakeServer
 from pages import Page
 
+from medunlearn.audit.audit_tables import BASELINES_FILE, PROBES, SPANS, STARTS
 from medunlearn.audit.measures import default_measures
-from medunlearn.audit.tables import BASELINES_FILE, PROBES, SPANS, STARTS
 from medunlearn.cli.main import app
 from medunlearn.results.scores import FILE
 

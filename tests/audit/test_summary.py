@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import medunlearn as mu
-from medunlearn.audit.summary import differences, means, paper_differences, paper_summary
+from medunlearn.audit.probe_summary import differences, means, paper_differences, paper_summary
 
 DRAWS = {"replicates": 20, "seed": 0}
 

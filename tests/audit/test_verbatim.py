@@ -11,11 +11,19 @@ from hypothesis import strategies as st
 
 from medunlearn.audit import verbatim
 from medunlearn.audit.automaton import longest_common_substring
-from medunlearn.audit.verbatim import Run, as_ids, as_text, longest_run, may_share, runs_of_at_least, shared_runs
+from medunlearn.audit.verbatim import (
+    SharedRun,
+    as_ids,
+    as_text,
+    longest_run,
+    may_share,
+    runs_of_at_least,
+    shared_runs,
+)
 from medunlearn.errors import InputError
 
 
-def maximal_runs(said: Sequence[int], true: Sequence[int], at_least: int = 1) -> list[Run]:
+def maximal_runs(said: Sequence[int], true: Sequence[int], at_least: int = 1) -> list[SharedRun]:
     """All maximal shared runs by nested loops, in the response's order."""
     runs = []
     for place in range(len(said)):
@@ -28,14 +36,14 @@ def maximal_runs(said: Sequence[int], true: Sequence[int], at_least: int = 1) ->
                     break
                 length += 1
             if length >= at_least:
-                runs.append(Run(length, place, other))
+                runs.append(SharedRun(length, place, other))
     return runs
 
 
-def longest_of(said: Sequence[int], true: Sequence[int]) -> Run:
+def longest_of(said: Sequence[int], true: Sequence[int]) -> SharedRun:
     """The longest; of equal ones the first in the suffix, then in the response."""
     by_suffix = sorted(maximal_runs(said, true), key=lambda run: (-run.length, run.in_suffix, run.in_response))
-    return by_suffix[0] if by_suffix else Run(0, 0, 0)
+    return by_suffix[0] if by_suffix else SharedRun(0, 0, 0)
 
 
 @st.composite
@@ -58,7 +66,7 @@ def test_runs_equal_the_nested_loops(
     longest = [longest_of(*pair) for pair in many]
     assert [longest_run(*pair) for pair in many] == longest
     texts = [[as_text(ids) for ids in as_ids(pair)] for pair in many]
-    assert [Run(*longest_common_substring(*pair)) for pair in texts] == longest
+    assert [SharedRun(*longest_common_substring(*pair)) for pair in texts] == longest
     responses, suffixes = [a for a, _ in many], [b for _, b in many]
     shared = runs_of_at_least(responses, suffixes, lengths)
     assert shared.shape == (len(many), len(lengths))
@@ -73,9 +81,9 @@ def test_a_planted_run_is_found_wherever_it_stands(length: int, place: int | Non
     response, suffix = draw.permutation(1000)[:500], 1000 + draw.permutation(1000)[:500]
     place = 500 - length if place is None else place
     suffix[place : place + length] = response[211 : 211 + length]
-    assert longest_run(response, suffix) == Run(length, 211, place)
+    assert longest_run(response, suffix) == SharedRun(length, 211, place)
     assert runs_of_at_least([response], [suffix]).tolist() == [[length >= 30, length >= 50]]
-    assert shared_runs([response], [suffix]) == [[Run(length, 211, place)] if length >= 30 else []]
+    assert shared_runs([response], [suffix]) == [[SharedRun(length, 211, place)] if length >= 30 else []]
 
 
 def test_most_pairs_are_ruled_out_at_a_glance_and_none_wrongly() -> None:
@@ -107,7 +115,7 @@ def test_long_texts_take_the_automaton_to_the_same_run(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("kind", [list, tuple, np.int16, np.int32, np.int64, np.uint32])
 def test_token_ids_of_any_whole_type(kind: type) -> None:
     ids = kind([5, 6, 7]) if kind in (list, tuple) else np.array([5, 6, 7], dtype=kind)
-    assert longest_run(ids, [4, 6, 7]) == Run(2, 1, 1)
+    assert longest_run(ids, [4, 6, 7]) == SharedRun(2, 1, 1)
 
 
 @pytest.mark.parametrize(

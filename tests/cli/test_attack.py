@@ -59,7 +59,7 @@ def test_a_run_and_those_that_it_is_compared_with(medunlearn: Medunlearn, outsid
 
 
 def test_what_is_kept_and_not_done_again(medunlearn: Medunlearn, outside: Path, monkeypatch: Any) -> None:
-    from medunlearn.attacks.membership import run as membership
+    from medunlearn.attacks.membership import membership_run as membership
 
     attack(medunlearn, outside, "target", "--attacks", *CHEAP, "--quiet")
     (folder,) = [

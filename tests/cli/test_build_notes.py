@@ -239,7 +239,7 @@ def test_the_same_in_python_and_in_an_experiment(
 ) -> None:
     import medunlearn as mu
     from medunlearn.errors import ConfigError
-    from medunlearn.pipeline.benchmarks import from_section
+    from medunlearn.pipeline.benchmark_builds import from_section
 
     file = write_csv(tmp_path / "n.csv", own_notes(6))
     with FakeServer(answer=canned) as server:

@@ -16,7 +16,7 @@ from pages import Page
 from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import BENCHMARKS
-from medunlearn.pipeline.benchmarks import SETTINGS
+from medunlearn.pipeline.benchmark_builds import SETTINGS
 
 DOCS = Path(__file__).parents[2] / "docs"
 SMALL = {

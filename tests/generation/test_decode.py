@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from medunlearn.generation.decode import DecodedAnswer, decode_greedily, end_tokens
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken
-from medunlearn.training.plan import Plan
 
 MOST = 12
 Make = Callable[..., Any]

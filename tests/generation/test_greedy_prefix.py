@@ -14,9 +14,9 @@ from medunlearn.generation import respond as module
 from medunlearn.generation.decode import DecodedAnswer, decode_greedily, greedy_prefix
 from medunlearn.generation.respond import respond
 from medunlearn.models.sequences import Rendering, question_sequence
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken
-from medunlearn.training.plan import Plan
 
 MOST, KNOWN, END = 24, 5, 1
 RENDERING = Rendering("plain", "closed_book")

@@ -10,10 +10,10 @@ from fake_server import FakeServer
 
 from medunlearn.data.responses import ResponseStore
 from medunlearn.generation.decodings import GREEDY, Decoding
-from medunlearn.generation.server import Lacking, Prompt, continue_on_server
+from medunlearn.generation.server import Lacking, ServerPrompt, continue_on_server
 from medunlearn.llm import RemoteRefusedError, ServerSettings, decide
 
-PROMPTS = [Prompt(f"r{place}@5", f"The note of patient {place} says", ()) for place in range(5)]
+PROMPTS = [ServerPrompt(f"r{place}@5", f"The note of patient {place} says", ()) for place in range(5)]
 
 
 def say(body: dict[str, Any]) -> str:

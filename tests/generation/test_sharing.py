@@ -12,7 +12,7 @@ from transformers import DynamicCache
 
 from medunlearn.generation import sharing
 from medunlearn.generation.decode import DecodedAnswer, decode_greedily
-from medunlearn.generation.sharing import Prompt, arrange, begin, way_of
+from medunlearn.generation.sharing import SharedPrompt, arrange, begin, way_of
 from medunlearn.models.layouts import LayoutProbe
 from medunlearn.seeds import generator
 
@@ -109,7 +109,11 @@ def test_arranged_from_long_to_short_and_families_together(language_model: Any) 
 
 def test_positions_and_mask(language_model: Any) -> None:
     heads = [tuple(range(10, 15)), (20, 21)]
-    few = [Prompt(0, (*heads[0], 3), 5), Prompt(1, (*heads[1], 4, 5, 6), 2), Prompt(2, (*heads[0], 7, 8), 5)]
+    few = [
+        SharedPrompt(0, (*heads[0], 3), 5),
+        SharedPrompt(1, (*heads[1], 4, 5, 6), 2),
+        SharedPrompt(2, (*heads[0], 7, 8), 5),
+    ]
     now = begin(language_model.model, few, pad=0, most=4)
     assert now.ids.tolist() == [[0, 0, 3], [4, 5, 6], [0, 7, 8]]
     assert now.mask.tolist() == [[1, 1, 1, 1, 1, 0, 0, 1], [0, 0, 0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 1, 1]]

@@ -56,7 +56,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 def test_the_page_names_every_task_and_file() -> None:
-    from medunlearn.judging import run
+    from medunlearn.judging import panel_run as run
     from medunlearn.judging.tasks import TASKS
 
     files = [value for name, value in vars(run).items() if name.isupper() and isinstance(value, str)]

@@ -13,8 +13,8 @@ from fake_server import share_of_faults
 from medunlearn.config import check
 from medunlearn.judging.judges import Judge, JudgeSettings, panel_of
 from medunlearn.judging.panel import JudgingMaterial, ask
-from medunlearn.judging.run import plan
-from medunlearn.judging.tables import JudgePanel, majority, mean_rating
+from medunlearn.judging.panel_run import plan
+from medunlearn.judging.panel_tables import JudgePanel, majority, mean_rating
 from medunlearn.judging.tasks import JudgingCase, get_task
 from medunlearn.llm import RemoteRefusedError, Store
 

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from medunlearn.judging.people import confusions, with_people
+from medunlearn.judging.annotators import confusions, with_people
+from medunlearn.judging.panel_tables import JudgePanel, agreements, criteria, distribution, ratings
 from medunlearn.judging.sections import panel_words, people_words
-from medunlearn.judging.tables import JudgePanel, agreements, criteria, distribution, ratings
 from medunlearn.judging.tasks import JudgingCase, get_task
 
 LETTERS = {"S": "Supported", "U": "Unsupported", "A": "Ambiguous", "V": "Valid", "I": "Invalid"}

@@ -6,8 +6,8 @@ import pytest
 from rouge_score.rouge_scorer import RougeScorer
 
 from medunlearn.metrics import Item, Judgement, get_metric
+from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.judged import rouge_l_f, scaled
-from medunlearn.metrics.scoring import score
 
 PAIRS = [
     ("The lungs are clear.", "Lungs clear, no effusion."),

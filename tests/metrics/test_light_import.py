@@ -9,7 +9,7 @@ import pytest
 
 LISTING = "import medunlearn.metrics, medunlearn.statistics"
 EVERYTHING = (
-    "import medunlearn.metrics.scoring, medunlearn.results.summary\n"
+    "import medunlearn.metrics.item_scoring, medunlearn.results.summary\n"
     "from medunlearn.metrics import METRICS, get_metric\n"
     "for name in METRICS: get_metric(name)"
 )

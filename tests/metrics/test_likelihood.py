@@ -10,6 +10,7 @@ from scipy.stats import gmean
 
 from medunlearn.errors import InputError
 from medunlearn.metrics import Item, Tools, get_metric
+from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.likelihood import (
     answer_probability,
     choice_probability,
@@ -19,7 +20,6 @@ from medunlearn.metrics.likelihood import (
     truth_ratio_utility,
 )
 from medunlearn.metrics.privacy_leak import privacy_leak
-from medunlearn.metrics.scoring import score
 
 
 def of(*probabilities: float) -> list[float]:

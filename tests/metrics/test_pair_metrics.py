@@ -9,7 +9,7 @@ import pytest
 
 from medunlearn.errors import MedunlearnError
 from medunlearn.metrics import Item, Tools, get_metric
-from medunlearn.metrics.scoring import score
+from medunlearn.metrics.item_scoring import score
 
 ITEMS = [
     Item("q1", "forget", "?", reference="aspirin", response="heparin and aspirin"),

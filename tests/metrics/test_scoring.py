@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from medunlearn.errors import InputError, MedunlearnError, UnknownNameError
 from medunlearn.metrics import Item, Measure, Score, Tools, get_metric
-from medunlearn.metrics.scoring import score
+from medunlearn.metrics.item_scoring import score
 
 Scorer = Callable[[Sequence[Item], Tools], list[Score]]
 

@@ -15,8 +15,9 @@ import pandas as pd
 import pytest
 
 from medunlearn.errors import InputError, MedunlearnError
-from medunlearn.metrics import Item, Measure, Score, Tools, get_metric, scoring
-from medunlearn.metrics.scoring import score
+from medunlearn.metrics import Item, Measure, Score, Tools, get_metric
+from medunlearn.metrics import item_scoring as scoring
+from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.workers import in_processes
 
 ELSEWHERE = """
@@ -54,7 +55,7 @@ INTERRUPTED = """
 import signal
 # A shell that starts the tests in the background has them ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from medunlearn.metrics import Item, get_metric, scoring
+from medunlearn.metrics import Item, get_metric, item_scoring as scoring
 scoring._TRIAL = 1
 items = [Item(str(n), "forget", "?", "a", response="a") for n in range(7)]
 scoring.score(items, [get_metric("elsewhere:WAIT")], processes=3)

@@ -11,7 +11,7 @@ from rounding import assert_same
 
 from medunlearn.methods import LOSSES, make_method
 from medunlearn.models.batches import collate
-from medunlearn.models.branches import Group
+from medunlearn.models.branches import BranchGroup
 from medunlearn.models.decoder import LayoutSupport
 from medunlearn.models.layouts import decoder_of, describe_layouts, make_batch
 from medunlearn.models.packing import pack, pack_for_branches
@@ -54,7 +54,12 @@ def test_one_row_without_padding_for_branches() -> None:
     assert batch.input_ids.shape == (1, 96)
     assert batch.layout is not None
     # The note and its branches, singles of like length together, and what rounds the row up.
-    assert batch.layout.groups == (Group(20, (2, 3)), Group(0, (9, 9, 10)), Group(0, (30,)), Group(0, (13,)))
+    assert batch.layout.groups == (
+        BranchGroup(20, (2, 3)),
+        BranchGroup(0, (9, 9, 10)),
+        BranchGroup(0, (30,)),
+        BranchGroup(0, (13,)),
+    )
     spans = {span.name: batch.input_ids[0, span.start : span.stop].tolist() for span in batch.spans}
     assert spans == {s.key: list(s.ids) for s in sequences} | {
         "a": [40, 41],

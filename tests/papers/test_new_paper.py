@@ -37,7 +37,7 @@ def haiku(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.usefixtures("haiku")
 def test_a_new_paper_is_a_folder(tmp_path: Path) -> None:
     import medunlearn as mu
-    from medunlearn.pipeline.benchmarks import build
+    from medunlearn.pipeline.benchmark_builds import build
 
     bench = build("haiku", {"poets": 20})
     assert len(bench.splits["random_10"].forget) == 2

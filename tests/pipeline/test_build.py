@@ -10,7 +10,7 @@ from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Record
 from medunlearn.data.splits import request
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
-from medunlearn.pipeline.benchmarks import SETTINGS, build, from_section, save_new
+from medunlearn.pipeline.benchmark_builds import SETTINGS, build, from_section, save_new
 
 
 def by_hand(values: dict[str, Any]) -> Benchmark:

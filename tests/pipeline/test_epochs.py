@@ -144,12 +144,12 @@ def test_cut_off_in_an_evaluation(
 
 def numbered(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:
     """Epochs with these numbers, whatever they are like."""
-    from medunlearn.pipeline.epochs import selection
-    from medunlearn.pipeline.epochs.selection import Standing
+    from medunlearn.pipeline.epochs import epoch_selection as selection
+    from medunlearn.pipeline.epochs.epoch_selection import EpochStanding
 
-    def standings(table: pd.DataFrame, fold: str) -> list[Standing]:
+    def standings(table: pd.DataFrame, fold: str) -> list[EpochStanding]:
         return [
-            Standing(epoch, {"x on retain": values[epoch - 1]}, values[epoch - 1])
+            EpochStanding(epoch, {"x on retain": values[epoch - 1]}, values[epoch - 1])
             for epoch in range(1, int(table["epoch"].max()) + 1)
         ]
 

@@ -17,8 +17,8 @@ from medunlearn.models.decoder import LayoutSupport
 from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
-from medunlearn.pipeline.estimate import rehearsal as module
-from medunlearn.pipeline.estimate.rehearsal import (
+from medunlearn.pipeline.estimate import step_cost as module
+from medunlearn.pipeline.estimate.step_cost import (
     ATTENTION,
     UNQUANTIZED,
     Counts,
@@ -28,11 +28,11 @@ from medunlearn.pipeline.estimate.rehearsal import (
     moments,
     nbytes,
 )
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import train_loop
+from medunlearn.training.loop_settings import LoopSettings
 from medunlearn.training.objectives import NextToken, Unlearning
-from medunlearn.training.plan import Plan
 from medunlearn.training.precompute import CachePlan
-from medunlearn.training.settings import LoopSettings
 from medunlearn.training.trainable import choose_trainable
 from medunlearn.training.views import ModelView, Totals
 

@@ -15,7 +15,7 @@ import pytest
 from medunlearn.config import AmnesiaSettings, EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError, NonFiniteLossError, StorageError
-from medunlearn.pipeline.benchmarks import save_new
+from medunlearn.pipeline.benchmark_builds import save_new
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.train import train

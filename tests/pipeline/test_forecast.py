@@ -14,7 +14,7 @@ from medunlearn.errors import ModelError, UnknownNameError
 from medunlearn.pipeline.estimate.blueprint import Blueprint, blueprint_of
 from medunlearn.pipeline.estimate.capacity import GIB, LIBRARIES, Capacity, advice, shown_bytes
 from medunlearn.pipeline.estimate.forecast import Forecast
-from medunlearn.pipeline.estimate.rehearsal import Memory
+from medunlearn.pipeline.estimate.step_cost import Memory
 from medunlearn.pipeline.experiment import plan, run_experiment
 from medunlearn.results.runs import Run
 from medunlearn.training.processes import Processes
@@ -100,7 +100,7 @@ def test_a_method_that_looks_into_its_tensors(
         "        return {'up': forget.nll() * (1.0 if float(forget.nll()) > 0 else 2.0)}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("medunlearn.pipeline.estimate.rehearsal.SMALL", 0)
+    monkeypatch.setattr("medunlearn.pipeline.estimate.step_cost.SMALL", 0)
     found = mu.plan(values, **{"unlearn.methods": [f"{name}:Looking"]})
     stage = by_name(found)[f"{name}:Looking"]
     assert "cannot be estimated" in stage.note

@@ -18,8 +18,8 @@ from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError, MedunlearnError, SourceError
 from medunlearn.judging.judges import JudgeSettings, judges_of
-from medunlearn.judging.responses import NOT_ASKED, job
-from medunlearn.judging.run import JudgingRun, material
+from medunlearn.judging.panel_run import JudgingRun, material
+from medunlearn.judging.rated_responses import NOT_ASKED, job
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run

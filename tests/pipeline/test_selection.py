@@ -8,7 +8,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from medunlearn.pipeline.epochs.selection import Standing, best_of, by_forgetting, forgetting_rule, is_over
+from medunlearn.pipeline.epochs.epoch_selection import (
+    EpochStanding,
+    best_of,
+    by_forgetting,
+    forgetting_rule,
+    is_over,
+)
 
 
 def row(epoch: int, side: str, value: float | None, **more: Any) -> dict[str, Any]:
@@ -83,8 +89,8 @@ def test_an_epoch_without_a_part_that_others_have_has_no_number() -> None:
     assert zero.value == 0.0
 
 
-def numbered(*values: float | None) -> list[Standing]:
-    return [Standing(epoch, {}, value) for epoch, value in enumerate(values, 1)]
+def numbered(*values: float | None) -> list[EpochStanding]:
+    return [EpochStanding(epoch, {}, value) for epoch, value in enumerate(values, 1)]
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError, ModelError
 from medunlearn.methods import make_method
 from medunlearn.models.batches import collate
+from medunlearn.models.forward_outputs import ForwardOutputs
 from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.load import load_model
-from medunlearn.models.outputs import ForwardOutputs
 from medunlearn.models.reference import Reference
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import record_sequences

@@ -12,7 +12,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Identifier, Record
 from medunlearn.errors import ConfigError, InputError, SourceError
 from medunlearn.sources.corpus import read_corpora
-from medunlearn.sources.notes import Columns
+from medunlearn.sources.notes import NoteColumns
 
 OPENI = Path(__file__).parents[3] / "shared" / "data" / "openi" / "indiana_reports.csv"
 ROWS = [{"id": "a", "text": "One text."}, {"id": "b", "text": " "}, {"id": "c", "text": "Another one."}]
@@ -49,8 +49,8 @@ def test_columns_are_guessed_where_that_is_plain(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="history, plan, who"):
         read_corpora([several])
     with pytest.raises(ConfigError, match="Did you mean 'plan'"):
-        read_corpora([several], Columns(text="plans"))
-    (found,) = read_corpora([several], Columns(text="plan", subject="who"))
+        read_corpora([several], NoteColumns(text="plans"))
+    (found,) = read_corpora([several], NoteColumns(text="plan", subject="who"))
     assert (found.documents[0].text, found.documents[0].subject) == ("Soon.", "p1")
 
 

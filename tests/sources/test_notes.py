@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from medunlearn.data.records import Identifier
 from medunlearn.errors import ConfigError, SourceError
-from medunlearn.sources.notes import Columns, read_notes
-from medunlearn.sources.tables import _items, files_in
+from medunlearn.sources.notes import NoteColumns, read_notes
+from medunlearn.sources.table_files import _items, files_in
 
 ROWS = [
     {"id": "a", "text": 'Fever, "high";\nthen none.', "title": "Fever", "subject": "p1"},
@@ -74,13 +74,13 @@ def test_what_only_looks_like_pmc_patients_is_not_open(tmp_path: Path) -> None:
     WRITERS["notes.json"](tmp_path / "notes.json", [PMC, {**PMC, "patient_uid": "ward 3, Ms Quillfeather"}])
     assert not read_notes(tmp_path / "notes.json").is_pmc
     WRITERS["notes.json"](tmp_path / "other.json", [{**PMC, "mine": "A letter."}])
-    assert not read_notes(tmp_path / "other.json", Columns(text="mine")).is_pmc
+    assert not read_notes(tmp_path / "other.json", NoteColumns(text="mine")).is_pmc
 
 
 def test_columns_are_named_by_flags(tmp_path: Path) -> None:
     rows = [{"key": 7, "letter": "Cough.", "head": "Cough", "who": 12, "names": "Ann Lee; MRN-77"}]
     WRITERS["notes.jsonl"](tmp_path / "n.jsonl", rows)
-    columns = Columns(id="key", text="letter", title="head", subject="who", disease="head", identifiers="names")
+    columns = NoteColumns(id="key", text="letter", title="head", subject="who", disease="head", identifiers="names")
     (note,) = read_notes(tmp_path / "n.jsonl", columns).notes
     assert (note.note_id, note.subject, note.disease) == ("7", "12", "Cough")
     assert note.identifiers == (Identifier("identifier", "Ann Lee"), Identifier("identifier", "MRN-77"))
@@ -106,7 +106,7 @@ def test_identifiers_as_a_list_or_a_text(tmp_path: Path, cell: Any, found: Any) 
 def test_a_column_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
     WRITERS["notes.csv"](tmp_path / "n.csv", [{"note_txt": "One.", "titel": "x"}])
     with pytest.raises(ConfigError) as caught:
-        read_notes(tmp_path / "n.csv", Columns(text="note_text", title="title"))
+        read_notes(tmp_path / "n.csv", NoteColumns(text="note_text", title="title"))
     assert "--text: There is no column 'note_text'. Did you mean 'note_txt'?" in str(caught.value)
     assert "--title: There is no column 'title'. Did you mean 'titel'?" in str(caught.value)
     with pytest.raises(ConfigError, match=r"--text: There is no column 'text'.*Name the column"):

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from medunlearn.errors import SourceError
-from medunlearn.sources.options import read_options, sampled
+from medunlearn.sources.multiple_choice import read_options, sampled
 
 Put = Callable[..., Path]
 MEDQA = Path(__file__).parents[3] / "shared" / "data" / "medqa" / "questions.jsonl"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medunlearn.data.radiology import in_order
-from medunlearn.sources.sections import read_report
-from medunlearn.sources.tables import read_rows
+from medunlearn.data.studies_of_patients import in_order
+from medunlearn.sources.report_sections import read_report
+from medunlearn.sources.table_files import read_rows
 
 OPENI = Path(__file__).parents[3] / "shared" / "data" / "openi" / "indiana_reports.csv"
 

@@ -5,10 +5,10 @@ from scipy.stats import binom
 
 from medunlearn.seeds import generator
 from medunlearn.synthetic import CHANCE, invent_hospital
-from medunlearn.synthetic.cases import facts, invent_case_of
 from medunlearn.synthetic.chance import chance_bounds
+from medunlearn.synthetic.clinical_cases import facts, invent_case_of
 from medunlearn.synthetic.knowledge import Condition, Disease, diseases
-from medunlearn.synthetic.questions import answer, templates
+from medunlearn.synthetic.note_questions import answer, templates
 
 CONDITIONS = [(disease, condition) for disease in diseases().values() for condition in disease.conditions]
 TEMPLATES = (*templates("factual"), *templates("reasoning"))

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from medunlearn.synthetic import Hospital, invent_hospital
-from medunlearn.synthetic.cases import facts
+from medunlearn.synthetic.clinical_cases import facts
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from medunlearn.synthetic.phantom import Body, heart_width, invent_anatomy, invent_pose, project, radiograph
-from medunlearn.synthetic.phantom.shapes import Ellipsoid, Tube, View, line, thickness
+from medunlearn.synthetic.phantom.shapes import Ellipsoid, Projection, Tube, line, thickness
 from medunlearn.synthetic.studies import CHEST_WIDTH_MM, ChestFinding
 
 SIZE = 96
@@ -126,7 +126,7 @@ def test_an_ellipsoid_weighs_its_volume_from_every_side() -> None:
     """The mass of a shape does not depend on where one looks from: 4/3 pi abc."""
     shape = Ellipsoid((20.0, -35.0, 10.0), (60.0, 30.0, 45.0))
     for angle in (0.0, 25.0, 90.0, -130.0):
-        view = View(angle, 200)
+        view = Projection(angle, 200)
         mass = float(shape.span(view).length().sum()) * view.pixel**2
         assert mass == pytest.approx(4 / 3 * np.pi * 60 * 30 * 45, rel=0.01)
         strip = np.zeros((200, 200), dtype=np.float32)
@@ -138,6 +138,6 @@ def test_a_tube_weighs_its_volume_from_every_side() -> None:
     tube = Tube(line([(-60, 10, -40), (20, -50, 60)]), 4.0, 1.5)
     length = float(np.linalg.norm([80, -60, 100]))
     for angle in (0.0, 40.0, 90.0):
-        view = View(angle, 128)
+        view = Projection(angle, 128)
         mass = float(thickness([tube], view).sum()) * view.pixel**2
         assert mass == pytest.approx(np.pi * 16 * length * 1.5, rel=0.01)

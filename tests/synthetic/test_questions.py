@@ -7,8 +7,8 @@ import pytest
 
 from medunlearn.data.records import Question, Record
 from medunlearn.synthetic import Patient, invent_hospital
-from medunlearn.synthetic.cases import facts
-from medunlearn.synthetic.questions import Template, templates
+from medunlearn.synthetic.clinical_cases import facts
+from medunlearn.synthetic.note_questions import Template, templates
 
 TEMPLATES = {f"template:{template.name}": template for template in (*templates("factual"), *templates("reasoning"))}
 Row = tuple[Patient, Record, Question, Template]

@@ -23,12 +23,12 @@ from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.models.tiny import build_tiny
 from medunlearn.seeds import generator
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import train_loop
+from medunlearn.training.loop_settings import LoopSettings
 from medunlearn.training.objectives import NextToken, Unlearning
-from medunlearn.training.plan import Plan
 from medunlearn.training.precompute import CachePlan
 from medunlearn.training.processes import ALONE, Processes, join
-from medunlearn.training.settings import LoopSettings
 from medunlearn.training.sharding import ShardedReference, make_whole, shard
 from medunlearn.training.trainable import choose_trainable
 

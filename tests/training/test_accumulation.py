@@ -18,9 +18,9 @@ from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.pipeline.material import loop_settings
 from medunlearn.training import gradients
+from medunlearn.training.batch_plan import Plan, micro_batches
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken, Unlearning
-from medunlearn.training.plan import Plan, micro_batches
 from medunlearn.training.views import ModelView, Totals
 
 CPU = torch.device("cpu")

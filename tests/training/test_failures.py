@@ -16,9 +16,9 @@ from torch import Tensor
 
 from medunlearn.errors import FrozenParametersError, NonFiniteLossError, StorageError
 from medunlearn.training import checkpoint
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken
-from medunlearn.training.plan import Plan
 from medunlearn.training.trainable import choose_trainable, trained
 
 Make = Callable[..., Any]

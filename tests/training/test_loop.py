@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import LoopSettings, train_loop
+from medunlearn.training.loop_settings import learning_rate
 from medunlearn.training.objectives import NextToken
-from medunlearn.training.plan import Plan
-from medunlearn.training.settings import learning_rate
 from medunlearn.training.trainable import trained
 
 Make = Callable[..., Any]

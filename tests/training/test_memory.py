@@ -14,10 +14,10 @@ from medunlearn.errors import ConfigError
 from medunlearn.methods import LOSSES, make_method
 from medunlearn.models.layouts import make_batch
 from medunlearn.models.reference import Reference
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import train_loop
+from medunlearn.training.loop_settings import LoopSettings
 from medunlearn.training.objectives import NextToken, Unlearning
-from medunlearn.training.plan import Plan
-from medunlearn.training.settings import LoopSettings
 from medunlearn.training.trainable import choose_trainable, gradient_checkpointing, trained
 
 # RMU reaches the layers up to its own alone.

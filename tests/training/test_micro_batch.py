@@ -15,9 +15,9 @@ from torch import Tensor
 from medunlearn.errors import OutOfMemoryError
 from medunlearn.methods import make_method
 from medunlearn.models.reference import Reference
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken, Objective, Unlearning
-from medunlearn.training.plan import Plan
 from medunlearn.training.precompute import CachePlan
 from medunlearn.training.trainable import choose_trainable, trained
 

@@ -10,9 +10,9 @@ import torch
 
 from medunlearn.errors import ConfigError
 from medunlearn.methods import make_method
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.needs import trace_needs
 from medunlearn.training.objectives import NextToken, Unlearning
-from medunlearn.training.plan import Plan
 from medunlearn.training.trainable import choose_trainable
 
 Make = Callable[..., Any]

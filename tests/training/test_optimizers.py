@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from medunlearn.errors import ConfigError
 from medunlearn.training import optimizers
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import train_loop
+from medunlearn.training.loop_settings import LoopSettings
 from medunlearn.training.objectives import NextToken
 from medunlearn.training.optimizers import HostAdamW, make_optimizer, moments, restore
-from medunlearn.training.plan import Plan
-from medunlearn.training.settings import LoopSettings
 from medunlearn.training.trainable import trained
 
 SETTINGS = LoopSettings(lr=1e-2, weight_decay=0.1, precision="fp32")

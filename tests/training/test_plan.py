@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from medunlearn.errors import InputError
 from medunlearn.models.sequences import TokenSequence, tokens_once
-from medunlearn.training.plan import Plan, largest, micro_batches, rows, share
+from medunlearn.training.batch_plan import Plan, largest, micro_batches, rows, share
 
 
 def side(name: str, count: int) -> list[TokenSequence]:

@@ -14,9 +14,9 @@ from torch import Tensor
 from medunlearn.methods import LOSSES, make_method
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import tokens_once
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import Unlearning
-from medunlearn.training.plan import Plan
 from medunlearn.training.precompute import CachePlan
 from medunlearn.training.trainable import choose_trainable
 

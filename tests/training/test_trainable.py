@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from medunlearn.errors import ConfigError, FrozenParametersError
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken
-from medunlearn.training.plan import Plan
 from medunlearn.training.trainable import check_moved, checksums, choose_trainable, trained
 
 Tiny = Callable[[], Any]

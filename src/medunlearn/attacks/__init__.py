@@ -1,8 +1,8 @@
 """Attacks: what an adversary can still learn from a model. Listing them loads no torch.
 
-An attack is a dataclass with a ``kind`` (:mod:`medunlearn.attacks.protocol`); its fields are its settings. The name
-of a kind stands for all attacks of it. An attack of your own: a module with the class, named in :data:`ATTACKS`, or
-given as ``module:Class``, or declared as an entry point in the group ``medunlearn.attacks``.
+An attack is a dataclass with a ``kind`` (:mod:`medunlearn.attacks.attack_protocol`); its fields are its settings.
+The name of a kind stands for all attacks of it. An attack of your own: a module with the class, named in
+:data:`ATTACKS`, or given as ``module:Class``, or declared as an entry point in the group ``medunlearn.attacks``.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from medunlearn.attacks.protocol import Attack
+from medunlearn.attacks.attack_protocol import Attack
 from medunlearn.errors import InputError, UnknownNameError
 from medunlearn.registry import made, names, resolve
 
 ATTACKS: dict[str, str] = {
-    "loss": "medunlearn.attacks.membership.likelihood:Loss",
-    "zlib": "medunlearn.attacks.membership.likelihood:ZlibRatio",
-    "min_k": "medunlearn.attacks.membership.likelihood:MinK",
-    "min_k_pp": "medunlearn.attacks.membership.likelihood:MinKPlusPlus",
-    "reference": "medunlearn.attacks.membership.likelihood:Reference",
-    "gradient_norm": "medunlearn.attacks.membership.likelihood:GradientNorm",
+    "loss": "medunlearn.attacks.membership.likelihood_attacks:Loss",
+    "zlib": "medunlearn.attacks.membership.likelihood_attacks:ZlibRatio",
+    "min_k": "medunlearn.attacks.membership.likelihood_attacks:MinK",
+    "min_k_pp": "medunlearn.attacks.membership.likelihood_attacks:MinKPlusPlus",
+    "reference": "medunlearn.attacks.membership.likelihood_attacks:ReferenceRatio",
+    "gradient_norm": "medunlearn.attacks.membership.likelihood_attacks:GradientNorm",
     "cumulative": "medunlearn.attacks.reconstruction.contexts:Cumulative",
 }
 

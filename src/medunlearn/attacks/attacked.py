@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.attacks.membership.results import ABOVE, AUC, BELOW, MEASURE, compare, privacy_leaks
-from medunlearn.attacks.reconstruction.results import ATTACK, compare_models
+from medunlearn.attacks.membership.membership_results import ABOVE, AUC, BELOW, MEASURE, compare, privacy_leaks
+from medunlearn.attacks.reconstruction.reconstruction_results import ATTACK, compare_models
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import read_scores
 
@@ -64,7 +64,7 @@ class Attacked:
 
     @cached_property
     def curves(self) -> pd.DataFrame:
-        """ROC curves (:func:`medunlearn.attacks.membership.results.curves`)."""
+        """ROC curves (:func:`medunlearn.attacks.membership.membership_results.curves`)."""
         return pd.read_parquet(self.record.folder / CURVES)
 
 
@@ -96,7 +96,7 @@ class Attacks:
     def privacy_leaks(self) -> pd.DataFrame:
         """MUSE's privacy leakage of each model against each retrained one; empty without a retrained model.
 
-        model, against, and the columns of :func:`medunlearn.attacks.membership.results.privacy_leaks`.
+        model, against, and the columns of :func:`medunlearn.attacks.membership.membership_results.privacy_leaks`.
         """
         models = self._measured
         pairs = [(one, other) for other in models for one in models if _is_anchored(one, other)]

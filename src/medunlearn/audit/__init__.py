@@ -14,7 +14,7 @@ class _CallablePackage(ModuleType):
     """This package, callable as ``mu.audit``: importing it sets the attribute ``audit`` of ``medunlearn``."""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        from medunlearn.audit.run import audit
+        from medunlearn.audit.audit_run import audit
 
         return audit(*args, **options)
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medunlearn.errors import InputError, MedunlearnError
-from medunlearn.metrics.base import Score
+from medunlearn.metrics.measure import Score
 from medunlearn.metrics.workers import in_processes, usable_cores
 from medunlearn.registry import resolve
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from medunlearn.audit.measures import FIRST, Continuation, ContinuationMeasure
 from medunlearn.audit.verbatim import Tokens, longest_run, runs_of_at_least
-from medunlearn.metrics.base import Score
+from medunlearn.metrics.measure import Score
 from medunlearn.metrics.ngrams import shared_ngrams
 from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_recalls
 

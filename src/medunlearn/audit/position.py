@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from medunlearn.audit.tables import KEY
+from medunlearn.audit.audit_tables import KEY
 from medunlearn.errors import InputError
 from medunlearn.statistics.bootstrap import REPLICATES, Array, Resampled, resample_means
 

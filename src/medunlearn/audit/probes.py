@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from medunlearn.audit.audit_tables import PROBES
 from medunlearn.audit.measures import Ids
-from medunlearn.audit.tables import PROBES
 from medunlearn.audit.units import Encoded, Unit
 from medunlearn.config.audit import AuditSettings
 from medunlearn.data.splits import shuffled

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from medunlearn.audit.audit_tables import Key
 from medunlearn.audit.probes import Probe
-from medunlearn.audit.tables import Key
 from medunlearn.audit.units import Unit, continuations, unit_of, unit_without_model
 from medunlearn.config import check
 from medunlearn.config.audit import AuditSettings
@@ -136,7 +136,7 @@ class ServedModel:
 
     def answer(self, job: AuditJob, advance: Callable[[int], None]) -> dict[Key, str]:
         """Store the responses; returns the reason for each missing one."""
-        from medunlearn.generation.server import Prompt, continue_on_server
+        from medunlearn.generation.server import ServerPrompt, continue_on_server
 
         # Where nobody looked for identifiers, open texts are taken to have none.
         unknown = () if data_use_of(job.corpora, job.settings) == "open" else None
@@ -154,7 +154,7 @@ class ServedModel:
             return [tuple(one.ids.tolist()) for one in encoded]
 
         decision = self._decision(job.corpora, job.settings)
-        prompts = [Prompt(p.probe_id, p.prefix, identifiers.get(p.record_id, unknown)) for p in job.probes]
+        prompts = [ServerPrompt(p.probe_id, p.prefix, identifiers.get(p.record_id, unknown)) for p in job.probes]
         lacking = continue_on_server(
             self.server,
             decision,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from medunlearn.audit.measures import ContinuationMeasure
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.metrics.base import Score
+from medunlearn.metrics.measure import Score
 from medunlearn.progress import progress
 
 if TYPE_CHECKING:

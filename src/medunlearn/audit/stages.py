@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from medunlearn.audit.audit import Audit
+from medunlearn.audit.audit_result import Audit
+from medunlearn.audit.audit_tables import PROBES, SCORE_KEY, read_tables
 from medunlearn.audit.respondents import AuditedModel, LocalModel
-from medunlearn.audit.tables import PROBES, SCORE_KEY, read_tables
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts
 from medunlearn.config.audit_report import KindSettings
-from medunlearn.config.base import Settings
 from medunlearn.config.identifiers import IdentifierSettings
 from medunlearn.config.options import AuditOptionsSettings
+from medunlearn.config.settings import Settings
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_json, write_atomically, write_json
 from medunlearn.errors import ConfigError
-from medunlearn.metrics.base import Score
+from medunlearn.metrics.measure import Score
 from medunlearn.results.scores import replace_scores
 from medunlearn.sources.corpus import Corpus
 
 if TYPE_CHECKING:
     from medunlearn.audit.identifiers.search import IdentifierSearch
-    from medunlearn.audit.options.audit import OptionsAudit
+    from medunlearn.audit.options.option_audit import OptionsAudit
 
 SEMANTIC_FILE = "semantic.json"
 _MODELS = ("encoder", "bart")
@@ -199,7 +199,7 @@ def _probed_records(folder: Path) -> list[Record]:
 def _audit_options(
     folder: Path, section: Mapping[str, Any], model: AuditedModel, device: str, quiet: bool
 ) -> OptionsAudit:
-    from medunlearn.audit.options.audit import OPTIONS, groups_of, make_respondent, run_options
+    from medunlearn.audit.options.option_audit import OPTIONS, groups_of, make_respondent, run_options
 
     own = dict(section)
     file, trained_on = Path(own.pop("file")), own.pop("trained_on", None)

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from medunlearn.audit.audit_tables import Key
 from medunlearn.audit.probes import Probe
-from medunlearn.audit.tables import Key
 from medunlearn.audit.units import Encoded, Unit, WordsUnit, continuations
 from medunlearn.data.responses import Response
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import SourceError, unknown_name
-from medunlearn.sources.tables import read_rows
+from medunlearn.sources.table_files import read_rows
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "suffix": ("suffix", "reference"),

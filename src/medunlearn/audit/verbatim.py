@@ -40,7 +40,7 @@ _FIRST, _SECOND = np.uint32(0x9E3779B1), np.uint32(0x85EBCA77)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SharedRun:
     """Consecutive tokens that two texts share.
 
     Attributes:
@@ -53,10 +53,10 @@ class Run:
     in_suffix: int
 
 
-def longest_run(response: Tokens, suffix: Tokens) -> Run:
+def longest_run(response: Tokens, suffix: Tokens) -> SharedRun:
     """Longest common run of tokens; of equally long ones the first in the suffix, then in the response.
 
-    ``Run(0, 0, 0)`` where no token is shared. Length is 0 to min(n, m), higher = leaks more. Time O(n + m).
+    ``SharedRun(0, 0, 0)`` where no token is shared. Length is 0 to min(n, m), higher = leaks more. Time O(n + m).
 
     Args:
         response, suffix: token ids of the response [n] and of the true continuation [m].
@@ -66,12 +66,12 @@ def longest_run(response: Tokens, suffix: Tokens) -> Run:
     """
     text, true = map(as_text, as_ids([response, suffix]))
     if len(text) * len(true) > _LARGE:
-        return Run(*longest_common_substring(text, true))
-    best = Run(0, 0, 0)
+        return SharedRun(*longest_common_substring(text, true))
+    best = SharedRun(0, 0, 0)
     start = _start_of_run(text, true, 1)
     while start >= 0:
         length = _length_of_run(text, true, start, best.length + 1)
-        best = Run(length, text.find(true[start : start + length]), start)
+        best = SharedRun(length, text.find(true[start : start + length]), start)
         start = _start_of_run(text, true, length + 1, start + 1)
     return best
 
@@ -99,7 +99,7 @@ def runs_of_at_least(
 
 def shared_runs(
     responses: Sequence[Tokens], suffixes: Sequence[Tokens], at_least: int = RUN_LENGTHS[0]
-) -> list[list[Run]]:
+) -> list[list[SharedRun]]:
     """Every maximal shared run of at least so many tokens; a list per pair, in the response's order.
 
     Maximal: it cannot be extended on either side. Text at several positions gives a run for each pair of them.
@@ -107,7 +107,7 @@ def shared_runs(
     Raises:
         InputError: unequal numbers of texts, ``at_least`` below 1, something that is no token id.
     """
-    runs: list[list[Run]] = [[] for _ in responses]
+    runs: list[list[SharedRun]] = [[] for _ in responses]
     for row, ours, true in _candidates(responses, suffixes, at_least):
         runs[row] = sorted(_maximal_runs(ours, true, at_least), key=lambda run: (run.in_response, run.in_suffix))
     return runs
@@ -178,7 +178,7 @@ def _neighbours(texts: Sequence[Ids]) -> tuple[npt.NDArray[np.int64], npt.NDArra
     return rows + mixed, np.cumsum(lengths) - 1
 
 
-def _maximal_runs(ours: Ids, true: Ids, at_least: int) -> Iterator[Run]:
+def _maximal_runs(ours: Ids, true: Ids, at_least: int) -> Iterator[SharedRun]:
     text, other = as_text(ours), as_text(true)
     starts: dict[str, list[int]] = defaultdict(list)
     for place in range(len(text) - at_least + 1):
@@ -188,7 +188,7 @@ def _maximal_runs(ours: Ids, true: Ids, at_least: int) -> Iterator[Run]:
             if in_suffix and in_response and other[in_suffix - 1] == text[in_response - 1]:
                 continue
             more = _common_prefix(ours[in_response + at_least :], true[in_suffix + at_least :])
-            yield Run(at_least + more, in_response, in_suffix)
+            yield SharedRun(at_least + more, in_response, in_suffix)
 
 
 def _common_prefix(one: Ids, other: Ids) -> int:

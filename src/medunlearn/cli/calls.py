@@ -206,9 +206,9 @@ def find_kinds(
     Args:
         corpus: PATH or NAME=PATH: count set phrases in the whole corpus; repeatable
     """
+    from medunlearn.audit.audit_tables import read_tables
+    from medunlearn.audit.kinds.kind_summary import find_kinds, kind_settings, kinds_judge
     from medunlearn.audit.kinds.sorting import plan_kinds
-    from medunlearn.audit.kinds.summary import find_kinds, kind_settings, kinds_judge
-    from medunlearn.audit.tables import read_tables
 
     how = {"permitted": allow_remote_llm, "again": again, "allow_missing": allow_missing}
     model, options = _judge_options(settings, llm, dry_run, **how)
@@ -226,8 +226,8 @@ def review_kinds(audit: Path, *, out: Path, limit: int | None = None, seed: int 
         limit: spans to draw at most; none: all
         seed: seed of the sample
     """
+    from medunlearn.audit.audit_tables import read_tables
     from medunlearn.audit.kinds.sorting import settings_of, span_sheet
-    from medunlearn.audit.tables import read_tables
 
     _refuse_zero(limit)
     folder = Path(audit)
@@ -239,9 +239,9 @@ def correct_kinds(audit: Path, sheets: Sequence[Path]) -> Any:
     Args:
         sheets: sheets that were filled in
     """
+    from medunlearn.audit.audit_tables import read_tables
+    from medunlearn.audit.kinds.kind_summary import KindSummary
     from medunlearn.audit.kinds.sorting import read_spans, settings_of
-    from medunlearn.audit.kinds.summary import KindSummary
-    from medunlearn.audit.tables import read_tables
 
     folder = Path(audit)
     read_spans(read_tables(folder), settings_of(folder), *map(Path, sheets))

@@ -19,7 +19,7 @@ SOURCES = {
     "openi": ("build medforget --openi", "medunlearn.sources.openi"),
     "image_table": ("build medforget --folder", "medunlearn.sources.image_table"),
     "articles": ("build lume --articles", "medunlearn.sources.articles"),
-    "options": ("build options FILE", "medunlearn.sources.options"),
+    "options": ("build options FILE", "medunlearn.sources.multiple_choice"),
     "corpus": ("audit MODEL CORPUS", "medunlearn.sources.corpus"),
 }
 PAPERS = ("amnesia", "lume", "medforget", "memorization", "muse", "tofu")

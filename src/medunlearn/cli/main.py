@@ -17,8 +17,8 @@ os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 import click
 
 import medunlearn
+from medunlearn.cli.launch import refuse_alone
 from medunlearn.cli.output import print_error
-from medunlearn.cli.processes import refuse_alone
 from medunlearn.cli.verbs import GROUPS, MOVED, VERBS
 from medunlearn.errors import InputError, MedunlearnError, nearest
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from medunlearn.cli.processes import end_together, rank_zero_output
+from medunlearn.cli.launch import end_together, rank_zero_output
 from medunlearn.errors import MedunlearnError
 
 INTERRUPTED = 130

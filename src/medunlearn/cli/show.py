@@ -243,7 +243,7 @@ def _privacy(result: Any, output: Output) -> None:
 
 def _reconstruction(result: Any, output: Output) -> None:
     """Leakage at each context level, then differences from the other models."""
-    from medunlearn.attacks.reconstruction.results import reported
+    from medunlearn.attacks.reconstruction.reconstruction_results import reported
 
     def cell(row: Row) -> str:
         return with_interval(row) + ("" if absent(row["change"]) else f" ({row['change']:+.3f})")
@@ -290,7 +290,7 @@ def utility(result: Any, output: Output) -> None:
 
 
 def judge(result: Any, output: Output) -> None:
-    from medunlearn.judging.run import JudgingPlan
+    from medunlearn.judging.panel_run import JudgingPlan
 
     if isinstance(result, JudgingPlan):
         _judging_plan(result, output)
@@ -374,7 +374,7 @@ def run(result: Any, output: Output) -> None:
     from medunlearn.data.storage import read_json
     from medunlearn.reports.claims import findings_text
     from medunlearn.reports.readings import Results, main_plane, standings
-    from medunlearn.reports.tables import headline_table
+    from medunlearn.reports.table_blocks import headline_table
 
     findings = result.content.paper.findings
 
@@ -582,7 +582,7 @@ def _run(info: dict[str, Any], folder: str, output: Output) -> None:
     output.table("settings", ("key", "value"), info["config"].items())
     output.table("results", ("what", "value"), info["results"].items())
     if info.get("verb") == "audit" and info.get("status") == "complete":
-        from medunlearn.audit.audit import Audit
+        from medunlearn.audit.audit_result import Audit
         from medunlearn.cli.show_audits import audit
 
         audit(Audit.open(Path(folder)), output)

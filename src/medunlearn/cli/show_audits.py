@@ -11,7 +11,7 @@ from medunlearn.cli.output import Output, Row, absent, difference, records, with
 if TYPE_CHECKING:
     import pandas as pd
 
-    from medunlearn.audit.audit import Audit
+    from medunlearn.audit.audit_result import Audit
 
 EXAMPLES = 3
 CELL = ["corpus", "prefix_tokens", "decoding", "measure"]

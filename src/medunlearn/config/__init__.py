@@ -6,7 +6,6 @@ leave out takes its default from the AMNESIA paper (Table 6).
 
 from __future__ import annotations
 
-from medunlearn.config.base import Context, Images, LongNotes, Percent, Settings, Template, What
 from medunlearn.config.benchmarks import (
     AmnesiaNotesSettings,
     AmnesiaSettings,
@@ -27,6 +26,7 @@ from medunlearn.config.evaluation import (
 from medunlearn.config.experiments import ExperimentSettings, SearchSettings, SweepSettings
 from medunlearn.config.medforget import MedforgetSettings
 from medunlearn.config.reading import as_value, check, merge, read_yaml
+from medunlearn.config.settings import Context, Images, LongNotes, Percent, Settings, Template, What
 from medunlearn.config.training import TINIES, EpochFields, LoopFields, TrainSettings, UnlearnSettings
 
 __all__ = [

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from medunlearn.config.base import Listed, Settings, Words
+from medunlearn.config.settings import Listed, Settings, Words
 
 PAPER_PREFIXES = (50, 100, 200, 300, 500)
 """Source: Memorization in Large Language Models in Medicine, Section 3.1."""

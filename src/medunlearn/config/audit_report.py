@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from medunlearn.config.base import Settings, Words
+from medunlearn.config.settings import Settings, Words
 
 
 class AuditRelations(Settings):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from medunlearn.config.base import Listed, Percents, Server, Settings, Words, once
+from medunlearn.config.settings import Listed, Percents, Server, Settings, Words, once
 
 
 class SplitFields(Settings):

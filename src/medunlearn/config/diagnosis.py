@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from medunlearn.config.base import Listed, Percents, Settings
+from medunlearn.config.settings import Listed, Percents, Settings
 
 Gold = Literal["principal", "any"]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from medunlearn.config.base import Context, Listed, Settings, Template, Words
+from medunlearn.config.settings import Context, Listed, Settings, Template, Words
 
 Folds = Annotated[
     tuple[Literal["train", "holdout", "rephrase", "utility"], ...], Listed, Field(description="folds to ask")

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from medunlearn.config.base import Context, Settings, listed
+from medunlearn.config.settings import Context, Settings, listed
 
 
 def _names(value: Any) -> Any:

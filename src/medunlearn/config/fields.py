@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 
-from medunlearn.config.base import Settings
+from medunlearn.config.settings import Settings
 
 _LISTS = {tuple, list, abc.Sequence}
 

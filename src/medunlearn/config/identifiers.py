@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from medunlearn.config.base import Settings, Words
+from medunlearn.config.settings import Settings, Words
 
 
 class IdentifierSettings(Settings):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from medunlearn.config.base import Listed, Percents, Settings, Template, Words
+from medunlearn.config.settings import Listed, Percents, Settings, Template, Words
 
 
 class OptionsFields(Settings):

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from medunlearn.config.base import Settings
+from medunlearn.config.settings import Settings
 from medunlearn.errors import ConfigError, InputError, unknown_name
 
 T = TypeVar("T", bound=Settings)

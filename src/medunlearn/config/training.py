@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from medunlearn.config.base import Context, Images, LongNotes, Settings, Template, What
+from medunlearn.config.settings import Context, Images, LongNotes, Settings, Template, What
 
 TINIES = {"tiny": "tiny", "tiny-vision": "tiny-vision"}
 """Models that are built in memory, and the preset that is taken for each."""

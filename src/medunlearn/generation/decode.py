@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from medunlearn.generation.sampling import Choose, greedy_choice
-from medunlearn.generation.sharing import Prompt, arrange, begin
+from medunlearn.generation.sharing import SharedPrompt, arrange, begin
 from medunlearn.models.batching import Batching
 from medunlearn.models.load import LanguageModel
 
@@ -73,7 +73,7 @@ def decode(
 
 @torch.inference_mode()
 def _decode(
-    language_model: LanguageModel, prompts: list[Prompt], most: int, choose: Choose
+    language_model: LanguageModel, prompts: list[SharedPrompt], most: int, choose: Choose
 ) -> list[tuple[int, DecodedAnswer]]:
     """Decode one batch. Rows that have ended leave the batch, so late steps cost what they are worth."""
     model, ends = language_model.model, end_tokens(language_model)

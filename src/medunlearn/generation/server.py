@@ -18,7 +18,7 @@ TOP_K = "top_k"
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class ServerPrompt:
     """A text to go on from, by its probe's id.
 
     Its identifiers are what is known to name or locate its subject; None where nobody looked, so that it does not
@@ -46,7 +46,7 @@ class Lacking:
 def continue_on_server(
     settings: ServerSettings,
     decision: Decision,
-    prompts: Sequence[Prompt],
+    prompts: Sequence[ServerPrompt],
     decodings: Sequence[Decoding],
     store: ResponseStore,
     tokens: Callable[[Sequence[str], Sequence[str]], list[tuple[int, ...]]],
@@ -106,7 +106,7 @@ def continue_on_server(
     return Lacking(reasons, counts["failed"] + counts["not_sent"])
 
 
-def _request(name: str, prompt: Prompt, sample: int, decoding: Decoding, seed: int, most: int) -> Request:
+def _request(name: str, prompt: ServerPrompt, sample: int, decoding: Decoding, seed: int, most: int) -> Request:
     own = stable_seed("audit decoding", seed, decoding.name, prompt.key, sample) % 2**31
     return Request(
         name,

@@ -34,7 +34,7 @@ WORTH = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class SharedPrompt:
     """A prompt and how it is run.
 
     Attributes:
@@ -97,7 +97,7 @@ def arrange(
     shared: Sequence[int],
     begun: Sequence[Sequence[int]] = (),
     leave_out: Collection[int] = (),
-) -> tuple[list[Prompt], ...]:
+) -> tuple[list[SharedPrompt], ...]:
     """Prompts to run whole and prompts to run by head and branch, each list from long to short.
 
     Long ones come first so that memory runs out at the start or never. Those with the same head stand together.
@@ -109,7 +109,7 @@ def arrange(
     """
     heads, known = shared or [0] * len(prompts), begun or [()] * len(prompts)
     wanted = {
-        place: Prompt(place, (*prompts[place], *known[place]), heads[place], len(known[place]))
+        place: SharedPrompt(place, (*prompts[place], *known[place]), heads[place], len(known[place]))
         for place in range(len(prompts))
         if place not in leave_out
     }
@@ -122,8 +122,8 @@ def arrange(
     return sorted(whole, key=lambda p: -len(p.ids)), together
 
 
-def _families(prompts: Iterable[Prompt]) -> list[list[Prompt]]:
-    members: dict[tuple[int, ...], list[Prompt]] = {}
+def _families(prompts: Iterable[SharedPrompt]) -> list[list[SharedPrompt]]:
+    members: dict[tuple[int, ...], list[SharedPrompt]] = {}
     for prompt in prompts:
         members.setdefault(prompt.ids[: prompt.head], []).append(prompt)
     worthwhile = []
@@ -135,7 +135,7 @@ def _families(prompts: Iterable[Prompt]) -> list[list[Prompt]]:
     return worthwhile
 
 
-def begin(model: Any, prompts: Sequence[Prompt], *, pad: int, most: int) -> Pass:
+def begin(model: Any, prompts: Sequence[SharedPrompt], *, pad: int, most: int) -> Pass:
     """The pass that predicts the first token of each prompt's answer.
 
     Args:
@@ -157,7 +157,7 @@ def _whole(model: Any, rows: Sequence[Sequence[int]], pad: int, room: int) -> Pa
 
 
 def _branched(
-    model: Any, prompts: Sequence[Prompt], heads: list[tuple[int, ...]], pad: int, room: int, way: Way
+    model: Any, prompts: Sequence[SharedPrompt], heads: list[tuple[int, ...]], pad: int, room: int, way: Way
 ) -> Pass:
     first = _whole(model, heads, pad, room if way == "repeated" else 0)
     first.run(model)
@@ -211,7 +211,7 @@ def _agrees(model: Any, way: Way) -> bool:
     heads = [[(5 * step + 2) % vocabulary for step in range(3)], [4 % vocabulary]]
     own = [[1], [6, 1, 3], [7, 2]]
     few = [
-        Prompt(place, (*head, *(token % vocabulary for token in tail)), len(head))
+        SharedPrompt(place, (*head, *(token % vocabulary for token in tail)), len(head))
         for place, (head, tail) in enumerate(zip([heads[0], heads[0], heads[1]], own, strict=True))
     ]
     training = model.training

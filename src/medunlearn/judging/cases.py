@@ -15,7 +15,7 @@ from medunlearn.data.records import Record
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError, SourceError
 from medunlearn.judging.tasks import UNSURE, JudgingCase, JudgingTask
-from medunlearn.sources.tables import read_rows
+from medunlearn.sources.table_files import read_rows
 
 _LABEL_LEVEL = "disease"
 

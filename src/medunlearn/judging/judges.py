@@ -12,7 +12,7 @@ from typing import Any
 from medunlearn.config import JudgeSettings as JudgeSettings
 from medunlearn.config import check, read_yaml
 from medunlearn.errors import ConfigError
-from medunlearn.llm.settings import ServerSettings
+from medunlearn.llm.server_settings import ServerSettings
 
 PANEL = "panel"
 """All judges together, in tables."""

@@ -25,8 +25,8 @@ from typing import Any
 from numpy.random import Generator
 
 from medunlearn.errors import InputError
-from medunlearn.judging.writing import rules
-from medunlearn.judging.writing.words import holds, sentences
+from medunlearn.judging.writing import answer_rules as rules
+from medunlearn.judging.writing.word_overlap import holds, sentences
 from medunlearn.seeds import generator
 from medunlearn.synthetic.biographies import tell_person
 from medunlearn.synthetic.people import Person

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.judging.judges import PANEL
-from medunlearn.judging.tables import ALL, NONE, JudgePanel, agreements, criteria, distribution, ratings
+from medunlearn.judging.panel_tables import ALL, NONE, JudgePanel, agreements, criteria, distribution, ratings
 from medunlearn.reports.blocks import Cell, Report, Section, Table, Text
 from medunlearn.reports.markdown import to_markdown
 

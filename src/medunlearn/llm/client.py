@@ -21,7 +21,7 @@ from medunlearn.errors import InputError
 from medunlearn.llm.exchange import Dispatcher
 from medunlearn.llm.guard import Decision, read_address
 from medunlearn.llm.requests import Outcome, Request
-from medunlearn.llm.settings import ServerSettings
+from medunlearn.llm.server_settings import ServerSettings
 from medunlearn.llm.store import Store
 from medunlearn.llm.structured import check_schema
 from medunlearn.llm.usage import Budget, Usage, in_money

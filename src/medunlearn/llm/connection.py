@@ -21,7 +21,7 @@ import httpx
 
 from medunlearn.llm.faults import AttemptError, clean_words, fault_of_status
 from medunlearn.llm.requests import LogProbs, Message, Request
-from medunlearn.llm.settings import ServerSettings
+from medunlearn.llm.server_settings import ServerSettings
 from medunlearn.llm.usage import Usage, likely_tokens, priced, texts_of
 
 LOCALHOST = ("127.0.0.1", "::1")

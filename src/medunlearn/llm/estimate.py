@@ -8,7 +8,7 @@ from typing import Any
 
 from medunlearn.llm.connection import body_of
 from medunlearn.llm.requests import Request
-from medunlearn.llm.settings import ServerSettings
+from medunlearn.llm.server_settings import ServerSettings
 from medunlearn.llm.store import Store
 from medunlearn.llm.structured import opening
 from medunlearn.llm.usage import Usage, in_money, likely_tokens, most_prompt_tokens, priced, texts_of

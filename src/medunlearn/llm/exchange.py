@@ -16,7 +16,7 @@ from medunlearn.llm.faults import AttemptError, backoff
 from medunlearn.llm.guard import Decision
 from medunlearn.llm.rate_limiter import RateLimiter, TooLargeError
 from medunlearn.llm.requests import Message, Outcome, Request, Status
-from medunlearn.llm.settings import ServerSettings
+from medunlearn.llm.server_settings import ServerSettings
 from medunlearn.llm.store import Store, StoredResponse
 from medunlearn.llm.structured import UnusableError, accept, corrected, opening
 from medunlearn.llm.usage import (

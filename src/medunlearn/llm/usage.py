@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from medunlearn.llm.settings import ServerSettings
+from medunlearn.llm.server_settings import ServerSettings
 
 MILLION = 1_000_000
 # Room for what a chat template adds by itself: special tokens, role names, a default system prompt.

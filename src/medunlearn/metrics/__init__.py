@@ -1,27 +1,27 @@
 """Measures: scores of responses. Listing and importing them loads no model and no torch.
 
-A measure of your own: a module with one :class:`~medunlearn.metrics.base.Measure`, named here, or given
+A measure of your own: a module with one :class:`~medunlearn.metrics.measure.Measure`, named here, or given
 as ``module:attribute``, or declared as an entry point in the group ``medunlearn.metrics``.
 """
 
 from __future__ import annotations
 
 from medunlearn.errors import InputError
-from medunlearn.metrics.base import Encoder, Entailment, Item, Judgement, Keywords, Measure, Need, Score, Tools
+from medunlearn.metrics.measure import Encoder, Entailment, Item, Judgement, Keywords, Measure, Need, Score, Tools
 from medunlearn.registry import resolve
 
 METRICS: dict[str, str] = {
     "answer_probability": "medunlearn.metrics.likelihood:ANSWER_PROBABILITY",
-    "bart_score": "medunlearn.metrics.semantic:BART_SCORE",
-    "bert_score": "medunlearn.metrics.semantic:BERT_SCORE",
+    "bart_score": "medunlearn.metrics.text_similarity:BART_SCORE",
+    "bert_score": "medunlearn.metrics.text_similarity:BERT_SCORE",
     "choice_probability": "medunlearn.metrics.likelihood:CHOICE_PROBABILITY",
-    "cs": "medunlearn.metrics.semantic:COSINE",
+    "cs": "medunlearn.metrics.text_similarity:COSINE",
     "em": "medunlearn.metrics.likelihood:EXACT_MEMORIZATION",
-    "es": "medunlearn.metrics.semantic:ENTAILMENT",
+    "es": "medunlearn.metrics.text_similarity:ENTAILMENT",
     "exact_match": "medunlearn.metrics.text:EXACT_MATCH",
     "factuality": "medunlearn.metrics.judged:FACTUALITY",
     "gen_score": "medunlearn.metrics.judged:GEN_SCORE",
-    "ls": "medunlearn.metrics.leakage.score:LEAKAGE",
+    "ls": "medunlearn.metrics.leakage.leakage_score:LEAKAGE",
     "option_accuracy": "medunlearn.metrics.likelihood:OPTION_ACCURACY",
     "rouge_l": "medunlearn.metrics.text:ROUGE_L",
     "rouge_l_f": "medunlearn.metrics.text:ROUGE_L_F",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from medunlearn.metrics.base import Item, Measure, PerItem, Score
+from medunlearn.metrics.measure import Item, Measure, PerItem, Score
 from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_f
 from medunlearn.metrics.words import rouge_tokens
 

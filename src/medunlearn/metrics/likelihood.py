@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import exp, fsum, isnan, log
 
-from medunlearn.metrics.base import Item, Measure, PerItem, Score
+from medunlearn.metrics.measure import Item, Measure, PerItem, Score
 
 # Log-softmax in half precision may step over 0 by this much; more is not a log-probability.
 _ROUNDING = 1e-2

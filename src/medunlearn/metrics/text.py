@@ -11,7 +11,7 @@ import numpy as np
 from rapidfuzz.distance import LCSseq
 from rapidfuzz.process import cpdist
 
-from medunlearn.metrics.base import Item, Measure, PerItem, Score, Tools
+from medunlearn.metrics.measure import Item, Measure, PerItem, Score, Tools
 from medunlearn.metrics.ngrams import token_entropies
 from medunlearn.metrics.words import StemNumbers, rouge_tokens, stem_sequences
 

@@ -21,7 +21,7 @@ ROUNDING = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TokenSpan:
     """Columns ``start`` to ``stop`` of a row: what is called ``name``, a sequence's own part or a shared part."""
 
     row: int
@@ -56,7 +56,7 @@ class Batch:
     row: Tensor
     column: Tensor
     targets: Tensor
-    spans: tuple[Span, ...]
+    spans: tuple[TokenSpan, ...]
     layout: Layout | None = None
 
     @property
@@ -98,11 +98,11 @@ def collate(sequences: Sequence[TokenSequence], pad: int, device: torch.device) 
     )
 
 
-def whole(sequence: TokenSequence, row: int, start: int) -> list[Span]:
+def whole(sequence: TokenSequence, row: int, start: int) -> list[TokenSpan]:
     """The spans of a sequence that stands alone."""
     middle, stop = start + sequence.shared, start + len(sequence.ids)
-    shared = [Span(row, start, middle, sequence.shared_name)] if sequence.shared else []
-    return [*shared, Span(row, middle, stop, sequence.key)]
+    shared = [TokenSpan(row, start, middle, sequence.shared_name)] if sequence.shared else []
+    return [*shared, TokenSpan(row, middle, stop, sequence.key)]
 
 
 def rounded_up(length: int) -> int:

@@ -28,7 +28,7 @@ NAME = "medunlearn_branches"
 
 
 @dataclass(frozen=True)
-class Group:
+class BranchGroup:
     """Consecutive columns of a row: ``shared`` tokens (or 0), then branches of these ``lengths``."""
 
     shared: int
@@ -46,7 +46,7 @@ class Layout:
         windows: the sliding window in tokens that each attention was called with, first to last; None without.
     """
 
-    def __init__(self, groups: Sequence[Group], device: torch.device, *, reads_shared: bool = True) -> None:
+    def __init__(self, groups: Sequence[BranchGroup], device: torch.device, *, reads_shared: bool = True) -> None:
         """
         Args:
             reads_shared: something is predicted from a shared token, so that its output counts in every layer.
@@ -74,7 +74,7 @@ class Layout:
 class _Fold:
     """Columns of a group's branches to a batch of rows, and back. Rows of a batch are padded to the longest."""
 
-    def __init__(self, group: Group, device: torch.device) -> None:
+    def __init__(self, group: BranchGroup, device: torch.device) -> None:
         self.shared = group.shared
         self.branches, self.longest = len(group.lengths), max(group.lengths)
         self.even = min(group.lengths) == self.longest

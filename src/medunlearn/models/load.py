@@ -24,8 +24,8 @@ from medunlearn.errors import InputError, ModelError
 from medunlearn.models.delta import LARGEST_SHARE, apply_delta, save_delta
 from medunlearn.models.folders import MANIFEST, TENSORS, Weights, adapter_base, chain, is_adapter
 from medunlearn.models.vision import family_of
+from medunlearn.models.vision.family import Family
 from medunlearn.models.vision.pictures import Pictures
-from medunlearn.models.vision.protocol import Family
 from medunlearn.models.vision.seeing import give_sight
 
 LOADING_ERRORS = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from medunlearn.models.batches import Batch, Span, rounded_up, whole
-from medunlearn.models.branches import Group, Layout
+from medunlearn.models.batches import Batch, TokenSpan, rounded_up, whole
+from medunlearn.models.branches import BranchGroup, Layout
 from medunlearn.models.sequences import TokenSequence, families
 
 SHARED = -1
@@ -62,7 +62,7 @@ def rows_for_masks(sequences: Sequence[TokenSequence]) -> tuple[int, int]:
     return len(_rows(found)), rounded_up(max(family.length for family in found))
 
 
-def groups_for_branches(sequences: Sequence[TokenSequence]) -> list[Group]:
+def groups_for_branches(sequences: Sequence[TokenSequence]) -> list[BranchGroup]:
     """The groups of the row that :func:`pack_for_branches` makes; padding is the last one."""
     return _padded_groups(_in_one_row(sequences), sequences)
 
@@ -107,7 +107,7 @@ def _batch(
 ) -> Batch:
     ids, positions = torch.full(shape, pad), torch.zeros(shape, dtype=torch.long)
     row_of, column_of = [0] * len(sequences), [torch.empty(0)] * len(sequences)
-    spans: list[Span] = []
+    spans: list[TokenSpan] = []
     family_start = 0
     for part in parts:
         sequence, columns, shared = sequences[part.place], part.columns, part.family.shared
@@ -122,7 +122,7 @@ def _batch(
             column_of[part.place] = _predicting(sequence, shared, family_start, columns.start)
         if shared:
             name = sequence.shared_name if part.branch == SHARED else sequence.key
-            spans.append(Span(part.row, columns.start, columns.stop, name))
+            spans.append(TokenSpan(part.row, columns.start, columns.stop, name))
         else:
             spans += whole(sequence, part.row, columns.start)
     counts = torch.tensor([sequence.scored for sequence in sequences])
@@ -155,10 +155,10 @@ def _in_one_row(sequences: Sequence[TokenSequence]) -> list[_Family]:
     return sorted(_families(sequences), key=lambda family: (not family.shared, family.length))
 
 
-def _padded_groups(found: Sequence[_Family], sequences: Sequence[TokenSequence]) -> list[Group]:
+def _padded_groups(found: Sequence[_Family], sequences: Sequence[TokenSequence]) -> list[BranchGroup]:
     length = sum(family.length for family in found)
     padding = rounded_up(length) - length
-    return _groups(found, sequences) + ([Group(0, (padding,))] if padding else [])
+    return _groups(found, sequences) + ([BranchGroup(0, (padding,))] if padding else [])
 
 
 def _rows(found: Sequence[_Family]) -> list[list[_Family]]:
@@ -191,20 +191,20 @@ def _parts(rows: Sequence[Sequence[_Family]], sequences: Sequence[TokenSequence]
                 start = stop
 
 
-def _groups(found: Sequence[_Family], sequences: Sequence[TokenSequence]) -> list[Group]:
+def _groups(found: Sequence[_Family], sequences: Sequence[TokenSequence]) -> list[BranchGroup]:
     """The groups of a row: first families with shared tokens, then single sequences by length."""
     groups = []
     single: list[int] = []
     for family in found:
         lengths = tuple(len(sequences[place].ids) - family.shared for place in family.members)
         if family.shared:
-            groups.append(Group(family.shared, lengths))
+            groups.append(BranchGroup(family.shared, lengths))
             continue
         if single and lengths[0] > UNEVEN * single[0]:
-            groups.append(Group(0, tuple(single)))
+            groups.append(BranchGroup(0, tuple(single)))
             single = []
         single += lengths
-    return [*groups, Group(0, tuple(single))] if single else groups
+    return [*groups, BranchGroup(0, tuple(single))] if single else groups
 
 
 def _predicting(sequence: TokenSequence, shared: int, family_start: int, branch_start: int) -> Tensor:

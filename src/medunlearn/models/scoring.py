@@ -11,9 +11,9 @@ import numpy.typing as npt
 import torch
 
 from medunlearn.models.batching import Batching
+from medunlearn.models.forward_outputs import ForwardOutputs
 from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.outputs import ForwardOutputs
 from medunlearn.models.sequences import TokenSequence, families_by_length
 
 Score = TypeVar("Score")

@@ -76,7 +76,7 @@ class Rendering:
     images: Literal["use", "ignore"] = "use"
 
 
-class Pictures(Protocol):
+class SequenceImages(Protocol):
     """The images of records as tokens (:class:`medunlearn.models.vision.pictures.Pictures`)."""
 
     @property
@@ -86,7 +86,7 @@ class Pictures(Protocol):
 
 
 def question_sequence(
-    question: Question, record: Record, tokenizer: Any, rendering: Rendering, pictures: Pictures | None = None
+    question: Question, record: Record, tokenizer: Any, rendering: Rendering, pictures: SequenceImages | None = None
 ) -> TokenSequence:
     """Prompt, answer and EOS of one question.
 
@@ -129,7 +129,7 @@ def question_sequence(
     return TokenSequence(question.question_id, ids, len(shared), max(1, len(ids) - len(answer)))
 
 
-def image_tokens(record: Record, rendering: Rendering, pictures: Pictures | None) -> tuple[int, ...]:
+def image_tokens(record: Record, rendering: Rendering, pictures: SequenceImages | None) -> tuple[int, ...]:
     """Picture tokens of the record's image; nothing where it has none, or where images are to be ignored.
 
     Raises:

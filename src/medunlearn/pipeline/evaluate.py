@@ -9,8 +9,8 @@ from typing import Any
 
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.metrics.base import question_items
 from medunlearn.metrics.leakage import keywords as disease_keywords
+from medunlearn.metrics.measure import question_items
 from medunlearn.models.load import LanguageModel
 from medunlearn.pipeline.questioning import Questioning, questions_to_ask
 from medunlearn.pipeline.score import metric_names, score_items, write_tables

@@ -27,7 +27,7 @@ from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import ConfigError
 from medunlearn.methods import make_method
 from medunlearn.models.folders import model_identity
-from medunlearn.pipeline.benchmarks import from_section
+from medunlearn.pipeline.benchmark_builds import from_section
 from medunlearn.pipeline.epochs.epoch_settings import (
     attack_section,
     check_watched,
@@ -158,10 +158,10 @@ def run_experiment(
 
 
 def _evaluated(experiment: Experiment, benchmark: Benchmark, runs: list[Run], device: str, quiet: bool) -> Finished:
-    from medunlearn.attacks.run import attack
+    from medunlearn.attacks.attack_run import attack
     from medunlearn.pipeline.evaluate import evaluate_one
     from medunlearn.pipeline.report.gather import gather
-    from medunlearn.pipeline.utility.measure import utility_one
+    from medunlearn.pipeline.utility.harness_run import utility_one
     from medunlearn.reports.write import write_report
 
     settings = experiment.settings

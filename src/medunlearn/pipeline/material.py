@@ -12,9 +12,9 @@ from medunlearn.models.folders import model_identity
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens, question_sequence, record_sequences
 from medunlearn.results.runs import Run
+from medunlearn.training.batch_plan import Plan
+from medunlearn.training.loop_settings import LoopSettings
 from medunlearn.training.optimizers import check_optimizer
-from medunlearn.training.plan import Plan
-from medunlearn.training.settings import LoopSettings
 
 identity = model_identity
 

@@ -14,7 +14,7 @@ from medunlearn.data.records import SIDES, Question
 from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.generation.options import rate_options
+from medunlearn.generation.option_scoring import rate_options
 from medunlearn.generation.respond import longest_answer as longest_answer
 from medunlearn.generation.respond import open_store, respond
 from medunlearn.generation.sharing import Way, way_of

@@ -14,9 +14,10 @@ from medunlearn.data.builders import GROUPINGS, IDENTIFIER, Grouping, default_me
 from medunlearn.data.responses import ResponseStore, known_options
 from medunlearn.data.storage import sha256_of_json, write_together
 from medunlearn.errors import InputError
-from medunlearn.metrics import Item, Tools, get_metric, scoring
-from medunlearn.metrics.base import question_items
+from medunlearn.metrics import Item, Tools, get_metric
+from medunlearn.metrics import item_scoring as scoring
 from medunlearn.metrics.leakage import keywords as disease_keywords
+from medunlearn.metrics.measure import question_items
 from medunlearn.results.evaluated import GROUPS, SUMMARY, Evaluated, summarize_evaluation
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import FILE, measured, question_labels, score_table

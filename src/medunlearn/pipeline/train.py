@@ -10,7 +10,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.models.folders import model_folder, model_identity
 from medunlearn.models.load import LanguageModel, load_model, pick_device
 from medunlearn.models.tiny import build_tiny
-from medunlearn.models.vision.tiny import build_tiny_vision
+from medunlearn.models.vision.tiny_vision import build_tiny_vision
 from medunlearn.pipeline.epochs.epoch_settings import check_epochs, has_measures
 from medunlearn.pipeline.estimate.capacity import explain_out_of_memory
 from medunlearn.pipeline.material import loop_settings, phase_plans, rendering_for

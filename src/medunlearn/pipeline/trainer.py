@@ -22,9 +22,9 @@ from medunlearn.models.vision.seeing import images_described
 from medunlearn.pipeline.material import loop_settings
 from medunlearn.progress import progress, remark
 from medunlearn.results.runs import FILE, HISTORY, Recording, Run, RunRecord
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import History, train_loop
 from medunlearn.training.objectives import Objective
-from medunlearn.training.plan import Plan
 from medunlearn.training.processes import Processes
 from medunlearn.training.sharding import make_whole
 from medunlearn.training.trainable import merge, trained

@@ -22,8 +22,8 @@ from medunlearn.pipeline.material import loop_settings, sequences, training_data
 from medunlearn.pipeline.trainer import Trainer
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.objectives import Unlearning
-from medunlearn.training.plan import Plan
 from medunlearn.training.precompute import CachePlan
 from medunlearn.training.processes import join
 from medunlearn.training.recording import open_recording

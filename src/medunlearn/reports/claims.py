@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from medunlearn.reports.blocks import Cell, Statement, Table, Text, blocks
-from medunlearn.reports.words import ABSENT, interval, signed
+from medunlearn.reports.formatting import ABSENT, interval, signed
 
 Verdict = Literal["holds", "does not hold", "open", "not measurable"]
 HOLDS: Verdict = "holds"

@@ -49,7 +49,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class JudgedContent:
+class JudgementTables:
     """One panel on one set of cases, numbers and names alone; ``about`` says how they are to be read."""
 
     title: str
@@ -128,7 +128,7 @@ class ReportContent:
     caveats: tuple[str, ...]
     show_text: bool
     groups: pd.DataFrame = field(default_factory=pd.DataFrame)
-    judged: tuple[JudgedContent, ...] = ()
+    judged: tuple[JudgementTables, ...] = ()
     membership: Membership = field(default_factory=Membership)
     reconstruction: Reconstruction = field(default_factory=Reconstruction)
     epochs: pd.DataFrame = field(default_factory=pd.DataFrame)

@@ -18,10 +18,10 @@ from medunlearn.reports.blocks import (
     section,
 )
 from medunlearn.reports.figures import legend
+from medunlearn.reports.formatting import place_text, signed_with_interval
 from medunlearn.reports.plots import tradeoff
 from medunlearn.reports.readings import Gap, Plane, Results, Standing, drawable
-from medunlearn.reports.tables import headline_table
-from medunlearn.reports.words import place_text, signed_with_interval
+from medunlearn.reports.table_blocks import headline_table
 
 RANKING_NOTE = (
     "Distance: the root of the two squared differences from the retrained model, in utility and in forgetting; "

@@ -9,8 +9,8 @@ from typing import Any
 from medunlearn.reports.blocks import Spec
 from medunlearn.reports.content import ModelResult
 from medunlearn.reports.figures import Range, colours, layout, line, plot, safe, short, symbols, whiskers
+from medunlearn.reports.formatting import decimal, interval, place_text
 from medunlearn.reports.readings import Plane, Reading, Results, is_composite, rows_of
-from medunlearn.reports.words import decimal, interval, place_text
 
 # A star of one size looks smaller than a circle of it.
 _SIZES = {"target": 17, "retrained": 14, "unlearned": 12}

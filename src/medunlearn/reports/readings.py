@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from medunlearn.data.records import FOLDS, KINDS
 from medunlearn.errors import InputError
 from medunlearn.reports.content import ModelResult, ReportContent
-from medunlearn.reports.words import ALL as ALL
+from medunlearn.reports.formatting import ALL as ALL
 from medunlearn.results.composites import COMPOSITES, DEGRADATION
 
 _DEGRADATION_TEXT = ("Degradation score", "0-1, higher = more output has collapsed into repetition or nothing")

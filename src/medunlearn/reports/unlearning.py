@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from medunlearn.reports.attacked import membership_section, reconstruction_section
+from medunlearn.reports.attack_tables import membership_section, reconstruction_section
 from medunlearn.reports.blocks import (
     Block,
     Details,
@@ -24,14 +24,15 @@ from medunlearn.reports.blocks import (
     figures,
     section,
 )
-from medunlearn.reports.content import JudgedContent, ModelResult, ReportContent
+from medunlearn.reports.content import JudgementTables, ModelResult, ReportContent
 from medunlearn.reports.epochs import epoch_figures, epoch_table
 from medunlearn.reports.figures import legend
+from medunlearn.reports.formatting import flat
 from medunlearn.reports.headline import lead, ranking_section, verdict
 from medunlearn.reports.json import plain
 from medunlearn.reports.plots import panels, training_curves
 from medunlearn.reports.readings import Plane, Results, Standing, main_plane, panel_planes, standings
-from medunlearn.reports.tables import (
+from medunlearn.reports.table_blocks import (
     breakdown_table,
     cost_table,
     facts,
@@ -41,7 +42,6 @@ from medunlearn.reports.tables import (
     run_facts,
     utility_table,
 )
-from medunlearn.reports.words import flat
 
 HOW_TO_READ: tuple[str, ...] = (
     "Each point is one model. Further right, it still answers questions about the retain set. Further up, it "
@@ -135,7 +135,7 @@ def _breakdown_section(results: Results, key: Legend) -> Section | None:
     return section("By fold and kind", Text(BREAKDOWN), key, grid, numbers, name="breakdown")
 
 
-def _judged_section(judged: Sequence[JudgedContent]) -> Section | None:
+def _judged_section(judged: Sequence[JudgementTables]) -> Section | None:
     parts = [
         section(
             panel.title,

@@ -43,7 +43,7 @@ class ScoreMatrix:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ScoreGroup:
     """Places in the matrix of the rows with the same labels: ``all`` where rolled up, None where they lack it."""
 
     labels: Mapping[str, object]
@@ -83,7 +83,7 @@ def score_matrix(scores: pd.DataFrame, by: Sequence[str]) -> ScoreMatrix:
     return ScoreMatrix(heads[keys].reset_index(drop=True), heads["subject"].tolist(), measures, values, present)
 
 
-def groups(matrix: ScoreMatrix, by: Sequence[str], rollup: str | None = None) -> Iterator[Group]:
+def groups(matrix: ScoreMatrix, by: Sequence[str], rollup: str | None = None) -> Iterator[ScoreGroup]:
     """Groups of rows with the same labels, in the order of :mod:`medunlearn.data.records`, else of the table.
 
     Args:
@@ -97,7 +97,7 @@ def groups(matrix: ScoreMatrix, by: Sequence[str], rollup: str | None = None) ->
     if rollup is not None and (matrix.keys[rollup] == ALL_KINDS).any():
         raise InputError(f"A {rollup} cannot be called {ALL_KINDS!r}: that is the row of all together.")
     if not by:
-        yield Group({}, np.arange(len(matrix.keys), dtype=np.intp))
+        yield ScoreGroup({}, np.arange(len(matrix.keys), dtype=np.intp))
         return
     members: dict[tuple[object, ...], list[int]] = {}
     rolled = None if rollup is None else list(by).index(rollup)
@@ -112,7 +112,7 @@ def groups(matrix: ScoreMatrix, by: Sequence[str], rollup: str | None = None) ->
         members, key=lambda labels: [rank[name][value] for name, value in zip(by, labels, strict=True)]
     )
     for labels in ordered:
-        yield Group(dict(zip(by, labels, strict=True)), np.array(members[labels], dtype=np.intp))
+        yield ScoreGroup(dict(zip(by, labels, strict=True)), np.array(members[labels], dtype=np.intp))
 
 
 def _ranks(name: str, values: Sequence[object], rolled: bool) -> dict[object, tuple[int, str]]:

@@ -69,7 +69,7 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def measured(scores: pd.DataFrame, labels: pd.DataFrame) -> pd.DataFrame:
-    """The score table of what :func:`medunlearn.metrics.scoring.score` measured on labelled items.
+    """The score table of what :func:`medunlearn.metrics.item_scoring.score` measured on labelled items.
 
     Args:
         scores: question_id, metric, value, reason.

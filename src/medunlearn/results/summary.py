@@ -16,7 +16,7 @@ import pandas as pd
 
 from medunlearn.errors import InputError
 from medunlearn.results.composites import Composite, composite_named
-from medunlearn.results.matrix import Group, ScoreMatrix, groups, score_matrix
+from medunlearn.results.matrix import ScoreGroup, ScoreMatrix, groups, score_matrix
 from medunlearn.statistics import resample_means, resample_pairs
 from medunlearn.statistics.bootstrap import REPLICATES, Array, Statistic
 
@@ -150,12 +150,12 @@ def compare(
     return _frame(rows, by, ("difference", "low", "high", "p"), ("n_pairs", "n_subjects", "n_dropped"))
 
 
-def _row(group: Group, line: _Line) -> dict[str, Any]:
+def _row(group: ScoreGroup, line: _Line) -> dict[str, Any]:
     return {**group.labels, "measure": line.name, "parts": ",".join(line.parts)}
 
 
 def _lines(
-    matrix: ScoreMatrix, group: Group, values: Array, composites: Sequence[Composite]
+    matrix: ScoreMatrix, group: ScoreGroup, values: Array, composites: Sequence[Composite]
 ) -> tuple[Array, list[_Line]]:
     """The group's values with the composites' own columns, and its rows: measures, then composites of its side."""
     present = set(np.flatnonzero(matrix.rows_of[group.rows].any(axis=0)).tolist())
@@ -186,7 +186,7 @@ def _with_transforms(matrix: ScoreMatrix, values: Array, composites: Sequence[Co
     return np.column_stack([values, *own]) if own else values
 
 
-def _subjects(matrix: ScoreMatrix, group: Group) -> list[object]:
+def _subjects(matrix: ScoreMatrix, group: ScoreGroup) -> list[object]:
     return [matrix.subjects[row] for row in group.rows]
 
 

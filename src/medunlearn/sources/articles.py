@@ -9,7 +9,7 @@ from typing import Any
 
 from medunlearn.data.sentences import cut_to
 from medunlearn.errors import ConfigError, SourceError, unknown_name
-from medunlearn.sources.tables import BROKEN, list_bad_rows, read_rows
+from medunlearn.sources.table_files import BROKEN, list_bad_rows, read_rows
 
 SHORTEST, LONGEST = 100, 200  # words
 

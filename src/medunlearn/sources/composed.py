@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from medunlearn.data.radiology import Exclusion, RadiologySource, RadiologyStudy
+from medunlearn.data.studies_of_patients import Exclusion, RadiologySource, RadiologyStudy
 from medunlearn.seeds import generator
 
 

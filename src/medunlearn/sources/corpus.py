@@ -17,8 +17,8 @@ from medunlearn.data.records import FOLDS, Identifier
 from medunlearn.data.storage import sha256_of, sha256_of_json
 from medunlearn.errors import ConfigError, InputError, SourceError, unknown_name
 from medunlearn.sources.hub import PREFIX, files_of
-from medunlearn.sources.notes import PMC, PMC_FIELDS, Columns, read_notes
-from medunlearn.sources.tables import READERS, Row, list_bad_rows, read_rows
+from medunlearn.sources.notes import PMC, PMC_FIELDS, NoteColumns, read_notes
+from medunlearn.sources.table_files import READERS, Row, list_bad_rows, read_rows
 
 DataUse = Literal["open", "credentialed"]
 TEXT_FILES = (".txt", ".md", ".text")
@@ -70,7 +70,7 @@ class Corpus:
         return facts | {"documents": len(self.documents), "excluded": dict(self.excluded)}
 
 
-def read_corpora(words: Sequence[str], columns: Columns | None = None) -> list[Corpus]:
+def read_corpora(words: Sequence[str], columns: NoteColumns | None = None) -> list[Corpus]:
     """Corpora by ``PATH`` or ``NAME=PATH``. Without a name it is the file's or folder's.
 
     A benchmark with records that no model was trained on gives a second corpus of these, ``NAME_holdout``. Where
@@ -86,7 +86,7 @@ def read_corpora(words: Sequence[str], columns: Columns | None = None) -> list[C
     """
     by_name: dict[str, Corpus] = {}
     ids: set[str] = set()
-    for corpus in (corpus for word in words for corpus in _read(*_split_name(word), columns or Columns())):
+    for corpus in (corpus for word in words for corpus in _read(*_split_name(word), columns or NoteColumns())):
         if corpus.name in by_name:
             raise InputError(f"Two corpora are called {corpus.name!r}. Name them: NAME=PATH.")
         if any(document.record_id in ids for document in corpus.documents):
@@ -112,7 +112,7 @@ def _split_name(word: str) -> tuple[str, str]:
     return Path(word.removeprefix(PREFIX)).name.split(".")[0] or Path(word).resolve().name, word
 
 
-def _read(name: str, where: str, columns: Columns) -> list[Corpus]:
+def _read(name: str, where: str, columns: NoteColumns) -> list[Corpus]:
     path = Path(where)
     if where.startswith(PREFIX):
         return [_table(name, files_of(where), columns)]
@@ -163,7 +163,7 @@ def _benchmark(name: str, benchmark: Benchmark) -> list[Corpus]:
     return corpora
 
 
-def _table(name: str, files: Sequence[Path], given: Columns) -> Corpus:
+def _table(name: str, files: Sequence[Path], given: NoteColumns) -> Corpus:
     rows = [row for _, row in islice(read_rows(files[0]), 20) if not isinstance(row, str)]
     if rows and rows[0].keys() >= OPENI_FIELDS and given.text is None:
         return _openi(name, files)
@@ -179,7 +179,7 @@ def _table(name: str, files: Sequence[Path], given: Columns) -> Corpus:
     return Corpus(name, documents, "table", _hash(files), "open" if notes.is_pmc else None, empty)
 
 
-def _columns(file: Path, rows: Sequence[Row], given: Columns) -> Columns:
+def _columns(file: Path, rows: Sequence[Row], given: NoteColumns) -> NoteColumns:
     """The columns to read; the text's is guessed where that is plain."""
     if not rows:
         raise SourceError(f"{file} holds no row that can be read.")

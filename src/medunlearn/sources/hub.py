@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from medunlearn.errors import HubError, InputError, SourceError, UnknownNameError
-from medunlearn.sources.tables import READERS, files_in
+from medunlearn.sources.table_files import READERS, files_in
 
 PREFIX = "hub:"
 PMC_V2 = "PMC-Patients-V2.json"

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from medunlearn.data.radiology import Exclusion, RadiologyStudy
+from medunlearn.data.studies_of_patients import Exclusion, RadiologyStudy
 from medunlearn.errors import SourceError
-from medunlearn.sources.sections import read_report
-from medunlearn.sources.tables import list_bad_rows, read_rows
+from medunlearn.sources.report_sections import read_report
+from medunlearn.sources.table_files import list_bad_rows, read_rows
 
 _NAMES = {
     "patient": ("patient", "patient_id", "subject", "subject_id"),

@@ -20,9 +20,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from medunlearn.data.radiology import Exclusion, RadiologyStudy
+from medunlearn.data.studies_of_patients import Exclusion, RadiologyStudy
 from medunlearn.errors import SourceError
-from medunlearn.sources.sections import read_report
+from medunlearn.sources.report_sections import read_report
 
 _GROUP, _PATIENT, _STUDY = re.compile(r"p\d{2}"), re.compile(r"p\d{8}"), re.compile(r"s\d{8}")
 _IMAGES = (".jpg", ".jpeg", ".png", ".dcm")

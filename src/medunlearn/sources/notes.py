@@ -16,14 +16,14 @@ from typing import Any
 
 from medunlearn.data.records import Identifier
 from medunlearn.errors import ConfigError, SourceError, unknown_name
-from medunlearn.sources.tables import BROKEN, BadRowError, Row, list_bad_rows, read_rows
+from medunlearn.sources.table_files import BROKEN, BadRowError, Row, list_bad_rows, read_rows
 
 PMC_FIELDS = frozenset(("patient_id", "patient_uid", "PMID", "title", "patient"))
 _PMC_UID = re.compile(r"\d+-\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class NoteColumns:
     """Column of each field; None for one that is not there.
 
     Without ``id``, notes are called ``note-1``, ``note-2``, ... by their row; without ``subject``, every note is
@@ -41,7 +41,7 @@ class Columns:
     copies: str | None = None
 
 
-PMC = Columns(id="patient_uid", text="patient", title="title", subject="patient_uid")
+PMC = NoteColumns(id="patient_uid", text="patient", title="title", subject="patient_uid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,13 @@ class Notes:
 
     notes: tuple[Note, ...]
     excluded: tuple[tuple[str, str], ...]
-    columns: Columns
+    columns: NoteColumns
     is_pmc: bool
 
 
-def read_notes(path: Path | Sequence[Path], given: Columns | None = None, *, skip_bad_rows: bool = False) -> Notes:
+def read_notes(
+    path: Path | Sequence[Path], given: NoteColumns | None = None, *, skip_bad_rows: bool = False
+) -> Notes:
     """Read notes.
 
     Args:
@@ -82,7 +84,7 @@ def read_notes(path: Path | Sequence[Path], given: Columns | None = None, *, ski
         ConfigError: columns that are not there, all at once, each with the nearest name.
         SourceError: the file cannot be read, or rows cannot be used; gives the place of each.
     """
-    given = given or Columns()
+    given = given or NoteColumns()
     files = [path] if isinstance(path, Path) else list(path)
     rows, path = chain.from_iterable(read_rows(file) for file in files), files[0]
     early: list[tuple[str, Any]] = []
@@ -117,23 +119,23 @@ def read_notes(path: Path | Sequence[Path], given: Columns | None = None, *, ski
     return Notes(tuple(notes.values()), tuple(excluded), columns, is_pmc)
 
 
-def _choose(given: Columns, row: Row) -> tuple[Columns, bool]:
+def _choose(given: NoteColumns, row: Row) -> tuple[NoteColumns, bool]:
     """The columns to read, and whether they are PMC-Patients-V2's own."""
-    named = {field.name: getattr(given, field.name) for field in fields(Columns) if getattr(given, field.name)}
+    named = {field.name: getattr(given, field.name) for field in fields(NoteColumns) if getattr(given, field.name)}
     problems = [
         f"--{flag}: {unknown_name('column', column, row)}" for flag, column in named.items() if column not in row
     ]
     known = row.keys() >= PMC_FIELDS and named.get("text", PMC.text) == PMC.text
-    usual = {field.name: getattr(PMC, field.name) if known else field.name for field in fields(Columns)}
+    usual = {field.name: getattr(PMC, field.name) if known else field.name for field in fields(NoteColumns)}
     columns = {flag: column for flag, column in {**usual, **named}.items() if column is not None and column in row}
     if "text" not in columns and "text" not in named:
         problems.append(f"--text: {unknown_name('column', 'text', row)} Name the column that holds the note.")
     if problems:
         raise ConfigError(problems)
-    return Columns(**columns), known
+    return NoteColumns(**columns), known
 
 
-def _note(row: Row | str, columns: Columns, number: int) -> Note:
+def _note(row: Row | str, columns: NoteColumns, number: int) -> Note:
     if isinstance(row, str):
         raise BadRowError(row)
     note_id = _name(row, columns.id) if columns.id else f"note-{number}"

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from medunlearn.data.radiology import MASK, Exclusion, RadiologyStudy
+from medunlearn.data.studies_of_patients import MASK, Exclusion, RadiologyStudy
 from medunlearn.errors import SourceError
-from medunlearn.sources.tables import read_rows
+from medunlearn.sources.table_files import read_rows
 
 REPORTS, PROJECTIONS = "indiana_reports.csv", "indiana_projections.csv"
 _FOLDERS = ("images", "images_normalized", "images/images_normalized", "NLMCXR_png", ".")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.errors import HubError, SourceError
-from medunlearn.sources.tables import BROKEN, read_rows
+from medunlearn.sources.table_files import BROKEN, read_rows
 
 HUB = "hub"
 _SUFFIXES = (".json", ".jsonl", ".ndjson", ".parquet", ".csv", ".tsv", ".txt")

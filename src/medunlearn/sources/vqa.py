@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from medunlearn.data.radiology import Exclusion
 from medunlearn.data.records import Kind
+from medunlearn.data.studies_of_patients import Exclusion
 from medunlearn.errors import SourceError
 from medunlearn.seeds import generator
-from medunlearn.sources.tables import read_rows
+from medunlearn.sources.table_files import read_rows
 
 _FOLDERS = (".", "images", "figures", "images_2")
 _LETTERED = re.compile(r"^\s*[A-Da-d]\s*[:.)]\s*")

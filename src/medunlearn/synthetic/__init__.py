@@ -7,7 +7,7 @@ Everything is made from a seed, needs no network, and can belong to nobody: see
 from medunlearn.synthetic.chance import CHANCE
 from medunlearn.synthetic.hospital import Hospital, invent_hospital
 from medunlearn.synthetic.knowledge import AMNESIA_PROPORTIONS, DISEASES
-from medunlearn.synthetic.notes import NoteLength
+from medunlearn.synthetic.note_texts import NoteLength
 from medunlearn.synthetic.patients import Patient
 from medunlearn.synthetic.studies import ChestFinding, Study
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from medunlearn.data.records import Identifier
 from medunlearn.seeds import generator
-from medunlearn.synthetic.cases import Reading, pick
+from medunlearn.synthetic.clinical_cases import LabReading, pick
 from medunlearn.synthetic.grammar import capitalized, word_lists
 from medunlearn.synthetic.hospital import Hospital, invent_hospital
 from medunlearn.synthetic.identities import invent_names
@@ -111,6 +111,6 @@ def _admission(patient: Patient, clinicians: Sequence[str], seed: int) -> Admiss
     )
 
 
-def _result(reading: Reading) -> str:
+def _result(reading: LabReading) -> str:
     flag = "high" if reading.high else "low"
     return f"{reading.named} ({flag}; reference {reading.reference})"

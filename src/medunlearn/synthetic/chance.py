@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from medunlearn.synthetic.cases import COMPLICATION_DELAY, CONTROL, REPEAT_DELAY, REVIEW, START, STAY
+from medunlearn.synthetic.clinical_cases import COMPLICATION_DELAY, CONTROL, REPEAT_DELAY, REVIEW, START, STAY
 from medunlearn.synthetic.knowledge import Condition, Disease
 
 CHANCE = 0.005

@@ -10,7 +10,7 @@ import numpy as np
 from medunlearn.data.records import Question, Record
 from medunlearn.errors import ConfigError, unknown_name
 from medunlearn.seeds import generator
-from medunlearn.synthetic.cases import invent_case
+from medunlearn.synthetic.clinical_cases import invent_case
 from medunlearn.synthetic.identities import (
     MOST_PATIENTS,
     institution_names,
@@ -18,9 +18,9 @@ from medunlearn.synthetic.identities import (
     invent_names,
 )
 from medunlearn.synthetic.knowledge import COUNTS, DISEASES, diseases
-from medunlearn.synthetic.notes import NOTE_LENGTHS, NoteLength, write_note
+from medunlearn.synthetic.note_questions import ask
+from medunlearn.synthetic.note_texts import NOTE_LENGTHS, NoteLength, write_note
 from medunlearn.synthetic.patients import Patient
-from medunlearn.synthetic.questions import ask
 from medunlearn.synthetic.studies import invent_studies
 
 _FIRST_VISIT = date(2012, 1, 1)

@@ -15,9 +15,9 @@ from typing import IO
 import numpy as np
 from PIL import Image
 
-from medunlearn.data.radiology import RadiologyStudy, in_order
+from medunlearn.data.studies_of_patients import RadiologyStudy, in_order
 from medunlearn.seeds import generator
-from medunlearn.synthetic.cases import pick
+from medunlearn.synthetic.clinical_cases import pick
 from medunlearn.synthetic.phantom import radiograph
 from medunlearn.synthetic.radiology import InventedRadiology
 

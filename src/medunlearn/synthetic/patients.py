@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from medunlearn.data.records import Identifier
-from medunlearn.synthetic.cases import Case
+from medunlearn.synthetic.clinical_cases import ClinicalCase
 from medunlearn.synthetic.studies import Study
 
 
@@ -32,7 +32,7 @@ class Patient:
     ssn: str
     institution: str
     disease: str
-    case: Case
+    case: ClinicalCase
     studies: tuple[Study, ...] = ()
 
     def identifiers(self) -> tuple[Identifier, ...]:

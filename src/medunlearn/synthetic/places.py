@@ -16,7 +16,7 @@ HOUSES = 9000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Town:
     """A town of one state with its ZIP code, and a street in that state."""
 
     state: str
@@ -26,9 +26,9 @@ class Place:
 
 
 @cache
-def places() -> tuple[Place, ...]:
+def places() -> tuple[Town, ...]:
     """One place a state of the United States."""
-    return tuple(Place(**entry) for entry in word_lists("lume/places"))
+    return tuple(Town(**entry) for entry in word_lists("lume/places"))
 
 
 def cities() -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def addresses(count: int, rng: np.random.Generator) -> list[str]:
     return [_address(known, *divmod(draw, HOUSES)) for draw in draws]
 
 
-def _address(known: Sequence[Place], pair: int, house: int) -> str:
+def _address(known: Sequence[Town], pair: int, house: int) -> str:
     street, other = divmod(pair, len(known) - 1)
     town = known[other + (other >= street)]
     return f"{house + 10_000} {known[street].street}, {town.city}, {town.state}, {town.zip}"

@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from medunlearn.data.radiology import Exclusion, RadiologyStudy
+from medunlearn.data.studies_of_patients import Exclusion, RadiologyStudy
 from medunlearn.seeds import generator
-from medunlearn.synthetic.cases import pick
+from medunlearn.synthetic.clinical_cases import pick
 from medunlearn.synthetic.grammar import word_lists
 from medunlearn.synthetic.hospital import invent_hospital
 from medunlearn.synthetic.patients import Patient

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from medunlearn.synthetic.cases import pick
+from medunlearn.synthetic.clinical_cases import pick
 from medunlearn.synthetic.grammar import capitalized, word_lists
 
 FindingKind = Literal["effusion", "opacity", "cardiomegaly", "nodule", "pneumothorax", "device"]

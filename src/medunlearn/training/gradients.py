@@ -17,11 +17,11 @@ from medunlearn.models.precision import at_least_fp32, autocast
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import stable_seed
+from medunlearn.training.batch_plan import Plan, largest, micro_batches, share
+from medunlearn.training.loop_settings import LoopSettings
 from medunlearn.training.micro_batch import MicroBatch
 from medunlearn.training.objectives import Objective, Unlearning, weighing
-from medunlearn.training.plan import Plan, largest, micro_batches, share
 from medunlearn.training.processes import Processes
-from medunlearn.training.settings import LoopSettings
 from medunlearn.training.sharding import hand_over_gradients, is_sharded
 from medunlearn.training.term_gradients import TermGradients, inner_products, put, weighted
 from medunlearn.training.trainable import trained

@@ -14,15 +14,15 @@ from torch import Tensor
 from medunlearn.errors import InputError, NonFiniteLossError, OutOfMemoryError, ProcessError
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.checkpoint import Resumed, load_checkpoint, save_checkpoint
 from medunlearn.training.gradients import Training, clip, gradients, probed
 from medunlearn.training.interrupt import Interruption
+from medunlearn.training.loop_settings import LoopSettings, learning_rate
 from medunlearn.training.micro_batch import MicroBatch, naming_step
 from medunlearn.training.objectives import Objective, rating
 from medunlearn.training.optimizers import make_optimizer
-from medunlearn.training.plan import Plan
 from medunlearn.training.processes import ALONE, Processes
-from medunlearn.training.settings import LoopSettings, learning_rate
 from medunlearn.training.sharding import is_sharded, own_parts
 from medunlearn.training.trainable import check_moved, checksums, gradient_checkpointing, trained
 

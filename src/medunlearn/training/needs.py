@@ -12,8 +12,8 @@ from torch import Tensor
 
 from medunlearn.errors import ConfigError
 from medunlearn.models.layouts import decoder_of, make_batch
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.objectives import Objective
-from medunlearn.training.plan import Plan
 from medunlearn.training.trainable import trained
 from medunlearn.training.views import FINAL, HIDDEN, LOG_PROBS, ModelView, Totals
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from medunlearn.errors import ConfigError
-from medunlearn.training.settings import LoopSettings
+from medunlearn.training.loop_settings import LoopSettings
 
 QUANTIZED = {"adamw_8bit": "AdamW8bit", "paged_adamw_8bit": "PagedAdamW8bit"}
 

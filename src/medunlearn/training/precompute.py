@@ -23,13 +23,13 @@ from torch import Tensor
 from medunlearn.models.activation_cache import ActivationCache, cache_key
 from medunlearn.models.batching import Batching
 from medunlearn.models.decoder import Trunk
+from medunlearn.models.forward_outputs import ForwardOutputs
 from medunlearn.models.layouts import decoder_of, make_batch
-from medunlearn.models.outputs import ForwardOutputs
 from medunlearn.models.precision import Precision, autocast
 from medunlearn.models.sequences import TokenSequence
+from medunlearn.training.batch_plan import Plan, micro_batches
 from medunlearn.training.needs import UNCACHEABLE, trace_needs
 from medunlearn.training.objectives import Objective
-from medunlearn.training.plan import Plan, micro_batches
 from medunlearn.training.processes import ALONE, Processes
 from medunlearn.training.views import FINAL, HIDDEN, LOG_PROBS, TRUNK
 

@@ -14,9 +14,9 @@ from medunlearn.models import head
 from medunlearn.models.activation_cache import cache_key
 from medunlearn.models.batches import Batch
 from medunlearn.models.decoder import Decoder, Trunk
+from medunlearn.models.forward_outputs import ForwardOutputs
 from medunlearn.models.head import Head
 from medunlearn.models.layouts import decoder_of
-from medunlearn.models.outputs import ForwardOutputs
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.audit.identifiers.findings import leaked
+from medunlearn.audit.identifiers.leak_tables import by_kind, by_subject, table9
 from medunlearn.audit.identifiers.outputs import RecordResponse
 from medunlearn.audit.identifiers.search import find_identifiers
-from medunlearn.audit.identifiers.tables import by_kind, by_subject, table9
 from medunlearn.config import check
 from medunlearn.config.identifiers import IdentifierSettings
 from medunlearn.data.records import Identifier, Record

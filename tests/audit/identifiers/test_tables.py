@@ -12,9 +12,9 @@ from medunlearn.audit.identifiers.detectors.patterns import Patterns
 from medunlearn.audit.identifiers.findings import as_frame, find_known, leaked
 from medunlearn.audit.identifiers.kinds import masked
 from medunlearn.audit.identifiers.known import KnownIdentifiers
+from medunlearn.audit.identifiers.leak_tables import MISSED, by_kind, by_subject, missed_by, table9, table10
 from medunlearn.audit.identifiers.outputs import RecordResponse
 from medunlearn.audit.identifiers.sensitive import find_terms, term_lists
-from medunlearn.audit.identifiers.tables import MISSED, by_kind, by_subject, missed_by, table9, table10
 from medunlearn.data.records import Record
 
 EMPTY = as_frame([])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pages import Page
 
 from medunlearn.audit.kinds import GROUPS, kinds
-from medunlearn.audit.kinds.rules import records_holding, sort_span, term_weights
+from medunlearn.audit.kinds.kind_rules import records_holding, sort_span, term_weights
 from medunlearn.config.audit_report import KindSettings
 from medunlearn.judging.writing import task_class
 

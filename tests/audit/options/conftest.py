@@ -46,7 +46,7 @@ def question_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def choices(question_file: Path) -> Benchmark:
     """Sixteen questions to train on, sixteen that no model sees."""
-    from medunlearn.pipeline.benchmarks import build
+    from medunlearn.pipeline.benchmark_builds import build
 
     return build("options", {"file": question_file, "nonmembers": 16, "percents": [25]})
 

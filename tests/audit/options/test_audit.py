@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from medunlearn.audit.options.audit import OptionsAudit, audit_options, choice_rows
+from medunlearn.audit.options.option_audit import OptionsAudit, audit_options, choice_rows
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.results.runs import Run
@@ -84,7 +84,7 @@ def test_accuracy_is_that_of_the_likeliest_option(
     import torch
 
     from medunlearn.models.load import load_model
-    from medunlearn.sources.options import read_options
+    from medunlearn.sources.multiple_choice import read_options
 
     model = load_model(before_and_after[1].model, device="cpu")
     table = audit.choices.set_index(["question_id", "form"])
@@ -124,10 +124,10 @@ def test_responses_are_kept_when_it_is_cut_off(
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("medunlearn.audit.options.audit.choice_rows", stop)
+    monkeypatch.setattr("medunlearn.audit.options.option_audit.choice_rows", stop)
     with pytest.raises(KeyboardInterrupt):
         audit_options(before_and_after[1], question_file, out=tmp_path / "cut", **settings)
-    monkeypatch.setattr("medunlearn.audit.options.audit.choice_rows", choice_rows)
+    monkeypatch.setattr("medunlearn.audit.options.option_audit.choice_rows", choice_rows)
     monkeypatch.setattr("medunlearn.generation.respond.decode_greedily", stop)
     monkeypatch.setattr("medunlearn.generation.respond._rounds", lambda sequences, size: iter([]))
     done = audit_options(before_and_after[1], question_file, out=tmp_path / "cut", **settings)

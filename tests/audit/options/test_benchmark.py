@@ -11,7 +11,7 @@ from medunlearn.config import check
 from medunlearn.config.options import OptionsSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError
-from medunlearn.pipeline.benchmarks import build
+from medunlearn.pipeline.benchmark_builds import build
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_records_questions_and_splits(file: Path, tmp_path: Path) -> None:
 
 
 def test_a_sample_is_the_same_as_an_audits(file: Path) -> None:
-    from medunlearn.sources.options import read_options, sampled
+    from medunlearn.sources.multiple_choice import read_options, sampled
 
     found = build("options", {"file": file, "limit": 9, "seed": 5})
     assert [one.record_id for one in found.records] == [

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from fake_server import FakeServer
 from pages import Page
 
-from medunlearn.audit.options.audit import CHOICES_SCHEMA, OPTIONS_SCHEMA
-from medunlearn.audit.options.questions import read_prompts
+from medunlearn.audit.options.option_audit import CHOICES_SCHEMA, OPTIONS_SCHEMA
+from medunlearn.audit.options.option_prompts import read_prompts
 from medunlearn.cli.main import app
 
 PAGE = Page.read("audit.md", "Answer options", "Semantic measures")
@@ -69,7 +69,7 @@ def test_the_page_names_prompts_measures_and_columns() -> None:
 
 
 def test_every_measure_of_the_table_is_on_the_page() -> None:
-    from medunlearn.audit.options.summary import observations
+    from medunlearn.audit.options.option_summary import observations
 
     options = pd.DataFrame(
         {"question_id": ["a"], "prompt": ["p"], "removed": ["A"], "gold": ["A"], "exact": [True], "relaxed": [True]}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from medunlearn.audit.options.audit import audit_options
-from medunlearn.pipeline.benchmarks import build
+from medunlearn.audit.options.option_audit import audit_options
+from medunlearn.pipeline.benchmark_builds import build
 from medunlearn.pipeline.presets import train_settings
 from medunlearn.pipeline.train import train
 

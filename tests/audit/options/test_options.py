@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medunlearn.audit.options.questions import (
+from medunlearn.audit.options.option_prompts import (
     NOTHING_LEFT,
     STANDS_THERE,
     Removal,
@@ -21,7 +21,7 @@ from medunlearn.audit.options.questions import (
     select_prompts,
 )
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.sources.options import MultipleChoice
+from medunlearn.sources.multiple_choice import MultipleChoice
 
 QUESTION = MultipleChoice("q1", "Which drug {x}?", ("Aspirin", "Heparin", "Iron", "E. coli vaccine"), 1, "Drugs")
 

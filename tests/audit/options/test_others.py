@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from fake_server import FakeServer
 
-from medunlearn.audit.options.audit import audit_options
-from medunlearn.audit.options.questions import remove_one
+from medunlearn.audit.options.option_audit import audit_options
+from medunlearn.audit.options.option_prompts import remove_one
 from medunlearn.errors import ConfigError, InputError, MedunlearnError, SourceError
-from medunlearn.sources.options import read_options
+from medunlearn.sources.multiple_choice import read_options
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ class TestServer:
         assert set(found.choices["reason"]) == {"the server's tokens do not part where an option begins"}
 
     def test_what_is_read_of_an_echo(self) -> None:
-        from medunlearn.audit.options.server import _option_log_prob
+        from medunlearn.audit.options.option_server import _option_log_prob
         from medunlearn.llm import LogProbs
 
         # "Q:" and " big dog", then what the server said itself.

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from medunlearn.judging.writing import Source, rules, task_class
+from medunlearn.judging.writing import Source, task_class
+from medunlearn.judging.writing import answer_rules as rules
 from medunlearn.papers.lume.released import read_lume
 
 DATA = Path(__file__).parents[3].parent / "shared" / "data"

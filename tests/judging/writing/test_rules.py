@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medunlearn.judging.writing import rules
+from medunlearn.judging.writing import answer_rules as rules
 
 NOTE = "Sodium was 128 mmol/L. A lesion of 24 mm was seen. Heparin was started on day 6, and the lesion shrank."
 

@@ -6,8 +6,8 @@ import pytest
 from nltk.stem.porter import PorterStemmer
 
 from medunlearn.config import AmnesiaSettings
-from medunlearn.judging.writing import rules
-from medunlearn.judging.writing.words import content, has_strange_number, holds, same, sentences, support
+from medunlearn.judging.writing import answer_rules as rules
+from medunlearn.judging.writing.word_overlap import content, has_strange_number, holds, same, sentences, support
 from medunlearn.papers.amnesia.build import build
 from medunlearn.papers.amnesia.prompts.questions import FACTUAL, REASONING
 

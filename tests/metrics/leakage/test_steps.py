@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from medunlearn.errors import InputError, UnknownNameError
 from medunlearn.metrics import Item, Keywords, Tools, get_metric
+from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.leakage import extractor_class
 from medunlearn.metrics.leakage.extractors import Offline, ends_phrase, regular_forms
+from medunlearn.metrics.leakage.keyword_selection import TOP, Keyword, Seeds, scored, seeds_of, select, weight
+from medunlearn.metrics.leakage.leakage_score import leakage
 from medunlearn.metrics.leakage.phrases import LONGEST, SHORTEST, candidates, cleaned, in_a_row, terms, words_of
-from medunlearn.metrics.leakage.score import leakage
-from medunlearn.metrics.leakage.selection import TOP, Keyword, Seeds, scored, seeds_of, select, weight
-from medunlearn.metrics.scoring import score
 from medunlearn.synthetic import DISEASES
 
 PAPER = Path(__file__).parents[4] / "shared" / "papers" / "amnesia.txt"
@@ -208,7 +208,7 @@ def test_names_of_extractors() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'scispacy'"):
         extractor_class("scispaccy")
     with pytest.raises(InputError, match="`phrases"):
-        extractor_class("medunlearn.metrics.leakage.selection:Keyword")
+        extractor_class("medunlearn.metrics.leakage.keyword_selection:Keyword")
 
 
 def test_sizes_of_table_7() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from medunlearn.errors import InputError
 from medunlearn.metrics.leakage import table
-from medunlearn.metrics.leakage.selection import Keyword
+from medunlearn.metrics.leakage.keyword_selection import Keyword
 
 ORIGIN = table.Origin("f" * 64, "offline", "1")
 KEYWORDS = {

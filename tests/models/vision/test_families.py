@@ -11,9 +11,9 @@ import torch
 
 from medunlearn.generation.decode import decode_greedily
 from medunlearn.generation.sharing import way_of
+from medunlearn.models.forward_outputs import ForwardOutputs
 from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.load import LanguageModel, load_model
-from medunlearn.models.outputs import ForwardOutputs
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence
 from medunlearn.models.vision.pictures import FIRST, PLACES

@@ -18,8 +18,8 @@ from medunlearn.data.storage import write_json
 from medunlearn.errors import ConfigError
 from medunlearn.pipeline.sweep.cells import make_cells
 from medunlearn.pipeline.sweep.jobs import job_of, perform
-from medunlearn.pipeline.sweep.plan import Sweep, plan
 from medunlearn.pipeline.sweep.pool import Slot
+from medunlearn.pipeline.sweep.sweep_plan import Sweep, plan
 
 ROOT = Path(__file__).parents[3]
 PAGE = Page.read("medforget.md", "The experiment and its report")

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from medunlearn.attacks.attack_run import attack, attack_settings
 from medunlearn.attacks.attacked import Attacked, Attacks
-from medunlearn.attacks.run import attack, attack_settings
 from medunlearn.cli.main import app
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
@@ -51,7 +51,7 @@ def test_every_level_is_asked_and_stored_once(
     kept = scores.pivot_table(index="given", columns="measure", values="item", aggfunc="count")
     assert (kept == 6).all().all()
     # Without its record, the attack is computed again from what is stored.
-    from medunlearn.attacks.reconstruction import run as module
+    from medunlearn.attacks.reconstruction import reconstruction_run as module
 
     monkeypatch.setattr(module, "load_model", lambda *rest, **more: pytest.fail("asked again"))
     assert attacked(runs, bench).models[0].record.info == record.info
@@ -65,7 +65,7 @@ def test_every_level_is_asked_and_stored_once(
 def test_the_prompt_has_the_names_in_front(
     runs: dict[str, Run], bench: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from medunlearn.attacks.reconstruction import run as module
+    from medunlearn.attacks.reconstruction import reconstruction_run as module
 
     shown: list[str] = []
     respond = module.respond
@@ -146,7 +146,7 @@ def test_a_judge_adds_gen_score_at_every_level(runs: dict[str, Run], bench: Benc
 
     import medunlearn as mu
     from medunlearn.judging.judges import JudgeSettings, judges_of
-    from medunlearn.judging.responses import job
+    from medunlearn.judging.rated_responses import job
 
     shown: list[str] = []
 

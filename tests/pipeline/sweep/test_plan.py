@@ -12,8 +12,8 @@ from medunlearn.config import read_yaml
 from medunlearn.errors import ConfigError
 from medunlearn.pipeline.experiment import plan as experiment
 from medunlearn.pipeline.sweep.cells import make_cells, shown
-from medunlearn.pipeline.sweep.plan import plan
 from medunlearn.pipeline.sweep.survey import foresee
+from medunlearn.pipeline.sweep.sweep_plan import plan
 
 Values = dict[str, Any]
 

@@ -16,10 +16,10 @@ from forking import Forked, command, forked_workers
 from medunlearn.errors import InputError
 from medunlearn.pipeline.experiment import plan as experiment
 from medunlearn.pipeline.experiment import run_experiment
-from medunlearn.pipeline.sweep.plan import plan
 from medunlearn.pipeline.sweep.result import Swept
-from medunlearn.pipeline.sweep.run import lend, run_sweep, slug
 from medunlearn.pipeline.sweep.survey import costs, foresee
+from medunlearn.pipeline.sweep.sweep_plan import plan
+from medunlearn.pipeline.sweep.sweep_run import lend, run_sweep, slug
 from medunlearn.results.composites import harmonic_mean
 
 Values = dict[str, Any]
@@ -198,7 +198,7 @@ def test_an_interrupt_ends_all_and_keeps_the_checkpoint(sweep_values: Values, tm
 
 
 def test_slots_and_names_of_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("medunlearn.pipeline.sweep.run.usable_cores", lambda: 8)
+    monkeypatch.setattr("medunlearn.pipeline.sweep.sweep_run.usable_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert [(p.device, p.threads) for p in lend(None, "cpu", 100)] == [("cpu", 1)] * 8
     assert [(p.device, p.threads) for p in lend(2, "cpu", 100)] == [("cpu", 4)] * 2

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from medunlearn.errors import MedunlearnError
-from medunlearn.pipeline.sweep.search import Trial, at_edge, best_rate, search_table, trial_of
+from medunlearn.pipeline.sweep.rate_search import Trial, at_edge, best_rate, search_table, trial_of
 
 
 def summary(

@@ -10,7 +10,7 @@ import pytest
 import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.metrics.harness import mean_of_scored, process_results
+from medunlearn.metrics.harness_metrics import mean_of_scored, process_results
 from medunlearn.pipeline.utility.tasks import ExportedTasks
 from medunlearn.results.runs import Run
 

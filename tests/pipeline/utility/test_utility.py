@@ -19,9 +19,10 @@ from medunlearn.config import UtilitySettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
 from medunlearn.models.load import LanguageModel, load_model
-from medunlearn.pipeline.utility import harness, measure
+from medunlearn.pipeline.utility import harness
+from medunlearn.pipeline.utility import harness_run as measure
 from medunlearn.pipeline.utility.harness import run_tasks
-from medunlearn.pipeline.utility.numbers import Item, Result, Utility, item_scores, summary_table
+from medunlearn.pipeline.utility.numbers import Result, TaskItem, Utility, item_scores, summary_table
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import score_table
 from medunlearn.results.summary import summarize
@@ -126,8 +127,8 @@ def test_what_is_refused(lume_target: Run, tasks: Path, tmp_path: Path, monkeypa
     assert told.value.exit_code == 2
 
 
-def items(task: str, values: list[float | None], metric: str = "acc") -> list[Item]:
-    return [Item(task, place, metric, "none", value) for place, value in enumerate(values)]
+def items(task: str, values: list[float | None], metric: str = "acc") -> list[TaskItem]:
+    return [TaskItem(task, place, metric, "none", value) for place, value in enumerate(values)]
 
 
 def result(name: str, value: float, leaves: tuple[str, ...] = (), metric: str = "acc", **more: Any) -> Result:
@@ -135,7 +136,7 @@ def result(name: str, value: float, leaves: tuple[str, ...] = (), metric: str = 
     return Result(name, leaves or (name,), metric, "none", value, **facts)
 
 
-def summary(asked: str, found: list[Item], results: list[Result], **more: Any) -> pd.DataFrame:
+def summary(asked: str, found: list[TaskItem], results: list[Result], **more: Any) -> pd.DataFrame:
     table = summary_table(found, results, UtilitySettings(tasks=asked, replicates=400, **more))
     return table.set_index(["name", "metric"], drop=False)
 

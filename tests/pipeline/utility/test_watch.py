@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import medunlearn as mu
-from medunlearn.attacks import run as attacking
+from medunlearn.attacks import attack_run as attacking
 from medunlearn.attacks.attacked import Attacked
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError

@@ -12,9 +12,9 @@ import torch
 
 from medunlearn.data.records import Record
 from medunlearn.models.batching import Batching
+from medunlearn.models.forward_outputs import ForwardOutputs
 from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.outputs import ForwardOutputs
 from medunlearn.models.scoring import TokenMoments, score_answers, score_moments
 from medunlearn.models.sequences import TokenSequence, record_sequences
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pandas as pd
 
+from medunlearn.audit.audit_tables import KEY, Key
 from medunlearn.audit.identifiers.detectors import Detector
 from medunlearn.audit.identifiers.fuzzy import Fuzziness, FuzzyIndex, fuzzy_indexes
 from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.audit.identifiers.known import Hit, KnownIdentifiers, keys_of
+from medunlearn.audit.identifiers.normalized_text import IndexedText
 from medunlearn.audit.identifiers.outputs import RecordResponse
-from medunlearn.audit.identifiers.text import IndexedText
-from medunlearn.audit.tables import KEY, Key
 from medunlearn.data.records import Identifier, Record
 
 COLUMNS: Mapping[str, str] = {

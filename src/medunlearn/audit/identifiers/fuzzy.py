@@ -19,7 +19,7 @@ from rapidfuzz.distance import Levenshtein
 
 from medunlearn.audit.identifiers.kinds import NAMES, kinds
 from medunlearn.audit.identifiers.known import Hit, KnownIdentifier, KnownIdentifiers, outermost
-from medunlearn.audit.identifiers.text import GAP, IndexedText
+from medunlearn.audit.identifiers.normalized_text import GAP, IndexedText
 
 Fuzziness = Literal["own", "all", "none"]
 LONG_NUMBER = 7

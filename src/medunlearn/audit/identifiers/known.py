@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from medunlearn.audit.identifiers.kinds import NAMES, Form, kind_of, kinds
-from medunlearn.audit.identifiers.text import IndexedText, ages_in, dates_in, words_of
+from medunlearn.audit.identifiers.normalized_text import IndexedText, ages_in, dates_in, words_of
 from medunlearn.data.records import Record
 
 SHORTEST, SHORTEST_NUMBER = 3, 5

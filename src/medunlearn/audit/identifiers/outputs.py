@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
+from medunlearn.audit.audit_tables import KEY, PROBES, RESPONSES, Key, stored_responses
 from medunlearn.audit.sheets import refuse_problems
-from medunlearn.audit.tables import KEY, PROBES, RESPONSES, Key, stored_responses
 from medunlearn.audit.units import Unit, WordsUnit, continuations, tokenizer_in
 from medunlearn.data.records import Identifier, Record
 from medunlearn.data.storage import read_json
 from medunlearn.errors import InputError, ModelError, SourceError, UnknownNameError
-from medunlearn.sources.tables import read_rows
+from medunlearn.sources.table_files import read_rows
 
 Value = TypeVar("Value")
 

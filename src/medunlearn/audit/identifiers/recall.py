@@ -17,8 +17,8 @@ import yaml
 from medunlearn.audit.identifiers.detectors import DetectedSpan, Detector, covered
 from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.audit.identifiers.known import KnownIdentifiers
+from medunlearn.audit.identifiers.leak_tables import shares
 from medunlearn.audit.identifiers.outputs import parse_rows
-from medunlearn.audit.identifiers.tables import shares
 from medunlearn.data.records import Record
 from medunlearn.errors import UnknownNameError
 from medunlearn.seeds import generator

@@ -13,13 +13,13 @@ from typing import Any
 
 import pandas as pd
 
+from medunlearn.audit.audit_tables import KEY
 from medunlearn.audit.identifiers.findings import leaked
 from medunlearn.audit.identifiers.kinds import kinds
+from medunlearn.audit.identifiers.leak_tables import shares
 from medunlearn.audit.identifiers.outputs import RecordResponse
 from medunlearn.audit.identifiers.sensitive import term_lists
-from medunlearn.audit.identifiers.tables import shares
 from medunlearn.audit.sheets import refuse_existing, refuse_problems, write_sheet
-from medunlearn.audit.tables import KEY
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_json, sha256_of_json, write_json
 from medunlearn.errors import InputError, SourceError

@@ -16,6 +16,7 @@ import pandas as pd
 from medunlearn.audit.identifiers.detectors import make_detector
 from medunlearn.audit.identifiers.findings import as_frame, crossed, find_detected, find_known, leaked
 from medunlearn.audit.identifiers.known import KnownIdentifiers
+from medunlearn.audit.identifiers.leak_tables import by_kind, judged_table10, missed_by, table9, table10
 from medunlearn.audit.identifiers.outputs import (
     RecordResponse,
     ResponseTokens,
@@ -27,7 +28,6 @@ from medunlearn.audit.identifiers.recall import detector_recall, invented_notes,
 from medunlearn.audit.identifiers.review import write_review
 from medunlearn.audit.identifiers.sensitive import find_terms, term_lists_version
 from medunlearn.audit.identifiers.sensitive_judge import JudgedContent, judge_sensitive, read_judged
-from medunlearn.audit.identifiers.tables import by_kind, judged_table10, missed_by, table9, table10
 from medunlearn.audit.judge import AuditJudge
 from medunlearn.audit.position import SEGMENT
 from medunlearn.audit.sheets import write_private

@@ -19,8 +19,8 @@ import yaml
 
 from medunlearn.audit.identifiers.findings import finding
 from medunlearn.audit.identifiers.known import Hit, outermost
+from medunlearn.audit.identifiers.normalized_text import IndexedText, words_of
 from medunlearn.audit.identifiers.outputs import RecordResponse
-from medunlearn.audit.identifiers.text import IndexedText, words_of
 
 _FILE = files(__package__) / "sensitive.yaml"
 

@@ -12,9 +12,9 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.audit.identifiers.findings import as_frame, finding
+from medunlearn.audit.identifiers.normalized_text import IndexedText, words_of
 from medunlearn.audit.identifiers.outputs import RecordResponse, ResponseTokens
 from medunlearn.audit.identifiers.review import sample_similar
-from medunlearn.audit.identifiers.text import IndexedText, words_of
 from medunlearn.audit.judge import AuditJudge, SensitiveContent
 from medunlearn.audit.sheets import write_private
 from medunlearn.config.identifiers import IdentifierSettings

@@ -4,6 +4,6 @@
 - :mod:`sorting`: ``kinds.parquet`` of an audit, by rules, a judge and people. :mod:`summary`: an audit's folder.
 """
 
-from medunlearn.audit.kinds.rules import GROUPS, kinds
+from medunlearn.audit.kinds.kind_rules import GROUPS, kinds
 
 __all__ = ["GROUPS", "kinds"]

@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from medunlearn.audit.audit_tables import KEY, AuditTables
 from medunlearn.audit.judge import UNCLEAR, AuditJudge, MemorizedKind
-from medunlearn.audit.kinds.rules import GROUPS, Label, kinds, records_holding, sort_span
+from medunlearn.audit.kinds.kind_rules import GROUPS, Label, kinds, records_holding, sort_span
 from medunlearn.audit.sheets import refuse_existing, refuse_problems, write_sheet
-from medunlearn.audit.tables import KEY, AuditTables
 from medunlearn.config import check
 from medunlearn.config.audit_report import KindSettings
 from medunlearn.data.splits import shuffled

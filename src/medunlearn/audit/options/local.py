@@ -8,13 +8,19 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from medunlearn.audit.options.questions import OptionPrompt, Removal, choice_question, read_prompts, select_prompts
-from medunlearn.audit.options.respondents import TOO_LONG, OptionsJob, Ratings, Responses
+from medunlearn.audit.options.option_prompts import (
+    OptionPrompt,
+    Removal,
+    choice_question,
+    read_prompts,
+    select_prompts,
+)
+from medunlearn.audit.options.option_respondents import TOO_LONG, OptionsJob, Ratings, Responses
 from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import ResponseStore
 from medunlearn.data.storage import sha256_of_json
-from medunlearn.generation.options import rate_options
+from medunlearn.generation.option_scoring import rate_options
 from medunlearn.generation.respond import open_store, respond
 from medunlearn.metrics.likelihood import mean_log_prob
 from medunlearn.models.folders import model_folder, model_identity
@@ -22,7 +28,7 @@ from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.sequences import Rendering, question_sequence
 from medunlearn.progress import progress
 from medunlearn.results.runs import FILE, Run
-from medunlearn.sources.options import MultipleChoice
+from medunlearn.sources.multiple_choice import MultipleChoice
 
 
 class LocalRespondent:

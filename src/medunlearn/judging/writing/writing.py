@@ -16,7 +16,7 @@ from medunlearn.judging.writing.task import Sampling, Source, WritingTask
 from medunlearn.llm.client import Client
 from medunlearn.llm.estimate import CostEstimate, estimate
 from medunlearn.llm.requests import Outcome
-from medunlearn.llm.settings import ServerSettings
+from medunlearn.llm.server_settings import ServerSettings
 from medunlearn.llm.store import Store
 from medunlearn.llm.usage import in_money
 from medunlearn.progress import progress

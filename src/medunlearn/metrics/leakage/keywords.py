@@ -25,8 +25,8 @@ from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.metrics import Keywords, get_metric
 from medunlearn.metrics.leakage import Extractor, extractor_class, table
+from medunlearn.metrics.leakage.keyword_selection import TOP, scored, seeds_of, select
 from medunlearn.metrics.leakage.phrases import candidates, terms
-from medunlearn.metrics.leakage.selection import TOP, scored, seeds_of, select
 from medunlearn.metrics.leakage.table import Keyworded, Origin
 from medunlearn.progress import progress
 

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from medunlearn.data import storage
 from medunlearn.errors import InputError
+from medunlearn.metrics.leakage.keyword_selection import Keyword
 from medunlearn.metrics.leakage.phrases import words_of
-from medunlearn.metrics.leakage.selection import Keyword
 
 SCHEMA = pa.schema(
     [("question_id", pa.string()), ("keyword", pa.string()), ("weight", pa.float64()), ("field", pa.string())]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from medunlearn.models.vision.protocol import Family
+from medunlearn.models.vision.family import Family
 from medunlearn.registry import resolve
 
 FAMILIES: Mapping[str, str] = {

@@ -9,7 +9,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from medunlearn.models.vision.protocol import Prepared
+from medunlearn.models.vision.family import Prepared
 
 AROUND, WHOLE, TILE = "<fake_token_around_image>", "<global-img>", "<row_{}_col_{}>"
 

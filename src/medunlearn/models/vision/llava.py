@@ -9,7 +9,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from medunlearn.models.vision.protocol import Prepared
+from medunlearn.models.vision.family import Prepared
 
 
 class Llava:

@@ -19,7 +19,7 @@ from PIL import Image
 from medunlearn.data.images import read_image
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError, MedunlearnError, SourceError
-from medunlearn.models.vision.protocol import Family, Prepared
+from medunlearn.models.vision.family import Family, Prepared
 
 FIRST = 1 << 62
 PLACES = 1 << 16

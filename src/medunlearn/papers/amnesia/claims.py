@@ -17,7 +17,7 @@ from medunlearn.papers.sweeps.models import unlearned
 from medunlearn.papers.sweeps.report import finding
 from medunlearn.papers.sweeps.results import settled
 from medunlearn.reports.claims import FAILS, HOLDS, OPEN, Case, Evidence, Finding, Verdict
-from medunlearn.reports.words import ALL
+from medunlearn.reports.formatting import ALL
 
 Cases = Iterator[Case]
 

@@ -11,7 +11,7 @@ from medunlearn.papers.sweeps.models import REFERENCES, TARGET, UNLEARNED, Who, 
 from medunlearn.papers.sweeps.results import SweepNumber
 from medunlearn.reports.blocks import Spec
 from medunlearn.reports.figures import layout, safe, short
-from medunlearn.reports.words import ABSENT, count
+from medunlearn.reports.formatting import ABSENT, count
 
 _PATTERNS = ("", "/", "x", ".")
 # Train and holdout line of a reference, and of further folds.

@@ -33,7 +33,7 @@ from medunlearn.papers.llm_build import (
     refuse_another,
     summary_lines,
 )
-from medunlearn.pipeline.benchmarks import refuse_foreign, save_new
+from medunlearn.pipeline.benchmark_builds import refuse_foreign, save_new
 from medunlearn.sources.hub import PREFIX
 from medunlearn.sources.notes import Note
 

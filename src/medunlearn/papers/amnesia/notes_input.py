@@ -14,7 +14,7 @@ from medunlearn.data.storage import sha256_of, sha256_of_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.papers.llm_build import Writer, server_of
 from medunlearn.sources.hub import files_of
-from medunlearn.sources.notes import Columns, Note, Notes, read_notes
+from medunlearn.sources.notes import Note, NoteColumns, Notes, read_notes
 
 PAPER_SAMPLE = 8820
 """Notes that AMNESIA drew from PMC-Patients-V2 (Section 3.1)."""
@@ -69,7 +69,7 @@ def read_input(settings: AmnesiaNotesSettings, out: Path) -> NotesInput:
         RemoteRefusedError: the notes must stay here, and the server is elsewhere.
     """
     server_of(settings.llm)  # before a long file is read
-    given = Columns(**{column.name: getattr(settings, column.name, None) for column in fields(Columns)})
+    given = NoteColumns(**{column.name: getattr(settings, column.name, None) for column in fields(NoteColumns)})
     files = files_of(settings.notes)
     notes = read_notes(files, given, skip_bad_rows=settings.skip_bad_rows)
     if notes.columns.title is None and notes.columns.disease is None:

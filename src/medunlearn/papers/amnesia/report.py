@@ -29,7 +29,7 @@ from medunlearn.reports.blocks import (
     figures,
     section,
 )
-from medunlearn.reports.words import context_text
+from medunlearn.reports.formatting import context_text
 from medunlearn.results.evaluated import Evaluated
 
 WORDS = paper_yaml("amnesia", "report")

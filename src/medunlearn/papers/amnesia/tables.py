@@ -14,8 +14,8 @@ from medunlearn.papers.sweeps.models import Who, unlearned
 from medunlearn.papers.sweeps.results import SweepNumber
 from medunlearn.papers.sweeps.tables import cell_table
 from medunlearn.reports.blocks import Cell, Span, Table
-from medunlearn.reports.tables import reading_cell
-from medunlearn.reports.words import ABSENT, ALL, interval, kind_text, signed
+from medunlearn.reports.formatting import ABSENT, ALL, interval, kind_text, signed
+from medunlearn.reports.table_blocks import reading_cell
 
 NOT_MEASURED = "not measured"
 # Percent points at the precision that Table 2 is printed with: what looks equal is marked alike.

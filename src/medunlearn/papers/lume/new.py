@@ -50,7 +50,7 @@ from medunlearn.papers.lume.invented import (
     public_count,
 )
 from medunlearn.papers.lume.prompts import FACTS, LumeBiography, LumeQuestion, LumeStory, LumeVerify, verify
-from medunlearn.pipeline.benchmarks import refuse_foreign, save_new
+from medunlearn.pipeline.benchmark_builds import refuse_foreign, save_new
 
 STORIES, BIOGRAPHIES, QUESTIONS, VERIFY = LumeStory(), LumeBiography(), LumeQuestion(), LumeVerify()
 REVIEW = "review"

@@ -9,8 +9,8 @@ from medunlearn.pipeline.report.papers import GatheredRuns
 from medunlearn.reports.blocks import Cell, Text, blocks, section
 from medunlearn.reports.claims import Finding, findings_data, statements
 from medunlearn.reports.content import PaperPart
-from medunlearn.reports.tables import grid
-from medunlearn.reports.words import UNSCORED, decimal
+from medunlearn.reports.formatting import UNSCORED, decimal
+from medunlearn.reports.table_blocks import grid
 
 FINDINGS = (
     "LUME's Section 3 as rules on the numbers of these runs. A case is decided only where an interval over "

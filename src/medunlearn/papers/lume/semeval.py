@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.attacks.attacked import Attacked
-from medunlearn.attacks.membership.results import AUC
+from medunlearn.attacks.membership.membership_results import AUC
 from medunlearn.errors import InputError
 from medunlearn.metrics.semeval import FINAL, MEMBERSHIP_TASK, SemevalScore, semeval_score
 from medunlearn.pipeline.utility.numbers import Utility

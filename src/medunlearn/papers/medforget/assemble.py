@@ -35,7 +35,7 @@ from medunlearn.papers.medforget.pictures import Gallery
 from medunlearn.papers.medforget.questions import Items, templated
 from medunlearn.papers.medforget.selection import ChosenStudy, Selection, select
 from medunlearn.papers.medforget.writing import cost, write_items
-from medunlearn.pipeline.benchmarks import refuse_foreign, save_new
+from medunlearn.pipeline.benchmark_builds import refuse_foreign, save_new
 from medunlearn.sources.openi import REPORTS
 from medunlearn.sources.vqa import read_general
 

@@ -18,8 +18,8 @@ from typing import Any
 from medunlearn.config import MedforgetSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.image_files import ImageFile
-from medunlearn.data.radiology import RadiologySource
 from medunlearn.data.records import Identifier, Question, Record
+from medunlearn.data.studies_of_patients import RadiologySource
 from medunlearn.errors import ConfigError
 from medunlearn.papers.medforget.partitions import ITEM, LEVELS, SUBJECT, partitions
 from medunlearn.papers.medforget.questions import Items, Phrasing, templated

@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from medunlearn.data.radiology import MASK
 from medunlearn.data.records import Kind
 from medunlearn.data.sentences import sentence_starts
+from medunlearn.data.studies_of_patients import MASK
 from medunlearn.papers.medforget.checks import BLANK, meaning, normalised, says, stands_in, wrong_cloze
 from medunlearn.papers.paper_files import paper_yaml
 

@@ -22,7 +22,7 @@ from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.pipeline.report.gather import caveats_of
 from medunlearn.reports.blocks import Bullets, Columns, Image, Quotes, Section, Text, details, figures, section
 from medunlearn.reports.claims import FEWEST_SUBJECTS
-from medunlearn.reports.words import context_text
+from medunlearn.reports.formatting import context_text
 from medunlearn.results.evaluated import Evaluated
 
 CAPTIONS = paper_yaml("medforget", "report")["captions"]

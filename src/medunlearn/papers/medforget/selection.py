@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from medunlearn.config import MedforgetSettings
-from medunlearn.data.radiology import MASK, Exclusion, RadiologySource, RadiologyStudy, in_order
+from medunlearn.data.studies_of_patients import MASK, Exclusion, RadiologySource, RadiologyStudy, in_order
 from medunlearn.errors import InputError
 from medunlearn.papers.medforget.items import has_gap
 from medunlearn.seeds import generator

@@ -15,7 +15,7 @@ from medunlearn.papers.sweeps.models import REFERENCES, TARGET_MODEL, Who, unlea
 from medunlearn.papers.sweeps.results import SweepNumber
 from medunlearn.papers.sweeps.tables import cell_table
 from medunlearn.reports.blocks import Cell, Table
-from medunlearn.reports.words import ABSENT, UNSCORED
+from medunlearn.reports.formatting import ABSENT, UNSCORED
 
 PUBLISHED = {
     3: (sweep.GEN_SCORE, sweep.CLASSIFICATION, sweep.CLOZE),

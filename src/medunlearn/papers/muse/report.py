@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from medunlearn.attacks.membership.results import AUC
+from medunlearn.attacks.membership.membership_results import AUC
 from medunlearn.errors import InputError
 from medunlearn.metrics.privacy_leak import privacy_leak
 from medunlearn.pipeline.report.papers import GatheredRuns, MeasureRow, measures_part, reference_row, summary_rows
 from medunlearn.reports.blocks import Cell, Section, blocks, section
 from medunlearn.reports.content import PaperPart
+from medunlearn.reports.formatting import UNSCORED, interval, signed
 from medunlearn.reports.readings import number, rows_of
-from medunlearn.reports.tables import records
-from medunlearn.reports.words import UNSCORED, interval, signed
+from medunlearn.reports.table_blocks import records
 
 PARTS = (("forget", "VerbMem"), ("forget", "KnowMem"), ("retain", "KnowMem"))
 PRIVACY_LEAK = "PrivLeak"

@@ -8,7 +8,7 @@ from medunlearn.papers.sweeps.models import REFERENCES, RETRAINED, TARGET, UNLEA
 from medunlearn.papers.sweeps.results import SweepNumber
 from medunlearn.reports.blocks import Legend, Spec
 from medunlearn.reports.figures import safe, short, whiskers
-from medunlearn.reports.words import decimal, interval
+from medunlearn.reports.formatting import decimal, interval
 
 REFERENCE_COLOUR = {TARGET: "--ink", RETRAINED: "--accent"}
 HOVER = "%{hovertext}<extra></extra>"

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.reports.blocks import Cell, Table
+from medunlearn.reports.formatting import ABSENT, decimal
 from medunlearn.reports.readings import number, rows_of
-from medunlearn.reports.tables import records
-from medunlearn.reports.words import ABSENT, decimal
+from medunlearn.reports.table_blocks import records
 
 _SEARCH = ("method", "lr", "utility", "forgetting", "score", "chosen", "utility_name", "forgetting_name", "reason")
 

@@ -31,16 +31,16 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS
 from medunlearn.data.storage import sha256_of_json, write_atomically
 from medunlearn.models.load import LanguageModel
-from medunlearn.pipeline.epochs.epoch_settings import epoch_sections, epoch_settings
-from medunlearn.pipeline.epochs.selection import (
+from medunlearn.pipeline.epochs.epoch_selection import (
     TABLE,
     VALIDATION_RULE,
+    EpochStanding,
     Rule,
-    Standing,
     best_of,
     forgetting_rule,
     is_over,
 )
+from medunlearn.pipeline.epochs.epoch_settings import epoch_sections, epoch_settings
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.questioning import Questioning, questions_to_ask
 from medunlearn.results.evaluated import Evaluated
@@ -81,7 +81,7 @@ class EpochEvaluation:
     utility: UtilitySettings | None = None
     measures: Sequence[Measure] = ()
     seconds: float = 0.0
-    _standings: list[Standing] = field(default_factory=list)
+    _standings: list[EpochStanding] = field(default_factory=list)
     _done: int = 0
 
     def __post_init__(self) -> None:
@@ -179,7 +179,7 @@ class EpochEvaluation:
     def _sharded(self) -> bool:
         return any(is_sharded(tensor) for tensor in self.trainer.live.model.parameters())
 
-    def _evaluate(self, run: Run, epoch: int, live: LanguageModel | None, check: Check) -> list[Standing]:
+    def _evaluate(self, run: Run, epoch: int, live: LanguageModel | None, check: Check) -> list[EpochStanding]:
         """Generate and score; either every rank has the same model, or only rank 0 has one."""
         several = self.processes.world > 1 and live is not None and not self._sharded()
         with merged(live.model) if live else nullcontext():
@@ -208,7 +208,7 @@ class EpochEvaluation:
         """Rows of membership and utility; measurements that this epoch's run has are reused."""
         rows = []
         if self.attack is not None:
-            from medunlearn.attacks.run import attack_one
+            from medunlearn.attacks.attack_run import attack_one
 
             attacked = attack_one(
                 run, self.benchmark, self._candidates, self.attack, self._reference(str(live.device)),
@@ -217,7 +217,7 @@ class EpochEvaluation:
             rows += membership_rows(attacked, self.benchmark) if attacked.measured else []
             check()
         if self.utility is not None:
-            from medunlearn.pipeline.utility.measure import utility_one
+            from medunlearn.pipeline.utility.harness_run import utility_one
 
             measured = utility_one(run, self.utility, quiet=self.quiet, live=live, processes=processes, check=check)
             row = measured.summary.iloc[-1]
@@ -227,7 +227,7 @@ class EpochEvaluation:
 
     @cached_property
     def _candidates(self) -> Any:
-        from medunlearn.attacks.run import attackable
+        from medunlearn.attacks.attack_run import attackable
 
         assert self.attack is not None
         return attackable(self.benchmark, self.attack)
@@ -235,7 +235,7 @@ class EpochEvaluation:
     @cached_property
     def _reference(self) -> Callable[[str], Callable[[int | None], Sequence[float]]]:
         """Likelihoods under the reference model by device and length; it is the same in every epoch."""
-        from medunlearn.attacks.membership.run import reference_likelihoods
+        from medunlearn.attacks.membership.membership_run import reference_likelihoods
 
         settings = self.attack
         assert settings is not None
@@ -252,7 +252,7 @@ class EpochEvaluation:
 
     def _score(
         self, run: Run, epoch: int, live: LanguageModel | None, watched: list[dict[str, Any]]
-    ) -> list[Standing]:
+    ) -> list[EpochStanding]:
         # The encoders of CS and ES go to the model's device, as in `evaluate`.
         device, tables = str(self.trainer.live.device), []
         if self.settings is not None:
@@ -312,7 +312,7 @@ def _evaluation_rows(evaluated: Evaluated) -> pd.DataFrame:
 
 def membership_rows(attacked: Any, benchmark: Benchmark) -> list[dict[str, Any]]:
     """The area of each attack on each group of documents; ``metric`` is the attack."""
-    from medunlearn.attacks.membership.results import AUC
+    from medunlearn.attacks.membership.membership_results import AUC
     from medunlearn.attacks.membership.sample import EVERY
 
     grouping = GROUPINGS.get(benchmark.builder)

@@ -114,7 +114,7 @@ def check_epochs(settings: EpochFields, benchmark: Benchmark, target: Run | None
     check_watched(benchmark, attack, utility)
     if attack is not None and target is not None:
         from medunlearn.attacks import kinds_of
-        from medunlearn.attacks.membership.run import check_was_trained_on_records
+        from medunlearn.attacks.membership.membership_run import check_was_trained_on_records
 
         if "membership" in kinds_of(attack.attacks):
             check_was_trained_on_records(target)
@@ -129,7 +129,7 @@ def attack_section(values: Mapping[str, Any], own: Mapping[str, Any]) -> AttackS
     """
     if not values:
         return None
-    from medunlearn.attacks.run import attack_settings
+    from medunlearn.attacks.attack_run import attack_settings
 
     return attack_settings({**own, **values})
 
@@ -170,7 +170,7 @@ def check_watched(benchmark: Benchmark, attack: AttackSettings | None, utility: 
         InputError: a benchmark without non-members; an unknown task; lm-evaluation-harness is not installed.
     """
     if attack is not None:
-        from medunlearn.attacks.run import attackable
+        from medunlearn.attacks.attack_run import attackable
 
         attackable(benchmark, attack)
     if utility is not None:

@@ -101,10 +101,10 @@ def _stand_in(source: str) -> Blueprint:
         f"{source} is not on this machine: taken as a usual decoder of {nearest:g} billion parameters, with "
         f"{LETTERS_A_TOKEN} letters to a token."
     )
-    return Blueprint(lambda dtype: AutoModelForCausalLM.from_config(config, dtype=dtype), _Letters(), doubt)
+    return Blueprint(lambda dtype: AutoModelForCausalLM.from_config(config, dtype=dtype), _LetterTokenizer(), doubt)
 
 
-class _Letters:
+class _LetterTokenizer:
     """Stand-in for a tokenizer that is not here: a token for every few letters."""
 
     eos_token_id = 0

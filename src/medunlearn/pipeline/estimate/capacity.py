@@ -18,7 +18,7 @@ from medunlearn.models.batching import is_out_of_memory
 from medunlearn.models.load import pick_device
 
 if TYPE_CHECKING:
-    from medunlearn.pipeline.estimate.rehearsal import Memory
+    from medunlearn.pipeline.estimate.step_cost import Memory
 
 GIB = 2**30
 # Measured (benchmarks_perf/memory_estimate.py): on a CPU the C library keeps up to so many times what tensors hold.

@@ -20,11 +20,11 @@ from medunlearn.models.load import LanguageModel, pick_device
 from medunlearn.models.mlps import mlps
 from medunlearn.models.precision import Precision
 from medunlearn.models.sequences import Rendering, question_sequence
-from medunlearn.pipeline.benchmarks import open_section
+from medunlearn.pipeline.benchmark_builds import open_section
 from medunlearn.pipeline.epochs.epoch_settings import check_watched, epoch_settings, evaluations
 from medunlearn.pipeline.estimate.blueprint import Blueprint, blueprint, blueprint_of
 from medunlearn.pipeline.estimate.capacity import Capacity, advice, capacity_of, shown_bytes
-from medunlearn.pipeline.estimate.rehearsal import Rehearsal, Work, nbytes
+from medunlearn.pipeline.estimate.step_cost import Rehearsal, Work, nbytes
 from medunlearn.pipeline.evaluate import evaluation_folder, metric_names
 from medunlearn.pipeline.experiment import Experiment, benchmark_folder, run_folder
 from medunlearn.pipeline.material import phase_plans, rendering_for
@@ -32,10 +32,10 @@ from medunlearn.pipeline.questioning import longest_answer, questions_to_ask, st
 from medunlearn.pipeline.trainer import is_complete
 from medunlearn.pipeline.unlearn import choose_parts, training_sides, unlearning_method
 from medunlearn.results.runs import Run
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.checkpoint import STATE
 from medunlearn.training.objectives import NextToken, Objective, Unlearning
 from medunlearn.training.optimizers import QUANTIZED
-from medunlearn.training.plan import Plan
 from medunlearn.training.processes import join
 from medunlearn.training.trainable import choose_trainable
 
@@ -329,11 +329,11 @@ def _attacks_and_utility(
     check_watched(benchmark, experiment.attack, experiment.utility)
     where: list[tuple[str, Callable[[Run], Path]]] = []
     if (attack := experiment.attack) is not None:
-        from medunlearn.attacks.run import attack_folder
+        from medunlearn.attacks.attack_run import attack_folder
 
         where.append(("attack", lambda run: attack_folder(run, benchmark, attack)))
     if (utility := experiment.utility) is not None:
-        from medunlearn.pipeline.utility.measure import utility_folder
+        from medunlearn.pipeline.utility.harness_run import utility_folder
 
         where.append(("utility", lambda run: utility_folder(run, utility)))
     for verb, folder_of in where:

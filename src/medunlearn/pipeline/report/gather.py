@@ -10,22 +10,22 @@ import pandas as pd
 
 from medunlearn.attacks import ATTACKS, attack_class
 from medunlearn.attacks.attacked import Attacked, Attacks
-from medunlearn.attacks.reconstruction.results import reported
+from medunlearn.attacks.reconstruction.reconstruction_results import reported
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError
-from medunlearn.judging.run import JudgingRun
+from medunlearn.judging.panel_run import JudgingRun
 from medunlearn.judging.sections import panel_about, panel_title
 from medunlearn.metrics import METRICS, get_metric
-from medunlearn.pipeline.epochs.selection import TABLE
+from medunlearn.pipeline.epochs.epoch_selection import TABLE
 from medunlearn.pipeline.presets import is_tiny
 from medunlearn.pipeline.report.papers import GatheredRuns, paper_part
 from medunlearn.pipeline.utility.numbers import gather_utility
 from medunlearn.registry import names
 from medunlearn.reports.content import (
     Example,
-    JudgedContent,
+    JudgementTables,
     Membership,
     ModelResult,
     Reconstruction,
@@ -150,14 +150,14 @@ def _attacks(
     return Attacks(tuple(known), replicates, seed) if known else None
 
 
-def _judged(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[JudgedContent, ...]:
+def _judged(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[JudgementTables, ...]:
     """The benchmark's panels, then those of each model's responses."""
     runs = [("", panel) for panel in panels]
     for model in models:
         if where := model.record.info.results.get("judged"):
             runs.append((f"{model.run.label}. ", JudgingRun.open(model.run.folder / where)))
     return tuple(
-        JudgedContent(f"{whose}{panel_title(run.panel)}", panel_about(run.panel), tuple(run.sections()))
+        JudgementTables(f"{whose}{panel_title(run.panel)}", panel_about(run.panel), tuple(run.sections()))
         for whose, run in runs
     )
 

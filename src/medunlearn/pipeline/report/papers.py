@@ -13,9 +13,9 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.registry import names, resolve
 from medunlearn.reports.blocks import Cell, Prose, blocks, section
 from medunlearn.reports.content import PaperPart, ReportContent
+from medunlearn.reports.formatting import UNSCORED
 from medunlearn.reports.readings import number
-from medunlearn.reports.tables import grid, value_cell
-from medunlearn.reports.words import UNSCORED
+from medunlearn.reports.table_blocks import grid, value_cell
 from medunlearn.results.evaluated import Evaluated
 
 PAPER_REPORTS: Mapping[str, str] = {

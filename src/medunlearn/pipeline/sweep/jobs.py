@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 import torch
 
-from medunlearn.attacks.run import attack, attack_folder
+from medunlearn.attacks.attack_run import attack, attack_folder
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.models.folders import model_identity
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
 from medunlearn.pipeline.experiment import run_folder
 from medunlearn.pipeline.sweep.cells import SweepCell
-from medunlearn.pipeline.sweep.plan import Sweep
 from medunlearn.pipeline.sweep.pool import Slot
+from medunlearn.pipeline.sweep.sweep_plan import Sweep
 from medunlearn.pipeline.train import train
 from medunlearn.pipeline.trainer import is_complete
 from medunlearn.pipeline.unlearn import unlearn

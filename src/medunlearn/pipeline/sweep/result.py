@@ -12,8 +12,8 @@ import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import write_json
-from medunlearn.pipeline.sweep.plan import Sweep
-from medunlearn.pipeline.sweep.search import RULE, Trial
+from medunlearn.pipeline.sweep.rate_search import RULE, Trial
+from medunlearn.pipeline.sweep.sweep_plan import Sweep
 from medunlearn.registry import load
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.machine import code, hardware, packages

@@ -19,8 +19,8 @@ from medunlearn.pipeline.material import training_data
 from medunlearn.pipeline.questioning import questions_to_ask
 from medunlearn.pipeline.sweep.cells import KINDS, SweepCell
 from medunlearn.pipeline.sweep.jobs import job_of
-from medunlearn.pipeline.sweep.plan import Sweep
-from medunlearn.pipeline.sweep.search import Trial, best_rate, trial_of
+from medunlearn.pipeline.sweep.rate_search import Trial, best_rate, trial_of
+from medunlearn.pipeline.sweep.sweep_plan import Sweep
 from medunlearn.results.evaluated import SUMMARY, as_metrics
 
 

@@ -23,7 +23,7 @@ from medunlearn.config import UtilitySettings
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
 from medunlearn.models.load import LanguageModel
-from medunlearn.pipeline.utility.numbers import Item, Result
+from medunlearn.pipeline.utility.numbers import Result, TaskItem
 from medunlearn.training.processes import Processes
 
 _CHUNK = 16
@@ -86,7 +86,7 @@ def run_tasks(
     *,
     processes: Processes | None = None,
     bar: Bar = lambda total: nullcontext(lambda done: None),
-) -> tuple[list[Item], list[Result]]:
+) -> tuple[list[TaskItem], list[Result]]:
     """Ask a model everything that tasks hold.
 
     Args:
@@ -138,13 +138,15 @@ def _loaded(manager: Any, settings: UtilitySettings) -> Any:
     return loaded
 
 
-def _items(samples: dict[str, list[dict[str, Any]]]) -> Iterator[Item]:
+def _items(samples: dict[str, list[dict[str, Any]]]) -> Iterator[TaskItem]:
     for task, rows in samples.items():
         for row in rows:
             for metric in row["metrics"]:
                 value = row[metric]
                 single = isinstance(value, int | float | np.integer | np.floating)
-                yield Item(task, int(row["doc_id"]), metric, str(row["filter"]), float(value) if single else None)
+                yield TaskItem(
+                    task, int(row["doc_id"]), metric, str(row["filter"]), float(value) if single else None
+                )
 
 
 def _results(evaluated: Any, loaded: Any) -> Iterator[Result]:

@@ -27,7 +27,7 @@ Values = dict[tuple[str, str, str], dict[tuple[str, int], float | None]]
 """(task, metric, filter) -> (task, item) -> value."""
 
 
-class Item(NamedTuple):
+class TaskItem(NamedTuple):
     """One item of a task, by one metric; without a value where the metric gives an item no single number."""
 
     task: str
@@ -135,9 +135,9 @@ def utilities(models: Sequence[Utility]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def item_scores(items: Sequence[Item]) -> pd.DataFrame:
+def item_scores(items: Sequence[TaskItem]) -> pd.DataFrame:
     """Rows of the score table; each item of a task is a subject of its own. No text."""
-    table = pd.DataFrame(items, columns=list(Item._fields)).rename(columns={"metric": "measure"})
+    table = pd.DataFrame(items, columns=list(TaskItem._fields)).rename(columns={"metric": "measure"})
     value = pd.to_numeric(table["value"])
     finite = np.isfinite(value)
     table["item"] = table["subject"] = table["task"] + "/" + table["item"].astype(str)
@@ -146,7 +146,7 @@ def item_scores(items: Sequence[Item]) -> pd.DataFrame:
     return table[[*COLUMNS, "task", "filter"]]
 
 
-def summary_table(items: Sequence[Item], results: Sequence[Result], settings: UtilitySettings) -> pd.DataFrame:
+def summary_table(items: Sequence[TaskItem], results: Sequence[Result], settings: UtilitySettings) -> pd.DataFrame:
     """One row a task or group and metric, and a last one, ``utility``, for all that were named.
 
     Columns: name, metric, filter, counts (the row is a part of ``utility``), value (as the harness gives it), low,

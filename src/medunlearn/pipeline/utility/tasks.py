@@ -33,7 +33,7 @@ from pathlib import Path
 
 from datasets import Dataset
 
-from medunlearn.metrics.harness import documents, mean_of_scored, process_results
+from medunlearn.metrics.harness_metrics import documents, mean_of_scored, process_results
 
 __all__ = ["load", "mean_of_scored", "process_results"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from medunlearn.synthetic.phantom import findings as drawn
+from medunlearn.synthetic.phantom import lesions as drawn
 from medunlearn.synthetic.phantom.body import BASE, SIDES, Body, Side
-from medunlearn.synthetic.phantom.shapes import Extent, Image, Tube, View, thickness
+from medunlearn.synthetic.phantom.shapes import Extent, Image, Projection, Tube, thickness
 from medunlearn.synthetic.studies import ChestFinding
 
 WATER = 0.02
@@ -33,7 +33,7 @@ def project(body: Body, angle: float = 0.0, size: int = 128) -> Image:
         mm of water along each ray [size, size]; a row is a height, the highest first; at 0 degrees the patient's
         right is on the left.
     """
-    view = View(angle + body.pose.turn, size)
+    view = Projection(angle + body.pose.turn, size)
     heart = body.heart.span(view)
     water = body.torso.span(view).length()
     for part in body.vertebrae:
@@ -69,7 +69,7 @@ def heart_width(body: Body, angle: float = 0.0) -> float:
     return 2 * float(np.hypot(x * np.cos(turn), y * np.sin(turn)))
 
 
-def _lung(body: Body, side: Side, heart: Extent, view: View) -> Image:
+def _lung(body: Body, side: Side, heart: Extent, view: Projection) -> Image:
     """mm of water that are missing because of a lung's air, findings in it considered."""
     cavity, dome = body.cavity(side).span(view), body.dome(side).span(view)
     way = np.maximum(cavity.length() - cavity.common(heart) - cavity.common(dome), 0)
@@ -85,7 +85,7 @@ def _lung(body: Body, side: Side, heart: Extent, view: View) -> Image:
     return air_left
 
 
-def _without(air: Image, body: Body, finding: ChestFinding, side: Side, cavity: Extent, view: View) -> Image:
+def _without(air: Image, body: Body, finding: ChestFinding, side: Side, cavity: Extent, view: Projection) -> Image:
     """The air that a finding leaves."""
     match finding.kind:
         case "effusion":
@@ -102,7 +102,7 @@ def _without(air: Image, body: Body, finding: ChestFinding, side: Side, cavity: 
     return air
 
 
-def _fluid(body: Body, finding: ChestFinding, side: Side, view: View) -> Image:
+def _fluid(body: Body, finding: ChestFinding, side: Side, view: Projection) -> Image:
     """Share of a ray's air that fluid has taken, in [0, 1]: all below a level that climbs at the chest's wall."""
     lung = body.cavity(side)
     middle = lung.center[0] * view.along[0] + lung.center[1] * view.along[1]
@@ -117,6 +117,6 @@ def _devices(body: Body) -> list[Tube]:
     return [tube for finding in body.findings if finding.kind == "device" for tube in drawn.device(finding)]
 
 
-def _pixels(shift: tuple[float, float], view: View) -> tuple[int, int]:
+def _pixels(shift: tuple[float, float], view: Projection) -> tuple[int, int]:
     """Rows down and columns right for a shift in (u, z)."""
     return (-round(shift[1] / view.pixel), round(shift[0] / view.pixel))

@@ -21,7 +21,7 @@ FIELD_MM = 400.0
 
 
 @dataclass(frozen=True)
-class View:
+class Projection:
     """A detector of ``size`` x ``size`` pixels; the patient stands turned by ``angle`` degrees about z.
 
     Only rows ``first`` to ``last`` are looked at; all of them, unless said otherwise. At 0 degrees it is a frontal
@@ -87,7 +87,7 @@ class Ellipsoid:
     center: tuple[float, float, float]
     radii: tuple[float, float, float]
 
-    def span(self, view: View) -> Extent:
+    def span(self, view: Projection) -> Extent:
         """The rays' way: |(u along + z up + t ray - center) / radii| = 1 solved for t."""
         radii = np.array(self.radii)
         ray, along = view.ray / radii, view.along / radii
@@ -105,7 +105,7 @@ class Ellipsoid:
         middle = middle.astype(np.float32)[None, :]
         return Extent(middle - half, middle + half)
 
-    def add_to(self, image: Image, view: View, density: float) -> None:
+    def add_to(self, image: Image, view: Projection, density: float) -> None:
         """Add the rays' way through it, times a density, to an image; only its own rows are looked at."""
         rows = np.flatnonzero(np.abs(view.rows - self.center[2]) < self.radii[2])
         if len(rows):
@@ -146,7 +146,7 @@ def line(corners: Sequence[Sequence[float]], step: float = 2.0) -> Points:
     return np.concatenate(points)
 
 
-def thickness(tubes: Sequence[Tube], view: View) -> Image:
+def thickness(tubes: Sequence[Tube], view: Projection) -> Image:
     """Extra way through all tubes, in mm of water [size, size]; no mass is lost, whatever the angle.
 
     Each point is shared among the four pixels around it, then spread over the tube's width.
@@ -161,7 +161,7 @@ def thickness(tubes: Sequence[Tube], view: View) -> Image:
     return total.astype(np.float32)
 
 
-def _scatter(points: Points, mass: Points, view: View) -> Points:
+def _scatter(points: Points, mass: Points, view: Projection) -> Points:
     column = (points @ view.along + FIELD_MM / 2) / view.pixel - 0.5
     row = (FIELD_MM / 2 - points[:, 2]) / view.pixel - 0.5
     left, top = np.floor(column).astype(int), np.floor(row).astype(int)

@@ -16,7 +16,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import ResponseStore
 from medunlearn.errors import ConfigError
 from medunlearn.papers.memorization.diagnosis.rise import Rise, rises
-from medunlearn.pipeline.epochs.selection import best_of, by_validation_loss, stop_epoch
+from medunlearn.pipeline.epochs.epoch_selection import best_of, by_validation_loss, stop_epoch
 from medunlearn.pipeline.presets import train_settings
 from medunlearn.results.runs import Run, RunRecord
 from medunlearn.statistics import Difference
@@ -106,10 +106,10 @@ def test_memorized_records_are_found(bench: Benchmark, loaded: Any, tmp_path: Pa
     from medunlearn.config import WatchSettings
     from medunlearn.models.sequences import record_sequences
     from medunlearn.papers.memorization.diagnosis.memorization import Memorization
+    from medunlearn.training.batch_plan import Plan
     from medunlearn.training.loop import train_loop
+    from medunlearn.training.loop_settings import LoopSettings
     from medunlearn.training.objectives import NextToken
-    from medunlearn.training.plan import Plan
-    from medunlearn.training.settings import LoopSettings
 
     model = replace(loaded, model=copy.deepcopy(loaded.model))
     records = [record for record in bench.records if record.fold == "train"][:2]

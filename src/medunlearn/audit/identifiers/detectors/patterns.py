@@ -16,7 +16,7 @@ import yaml
 
 from medunlearn.audit.identifiers.detectors import DetectedSpan, without_overlaps
 from medunlearn.audit.identifiers.kinds import NAMES
-from medunlearn.audit.identifiers.text import ages_in, dates_in
+from medunlearn.audit.identifiers.normalized_text import ages_in, dates_in
 
 _FILE = files(__package__) / "rules.yaml"
 _RULES_VERSION = "1"

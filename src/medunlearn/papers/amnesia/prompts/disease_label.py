@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from medunlearn.judging.writing.task import WritingTask
-from medunlearn.judging.writing.words import content
+from medunlearn.judging.writing.word_overlap import content
 
 OTHER = "Other"
 

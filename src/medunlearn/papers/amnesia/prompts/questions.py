@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from medunlearn.judging.writing import rules
+from medunlearn.judging.writing import answer_rules as rules
 from medunlearn.judging.writing.task import Source, WritingTask
 
 # Share of an answer's content words that must stand in the note. A factual answer repeats the note; a reasoning one

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, ClassVar
 
-from medunlearn.judging.writing import Reject, Sampling, Source, WritingTask, Written, rules, write
-from medunlearn.judging.writing.words import holds, same, words
+from medunlearn.judging.writing import Reject, Sampling, Source, WritingTask, Written, write
+from medunlearn.judging.writing import answer_rules as rules
+from medunlearn.judging.writing.word_overlap import holds, same, words
 from medunlearn.llm.client import Client
 from medunlearn.synthetic import biographies, stories
 

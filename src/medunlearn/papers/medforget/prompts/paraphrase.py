@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
-from medunlearn.judging.writing import rules
+from medunlearn.judging.writing import answer_rules as rules
 from medunlearn.judging.writing.task import Source, WritingTask
-from medunlearn.judging.writing.words import holds, squeezed, words
+from medunlearn.judging.writing.word_overlap import holds, squeezed, words
 from medunlearn.papers.medforget.prompts.section import BLANK
 
 SHORTEST, LONGEST = 0.4, 2.5  # of the original's number of words

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from medunlearn.judging.writing import rules
+from medunlearn.judging.writing import answer_rules as rules
 from medunlearn.judging.writing.task import Source, WritingTask
-from medunlearn.judging.writing.words import holds, words
+from medunlearn.judging.writing.word_overlap import holds, words
 from medunlearn.seeds import generator
 
 BLANK = "[blank]"

@@ -1,7 +1,7 @@
 """Audits side by side: numbers, differences, trends, places, persistence, kinds; and their report."""
 
+from medunlearn.audit.audit_tables import AuditTables, is_audit, read_tables
 from medunlearn.audit.kinds.sorting import judge_spans, read_spans, sort_spans, span_sheet
-from medunlearn.audit.tables import AuditTables, is_audit, read_tables
 from medunlearn.papers.memorization.compare.report import audit_content, write_audit_report
 
 __all__ = [

@@ -9,9 +9,9 @@ from typing import Any
 
 import pandas as pd
 
+from medunlearn.audit.audit_tables import KEY, AuditTables
 from medunlearn.audit.kinds import kinds
 from medunlearn.audit.kinds.sorting import agreement_of_ways, judge_of, number_spans
-from medunlearn.audit.tables import KEY, AuditTables
 from medunlearn.config.audit_report import AuditRelations
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import ConfigError, InputError, unknown_name
@@ -19,7 +19,7 @@ from medunlearn.papers.memorization.compare import places, ratios, trends
 from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.papers.memorization.compare.remarks import caveats, missing
 from medunlearn.papers.memorization.report.content import COLUMNS, AuditContent, AuditedModel, Row, stacked
-from medunlearn.reports.words import flat
+from medunlearn.reports.formatting import flat
 
 _EXAMPLES_A_KIND = 2
 Audits = Mapping[str, AuditTables]

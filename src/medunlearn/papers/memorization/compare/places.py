@@ -12,7 +12,7 @@ import pandas as pd
 
 from medunlearn.audit import persistence as lasting
 from medunlearn.audit import position
-from medunlearn.audit.tables import KEY, AuditTables
+from medunlearn.audit.audit_tables import KEY, AuditTables
 from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.report.content import COLUMNS, GREEDY, stacked

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.audit.summary import probe_scores
-from medunlearn.audit.tables import CELL, AuditTables
+from medunlearn.audit.audit_tables import CELL, AuditTables
+from medunlearn.audit.probe_summary import probe_scores
 from medunlearn.papers.memorization.report.content import EXACT, GREEDY
 from medunlearn.results.summary import compare, summarize
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from medunlearn.audit.tables import AuditTables
+from medunlearn.audit.audit_tables import AuditTables
 from medunlearn.config.audit_report import AuditRelations
 from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.report.content import GREEDY

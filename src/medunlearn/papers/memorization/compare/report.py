@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from medunlearn.audit.tables import AuditTables, read_tables
+from medunlearn.audit.audit_tables import AuditTables, read_tables
 from medunlearn.config import check, read_yaml
 from medunlearn.config.audit_report import AuditRelations
 from medunlearn.papers.memorization.compare.gather import gather_audits

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from medunlearn.audit.audit_tables import KEY, AuditTables
 from medunlearn.audit.position import LIMIT, SEGMENT, matched_by_segment
-from medunlearn.audit.tables import KEY, AuditTables
 from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.papers.memorization.report.content import EXACT, GREEDY, MATCHED
 from medunlearn.statistics.trend import Trend, paired_trend, trend_between

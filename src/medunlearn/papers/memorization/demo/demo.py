@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from medunlearn.audit.audit import Audit
-from medunlearn.audit.run import audit
+from medunlearn.audit.audit_result import Audit
+from medunlearn.audit.audit_run import audit
 from medunlearn.data.storage import write_text
 from medunlearn.papers.memorization.compare import read_tables, write_audit_report
 from medunlearn.papers.memorization.compare.places import persistence_table, position_table
 from medunlearn.papers.memorization.demo.findings import TRAINED, UNSEEN, findings
-from medunlearn.synthetic.corpus import CorpusText, invent_corpus
+from medunlearn.synthetic.invented_texts import CorpusText, invent_corpus
 
 if TYPE_CHECKING:
     from medunlearn.models.load import LanguageModel
@@ -136,10 +136,10 @@ def demo_models(
 def _train(model: LanguageModel, texts: Sequence[CorpusText], *, epochs: int, rate: float, seed: int) -> None:
     from medunlearn.data.records import Record
     from medunlearn.models.sequences import record_sequences
+    from medunlearn.training.batch_plan import Plan
     from medunlearn.training.loop import train_loop
+    from medunlearn.training.loop_settings import LoopSettings
     from medunlearn.training.objectives import NextToken
-    from medunlearn.training.plan import Plan
-    from medunlearn.training.settings import LoopSettings
 
     pieces = [
         piece

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from medunlearn.audit.tables import AuditTables
+from medunlearn.audit.audit_tables import AuditTables
 from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.papers.memorization.compare.trends import position_trends
 from medunlearn.papers.memorization.report.content import Row, evidence_of

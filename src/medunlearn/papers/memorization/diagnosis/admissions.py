@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.errors import ConfigError, SourceError, unknown_name
-from medunlearn.sources.tables import read_rows
+from medunlearn.sources.table_files import read_rows
 from medunlearn.synthetic.admissions import Admission
 
 FIELDS = ("hpi", "diagnoses", "hpi_date", "labs", "patient", "specialty", "part", "id")

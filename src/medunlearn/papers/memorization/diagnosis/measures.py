@@ -22,7 +22,7 @@ from medunlearn.papers.memorization.diagnosis.asking import ask, predictions, qu
 from medunlearn.papers.memorization.diagnosis.memorization import Memorization, epoch_rows
 from medunlearn.papers.memorization.diagnosis.names import names_with
 from medunlearn.pipeline.epochs.epoch_evaluation import Measure
-from medunlearn.pipeline.epochs.selection import VALIDATION_LOSS
+from medunlearn.pipeline.epochs.epoch_selection import VALIDATION_LOSS
 from medunlearn.pipeline.material import rendering_of, training_data
 from medunlearn.results.runs import Run
 from medunlearn.results.summary import summarize

@@ -53,7 +53,7 @@ def epoch_rows(summary: pd.DataFrame, titles: Mapping[str, tuple[str, str]]) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class RecordProbe:
     """The beginning of a record and its true continuation.
 
     Attributes:
@@ -75,7 +75,7 @@ class Memorization:
     A record whose continuation is shorter than a run has no score for it.
     """
 
-    probes: tuple[Probe, ...]
+    probes: tuple[RecordProbe, ...]
     settings: WatchSettings
     quiet: bool = False
 
@@ -170,7 +170,7 @@ class Memorization:
 
 def make_probe(
     benchmark: Benchmark, record: Record, settings: WatchSettings, language_model: LanguageModel
-) -> Probe | None:
+) -> RecordProbe | None:
     """A record's probe; None for a record that is too short for a run behind the prefix.
 
     A prefix is of the record's own tokens: a begin-of-sequence token stands before it and is not counted.
@@ -184,4 +184,4 @@ def make_probe(
     if len(suffix) < min(RUN_LENGTHS):
         return None
     sequence = TokenSequence(f"{record.record_id}@{settings.prefix_tokens}", shown, 0, cut)
-    return Probe(sequence, suffix, record.record_id, benchmark.subject(record.record_id), record.fold)
+    return RecordProbe(sequence, suffix, record.record_id, benchmark.subject(record.record_id), record.fold)

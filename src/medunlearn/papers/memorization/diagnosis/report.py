@@ -14,12 +14,12 @@ from medunlearn.config import DiagnoseSettings
 from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.diagnosis.rise import rise_finding
 from medunlearn.papers.memorization.report.drawing import Point, bars, epoch_panels, point
-from medunlearn.pipeline.epochs.selection import TABLE, Standing, stop_epoch
+from medunlearn.pipeline.epochs.epoch_selection import TABLE, EpochStanding, stop_epoch
 from medunlearn.reports.blocks import Cell, Figure, Report, Spec, Table, Text, blocks, section
 from medunlearn.reports.claims import findings_data, statements
+from medunlearn.reports.formatting import ABSENT, interval, signed
 from medunlearn.reports.readings import number, rows_of
-from medunlearn.reports.tables import grid, records, value_cell
-from medunlearn.reports.words import ABSENT, interval, signed
+from medunlearn.reports.table_blocks import grid, records, value_cell
 from medunlearn.results.runs import Run
 
 Row = Mapping[str, Any]
@@ -88,7 +88,9 @@ class Diagnosed:
         None where there is none; ``patience`` of the early stopping.
         """
         recorded = self.results["epochs"] or {"numbers": [], "best": None, "chosen": None}
-        standings = [Standing(one["epoch"], one["parts"], one["value"], least=True) for one in recorded["numbers"]]
+        standings = [
+            EpochStanding(one["epoch"], one["parts"], one["value"], least=True) for one in recorded["numbers"]
+        ]
         patience = recorded.get("patience") or PATIENCE
         chosen = {name: recorded[name] for name in ("best", "chosen")}
         return {**chosen, "stop": stop_epoch(standings, patience), "patience": patience}

@@ -27,7 +27,7 @@ from medunlearn.reports.claims import (
     Finding,
     Verdict,
 )
-from medunlearn.reports.words import signed
+from medunlearn.reports.formatting import signed
 from medunlearn.results.runs import Run
 from medunlearn.statistics import Difference, paired_difference, resample_pairs
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
-from medunlearn.metrics.base import Item, Measure, Score, Tools
+from medunlearn.metrics.measure import Item, Measure, Score, Tools
 from medunlearn.papers.memorization.diagnosis.names import Names, own_names
 
 LONGEST_NAME = 12

@@ -16,8 +16,8 @@ from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.report.content import GREEDY, PRIMARY, AuditContent, Row, evidence_of
 from medunlearn.papers.memorization.report.drawing import Point, point
 from medunlearn.reports.claims import FAILS, HOLDS, NOT_MEASURABLE, OPEN, Case, Evidence, Finding, Verdict, settle
+from medunlearn.reports.formatting import count
 from medunlearn.reports.readings import number
-from medunlearn.reports.words import count
 
 LOSS = "validation loss"
 LITTLE_SHARE, LITTLE_POINTS = 0.2, 0.01

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.audit import position
-from medunlearn.audit.tables import CELL
+from medunlearn.audit.audit_tables import CELL
 from medunlearn.reports.claims import Evidence
 from medunlearn.reports.readings import number, rows_of
 

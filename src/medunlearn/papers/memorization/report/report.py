@@ -34,7 +34,7 @@ from medunlearn.reports.blocks import (
     section,
 )
 from medunlearn.reports.claims import Finding, findings_data, statements
-from medunlearn.reports.words import count
+from medunlearn.reports.formatting import count
 
 _TONES: dict[str, Literal["good", "bad"]] = {"harmful": "bad", "beneficial": "good"}
 

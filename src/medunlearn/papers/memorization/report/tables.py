@@ -13,9 +13,9 @@ from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.report.content import EXACT, GREEDY, AuditContent, Row, evidence_of
 from medunlearn.reports.blocks import Cell, Table
 from medunlearn.reports.claims import Evidence
+from medunlearn.reports.formatting import ABSENT, UNSCORED, decimal, interval, signed
 from medunlearn.reports.readings import number
-from medunlearn.reports.tables import records
-from medunlearn.reports.words import ABSENT, UNSCORED, decimal, interval, signed
+from medunlearn.reports.table_blocks import records
 
 TABLE_2_MEASURES = ("run_30", "run_50", "rouge_l", "bleu", "bert_score", "bart_score")
 _SHARES = {"only_before": "before only", "common": "common", "only_after": "after only", "retained": "retained"}

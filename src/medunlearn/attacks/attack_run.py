@@ -1,0 +1,192 @@
+"""Attack models, and compare what is told from them with a retrained model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from medunlearn.attacks import expand, kinds_of, make_attack
+from medunlearn.attacks.attacked import FOLDER, Attacked, Attacks
+from medunlearn.attacks.membership.membership_run import (
+    attack_membership,
+    check_was_trained_on_records,
+    longest,
+    reference_likelihoods,
+)
+from medunlearn.attacks.membership.sample import Candidate, candidates
+from medunlearn.attacks.reconstruction.contexts import attacked_questions
+from medunlearn.attacks.reconstruction.reconstruction_run import attack_reconstruction
+from medunlearn.config import AttackSettings, check
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import SIDES
+from medunlearn.errors import ConfigError, InputError
+from medunlearn.models.folders import model_identity
+from medunlearn.models.load import LanguageModel
+from medunlearn.results.evaluated import distinct_runs
+from medunlearn.results.runs import FILE, Recording, Run
+from medunlearn.training.processes import Processes
+from medunlearn.training.recording import open_recording
+
+
+def attack(
+    run: Run | Path | str,
+    benchmark: Benchmark,
+    settings: AttackSettings,
+    *,
+    against: Sequence[Run | Path | str] = (),
+    device: str = "auto",
+    quiet: bool = False,
+) -> Attacks:
+    """Attack a run's model on a split, and the runs that it is compared with.
+
+    Results are kept in each run's folder; a complete attack is not run again.
+
+    Raises:
+        InputError: an unknown split, attack or model; a benchmark without non-members, or another one than a model
+            was trained on.
+    """
+    runs = [Run.of(one) for one in (run, *against)]
+    named = distinct_runs(runs)
+    who = attackable(benchmark, settings)
+    for one in named:
+        _check_belongs(one, benchmark, settings)
+
+    @cache
+    def likelihoods(length: int | None) -> Sequence[float]:
+        return reference_likelihoods(str(settings.reference), who, length, settings, device, quiet)
+
+    models = [attack_one(one, benchmark, who, settings, likelihoods, device=device, quiet=quiet) for one in runs]
+    relabelled = tuple(replace(model, run=one) for model, one in zip(models, named, strict=True))
+    return Attacks(relabelled, settings.replicates, settings.seed)
+
+
+def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
+    """Settings of `attack`; keys of the form ``ATTACK.KEY`` are that attack's own (``min_k.k``).
+
+    Raises:
+        ConfigError: every mistake.
+        UnknownNameError: no such attack.
+    """
+    general = {key: value for key, value in values.items() if "." not in key}
+    arguments = dict(check(AttackSettings, general).arguments)
+    for key, value in values.items():
+        # From the right: a plug-in's own name may be a dotted path.
+        owner, dot, name = key.rpartition(".")
+        if dot:
+            arguments[owner] = {**arguments.get(owner, {}), name: value}
+    settings = check(AttackSettings, {**general, "arguments": arguments})
+    names = expand(settings.attacks)
+    problems = [
+        f"{owner}.{key}: {owner} is not among the attacks ({', '.join(names)})"
+        for owner, own in arguments.items()
+        for key in own
+        if owner not in names
+    ]
+    if settings.reference is None and "reference" in settings.attacks:
+        problems.append("attack reference needs --reference MODEL: a folder, a run or a hub id")
+    reconstructing = [name for name in names if kinds_of([name]) == {"reconstruction"}]
+    if len(reconstructing) > 1:
+        problems.append(
+            f"attacks={','.join(reconstructing)}: one reconstruction attack at a time; attack once for each"
+        )
+    for name in names:
+        try:
+            make_attack(name, arguments.get(name, {}))
+        except ConfigError as error:
+            problems += error.problems
+        except InputError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError(problems)
+    return settings
+
+
+def attackable(benchmark: Benchmark, settings: AttackSettings) -> list[Candidate]:
+    """Documents whose membership is tested; none where membership is not attacked."""
+    split, kinds = benchmark.split(settings.split), kinds_of(settings.attacks)
+    if "reconstruction" in kinds:
+        attacked_questions(benchmark, split, SIDES)
+    return candidates(benchmark, split) if "membership" in kinds else []
+
+
+def attack_one(
+    run: Run,
+    benchmark: Benchmark,
+    who: Sequence[Candidate],
+    settings: AttackSettings,
+    likelihoods: Callable[[int | None], Sequence[float]],
+    *,
+    device: str = "auto",
+    quiet: bool = False,
+    live: LanguageModel | None = None,
+    processes: Processes | None = None,
+) -> Attacked:
+    """Attack one run's model; a complete attack is returned as it is.
+
+    Args:
+        likelihoods: of the documents under the reference model, by the length that they are cut to.
+        live: the run's model where it is in memory already, in evaluation mode; otherwise it is loaded.
+        processes: that hold the same live model and share the work; each calls this alike.
+    """
+    split, names = benchmark.split(settings.split), expand(settings.attacks)
+    inputs, folder = _inputs(run, benchmark, settings), attack_folder(run, benchmark, settings)
+    together = processes or Processes()
+    recording = open_recording(together, folder, "attack", run.label, settings, inputs)
+    if recording.done:
+        # A report takes the latest attack.
+        with suppress(OSError):
+            (folder / FILE).touch()
+        return Attacked(run, Run.open(folder))
+    attacks = {name: make_attack(name, settings.arguments.get(name, {})) for name in names}
+    members = {name: one for name, one in attacks.items() if one.kind == "membership"}
+    reference = None if settings.reference is None else partial(likelihoods, longest(run))
+    how: dict[str, Any] = {"device": device, "quiet": quiet, "live": live}
+    with recording.running():
+        recording.info.results = {
+            "benchmark": benchmark.facts(),
+            "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
+        }
+        if members:
+            attack_membership(run, who, members, settings, recording, reference, processes=together, **how)
+        for one in attacks.values():
+            if one.kind == "reconstruction":
+                together.on_main(partial(attack_reconstruction, run, benchmark, one, settings, recording, **how))
+    return together.on_main(lambda: Attacked(run, Run.open(folder)))
+
+
+def attack_folder(run: Run, benchmark: Benchmark, settings: AttackSettings) -> Path:
+    """Folder of one set of settings."""
+    name = "".join(letter if letter.isalnum() else "_" for letter in settings.split)[:40]
+    key = Recording.key_of("attack", settings, _inputs(run, benchmark, settings))
+    return run.folder / FOLDER / f"{name}-{key[:8]}"
+
+
+def _inputs(run: Run, benchmark: Benchmark, settings: AttackSettings) -> dict[str, Any]:
+    return {
+        "benchmark": benchmark.fingerprint,
+        "model": run.fingerprint,
+        "attacks": list(expand(settings.attacks)),
+        "reference": None if settings.reference is None else model_identity(settings.reference),
+    }
+
+
+def _check_belongs(run: Run, benchmark: Benchmark, settings: AttackSettings) -> None:
+    """Refuse a model that was trained on another benchmark, for another split, or on no documents."""
+    if run.info.benchmark != benchmark.fingerprint:
+        raise InputError(
+            f"{run.folder} was not trained on this benchmark, which so does not say what the model has seen: its "
+            "non-members may be members. Attack with the benchmark that it was trained on, or train again."
+        )
+    made_for = run.info.made_for
+    if made_for is not None and made_for != settings.split:
+        what = "retrained without" if run.info.verb == "train" else "made to forget"
+        raise InputError(
+            f"{run.folder} was {what} split {made_for!r}, not {settings.split!r}. Attack it on its own split, or "
+            "leave it out."
+        )
+    if "membership" in kinds_of(settings.attacks):
+        check_was_trained_on_records(run)

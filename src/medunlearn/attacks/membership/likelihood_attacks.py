@@ -1,0 +1,141 @@
+"""Membership attacks on a document's token log-probabilities."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from medunlearn.attacks.attack_protocol import Floats, MembershipAttack, Need, Passage
+from medunlearn.errors import InputError
+from medunlearn.metrics.measure import Score
+
+LEAST_DEVIATION = 1e-6
+"""A model that is certain of one token has no spread; its own token then scores 0."""
+
+
+@dataclass(frozen=True)
+class Loss(MembershipAttack):
+    """Minus the loss: the mean log-probability of a token. At most 0, higher = more likely a member.
+
+    Source: Yeom et al. 2018, "Privacy risk in machine learning"; the attack of LUME, Section 2.3.
+    """
+
+    title: ClassVar[str] = "Loss"
+    source: ClassVar[str] = "Yeom et al. 2018; LUME, Section 2.3"
+
+    def score(self, passage: Passage) -> Score:
+        return Score(float(passage.log_probs.mean()))
+
+
+@dataclass(frozen=True)
+class ZlibRatio(MembershipAttack):
+    """Minus the loss over the text's length in bytes under zlib. At most 0, higher = more likely a member.
+
+    A text of repetitions has a low loss in any model; compressed it is short, so that its ratio is not small.
+
+    Source: Carlini et al. 2021, "Extracting training data from large language models", Section 5.2.
+    """
+
+    title: ClassVar[str] = "Zlib"
+    source: ClassVar[str] = "Carlini et al. 2021, Section 5.2"
+
+    def score(self, passage: Passage) -> Score:
+        return Score(float(passage.log_probs.mean()) / len(zlib.compress(passage.text.encode())))
+
+
+@dataclass(frozen=True)
+class MinK(MembershipAttack):
+    """Mean log-probability of the least likely share ``k`` of the tokens. At most 0, higher = more likely a member.
+
+    Source: Shi et al. 2024, "Detecting pretraining data from large language models", with its k = 20%.
+    """
+
+    title: ClassVar[str] = "Min-K%"
+    source: ClassVar[str] = "Shi et al. 2024"
+    k: float = 0.2
+
+    def __post_init__(self) -> None:
+        _refuse_share("min_k", self.k)
+
+    def score(self, passage: Passage) -> Score:
+        return Score(mean_of_lowest(passage.log_probs, self.k))
+
+
+@dataclass(frozen=True)
+class MinKPlusPlus(MembershipAttack):
+    """Mean of the lowest share ``k`` of ``(log p(token) - mean) / deviation``; higher = more likely a member.
+
+    Mean and standard deviation are those of ``log p(z)`` over tokens z that the model would draw there. No bounds.
+
+    Source: Zhang et al. 2024, "Min-K%++: improved baseline for detecting pre-training data from large language
+    models", with Min-K%'s k = 20%.
+    """
+
+    title: ClassVar[str] = "Min-K%++"
+    source: ClassVar[str] = "Zhang et al. 2024 (Min-K%++)"
+    needs: ClassVar[tuple[Need, ...]] = ("moments",)
+    k: float = 0.2
+
+    def __post_init__(self) -> None:
+        _refuse_share("min_k_pp", self.k)
+
+    def score(self, passage: Passage) -> Score:
+        assert passage.means is not None
+        assert passage.variances is not None
+        deviations = np.maximum(np.sqrt(passage.variances), LEAST_DEVIATION)
+        return Score(mean_of_lowest((passage.log_probs - passage.means) / deviations, self.k))
+
+
+@dataclass(frozen=True)
+class ReferenceRatio(MembershipAttack):
+    """Log-likelihood ratio of model and reference model per token of the model; higher = more likely a member.
+
+    ``(log p(text) - log p_reference(text)) / n``, with n the model's number of tokens: with one tokenizer the
+    reference's loss minus the model's, so that texts easy for every model cancel out. Not bounded.
+
+    Source: Carlini et al. 2021, "Extracting training data from large language models", Section 5.2 (there a smaller
+    model of the same family); Mireshghallah et al. 2022 as a likelihood ratio.
+    """
+
+    title: ClassVar[str] = "ReferenceRatio"
+    source: ClassVar[str] = "Carlini et al. 2021, Section 5.2; Mireshghallah et al. 2022"
+    needs: ClassVar[tuple[Need, ...]] = ("reference",)
+
+    def score(self, passage: Passage) -> Score:
+        assert passage.reference is not None
+        return Score(float(passage.log_probs.sum() - passage.reference) / len(passage.log_probs))
+
+
+@dataclass(frozen=True)
+class GradientNorm(MembershipAttack):
+    """Minus the norm of the loss's gradient. At most 0, higher = more likely a member.
+
+    The Euclidean norm over all weights of the gradient of the document's mean token loss. An attacker needs the
+    weights for it, and each document takes a backward pass of its own.
+
+    Source: Wang et al. 2024, "Pandora's White-Box", on gradient norms; among the attacks of Dorna et al. 2026
+    (OpenUnlearning).
+    """
+
+    title: ClassVar[str] = "Gradient norm"
+    source: ClassVar[str] = "Wang et al. 2024; Dorna et al. 2026 (OpenUnlearning)"
+    needs: ClassVar[tuple[Need, ...]] = ("gradient_norm",)
+
+    def score(self, passage: Passage) -> Score:
+        assert passage.gradient_norm is not None
+        return Score(-passage.gradient_norm)
+
+
+def mean_of_lowest(values: Floats, share: float) -> float:
+    """Mean of the lowest ``share`` of the values: as many as fit into it whole, at least one."""
+    # 0.2 * 15 is a little above 3 and 0.29 * 100 a little below 29: neither is meant.
+    count = max(1, int(round(share * len(values), 9)))
+    return float(np.partition(values, count - 1)[:count].mean())
+
+
+def _refuse_share(name: str, k: float) -> None:
+    if not 0.0 < k <= 1.0:
+        raise InputError(f"{name}.k={k}: k is a share of the tokens, above 0 and at most 1 (20% is 0.2).")

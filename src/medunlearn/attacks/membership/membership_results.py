@@ -1,0 +1,163 @@
+"""Tables of membership scores: areas with intervals, rates at low false positive rates, curves, differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from medunlearn.attacks.attack_protocol import MembershipAttack, Passage, lacking
+from medunlearn.attacks.membership.sample import Candidate
+from medunlearn.errors import InputError
+from medunlearn.metrics.measure import Score
+from medunlearn.results.scores import numbers, score_table
+from medunlearn.statistics.bootstrap import Estimate
+from medunlearn.statistics.roc import RocSample, nonmembers_needed, roc_curve
+
+MEASURE = "membership"
+AUC = "auc"
+RATES: Mapping[str, float] = {"tpr_at_1pct_fpr": 0.01, "tpr_at_0.1pct_fpr": 0.001}
+CHANCE = 0.5
+ABOVE, WITHIN, BELOW = "above", "not told apart", "below"
+
+_MOST_POINTS = 500
+
+
+def score_candidates(
+    who: Sequence[Candidate], passages: Sequence[Passage], attacks: Mapping[str, MembershipAttack]
+) -> pd.DataFrame:
+    """The score table of membership: an item a document; labels ``node``, ``member``, ``attack``."""
+    rows = [
+        (one.record.record_id, one.subject, MEASURE, one.group, one.member, name, score.value, score.reason)
+        for one, passage in zip(who, passages, strict=True)
+        for name, attack in attacks.items()
+        for score in (_score(attack, passage),)
+    ]
+    columns = ["item", "subject", "measure", "node", "member", "attack", "value", "reason"]
+    return score_table(pd.DataFrame(rows, columns=columns))
+
+
+def _score(attack: MembershipAttack, passage: Passage) -> Score:
+    if reason := lacking(attack, passage):
+        return Score.unscored(reason)
+    score = attack.score(passage)
+    undefined = score.value is not None and np.isnan(score.value)
+    return Score.unscored("the score is no number (NaN)") if undefined else score
+
+
+def summarize(scores: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
+    """One row a group, attack and measure.
+
+    Columns: group, attack, measure (``auc``, ``tpr_at_1pct_fpr``, ``tpr_at_0.1pct_fpr``), value, low, high, reason
+    (why there is no value), against_chance (of an area: ``above``, ``below`` where the interval leaves 0.5 out on
+    that side, else ``not told apart``), n_members and n_nonmembers (scored ones), n_unscored, n_subjects (of
+    members or non-members, whichever are fewer).
+    """
+    rows = [
+        {
+            "group": group,
+            "attack": attack,
+            "measure": measure,
+            "value": estimate.value,
+            "low": estimate.low,
+            "high": estimate.high,
+            "reason": reason,
+            "against_chance": _side(estimate.low, estimate.high, CHANCE) if measure == AUC else None,
+            "n_members": int((part["value"].notna() & part["member"]).sum()),
+            "n_nonmembers": int((part["value"].notna() & ~part["member"]).sum()),
+            "n_unscored": int(part["value"].isna().sum()),
+            "n_subjects": estimate.n_clusters,
+        }
+        for (group, attack), part in scores.groupby(["node", "attack"], sort=False)
+        for measure, estimate, reason in _measures(part, replicates, seed)
+    ]
+    types = dict.fromkeys(("value", "low", "high"), "Float64") | dict.fromkeys(
+        ("reason", "against_chance"), "string"
+    )
+    return pd.DataFrame(rows).astype(types)
+
+
+def _measures(part: pd.DataFrame, replicates: int, seed: int) -> Iterator[tuple[str, Estimate, str | None]]:
+    sample = RocSample(part["member"].tolist(), part["subject"].tolist(), replicates, seed=seed)
+    values, reasons = numbers(part), part["reason"].dropna()
+    area = sample.auc(values)
+    if area.value is None:
+        reason = str(reasons.mode().iloc[0]) if len(reasons) else "no document is scored on one side"
+        yield from ((measure, area, reason) for measure in (AUC, *RATES))
+        return
+    yield AUC, area, None
+    outside = int((part["value"].notna() & ~part["member"]).sum())
+    for measure, fpr in RATES.items():
+        rate, needed = sample.tpr_at(values, fpr), nonmembers_needed(fpr)
+        few = f"not measurable: a false positive rate of {fpr:.1%} takes {needed:,} non-members, not {outside}"
+        yield measure, rate, few if rate.value is None else None
+
+
+def curves(scores: pd.DataFrame) -> pd.DataFrame:
+    """Points of the ROC curves: group, attack, fpr, tpr, threshold; at most 500 a curve, the corners kept."""
+    tables = []
+    for key, part in scores.groupby(["node", "attack"], sort=False):
+        group, attack = map(str, key)
+        try:
+            curve = roc_curve(numbers(part), part["member"].tolist())
+        except InputError:
+            continue  # nothing is scored on one side; the summary says why
+        table = pd.DataFrame({"fpr": curve.fpr, "tpr": curve.tpr, "threshold": curve.thresholds})
+        tables.append(_corners(table).assign(group=group, attack=attack))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def _corners(curve: pd.DataFrame) -> pd.DataFrame:
+    """The first point and those where the curve turns, thinned evenly to the most that are drawn."""
+    steps = curve[["fpr", "tpr"]].diff().fillna(0.0).to_numpy()
+    straight = steps[1:, 0] * steps[:-1, 1] == steps[1:, 1] * steps[:-1, 0]
+    points = np.union1d([0], np.flatnonzero(np.concatenate([~straight, [True]])))
+    if len(points) > _MOST_POINTS:
+        points = points[np.unique(np.linspace(0, len(points) - 1, _MOST_POINTS).astype(int))]
+    return curve.iloc[points]
+
+
+def compare(
+    scores: pd.DataFrame, others: pd.DataFrame, *, replicates: int, seed: int, relative: bool = False
+) -> pd.DataFrame:
+    """Area of one model minus area of another on the same documents, one row a group and attack.
+
+    Args:
+        relative: the difference over the other's area.
+
+    Returns:
+        group, attack, difference, low, high, p, reading (``above``, ``below`` where the interval leaves 0 out on
+        that side, else ``not told apart``), n_pairs, n_subjects.
+    """
+    keys = ["item", "subject", "node", "member", "attack"]
+    joined = scores.merge(others[[*keys, "value"]], on=keys, suffixes=("", "_other"), validate="one_to_one")
+    rows: list[dict[str, Any]] = []
+    for (group, attack), part in joined.groupby(["node", "attack"], sort=False):
+        sample = RocSample(part["member"].tolist(), part["subject"].tolist(), replicates, seed=seed)
+        ours, theirs = (part[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("value", "value_other"))
+        gap = sample.auc_difference(ours, theirs, relative=relative)
+        numbers = {"difference": gap.difference, "low": gap.low, "high": gap.high, "p": gap.p}
+        counts = {"n_pairs": gap.n_pairs, "n_subjects": gap.n_clusters}
+        side = _side(gap.low, gap.high, 0.0)
+        rows.append({"group": group, "attack": attack, **numbers, "reading": side, **counts})
+    return pd.DataFrame(rows).astype(dict.fromkeys(("difference", "low", "high", "p"), "Float64"))
+
+
+def privacy_leaks(scores: pd.DataFrame, retrained: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
+    """MUSE's privacy leakage (:func:`medunlearn.metrics.privacy_leak.privacy_leak`) with intervals.
+
+    Returns:
+        Columns of :func:`compare`, with ``value`` in the place of ``difference``: (area - the retrained model's) /
+        the retrained model's, -1 and up; 0 = leaks as little. Null where the retrained model's is 0.
+    """
+    gaps = compare(scores, retrained, replicates=replicates, seed=seed, relative=True)
+    return gaps.rename(columns={"difference": "value"})
+
+
+def _side(low: float | None, high: float | None, of: float) -> str | None:
+    """Side of a number on which an interval lies; None without one."""
+    if low is None or high is None:
+        return None
+    return ABOVE if low > of else BELOW if high < of else WITHIN

@@ -1,0 +1,182 @@
+"""Membership inference on one model, stage by stage; a complete stage is not run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from medunlearn.attacks.attack_protocol import MembershipAttack, Passage
+from medunlearn.attacks.attacked import CURVES, SUMMARIES
+from medunlearn.attacks.membership.membership_results import curves, score_candidates, summarize
+from medunlearn.attacks.membership.passes import (
+    document_moments,
+    document_sequences,
+    gradient_norms,
+    log_likelihoods,
+)
+from medunlearn.attacks.membership.sample import Candidate
+from medunlearn.config import AttackSettings
+from medunlearn.data.storage import write_atomically
+from medunlearn.errors import InputError
+from medunlearn.models.folders import model_folder
+from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.sequences import TokenSequence
+from medunlearn.progress import progress
+from medunlearn.results.runs import Recording, Run
+from medunlearn.results.scores import replace_scores
+from medunlearn.training.processes import Processes
+
+TOKENS, GRADIENTS = "membership_tokens.parquet", "membership_gradients.parquet"
+
+
+class _RankShare:
+    """One process's share of the documents and its model passes; the model is loaded on first use."""
+
+    def __init__(
+        self,
+        run: Run,
+        who: Sequence[Candidate],
+        settings: AttackSettings,
+        device: str,
+        quiet: bool,
+        live: LanguageModel | None,
+        processes: Processes,
+    ) -> None:
+        first, last = (len(who) * rank // processes.world for rank in (processes.rank, processes.rank + 1))
+        self._run, self._who, self._settings, self._device = run, who[first:last], settings, device
+        self._live, self._quiet = live, quiet or not processes.main
+
+    @cached_property
+    def _model(self) -> LanguageModel:
+        return self._live or load_model(self._run.model, device=self._device, weights=self._settings.weights)
+
+    @cached_property
+    def _documents(self) -> list[list[TokenSequence]]:
+        return document_sequences([one.record for one in self._who], self._model.tokenizer, longest(self._run))
+
+    def moments(self) -> pd.DataFrame:
+        """record_id and a list each of log_probs, means and variances; no text."""
+        documents, size = self._documents, self._settings.batch_size
+        with progress(f"{self._run.label}: documents", sum(map(len, documents)), quiet=self._quiet) as advance:
+            moments = document_moments(self._model, documents, batch_size=size, advance=advance)
+        columns = {name: [getattr(one, name) for one in moments] for name in ("log_probs", "means", "variances")}
+        return pd.DataFrame({"record_id": [one.record.record_id for one in self._who], **columns})
+
+    def gradients(self) -> pd.DataFrame:
+        """record_id, gradient_norm."""
+        with progress(f"{self._run.label}: gradients", len(self._documents), quiet=self._quiet) as advance:
+            norms = gradient_norms(self._model, self._documents, advance=advance)
+        return pd.DataFrame({"record_id": [one.record.record_id for one in self._who], "gradient_norm": norms})
+
+
+def attack_membership(
+    run: Run,
+    who: Sequence[Candidate],
+    attacks: Mapping[str, MembershipAttack],
+    settings: AttackSettings,
+    recording: Recording,
+    reference: Callable[[], Sequence[float]] | None,
+    *,
+    device: str = "auto",
+    quiet: bool = False,
+    live: LanguageModel | None = None,
+    processes: Processes | None = None,
+) -> None:
+    """Run membership attacks on a run's model and write their tables to the recording's folder.
+
+    Args:
+        reference: computes the log-likelihood of each candidate under the reference model; None where none was
+            named: the attacks that need one are then unscored.
+        live: the run's model where it is in memory already, in evaluation mode; otherwise it is loaded.
+        processes: that hold the same live model and share the documents; each calls this alike.
+    """
+    together, folder = processes or Processes(), recording.folder
+    share = _RankShare(run, who, settings, device, quiet, live, together)
+    needs = {need for attack in attacks.values() for need in attack.needs}
+    with recording.stage("pass"):
+        tokens = _stored(folder / TOKENS, share.moments, together)
+    if tokens["record_id"].tolist() != [one.record.record_id for one in who]:
+        raise InputError("The attack's folder holds tokens of other documents. Remove it and attack again.")
+    more: dict[str, Sequence[float]] = {}
+    if "reference" in needs and reference is not None:
+        with recording.stage("reference"):
+            more["reference"] = together.on_main(reference)
+    if "gradient_norm" in needs:
+        with recording.stage("gradients"):
+            more["gradient_norm"] = _stored(folder / GRADIENTS, share.gradients, together)["gradient_norm"].tolist()
+    with recording.stage("score"):
+        together.on_main(lambda: _score(folder, who, tokens.assign(**more), attacks, settings))
+    members = sum(one.member for one in who)
+    recording.info.results |= {"members": members, "nonmembers": len(who) - members}
+
+
+def _score(
+    folder: Path,
+    who: Sequence[Candidate],
+    tokens: pd.DataFrame,
+    attacks: Mapping[str, MembershipAttack],
+    settings: AttackSettings,
+) -> None:
+    passages = []
+    for one, row in zip(who, tokens.to_dict("records"), strict=True):
+        log_probs, means, variances = (
+            np.asarray(row[name], dtype=np.float64) for name in ("log_probs", "means", "variances")
+        )
+        reference, gradient_norm = row.get("reference"), row.get("gradient_norm")
+        passages.append(Passage(one.record.text, log_probs, means, variances, reference, gradient_norm))
+    scores = score_candidates(who, passages, attacks)
+    summary = summarize(scores, replicates=settings.replicates, seed=settings.seed)
+    replace_scores(folder, scores, attack=list(attacks))
+    for name, table in {SUMMARIES["membership"]: summary, CURVES: curves(scores)}.items():
+        write_atomically(folder / name, table.to_parquet)
+
+
+def reference_likelihoods(
+    source: str,
+    who: Sequence[Candidate],
+    max_length: int | None,
+    settings: AttackSettings,
+    device: str,
+    quiet: bool,
+) -> list[float]:
+    """Log-likelihood of each document under the reference model, in its own tokens.
+
+    Args:
+        max_length: documents are cut into chunks of this many tokens, as for the model under attack.
+    """
+    language_model = load_model(model_folder(source), device=device, weights=settings.weights)
+    documents = document_sequences([one.record for one in who], language_model.tokenizer, max_length)
+    with progress("reference model", sum(map(len, documents)), quiet=quiet) as advance:
+        return log_likelihoods(language_model, documents, batch_size=settings.batch_size, advance=advance)
+
+
+def longest(run: Run) -> int | None:
+    """Length in tokens that records were cut to when the run's model was trained."""
+    length: int | None = run.info.rendering["max_length"]
+    return length
+
+
+def check_was_trained_on_records(run: Run) -> None:
+    """Refuse a model that was trained on questions alone: its documents are no members."""
+    trained = run
+    lineage = [Path(one) for one in run.info.lineage]
+    if run.info.verb != "train" and lineage and (lineage[-1] / "run.json").exists():
+        trained = Run.open(lineage[-1])
+    config = trained.info.config
+    if trained.info.verb == "train" and config["train_on"] == "questions" and not config["pretrain_epochs"]:
+        raise InputError(
+            f"{trained.folder} was trained on questions alone, so no document is a member of its training set. "
+            "Train with --train-on both or --train-on records."
+        )
+
+
+def _stored(path: Path, make: Callable[[], pd.DataFrame], processes: Processes) -> pd.DataFrame:
+    """A stage's table: read where an earlier start of the same run wrote it, else made by all and written."""
+    if not processes.on_main(path.exists):
+        table = pd.concat(processes.each(make), ignore_index=True)
+        processes.on_main(lambda: write_atomically(path, table.to_parquet))
+    return processes.together(lambda: pd.read_parquet(path))

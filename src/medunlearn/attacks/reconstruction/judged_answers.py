@@ -1,0 +1,104 @@
+"""Judge the responses of a reconstruction attack: factuality and Gen Score at each context level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from medunlearn.attacks.attacked import SUMMARIES, Attacked
+from medunlearn.attacks.reconstruction.contexts import ContextLevel, NodeNames
+from medunlearn.attacks.reconstruction.reconstruction_results import ATTACK, context_scores, summarize_contexts
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Question
+from medunlearn.data.responses import ResponseStore
+from medunlearn.data.storage import write_atomically
+from medunlearn.errors import InputError
+from medunlearn.judging.judges import JudgeSettings
+from medunlearn.judging.panel_run import PANEL_FILE, material_of
+from medunlearn.judging.rated_responses import (
+    FOLDER,
+    METRICS,
+    NOT_ASKED,
+    TASK,
+    JudgedResponses,
+    judgements_of,
+    kinds_to_judge,
+    store_of,
+)
+from medunlearn.judging.tasks import JudgingCase
+from medunlearn.metrics import Item, Judgement, get_metric
+from medunlearn.metrics.item_scoring import score
+from medunlearn.results.runs import Run
+from medunlearn.results.scores import replace_scores
+
+
+def attacked_responses(record: Run, benchmark: Benchmark, settings: JudgeSettings) -> JudgedResponses:
+    """The responses at each context level, with the question as it was put and the reference."""
+    if "reconstruction" not in record.info.results:
+        raise InputError(f"{record.folder} holds no reconstruction attack, and no responses to judge.")
+    if record.info.benchmark != benchmark.fingerprint:
+        raise InputError(f"{record.folder} attacked on another benchmark than the one named.")
+    attacked = Attacked(Run.open(record.folder.parents[1]), record, "reconstruction")
+    cases = [
+        JudgingCase(
+            case_id=_case(item, context),
+            subject=benchmark.subject(question.record_id),
+            group=f"{item.side}, {question.kind}, {context.name}",
+            fields={"question": item.question, "reference": item.reference, "response": str(item.response)},
+        )
+        for question, context, item in _items(attacked, benchmark, settings.groups)
+    ]
+    plain = settings.model_copy(update={"groups": (), "split": None})
+    return JudgedResponses(
+        material_of(cases, TASK, plain, benchmark.data_use, benchmark.records),
+        store_of(attacked.run),
+        f"{record.folder / FOLDER}/",
+        {"attack": record.info.key},
+        lambda judged: _add_scores(attacked, benchmark, judged.table(PANEL_FILE), settings.groups),
+    )
+
+
+def _add_scores(attacked: Attacked, benchmark: Benchmark, panel: pd.DataFrame, kinds: Sequence[str]) -> None:
+    """Put factuality and Gen Score into the attack's tables; earlier ones of theirs are replaced."""
+    judgements, missing = judgements_of(panel), Judgement(None, NOT_ASKED)
+    items: dict[ContextLevel, list[Item]] = {}
+    for _, context, item in _items(attacked, benchmark, kinds):
+        judged = replace(item, judgement=judgements.get(_case(item, context), missing))
+        items.setdefault(context, []).append(judged)
+    labels, metrics = _labels(attacked), [get_metric(name) for name in METRICS]
+    new = [context_scores(score(own, metrics), labels, context) for context, own in items.items()]
+    scores = pd.concat([attacked.scores[~attacked.scores["measure"].isin(METRICS)], *new], ignore_index=True)
+    config, folder = attacked.record.info.config, attacked.record.folder
+    split = benchmark.split(config["split"])
+    summary = summarize_contexts(scores, split, replicates=config["replicates"], seed=config["seed"])
+    replace_scores(folder, scores, attack=[ATTACK])
+    write_atomically(folder / SUMMARIES["reconstruction"], summary.to_parquet)
+
+
+def _labels(attacked: Attacked) -> pd.DataFrame:
+    """Labels of the attacked questions, one row each."""
+    measured = ["measure", "value", "reason", "given", "identifiers", "attack"]
+    return attacked.scores.drop(columns=measured).drop_duplicates("item").reset_index(drop=True)
+
+
+def _items(
+    attacked: Attacked, benchmark: Benchmark, kinds: Sequence[str]
+) -> Iterator[tuple[Question, ContextLevel, Item]]:
+    """Each question of the judged kinds at each context level, as it was put, with its response."""
+    facts = attacked.record.info.results["reconstruction"]
+    store = attacked.run.folder / facts["responses"]
+    responses = ResponseStore(store, ResponseStore.settings_of(store)).read()
+    sides = _labels(attacked).set_index("item")["side"].to_dict()
+    questions = [question for question in benchmark.questions if question.question_id in sides]
+    wanted, names = kinds_to_judge(questions, kinds), NodeNames.of(benchmark)
+    for context in names.contexts():
+        for one in (question for question in questions if question.kind in wanted):
+            response = responses[one.question_id, f"{facts['context']}|{context.name}", 0].response
+            shown = names.in_front(one, context).question
+            yield one, context, Item(one.question_id, sides[one.question_id], shown, one.answer, response)
+
+
+def _case(item: Item, context: ContextLevel) -> str:
+    return f"{item.question_id}|{context.name}"

@@ -1,0 +1,135 @@
+"""Ask a run's model at every context level and score the responses; stored responses are reused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from medunlearn.attacks.attacked import FOLDER, SUMMARIES
+from medunlearn.attacks.reconstruction.contexts import ContextLevel, Cumulative, attacked_questions
+from medunlearn.attacks.reconstruction.reconstruction_results import (
+    ATTACK,
+    METRICS,
+    context_scores,
+    summarize_contexts,
+)
+from medunlearn.config import AttackSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import SIDES, Question
+from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
+from medunlearn.data.storage import write_atomically
+from medunlearn.generation.option_scoring import rate_options
+from medunlearn.generation.respond import longest_answer, open_store, respond
+from medunlearn.metrics import get_metric
+from medunlearn.metrics.item_scoring import score
+from medunlearn.metrics.measure import question_items
+from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
+from medunlearn.models.sequences import Rendering
+from medunlearn.progress import progress
+from medunlearn.results.runs import Recording, Run
+from medunlearn.results.scores import question_labels, replace_scores
+
+
+@dataclass(frozen=True)
+class _Prompter:
+    """Asks the model under attack, which is loaded when a response is missing."""
+
+    run: Run
+    benchmark: Benchmark
+    attack: Cumulative
+    settings: AttackSettings
+    device: str
+    quiet: bool
+    live: LanguageModel | None
+
+    @cached_property
+    def model(self) -> LanguageModel:
+        images, weights = self.benchmark.folder, self.settings.weights
+        return self.live or load_model(self.run.model, device=self.device, weights=weights, images=images)
+
+    @cached_property
+    def rendering(self) -> Rendering:
+        return self.run.rendering(None, self.attack.context)  # type: ignore[arg-type]
+
+    @cached_property
+    def limit(self) -> int:
+        tokenizer = self.live.tokenizer if self.live else load_tokenizer(self.run.model)
+        return self.attack.max_new_tokens or longest_answer(tokenizer, self.benchmark)
+
+    def store(self, limit: int) -> ResponseStore:
+        return open_store(
+            self.run.folder / FOLDER / "responses",
+            model_fingerprint=self.run.fingerprint,
+            benchmark_fingerprint=self.benchmark.fingerprint,
+            weights=self.settings.weights,
+            rendering=self.rendering,
+            max_new_tokens=limit,
+        )
+
+    def respond(self, questions: Sequence[Question], context: ContextLevel) -> Mapping[str, Response]:
+        store, variant = self.store(self.limit), f"{self.rendering.context}|{context.name}"
+        known = store.read()
+        if all((question.question_id, variant, 0) in known for question in questions):
+            return {question.question_id: known[question.question_id, variant, 0] for question in questions}
+        with progress(f"{self.run.label}: {variant}", len(questions), quiet=self.quiet) as advance:
+            return respond(
+                self.model, questions, self.benchmark.record, store, self.rendering, max_new_tokens=self.limit,
+                batch_size=self.settings.batch_size, variant=variant, advance=advance,
+            )  # fmt: skip
+
+    def rate(self, questions: Sequence[Question], context: ContextLevel) -> Mapping[str, LogProbs]:
+        """Log-probabilities of the options, of the questions that have some."""
+        choices = [question for question in questions if question.options]
+        # No response is decoded; so the options have a store of their own.
+        store, variant = self.store(0), f"{self.rendering.context}|{context.name}"
+        known = known_options(store, choices, variant)
+        if len(known) == len(choices):
+            return known
+        with progress(f"{self.run.label}: {variant}, options", len(choices), quiet=self.quiet) as advance:
+            return rate_options(
+                self.model, choices, self.benchmark.record, store, self.rendering,
+                batch_size=self.settings.batch_size, variant=variant, advance=advance,
+            )  # fmt: skip
+
+
+def attack_reconstruction(
+    run: Run,
+    benchmark: Benchmark,
+    attack: Cumulative,
+    settings: AttackSettings,
+    recording: Recording,
+    *,
+    device: str = "auto",
+    quiet: bool = False,
+    live: LanguageModel | None = None,
+) -> None:
+    """Run the attack on a run's model and write its tables to the recording's folder."""
+    split = benchmark.split(settings.split)
+    asked_sides = SIDES if attack.sides == "both" else (attack.sides,)
+    names, plain, left_out = attacked_questions(benchmark, split, asked_sides)
+    prompter = _Prompter(run, benchmark, attack, settings, device, quiet, live)
+    labels, sides = question_labels(benchmark, split, plain), benchmark.sides(split)
+    choosing = any(question.options for question in plain)
+    metrics = [get_metric(name) for name in METRICS if choosing or name != "option_accuracy"]
+    tables = []
+    for context in names.contexts():
+        questions = [names.in_front(question, context) for question in plain]
+        with recording.stage(f"ask {context.name}"):
+            responses, options = prompter.respond(questions, context), prompter.rate(questions, context)
+        items = question_items(questions, sides, responses, options)
+        tables.append(context_scores(score(items, metrics), labels, context))
+    with recording.stage("score reconstruction"):
+        scores = pd.concat(tables, ignore_index=True)
+        summary = summarize_contexts(scores, split, replicates=settings.replicates, seed=settings.seed)
+        replace_scores(recording.folder, scores, attack=[ATTACK])
+        write_atomically(recording.folder / SUMMARIES["reconstruction"], summary.to_parquet)
+    recording.info.results["reconstruction"] = {
+        "context": prompter.rendering.context,
+        "levels": list(names.levels),
+        "questions": len(plain),
+        "left_out": left_out,
+        "responses": str(prompter.store(prompter.limit).folder.relative_to(run.folder)),
+    }

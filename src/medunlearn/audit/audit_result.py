@@ -1,0 +1,152 @@
+"""An audit's results: means with intervals, differences from baselines, and the paper's own statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from medunlearn.audit.audit_tables import CELL, PROBES, SPANS, STARTS, VERB, baseline_folders, stored_responses
+from medunlearn.audit.probe_summary import differences, means, paper_differences, paper_summary
+from medunlearn.errors import InputError
+from medunlearn.results.runs import Run
+from medunlearn.results.scores import read_scores
+
+if TYPE_CHECKING:
+    from medunlearn.audit.stages import StageResults
+
+_ROW = [*CELL, "measure"]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """One audited model (or its stored responses) and the baselines that it is compared with.
+
+    Attributes:
+        run: the recorded result.
+        baselines: audits of other models with the same settings.
+        stages: results of optional stages; None where the audit was read from disk.
+    """
+
+    run: Run
+    baselines: tuple[Audit, ...] = ()
+    stages: StageResults | None = None
+
+    @staticmethod
+    def open(folder: Path | str) -> Audit:
+        """A complete audit.
+
+        Raises:
+            InputError: the folder holds none, or one that did not finish.
+        """
+        run = Run.open(folder)
+        if run.info.verb != VERB:
+            raise InputError(f"{folder} holds a run of `{run.info.verb}`, not of `audit`.")
+        baselines = [Audit.open(path) for path in baseline_folders(run.folder)]
+        return Audit(run, tuple(one._distinct_from(run.label) for one in baselines))
+
+    @property
+    def label(self) -> str:
+        """Model name in tables and plots."""
+        return self.run.label
+
+    @property
+    def unit(self) -> str:
+        """Unit of lengths: ``tokens of ...``, or ``words and punctuation marks``."""
+        return str(self.run.info.results["unit"]["name"])
+
+    @property
+    def noun(self) -> str:
+        """Short unit of lengths: ``tokens`` or ``words``."""
+        return str(self.run.info.results["unit"]["noun"])
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The audit's settings."""
+        return self.run.info.config
+
+    @cached_property
+    def _scores(self) -> pd.DataFrame:
+        return read_scores(self.run.folder)
+
+    def _read(self, name: str) -> pd.DataFrame:
+        return pd.read_parquet(self.run.folder / name)
+
+    def probes(self) -> pd.DataFrame:
+        """One row per probe: probe_id, record_id, subject, corpus, prefix_tokens, prefix, suffix, suffix_tokens."""
+        return self._read(PROBES)
+
+    def scores(self) -> pd.DataFrame:
+        """The score table; an item is a probe. Labels: corpus, prefix_tokens, decoding, copies, sample."""
+        return self._scores.copy(deep=False)
+
+    def spans(self) -> pd.DataFrame:
+        """One row per maximal shared run of at least 30 tokens: length, positions in both texts, text."""
+        return self._read(SPANS)
+
+    def starts(self) -> pd.DataFrame:
+        """Texts of the first 100 tokens: probe_id, variant, sample, response, suffix."""
+        return self._read(STARTS)
+
+    def responses(self) -> pd.DataFrame:
+        """One row per response: probe_id, variant, sample, response, response_tokens, finished."""
+        columns = ["question_id", "variant", "sample", "response", "response_tokens", "finished"]
+        stored = stored_responses(self.run.folder).values()
+        table = pd.DataFrame([[getattr(one, name) for name in columns] for one in stored], columns=columns)
+        return table.rename(columns={"question_id": "probe_id"})
+
+    def summary(self) -> pd.DataFrame:
+        """Means of this model with intervals over subjects (:func:`~.summary.means`)."""
+        return means(self._scores, **self._draws).assign(unit=self.noun)
+
+    def table(self) -> pd.DataFrame:
+        """One row per model, corpus, prefix length, decoding and measure.
+
+        ``value, low, high, n_scored, n_unscored, n_subjects`` as in :func:`~.summary.means`. With baselines,
+        the audited model has a row per baseline, with ``baseline`` and ``difference, difference_low,
+        difference_high, p, n_pairs``: model minus baseline, paired on the probes of both.
+        """
+        table = self._with_baselines(
+            [audit.summary() for audit in (self, *self.baselines)],
+            [self.differences(baseline) for baseline in self.baselines],
+        )
+        front = ["model", *_ROW, "unit"]
+        return table[[*front, *(name for name in table.columns if name not in front)]]
+
+    def differences(self, baseline: Audit) -> pd.DataFrame:
+        """This model minus a baseline, paired on probes, with intervals over subjects."""
+        return differences(self._scores, baseline._scores, **self._draws).assign(baseline=baseline.label)
+
+    def paper_table(self) -> pd.DataFrame:
+        """The paper's own statistics (:mod:`medunlearn.statistics.two_sample`, which says where they mislead).
+
+        One row per model, corpus, prefix length, decoding and measure: mean of 100 draws' means with their
+        percentile interval; for the audited model also the p-value against each baseline.
+        """
+        seed = self.settings["seed"]
+        return self._with_baselines(
+            [paper_summary(audit._scores, seed=seed) for audit in (self, *self.baselines)],
+            [
+                paper_differences(self._scores, baseline._scores, seed=seed).assign(baseline=baseline.label)
+                for baseline in self.baselines
+            ],
+        )
+
+    @property
+    def _draws(self) -> dict[str, int]:
+        return {"replicates": self.settings["replicates"], "seed": self.settings["seed"]}
+
+    def _with_baselines(self, summaries: list[pd.DataFrame], gaps: list[pd.DataFrame]) -> pd.DataFrame:
+        """The model's rows joined to each of its differences, then the baselines' rows."""
+        labels = [audit.label for audit in (self, *self.baselines)]
+        own, *others = (table.assign(model=label) for table, label in zip(summaries, labels, strict=True))
+        if gaps:
+            own = pd.concat([own.merge(gap, how="left", on=_ROW) for gap in gaps])
+        return pd.concat([own, *others], ignore_index=True)
+
+    def _distinct_from(self, label: str) -> Audit:
+        return replace(self, run=self.run.relabelled(f"{label} (baseline)")) if self.label == label else self

@@ -1,0 +1,260 @@
+"""Audit a model: draw probes, let it continue them, and measure what it repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from medunlearn.audit.audit_result import Audit
+from medunlearn.audit.audit_tables import BASELINES, BASELINES_FILE, RESPONSES, VERB
+from medunlearn.audit.measures import MEASURES, default_measures, get_measure
+from medunlearn.audit.probe_scoring import score_all
+from medunlearn.audit.probes import draw_probes, write_probes
+from medunlearn.audit.respondents import AuditedModel, AuditJob, audited_model, data_use_of, relabel
+from medunlearn.audit.stages import check_stages, run_stages
+from medunlearn.audit.stored import identity, is_table, read_stored
+from medunlearn.audit.units import Unit, WordsUnit, unit_without_model
+from medunlearn.config import check
+from medunlearn.config.audit import AuditParts, AuditSettings
+from medunlearn.data.responses import ResponseStore
+from medunlearn.data.storage import read_json, write_json
+from medunlearn.errors import ConfigError, InputError
+from medunlearn.generation.decodings import parse_decodings
+from medunlearn.progress import progress
+from medunlearn.registry import names as known_names
+from medunlearn.results.runs import FILE, Recording, Run
+from medunlearn.sources.corpus import Corpus, read_corpora
+from medunlearn.sources.notes import NoteColumns
+
+Paths = str | Path | Sequence[str | Path]
+
+
+def audit(
+    model: str | Path | None = None,
+    corpus: Paths = (),
+    *,
+    out: Path | str,
+    responses: Path | str | None = None,
+    baseline: Paths = (),
+    model_name: str | None = None,
+    llm: Mapping[str, Any] | None = None,
+    allow_remote_llm: bool = False,
+    label: str | None = None,
+    device: str = "auto",
+    quiet: bool = False,
+    **settings: Any,
+) -> Audit:
+    """Measure what a model repeats of texts that it may have been trained on; ``.table()`` is a DataFrame. Resumes.
+
+    Args:
+        model: a run, a model folder, a hub id, or a server's address ``http://HOST:PORT/v1``; None with
+            ``responses``.
+        corpus: texts, by ``PATH`` or ``NAME=PATH``: text files, tables, a benchmark.
+        out: folder of the audit.
+        responses: a table of stored responses instead of model and corpus; needs no torch.
+        baseline: models, servers as ``NAME@http://...``, tables of responses or complete audits to compare with.
+        model_name: the model as the server calls it.
+        llm: settings of the server (docs/servers.md).
+        allow_remote_llm: protected texts may go to a server off this machine.
+        label: model name in tables.
+        settings: as `medunlearn audit --help` lists them, those of optional stages among them
+            (``identifiers=True``, ``kinds=True``, ``options=FILE``, ``encoder=``, ``bart=``).
+
+    Raises:
+        ConfigError: wrong settings, all at once.
+        InputError: a corpus, file or model that cannot be used.
+    """
+    of_stages = {key: value for key, value in settings.items() if key.split(".")[0] in AuditParts.model_fields}
+    parts = check_stages(of_stages, model=model is not None)
+    checked = check(AuditSettings, {key: value for key, value in settings.items() if key not in of_stages})
+    sources, baselines = _words(corpus), _words(baseline)
+    _refuse(model, sources, responses, checked)
+    folder, own, corpora = Path(out), None, []
+    if responses is not None:
+        _audit_stored(Path(responses), checked, folder, label)
+    else:
+        if (model_name or llm) and "http" not in str(model):
+            raise InputError(f"{model} is no server: --model-name and llm.KEY=VALUE are for http://HOST:PORT/v1.")
+        how = {"llm": llm, "permitted": allow_remote_llm, "label": label, "device": device}
+        own = audited_model(str(model), name=model_name, **how)  # type: ignore[arg-type]
+        corpora = _corpora(sources, checked)
+        _audit_model(own, corpora, checked, folder, quiet)
+    taken, others = [Run.open(folder).label], []
+    run_baseline = _Baselines(folder, corpora, checked, llm, allow_remote_llm, device, quiet)
+    stages: dict[str, Any] = {"corpora": corpora, "device": device, "quiet": quiet}
+    for word in baselines:
+        path, other = run_baseline(word, taken)
+        taken.append(Run.open(path).label)
+        if path.is_relative_to(folder):
+            others.append(run_stages(path, parts, model=other, **stages))
+    results = run_stages(folder, parts, model=own, **stages)
+    return replace(Audit.open(folder), stages=results.against(others))
+
+
+def _words(paths: Paths) -> list[str]:
+    return [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+
+
+def _refuse(model: object, words: Sequence[str], responses: object, settings: AuditSettings) -> None:
+    problems = []
+    if responses is None and model is None:
+        problems.append("name a MODEL and a CORPUS, or --responses with a table of stored responses")
+    if responses is None and model is not None and not words:
+        problems.append("name a CORPUS: text files, a table, or a benchmark's folder")
+    if responses is not None and (model is not None or words):
+        problems.append("--responses stands for MODEL and CORPUS: leave these out")
+    for name in settings.measures:
+        try:
+            if get_measure(name).score is None:
+                problems.append(f"measures: {name} has a model of its own: leave it out and name encoder= or bart=")
+        except InputError as error:
+            problems.append(f"measures: {error}")
+    try:
+        parse_decodings(settings.decodings)
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+
+
+def _measures(settings: AuditSettings) -> list[str]:
+    """The requested measures, or all that need no further model, plug-ins included."""
+    plugins = [name for name in known_names("measures", MEASURES) if name not in MEASURES]
+    return list(settings.measures or (*default_measures(), *plugins))
+
+
+def _corpora(words: Sequence[str], settings: AuditSettings) -> list[Corpus]:
+    columns = {name: getattr(settings, f"{name}_column") for name in ("id", "text", "subject", "copies")}
+    return read_corpora(words, NoteColumns(**columns))
+
+
+def _audit_model(
+    model: AuditedModel, corpora: Sequence[Corpus], settings: AuditSettings, folder: Path, quiet: bool
+) -> None:
+    decodings, unit = parse_decodings(settings.decodings), model.unit(settings)
+    inputs = {
+        "model": model.identity(),
+        "unit": unit.fingerprint,
+        "corpora": {corpus.name: corpus.fingerprint for corpus in corpora},
+        "measures": _measures(settings),
+        "decodings": [decoding.name for decoding in decodings],
+    }
+    recording = Recording(folder, VERB, model.label, settings, inputs)
+    if recording.done:
+        return
+    model.check(corpora, settings)
+    with recording.running():
+        with recording.stage("probes"):
+            samples = [draw_probes(corpus, unit, settings) for corpus in corpora]
+            if isinstance(unit, WordsUnit):
+                unit.seal()
+            _refuse_empty([c.name for c, (own, _) in zip(corpora, samples, strict=True) if not own], unit, settings)
+            probes = [probe for own, _ in samples for probe in own]
+            write_probes(folder, probes)
+        job = AuditJob(probes, corpora, decodings, settings, unit, _store(recording, unit))
+        keys = job.keys()
+        with (
+            recording.stage("respond"),
+            progress(f"{model.label}: continuations", len(keys), quiet=quiet) as advance,
+        ):
+            reasons = model.answer(job, advance)
+        with recording.stage("score"):
+            responses = job.store.read()
+            score_all(folder, probes, keys, responses, reasons, _measures(settings), unit)
+        recording.info.results = {
+            "unit": {"name": unit.name, "noun": unit.noun},
+            "model": model.facts(),
+            "corpora": [{**c.facts(), **counts} for c, (_, counts) in zip(corpora, samples, strict=True)],
+            "data_use": data_use_of(corpora, settings),
+            "probes": len(probes),
+            "responses": len(responses),
+            "without_response": len(reasons),
+        }
+
+
+def _refuse_empty(empty: Sequence[str], unit: Unit, settings: AuditSettings) -> None:
+    if empty:
+        raise InputError(
+            f"No text of {', '.join(empty)} is long enough: the shortest prefix has {settings.prefixes[0]} "
+            f"{unit.noun}, and {settings.shortest_suffix} must follow. Lower prefixes or shortest_suffix."
+        )
+
+
+def _audit_stored(file: Path, settings: AuditSettings, folder: Path, label: str | None) -> None:
+    unit, measures = unit_without_model(settings.tokenizer), _measures(settings)
+    inputs = {"model": identity(file), "unit": unit.fingerprint, "measures": measures}
+    recording = Recording(folder, VERB, label or file.name.split(".")[0], settings, inputs)
+    if recording.done:
+        return
+    with recording.running():
+        with recording.stage("read"):
+            given = read_stored(file, unit, settings.max_new_tokens)
+            probes, keys = list(given.probes.values()), list(given.responses)
+            write_probes(folder, probes)
+            store = _store(recording, unit)
+            known = store.read()
+            if missing := [response for key, response in given.responses.items() if key not in known]:
+                store.add(missing)
+        with recording.stage("score"):
+            score_all(folder, probes, keys, given.responses, {}, measures, unit, starts=given.starts)
+        records: dict[str, set[str]] = {}
+        for probe in probes:
+            records.setdefault(probe.corpus, set()).add(probe.record_id)
+        recording.info.results = {
+            "unit": {"name": unit.name, "noun": unit.noun},
+            "model": {"kind": "stored responses", "source": str(file)},
+            "corpora": [
+                {"name": name, "kind": "stored responses", "used": len(own)} for name, own in records.items()
+            ],
+            "data_use": settings.data_use or "credentialed",
+            "probes": len(probes),
+            "responses": len(keys),
+            "without_response": 0,
+            "rows_without_suffix": given.empty,
+        }
+
+
+def _store(recording: Recording, unit: Unit) -> ResponseStore:
+    return ResponseStore(recording.folder / RESPONSES, {"key": recording.key, "unit": unit.name})
+
+
+@dataclass(frozen=True)
+class _Baselines:
+    """Audits of baselines with the settings of the audit in ``folder``."""
+
+    folder: Path
+    corpora: Sequence[Corpus]
+    settings: AuditSettings
+    llm: Mapping[str, Any] | None
+    permitted: bool
+    device: str
+    quiet: bool
+
+    def __call__(self, word: str, taken: Sequence[str]) -> tuple[Path, AuditedModel | None]:
+        """The folder of a baseline's audit, which is made if the word names a model; and that model."""
+        path, model = Path(word), None
+        if (path / FILE).exists() and read_json(path / FILE).get("verb") == VERB:
+            folder = Run.open(path).folder
+        elif is_table(path):
+            folder = self._folder_of(path.name.split(".")[0])
+            _audit_stored(path, self.settings, folder, None)
+        elif not self.corpora:
+            raise InputError(
+                f"{word} is neither a table of responses nor an audit: stored responses are compared with one of "
+                "these."
+            )
+        else:
+            model = relabel(audited_model(word, llm=self.llm, permitted=self.permitted, device=self.device), taken)
+            folder = self._folder_of(model.label)
+            _audit_model(model, self.corpora, self.settings, folder, self.quiet)
+        file = self.folder / BASELINES_FILE
+        known = read_json(file)["folders"] if file.exists() else []
+        name = str(folder.relative_to(self.folder) if folder.is_relative_to(self.folder) else folder.resolve())
+        write_json(file, {"folders": list(dict.fromkeys([*known, name]))})
+        return folder, model
+
+    def _folder_of(self, label: str) -> Path:
+        name = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in label)[:60]
+        return self.folder / BASELINES / name

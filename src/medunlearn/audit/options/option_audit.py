@@ -1,0 +1,244 @@
+"""Options audit: removed options that a model regenerates, and how often it chooses right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+
+from medunlearn.audit.options.option_prompts import OptionPrompt, exact_match, relaxed_match, remove_one
+from medunlearn.audit.options.option_respondents import OptionsJob, StoredRespondent
+from medunlearn.audit.options.option_summary import summarize_options
+from medunlearn.config import check
+from medunlearn.config.options import AuditOptionsSettings
+from medunlearn.data import storage
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import ConfigError
+from medunlearn.results.runs import Recording, Run
+from medunlearn.sources.multiple_choice import MultipleChoice, letter, read_options, sampled
+
+if TYPE_CHECKING:
+    from medunlearn.audit.options.local import LocalRespondent
+    from medunlearn.audit.options.option_server import ServerRespondent
+
+    Respondent = LocalRespondent | ServerRespondent | StoredRespondent
+
+OPTIONS, CHOICES, SUMMARY = "options.parquet", "choices.parquet", "options_summary.parquet"
+OPTIONS_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("question_id", "prompt", "removed", "gold", "response")),
+        *(("exact", pa.bool_()), ("relaxed", pa.bool_()), ("reason", pa.string())),
+    ]
+)
+CHOICES_SCHEMA = pa.schema(
+    [
+        *(("question_id", pa.string()), ("form", pa.string()), ("log_probs", pa.list_(pa.float64()))),
+        *(("chosen", pa.string()), ("gold", pa.string()), ("correct", pa.bool_()), ("reason", pa.string())),
+    ]
+)
+GROUPS: Mapping[str, str] = {"train": "member", "holdout": "non-member"}
+NO_GOLD = "the file does not say which option is right"
+
+
+@dataclass(frozen=True)
+class OptionsAudit:
+    """Results of an options audit on disk.
+
+    Attributes:
+        baseline: results of the model that it is compared with.
+        groups: question -> ``member`` or ``non-member``, if a benchmark says who was trained on what.
+    """
+
+    folder: Path
+    label: str
+    settings: AuditOptionsSettings
+    baseline: OptionsAudit | None = None
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def options(self) -> pd.DataFrame:
+        """One row per question and prompt: removed and gold letter, response, exact, relaxed, or the reason."""
+        return pd.read_parquet(self.folder / OPTIONS, dtype_backend="numpy_nullable")
+
+    @cached_property
+    def choices(self) -> pd.DataFrame:
+        """One row per question and form: each option's log-probability, the chosen letter, whether it is right."""
+        return pd.read_parquet(self.folder / CHOICES, dtype_backend="numpy_nullable")
+
+    def table(self) -> pd.DataFrame:
+        """Rates with intervals over questions, and their paired differences from the baseline's.
+
+        One row per prompt, measure and group of questions: value, low, high, n, n_unscored; with a baseline also
+        ``difference`` (this model minus it) with interval and p, on the questions of both. Measures: ``exact``,
+        ``relaxed`` (higher = regenerates more of what was removed), both also for removed options that were right
+        (``_gold``) and wrong (``_wrong``), ``accuracy_text`` and ``accuracy_letter``. The prompt ``any`` counts
+        options that at least one of the prompts brought out.
+        """
+        return self._table.copy()
+
+    @cached_property
+    def _table(self) -> pd.DataFrame:
+        return summarize_options(
+            self.label,
+            (self.options, self.choices),
+            None if self.baseline is None else (self.baseline.options, self.baseline.choices),
+            self.groups,
+            replicates=self.settings.replicates,
+            seed=self.settings.seed,
+        )
+
+
+def audit_options(
+    model: Run | Path | str | None,
+    file: Path | str,
+    *,
+    out: Path | str,
+    llm: Mapping[str, Any] | None = None,
+    responses: Path | str | None = None,
+    baseline: Run | Path | str | None = None,
+    trained_on: Benchmark | Path | str | None = None,
+    allow_remote_llm: bool = False,
+    device: str = "auto",
+    quiet: bool = False,
+    **settings: Any,
+) -> OptionsAudit:
+    """Remove one answer option of each question and see whether a model regenerates it. Resumes.
+
+    Args:
+        model: a run, a model folder or a hub id; None with ``llm`` or ``responses``.
+        file: multiple-choice questions in MedQA's or MedMCQA's form, or similar.
+        out: folder of the result; a baseline's is below it.
+        llm: settings of a server (``base_url``, ``model``, ...) that is asked instead of a local model.
+        responses: a table of stored responses: question_id, response, and prompt and removed if there.
+        baseline: a local model to compare with, e.g. the one before fine-tuning.
+        trained_on: benchmark of `medunlearn build options`, whose folds tell members from non-members.
+        allow_remote_llm: questions that are not open may go to a server off this machine.
+        settings: :class:`~medunlearn.config.options.AuditOptionsSettings`.
+
+    Raises:
+        ConfigError: wrong settings, all at once; not exactly one of model, llm and responses.
+        SourceError: rows that cannot be read.
+    """
+    checked, file, out = check(AuditOptionsSettings, settings), Path(file), Path(out)
+    respondent = make_respondent(checked, model, llm, responses, permitted=allow_remote_llm, device=device)
+    own, other = run_options(respondent, file, checked, out, quiet=quiet), None
+    if baseline is not None:
+        respondent = make_respondent(checked, baseline, device=device)
+        other = run_options(respondent, file, checked, out / "baseline", quiet=quiet)
+    results = OptionsAudit(out, own.label, checked, other, groups_of(trained_on))
+    storage.write_atomically(out / SUMMARY, results.table().to_parquet)
+    return results
+
+
+def make_respondent(
+    settings: AuditOptionsSettings,
+    model: Run | Path | str | None = None,
+    llm: Mapping[str, Any] | None = None,
+    responses: Path | str | None = None,
+    *,
+    permitted: bool = False,
+    device: str = "auto",
+) -> Respondent:
+    """A local model, a server or a file of responses."""
+    if sum(source is not None for source in (model, llm, responses)) != 1:
+        raise ConfigError(["give one of model, llm (a server) and responses (a file)"])
+    if model is not None:
+        from medunlearn.audit.options.local import LocalRespondent
+
+        return LocalRespondent(model, device)
+    if llm is not None:
+        from medunlearn.audit.options.option_server import ServerRespondent
+
+        return ServerRespondent(llm, settings, permitted=permitted)
+    return StoredRespondent(Path(str(responses)))
+
+
+def run_options(
+    respondent: Respondent, file: Path, settings: AuditOptionsSettings, out: Path, *, quiet: bool = False
+) -> OptionsAudit:
+    """Ask one model and write ``options.parquet`` and ``choices.parquet`` to a run's folder."""
+    prompts, job = respondent.prompts(settings), OptionsJob(settings, out, quiet)
+    inputs = {"file": storage.sha256_of(file), **respondent.inputs()}
+    inputs["prompts"] = storage.sha256_of_json([[one.name, one.form, one.template] for one in prompts])
+    recording = Recording(out, "audit_options", respondent.label, settings, inputs)
+    if not recording.done:
+        questions = read_options(file, count_from=settings.count_from, skip_bad_rows=settings.skip_bad_rows)
+        sample = sampled(questions.questions, settings.limit, settings.seed)
+        with recording.running():
+            with recording.stage("ask"):
+                storage.write_table(out / OPTIONS, option_rows(respondent, sample, prompts, job), OPTIONS_SCHEMA)
+            with recording.stage("rate"):
+                storage.write_table(out / CHOICES, choice_rows(respondent, sample, job), CHOICES_SCHEMA)
+            recording.info["results"] = {
+                "questions": len(sample),
+                "skipped_rows": len(questions.skipped),
+                "prompts": [prompt.name for prompt in prompts],
+            }
+    return OptionsAudit(out, respondent.label, settings)
+
+
+def option_rows(
+    respondent: Respondent, questions: Sequence[MultipleChoice], prompts: Sequence[OptionPrompt], job: OptionsJob
+) -> list[dict[str, Any]]:
+    """Rows of ``options.parquet``: each prompt about each question, scored or with a reason."""
+    removals = remove_one(questions, job.settings.seed)
+    scorable = [removal for removal in removals if removal.unscorable is None]
+    responses = respondent.ask(scorable, prompts, job) if scorable else {}
+    rows = []
+    for prompt in prompts:
+        for removal in removals:
+            name = removal.question.question_id
+            text, reason = responses.get((name, prompt.name), (None, "there is no response"))
+            scored = removal.unscorable is None and text is not None
+            row = {
+                "question_id": name,
+                "prompt": prompt.name,
+                "removed": removal.letter,
+                "gold": removal.question.gold,
+                "response": text,
+                "exact": exact_match(text or "", removal.text, removal.letter) if scored else None,
+                "relaxed": relaxed_match(text or "", removal.text) if scored else None,
+                "reason": None if scored else removal.unscorable or reason,
+            }
+            rows.append(row)
+    return rows
+
+
+def choice_rows(
+    respondent: Respondent, questions: Sequence[MultipleChoice], job: OptionsJob
+) -> list[dict[str, Any]]:
+    """Rows of ``choices.parquet``: each form of rating about each question, scored or with a reason."""
+    rows = []
+    for form in job.settings.forms:
+        ratings = respondent.rate(questions, form, job)
+        for question in questions:
+            log_probs, reason = ratings[question.question_id]
+            if log_probs is not None and not all(map(isfinite, log_probs)):
+                log_probs, reason = None, "the model gave a log-probability that is no number"
+            best = None if log_probs is None else letter(log_probs.index(max(log_probs)))
+            scored = best is not None and question.gold is not None
+            row = {
+                "question_id": question.question_id,
+                "form": form,
+                "log_probs": log_probs,
+                "chosen": best,
+                "gold": question.gold,
+                "correct": best == question.gold if scored else None,
+                "reason": None if scored else reason or NO_GOLD,
+            }
+            rows.append(row)
+    return rows
+
+
+def groups_of(benchmark: Benchmark | Path | str | None) -> dict[str, str]:
+    """Question -> ``member`` or ``non-member`` of a benchmark that was trained on."""
+    if benchmark is None:
+        return {}
+    loaded = benchmark if isinstance(benchmark, Benchmark) else Benchmark.load(Path(benchmark))
+    return {record.record_id: GROUPS[record.fold] for record in loaded.records if record.fold in GROUPS}

@@ -1,0 +1,68 @@
+"""Multiple-choice questions to train on and to forget: MedQA, MedMCQA, or any file in their form.
+
+A record is a question with its options and the right one, as fine-tuning sets are made of; its question shows the
+same options and asks for the right one. So a model that is trained on the benchmark sees every option, and
+:func:`medunlearn.audit.options.option_audit.audit_options` tells which it regenerates. Held-out questions
+(``nonmembers``) are records of the fold ``holdout``, which no model is trained on and nothing else is asked about.
+
+Source: the memorization paper, Section 3.2 (fine-tuning over medical benchmarks).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from medunlearn.audit.options.option_prompts import choice_question
+from medunlearn.config.options import OptionsSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.hierarchy import Hierarchy
+from medunlearn.data.records import Record
+from medunlearn.data.splits import nested_splits, shuffled
+from medunlearn.errors import ConfigError
+from medunlearn.sources.multiple_choice import MultipleChoice, read_options, sampled
+
+
+def build(settings: OptionsSettings) -> Benchmark:
+    """The file as a benchmark with random splits; a question without a known answer is a record alone."""
+    file = read_options(settings.file, count_from=settings.count_from, skip_bad_rows=settings.skip_bad_rows)
+    sample = sampled(file.questions, settings.limit, settings.seed)
+    names = [one.question_id for one in sample]
+    outside = set(shuffled(names, "options", "nonmembers", settings.seed)[: settings.nonmembers])
+    if len(sample) - len(outside) < 2:
+        raise ConfigError(
+            [f"nonmembers={settings.nonmembers}: of {len(sample)} questions, two must be left at least"]
+        )
+    by_subject = all(one.subject for one in sample)
+    records = tuple(_record(one, by_subject, held_out=one.question_id in outside) for one in sample)
+    trained_on = Hierarchy(("question",), [record for record in records if record.fold == "train"])
+    splits = nested_splits(trained_on, "question", settings.percents, prefix="random", seed=settings.seed)
+    asked = [one for one in sample if one.question_id not in outside and one.gold is not None]
+    return Benchmark(
+        name=f"Multiple-choice questions of {settings.file.name}",
+        builder="options",
+        levels=("subject", "question") if by_subject else ("question",),
+        subject_level="question",
+        records=records,
+        questions=tuple(replace(choice_question(one, "text"), provenance="file") for one in asked),
+        splits={name: replace(split, retain=(*split.retain, *sorted(outside))) for name, split in splits.items()},
+        seed=settings.seed,
+        source=settings.file.name,
+        licence=settings.licence,
+        data_use=settings.data_use,
+        notes={
+            "questions without a known answer": sum(one.gold is None for one in sample),
+            **({"questions that no model is trained on": len(outside)} if outside else {}),
+            **({"skipped rows": list(file.skipped)} if file.skipped else {}),
+        },
+    )
+
+
+def _record(one: MultipleChoice, by_subject: bool, *, held_out: bool) -> Record:
+    answer = "" if one.answer_index is None else f"\nAnswer: {one.gold}. {one.options[one.answer_index]}"
+    groups = {"subject": str(one.subject)} if by_subject else {}
+    return Record(
+        one.question_id,
+        f"{one.question}\n{one.lines()}{answer}",
+        {**groups, "question": one.question_id},
+        fold="holdout" if held_out else "train",
+    )

@@ -1,0 +1,196 @@
+"""Multiple-choice questions with one option removed: the draw, the prompts, and the match of a response."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from string import Formatter
+from typing import Any, Literal, get_args
+
+import yaml
+
+from medunlearn.data.records import Question
+from medunlearn.errors import ConfigError, InputError, unknown_name
+from medunlearn.seeds import generator
+from medunlearn.sources.multiple_choice import MultipleChoice, letter
+
+Form = Literal["text", "instruction"]
+PROMPTS_FILE = Path(__file__).with_name("prompts.yaml")
+GAP = "____"
+PARTS = ("question", "shown", "blank", "before", "letter", "count")
+STANDS_THERE = "the removed option also stands among those that are shown"
+NOTHING_LEFT = "the removed option is nothing but punctuation"
+_ENDS = " \t\n\"'`*_.,;:“”‘’"
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A question with one option removed.
+
+    Attributes:
+        place: index of the removed option.
+    """
+
+    question: MultipleChoice
+    place: int
+
+    @property
+    def letter(self) -> str:
+        return letter(self.place)
+
+    @property
+    def text(self) -> str:
+        return self.question.options[self.place]
+
+    @property
+    def unscorable(self) -> str | None:
+        """Why no response can be scored against it; None if one can."""
+        if not normalised(self.text):
+            return NOTHING_LEFT
+        others = (text for place, text in enumerate(self.question.options) if place != self.place)
+        return STANDS_THERE if normalised(self.text) in map(normalised, others) else None
+
+
+@dataclass(frozen=True, slots=True)
+class OptionPrompt:
+    """A prompt for a removed option.
+
+    Attributes:
+        name: in tables.
+        form: ``text`` is continued; ``instruction`` is shown in the model's own template.
+        template: with :data:`PARTS` in braces.
+    """
+
+    name: str
+    form: Form
+    template: str
+
+    def render(self, removal: Removal) -> str:
+        """The prompt for one question."""
+        question = removal.question
+        lines = [f"{letter(place)}. {text}" for place, text in enumerate(question.options)]
+        before = lines[: removal.place]
+        return self.template.format(
+            question=question.question,
+            shown=question.lines(without=removal.place),
+            blank="\n".join([*before, f"{removal.letter}. {GAP}", *lines[removal.place + 1 :]]),
+            before="\n".join([*before, f"{removal.letter}."]),
+            letter=removal.letter,
+            count=len(question.options),
+        )
+
+
+def choice_question(choice: MultipleChoice, form: str) -> Question:
+    """A question with its options shown; rated as its answer are their texts (``text``) or letters."""
+    rated = choice.options if form == "text" else tuple(letter(place) for place in range(len(choice.options)))
+    return Question(
+        question_id=choice.question_id,
+        record_id=choice.question_id,
+        fold="train",
+        kind="knowledge",
+        level="question",
+        question=f"{choice.question}\n{choice.lines()}",
+        answer=rated[choice.answer_index or 0],
+        options=rated,
+        answer_index=choice.answer_index,
+    )
+
+
+def remove_one(questions: Iterable[MultipleChoice], seed: int = 0) -> list[Removal]:
+    """Remove one option of each question, drawn uniformly, the right one included.
+
+    The draw depends on the question's id alone, so a sample of a file and the whole file remove the same.
+    """
+    return [
+        Removal(one, int(generator("removed answer option", seed, one.question_id).integers(len(one.options))))
+        for one in questions
+    ]
+
+
+def normalised(text: str) -> str:
+    """The form in which options and responses are compared.
+
+    Unicode's compatibility form (NFKC), case-folded, white space collapsed, without quotation marks, emphasis marks
+    and stops at both ends. Words, signs within the text, and articles stay.
+    """
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).strip(_ENDS)
+
+
+def answer_line(response: str) -> str:
+    """The first line with content; models without instruction tuning go on after it."""
+    return next((line for line in response.splitlines() if line.strip(_ENDS)), "")
+
+
+def exact_match(response: str, option: str, letter: str) -> bool:
+    """Exact answer option match: the :func:`normalised` first line of the response is the removed option.
+
+    A label of the removed option's own letter in front of it (``C.``, ``(C)``, ``Option C:``) is ignored.
+
+    Source: the memorization paper, Section 3.2, "Exact Answer Option Match".
+    """
+    line, expected = answer_line(response), normalised(option)
+    label = re.match(rf"\W*(?:(?:option|answer|choice)\s*:?\s*)?\(?{letter}\)?\s*[.:)\-–]\s*", line, re.IGNORECASE)
+    return expected in (normalised(line), normalised(line[label.end() :]) if label else None)
+
+
+def relaxed_match(response: str, option: str) -> bool:
+    """Relaxed answer option match: the :func:`normalised` response contains the removed option.
+
+    A substring, as in the paper: the option ``5`` is in ``15 mg``, and a response that lists many diseases contains
+    one by chance. A baseline model's rate shows how much of this is chance.
+
+    Source: the memorization paper, Section 3.2, "Relaxed Answer Option Match".
+    """
+    return normalised(option) in normalised(response)
+
+
+def read_prompts(path: Path | None = None) -> dict[str, OptionPrompt]:
+    """Prompts by name, from a YAML file in the form of the package's own, or these.
+
+    Raises:
+        InputError: the file cannot be read.
+        ConfigError: every mistake in it.
+    """
+    path = path or PROMPTS_FILE
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"There is no file {path}.") from None
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise InputError(f"{path} cannot be read as YAML: {error}") from error
+    if not isinstance(values, dict) or not values:
+        raise ConfigError([f"{path} must hold prompts: NAME: with form: and prompt: below it"])
+    problems = [problem for name, value in values.items() for problem in _problems(str(name), value)]
+    if problems:
+        raise ConfigError([f"{path}: {problem}" for problem in problems])
+    return {str(name): OptionPrompt(str(name), value["form"], value["prompt"]) for name, value in values.items()}
+
+
+def select_prompts(known: Mapping[str, OptionPrompt], names: Sequence[str]) -> list[OptionPrompt]:
+    """The named prompts, or all.
+
+    Raises:
+        ConfigError: every unknown name.
+    """
+    if wrong := [unknown_name("prompt", name, known) for name in names if name not in known]:
+        raise ConfigError(wrong)
+    return [known[name] for name in (names or known)]
+
+
+def _problems(name: str, value: Any) -> list[str]:
+    if not isinstance(value, dict) or set(value) != {"form", "prompt"} or not isinstance(value["prompt"], str):
+        return [f"{name}: needs form and prompt, and nothing else"]
+    problems = []
+    if value["form"] not in get_args(Form):
+        problems.append(f"{name}.form={value['form']!r}: it is one of {', '.join(get_args(Form))}")
+    try:
+        parts = {part for _, part, _, _ in Formatter().parse(value["prompt"]) if part is not None}
+    except ValueError as error:
+        return [*problems, f"{name}.prompt: {error}; a brace that is meant is written twice"]
+    problems += [unknown_name(f"part of {name}.prompt", part, PARTS) for part in sorted(parts - set(PARTS))]
+    if "question" not in parts:
+        problems.append(f"{name}.prompt: does not show the {{question}}")
+    return problems

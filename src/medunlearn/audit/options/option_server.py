@@ -1,0 +1,163 @@
+"""Options audit of a model behind an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import fsum
+from typing import Any
+
+from medunlearn.audit.options.option_prompts import (
+    OptionPrompt,
+    Removal,
+    choice_question,
+    read_prompts,
+    select_prompts,
+)
+from medunlearn.audit.options.option_respondents import OptionsJob, Ratings, Responses
+from medunlearn.config import check
+from medunlearn.config.options import AuditOptionsSettings
+from medunlearn.data.records import Question
+from medunlearn.errors import ConfigError, MedunlearnError
+from medunlearn.llm import Client, LogProbs, Message, Outcome, Request, ServerSettings, Store, decide
+from medunlearn.models.prompts import render
+from medunlearn.sources.multiple_choice import MultipleChoice
+
+NOT_RATED = "api=chat gives no probabilities of options"
+NOT_PARTED = "the server's tokens do not part where an option begins"
+LEAST_TOKENS = 32
+
+
+class ServerRespondent:
+    """One model on one server; responses are stored as they come, so an interrupted audit resumes.
+
+    Args:
+        llm: settings of the server.
+        settings: of the audit; its ``data_use`` decides what may leave this machine.
+        permitted: the user allows questions that are not open to be sent.
+    """
+
+    def __init__(self, llm: Mapping[str, Any], settings: AuditOptionsSettings, *, permitted: bool = False) -> None:
+        self.server = check(ServerSettings, llm)
+        self.decision = decide(self.server.base_url, data_use=settings.data_use, permitted=permitted).enforce()
+        self.label = self.server.name
+
+    def inputs(self) -> Mapping[str, Any]:
+        return {"server model": self.server.name, "extra": self.server.extra}
+
+    def prompts(self, settings: AuditOptionsSettings) -> list[OptionPrompt]:
+        """The requested prompts, or all that the API takes."""
+        wanted = select_prompts(read_prompts(settings.prompts_file), settings.prompts)
+        if settings.api == "completions":
+            return wanted
+        texts = [prompt.name for prompt in wanted if prompt.form == "text"]
+        if settings.prompts and texts:
+            raise ConfigError([f"prompts={', '.join(texts)}: a text to go on from needs --api completions"])
+        if len(texts) == len(wanted):
+            raise ConfigError(["prompts_file: --api chat needs a prompt of form: instruction at least"])
+        return [prompt for prompt in wanted if prompt.form == "instruction"]
+
+    def ask(self, removals: Sequence[Removal], prompts: Sequence[OptionPrompt], job: OptionsJob) -> Responses:
+        """Responses at temperature 0; refusals are unscored."""
+        pairs = [(removal, prompt) for prompt in prompts for removal in removals]
+        # Without the model's tokenizer: two letters per token are enough for any.
+        longest = max(len(text) for removal in removals for text in removal.question.options)
+        limit = job.settings.max_new_tokens or max(LEAST_TOKENS, longest // 2)
+        requests = [
+            Request(
+                id=str(place),
+                prompt=_message(prompt, removal, job.settings.api),
+                max_tokens=limit,
+                prompt_version=f"option {prompt.name}",
+                identifiers=(),
+            )
+            for place, (removal, prompt) in enumerate(pairs)
+        ]
+        outcomes = self._send(requests, f"{self.label}: removed options", job)
+        return {
+            (removal.question.question_id, prompt.name): _response(outcome)
+            for (removal, prompt), outcome in zip(pairs, outcomes, strict=True)
+        }
+
+    def rate(self, questions: Sequence[MultipleChoice], form: str, job: OptionsJob) -> Ratings:
+        """Log-probabilities of the options as the server echoes them (``api=completions`` only).
+
+        ``text``: mean over the option's tokens; ``letter``: their sum; both without the token that ends an answer,
+        which a text does not hold.
+
+        Raises:
+            MedunlearnError: server or network failed on some, or the server gives no log-probabilities.
+        """
+        if job.settings.api == "chat":
+            return {question.question_id: (None, NOT_RATED) for question in questions}
+        choices = [choice_question(question, form) for question in questions]
+        triples = [
+            (choice.question_id, _plain(choice), f" {option}") for choice in choices for option in choice.options
+        ]
+        requests = [
+            Request(
+                id=str(place),
+                prompt=prompt + option,
+                max_tokens=0,
+                log_probs=0,
+                echo=True,
+                prompt_version=f"options by {form}",
+                identifiers=(),
+            )
+            for place, (_, prompt, option) in enumerate(triples)
+        ]
+        outcomes = self._send(requests, f"{self.label}: options by {form}", job)
+        values: dict[str, list[float | None]] = {}
+        for (name, prompt, option), outcome in zip(triples, outcomes, strict=True):
+            value = _option_log_prob(outcome.log_probs, len(prompt), len(option), form)
+            values.setdefault(name, []).append(value)
+        return {
+            name: (None, NOT_PARTED) if None in own else (tuple(value for value in own if value is not None), None)
+            for name, own in values.items()
+        }
+
+    def _send(self, requests: Sequence[Request], title: str, job: OptionsJob) -> list[Outcome]:
+        """Outcomes in the order of the requests, whose ids are their indices."""
+        with Store(job.folder / "llm") as store, Client(self.server, self.decision, store=store) as client:
+            outcomes = list(client.stream(requests, what=title, quiet=job.quiet))
+            halted = client.halted
+        if lost := [outcome for outcome in outcomes if outcome.status in ("failed", "not_sent")]:
+            reason = halted or Counter(outcome.reason for outcome in lost).most_common(1)[0][0]
+            raise MedunlearnError(
+                f"{len(lost)} of {len(outcomes)} prompts were not answered: {reason} Run it again: what was "
+                "answered is kept and not asked again."
+            )
+        return sorted(outcomes, key=lambda outcome: int(outcome.id))
+
+
+def _option_log_prob(log_probs: LogProbs | None, start: int, length: int, form: str) -> float | None:
+    """Of an option's tokens in the echoed text; None where no token begins with the option."""
+    if log_probs is None or start not in log_probs.offsets:
+        return None
+    values = [
+        value
+        for value, offset in zip(log_probs.values, log_probs.offsets, strict=True)
+        if start <= offset < start + length and value is not None
+    ]
+    return fsum(values) / (len(values) if form == "text" else 1)
+
+
+def _message(prompt: OptionPrompt, removal: Removal, api: str) -> tuple[Message, ...] | str:
+    text = prompt.render(removal)
+    if api == "chat":
+        return (Message("user", text),)
+    if prompt.form == "text":
+        return text
+    return _plain(Question("", "", "train", "knowledge", "question", text, removal.text))
+
+
+def _plain(question: Question) -> str:
+    return render(question, "", template="plain", context="closed_book").own
+
+
+def _response(outcome: Outcome) -> tuple[str | None, str | None]:
+    if outcome.status == "answered" or (outcome.status == "invalid" and outcome.text):
+        return outcome.text, None
+    if outcome.status == "invalid":
+        return None, "the server gave an empty response"
+    return None, f"{outcome.status}: {outcome.reason}"

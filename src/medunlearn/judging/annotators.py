@@ -1,0 +1,140 @@
+"""Agreement of judges with people, and of people with each other (AMNESIA, Appendix F.3 and Table 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from medunlearn.data.storage import write_atomically, write_text
+from medunlearn.judging.cases import spread
+from medunlearn.judging.labels import People, read_people
+from medunlearn.judging.panel_run import CONFUSION as CONFUSION_FILE
+from medunlearn.judging.panel_run import LABELS, PEOPLE, PEOPLE_WORDS, JudgingRun
+from medunlearn.judging.panel_tables import JudgePanel, Votes, agreement_row, pair_rows
+from medunlearn.judging.sections import people_words
+from medunlearn.judging.sheet import write_sheet
+from medunlearn.statistics.agreement import confusion, fleiss_kappa
+from medunlearn.statistics.bootstrap import bootstrap_mean
+
+AGREEMENT = (
+    *("measure", "annotator", "other", "value", "low", "high", "words"),
+    *("n_cases", "n_excluded", "n_labelled", "n_subjects"),
+)
+CONFUSION = ("annotator", "judge", "human", "verdict", "n")
+
+
+def confusions(panel: JudgePanel, people: People) -> pd.DataFrame:
+    """One row an annotator, judge (the panel last), human verdict and judge's verdict: how many cases (Table 11).
+
+    A verdict that is no Yes or No (Ambiguous, Disagree, none) is in no cell; :func:`with_people` counts them.
+    """
+    categories = panel.task.decided
+    rows = []
+    for person, labels in people.items():
+        for judge, votes in panel.verdicts().items():
+            table = confusion(_of_person(panel, labels), votes, categories)
+            rows += [
+                (person, judge, human, verdict, int(table[row, column]))
+                for row, human in enumerate(categories)
+                for column, verdict in enumerate(categories)
+            ]
+    return pd.DataFrame(rows, columns=list(CONFUSION))
+
+
+def with_people(panel: JudgePanel, people: People) -> pd.DataFrame:
+    """Agreement of each annotator with each judge and the panel, and of annotators among themselves.
+
+    Measures: ``agreement`` and ``cohen_kappa`` on the cases that both decided; for ratings ``weighted_kappa``
+    (quadratic) as well; ``both_positive``, the share of all labelled cases that both call positive. AMNESIA's
+    text reads this last one (814 of 900, 90.4%) as the agreement of its annotator with its panel; Table 11(d)
+    gives 831 of 897, 92.6%. ``fleiss_kappa`` where three or more annotators labelled the same cases.
+
+    Returns:
+        One row a measure, annotator and other (a judge, ``panel``, or another annotator): value, low, high, words,
+        n_cases (behind the value), n_excluded (labelled, but without such a verdict), n_labelled, n_subjects.
+    """
+    categories = panel.task.decided
+    rows: list[dict[str, Any]] = []
+    own = {person: _of_person(panel, labels) for person, labels in people.items()}
+    for person, labelled in own.items():
+        for judge, votes in panel.verdicts().items():
+            decided = [vote if vote in categories else None for vote in votes]
+            rows += _pair(panel, (person, judge), (labelled, decided))
+            if not panel.task.rates:
+                rows.append(_both_positive(panel, (person, judge), labelled, votes))
+    for first, second in combinations(own, 2):
+        rows += _pair(panel, (first, second), (own[first], own[second]))
+    if len(own) > 2:
+        together = [list(of_case) for of_case in zip(*own.values(), strict=True)]
+        kappa = fleiss_kappa(together, panel.subjects, categories, **panel.how)
+        shared = sum(None not in of_case for of_case in together)
+        rows.append(_counted(agreement_row("fleiss_kappa", "", "all", "", kappa), shared))
+    return pd.DataFrame(rows, columns=list(AGREEMENT))
+
+
+def _of_person(panel: JudgePanel, labels: Mapping[str, str]) -> Votes:
+    return [labels.get(case.case_id) for case in panel.cases]
+
+
+def _pair(panel: JudgePanel, names: tuple[str, str], votes: tuple[Votes, Votes]) -> Iterator[dict[str, Any]]:
+    n_labelled = sum(label is not None for label in votes[0])
+    for row in pair_rows(panel, "", names, votes, panel.task.decided):
+        yield _counted(row, n_labelled)
+
+
+def _both_positive(panel: JudgePanel, names: tuple[str, str], labelled: Votes, votes: Votes) -> dict[str, Any]:
+    places = [place for place, label in enumerate(labelled) if label is not None]
+    both = [float(labelled[place] == votes[place] == panel.task.positive) for place in places]
+    estimate = bootstrap_mean(both, [panel.subjects[place] for place in places], **panel.how)
+    return _counted(agreement_row("both_positive", "", *names, estimate), len(places))
+
+
+def _counted(row: dict[str, Any], n_labelled: int) -> dict[str, Any]:
+    renamed = {"annotator": row["first"], "other": row["second"]}
+    return row | renamed | {"n_labelled": n_labelled, "n_excluded": n_labelled - row["n_cases"]}
+
+
+def annotate(judged: JudgingRun, out: Path, *, number: int | None = None, seed: int = 0) -> tuple[Path, Path]:
+    """Write a CSV and a page for a person who checks a panel's cases, blind to its verdicts.
+
+    Cases are drawn as evenly over groups as they allow; all of them without a ``number``.
+
+    Raises:
+        InputError: there are fewer cases, or ``out`` holds a sheet already.
+    """
+    cases = judged.panel.cases
+    drawn = spread(cases, len(cases) if number is None else number, seed)
+    return write_sheet(out, judged.panel.task, drawn)
+
+
+@dataclass(frozen=True)
+class PeopleAgreement:
+    """Agreement of judges with people: :func:`with_people`, :func:`confusions`, and both as Markdown."""
+
+    people: People
+    agreement: pd.DataFrame
+    confusion: pd.DataFrame
+    words: str
+
+
+def agree(judged: JudgingRun, labels: Sequence[Path]) -> PeopleAgreement:
+    """Compare a panel with people's labels; the tables are written beside the panel's.
+
+    Raises:
+        SourceError: labels that cannot be read or do not fit.
+    """
+    panel = judged.panel
+    people = read_people(labels, panel.task, [case.case_id for case in panel.cases])
+    measured, cells = with_people(panel, people), confusions(panel, people)
+    result = PeopleAgreement(people, measured, cells, people_words(panel, cells, measured))
+    rows = [(person, case, verdict) for person, own in people.items() for case, verdict in own.items()]
+    given = pd.DataFrame(rows, columns=["annotator", "case_id", "verdict"])
+    for name, table in {LABELS: given, PEOPLE: measured, CONFUSION_FILE: cells}.items():
+        write_atomically(judged.run.folder / name, table.to_parquet)
+    write_text(judged.run.folder / PEOPLE_WORDS, result.words)
+    return result

@@ -1,0 +1,231 @@
+"""Judging run: a panel on labels, questions, documents or responses; resumes, and asks nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Record
+from medunlearn.data.storage import sha256_of_json, write_atomically, write_text
+from medunlearn.errors import InputError, MedunlearnError
+from medunlearn.judging import cases as samples
+from medunlearn.judging.judges import Judge, JudgeSettings
+from medunlearn.judging.panel import UNFINISHED, JudgingMaterial, ask
+from medunlearn.judging.panel_tables import JudgePanel, agreements, criteria, distribution, ratings
+from medunlearn.judging.sections import panel_sections, panel_words, people_sections
+from medunlearn.judging.tasks import JudgingCase, get_task
+from medunlearn.llm.estimate import CostEstimate, estimate
+from medunlearn.llm.guard import Decision
+from medunlearn.llm.store import Store
+from medunlearn.reports.blocks import Section
+from medunlearn.results.runs import Recording, Run
+
+LABEL = {
+    "label": "judged labels",
+    "question": "judged questions",
+    "document": "judged documents",
+    "factuality": "judged responses",
+}
+FROM_BENCHMARK = {
+    "label": samples.label_cases,
+    "question": samples.question_cases,
+    "document": samples.document_cases,
+}
+
+CASES, JUDGEMENTS, PANEL_FILE = "cases.parquet", "judgements.parquet", "panel.parquet"
+VERDICTS, RATINGS, AGREEMENT = "verdicts.parquet", "ratings.parquet", "agreement.parquet"
+CRITERIA, WORDS = "criteria.parquet", "judged.md"
+LABELS, PEOPLE, CONFUSION, PEOPLE_WORDS = "labels.parquet", "people.parquet", "confusion.parquet", "people.md"
+
+
+@dataclass(frozen=True)
+class JudgingRun:
+    """Run of a judge panel: its tables by name, and its Markdown."""
+
+    run: Run
+
+    @staticmethod
+    def open(folder: Path | str) -> JudgingRun:
+        """A complete run of `medunlearn judge`.
+
+        Raises:
+            InputError: it is another sort of run, or not complete.
+        """
+        run = Run.open(folder)
+        if run.info.get("verb") != "judge":
+            raise InputError(f"{folder} holds a run of `{run.info.get('verb')}`. Name one of `medunlearn judge`.")
+        return JudgingRun(run)
+
+    @cached_property
+    def panel(self) -> JudgePanel:
+        """Cases and judgements, ready to be counted."""
+        inputs, config = self.run.info["inputs"], self.run.info["config"]
+        task = get_task(inputs["task"])
+        cases = samples.to_cases(self.table(CASES), task)
+        judgements = self.table(JUDGEMENTS)
+        return JudgePanel(task, cases, list(inputs["judges"]), judgements, config["replicates"], config["seed"])
+
+    def table(self, name: str) -> pd.DataFrame:
+        """One of its tables; empty where this run has none of that name."""
+        path = self.run.folder / name
+        return pd.read_parquet(path) if path.exists() else pd.DataFrame()
+
+    @property
+    def words(self) -> str:
+        """Its tables as Markdown."""
+        return (self.run.folder / WORDS).read_text(encoding="utf-8")
+
+    def sections(self) -> list[Section]:
+        """Its tables for a report, with those about people where some have labelled its cases."""
+        measured = self.table(PEOPLE)
+        people = [] if measured.empty else people_sections(self.panel, self.table(CONFUSION), measured)
+        return [*panel_sections(self.panel), *people]
+
+
+def split_runs(runs: Sequence[Run]) -> tuple[list[Run], list[JudgingRun]]:
+    """Separate model runs from judging runs."""
+    judged = [JudgingRun.open(run.folder) for run in runs if run.info.get("verb") == "judge"]
+    return [run for run in runs if run.info.get("verb") != "judge"], judged
+
+
+def material(source: Benchmark | Path, task: str, settings: JudgeSettings) -> JudgingMaterial:
+    """Cases of a benchmark (task ``label``, ``question`` or ``document``) or of a table (any task).
+
+    Raises:
+        InputError: no such task, none of the groups named, an unreadable table, nothing to judge.
+    """
+    if isinstance(source, Path):
+        return material_of(samples.read_cases(source, get_task(task)), task, settings, "credentialed", ())
+    if get_task(task).rates:
+        raise InputError("A benchmark holds no responses to rate. Name a run and --benchmark, or a table.")
+    cases = FROM_BENCHMARK[task](source)
+    judged = {case.case_id for case in cases}
+    about = judged | {q.record_id for q in source.questions if q.question_id in judged}
+    records = [record for record in source.records if record.record_id in about]
+    return material_of(cases, task, settings, source.data_use, records)
+
+
+def material_of(
+    cases: Sequence[JudgingCase],
+    task: str,
+    settings: JudgeSettings,
+    data_use: Literal["open", "credentialed"],
+    records: Sequence[Record],
+) -> JudgingMaterial:
+    """The sample of the cases that the settings ask for; see :func:`material`."""
+    if settings.per_group is not None and settings.limit is not None:
+        raise InputError("per_group and limit are two ways of drawing a sample: give one of them.")
+    known = {case.group for case in cases}
+    unknown = [group for group in settings.groups if group not in known]
+    if unknown:
+        raise InputError(f"There is no group {unknown[0]!r} to judge. There are: {', '.join(sorted(known))}.")
+    sample = [case for case in cases if not settings.groups or case.group in settings.groups]
+    categories = samples.categories_of(sample, get_task(task))
+    if settings.per_group is not None:
+        sample = samples.per_group(sample, settings.per_group, settings.seed)
+    if settings.limit is not None:
+        sample = samples.per_subject(sample, settings.limit, settings.seed)
+    sample = samples.checked(sample, "the sample")
+    return JudgingMaterial(get_task(task), sample, categories, settings, data_use, list(records))
+
+
+@dataclass(frozen=True)
+class JudgingPlan:
+    """Dry run: the cost of each judge, and the guard's decision on it."""
+
+    estimates: Mapping[str, CostEstimate]
+    decisions: Mapping[str, Decision]
+
+
+def plan(
+    what: JudgingMaterial, judges: Sequence[Judge], store_folder: Path, *, permitted: bool = False
+) -> JudgingPlan:
+    """Count what judging would send and cost; sends and writes nothing."""
+    with Store.existing(store_folder) as store:
+        estimates = {judge.name: estimate(what.requests(), judge.settings, store) for judge in judges}
+    return JudgingPlan(estimates, what.decisions(judges, permitted=permitted))
+
+
+def judge(
+    what: JudgingMaterial,
+    judges: Sequence[Judge],
+    out: Path,
+    *,
+    permitted: bool = False,
+    again: bool = False,
+    allow_missing: bool = False,
+    store_folder: Path | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    quiet: bool = False,
+) -> JudgingRun:
+    """Ask every judge about every case, and write judgements and tables. A complete run is returned as it is.
+
+    Args:
+        permitted: the user passed the guard's permission flag.
+        again: ask again what ended without a usable answer in an earlier run.
+        allow_missing: finish though servers failed or the budget ended; those cases stay without a verdict.
+        inputs: further inputs that the result depends on.
+
+    Raises:
+        InputError: the guard refuses, or ``out`` holds another run.
+        MedunlearnError: some judgements are missing. All others are kept; the same call asks only for those.
+    """
+    depends = {
+        "task": what.task.name,
+        "prompt": what.task.version,
+        "cases": sha256_of_json([[c.case_id, c.subject, c.group, dict(c.fields)] for c in what.cases]),
+        "judges": {one.name: one.identity for one in judges},
+        **(inputs or {}),
+    }
+    settings = what.settings
+    recording = Recording(out, "judge", LABEL[what.task.name], settings, depends)
+    if recording.done and not again:
+        return JudgingRun(Run.open(out))
+    decisions = what.decisions(judges, permitted=permitted)
+    for decision in decisions.values():
+        decision.enforce()
+    with recording.running():
+        with recording.stage("ask"), Store(store_folder or out / "llm") as store:
+            judgements, facts = ask(what, judges, decisions, store, again=again, quiet=quiet)
+        outcomes = {
+            str(name): {str(status): int(n) for status, n in own.value_counts().sort_index().items()}
+            for name, own in judgements.groupby("judge", sort=False)["status"]
+        }
+        recording.info["results"] = {"judges": facts, "outcomes": outcomes}
+        _write(out, {CASES: samples.case_table(what.cases), JUDGEMENTS: judgements})
+        if not allow_missing:
+            _refuse_unfinished(judgements, facts)
+        with recording.stage("count"):
+            names = [one.name for one in judges]
+            panel = JudgePanel(what.task, what.cases, names, judgements, settings.replicates, settings.seed)
+            counted = {RATINGS: ratings(panel)} if what.task.rates else {VERDICTS: distribution(panel)}
+            counted |= {AGREEMENT: agreements(panel), CRITERIA: criteria(panel)}
+            _write(
+                out,
+                {PANEL_FILE: panel.panel_verdicts(), **{n: table for n, table in counted.items() if len(table)}},
+            )
+            write_text(out / WORDS, panel_words(panel))
+    return JudgingRun(Run.open(out))
+
+
+def _refuse_unfinished(judgements: pd.DataFrame, facts: Mapping[str, Any]) -> None:
+    missing = judgements[judgements["status"].isin(UNFINISHED)]
+    if missing.empty:
+        return
+    halted = {f"{name}: {fact['halted']}" for name, fact in facts.items() if fact["halted"]}
+    why = sorted(halted) or [f"{row['judge']}: {row['reason']}" for row in missing.head(1).to_dict("records")]
+    raise MedunlearnError(
+        f"{len(missing)} of {len(judgements)} judgements are missing ({'; '.join(why)}). All others are kept; give "
+        "the same command again and only these are asked for, or add --allow-missing to go on without them."
+    )
+
+
+def _write(out: Path, tables: Mapping[str, pd.DataFrame]) -> None:
+    for name, table in tables.items():
+        write_atomically(out / name, table.to_parquet)

@@ -1,0 +1,219 @@
+"""Judging responses: of a run's evaluation, of an attack, or whatever a user names; ratings become scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Question
+from medunlearn.data.storage import write_json, write_together
+from medunlearn.errors import InputError
+from medunlearn.judging.judges import Judge, JudgeSettings
+from medunlearn.judging.panel import JudgingMaterial
+from medunlearn.judging.panel_run import PANEL_FILE, JudgingPlan, JudgingRun, judge, material, material_of, plan
+from medunlearn.judging.tasks import JudgingCase
+from medunlearn.metrics import Item, Judgement, get_metric
+from medunlearn.metrics.item_scoring import score
+from medunlearn.registry import load
+from medunlearn.results.evaluated import SUMMARY, Evaluated, summarize_evaluation
+from medunlearn.results.runs import FILE, Recording, Run
+from medunlearn.results.scores import FILE as SCORES
+from medunlearn.results.scores import measured
+
+TASK = "factuality"
+METRICS = ("factuality", "gen_score")
+FOLDER = "judgements"
+NOT_ASKED = "it was not among the responses that were judged"
+RUNS: Mapping[str, str] = {
+    "evaluation": "medunlearn.judging.rated_responses:evaluated_responses",
+    "attack": "medunlearn.attacks.reconstruction.judged_answers:attacked_responses",
+}
+"""Runs whose responses can be judged: run, benchmark, settings -> :class:`JudgedResponses`."""
+
+
+@dataclass(frozen=True)
+class JudgedResponses:
+    """The responses of a run, and where their ratings go.
+
+    Attributes:
+        store: folder of the answers; all judgements of a run share it.
+        prefix: of the result's folder; the key of the judging run completes it.
+        add: puts the metrics of a complete judging run into the scores; earlier ones of theirs are replaced.
+    """
+
+    material: JudgingMaterial
+    store: Path
+    prefix: str
+    inputs: Mapping[str, Any]
+    add: Callable[[JudgingRun], object]
+
+
+def store_of(run: Run) -> Path:
+    """Where a run's judgements are stored."""
+    return run.folder / FOLDER / "llm"
+
+
+def evaluated_responses(run: Run, benchmark: Benchmark, settings: JudgeSettings) -> JudgedResponses:
+    """The responses of an evaluation with their questions and references, by side and kind.
+
+    Of the kind ``generation`` where there are such questions, else all that have no options; or of the kinds that
+    ``groups`` names. A response can hold anything that the model was trained on, so the guard looks at all records.
+
+    Raises:
+        InputError: no evaluation, the benchmark is not the one that was evaluated, or has no such question.
+    """
+    evaluated = Evaluated.find(run, settings.split)
+    if evaluated.record.info["results"]["benchmark"]["fingerprint"] != benchmark.fingerprint:
+        raise InputError(f"{run.folder} was evaluated on another benchmark than the one named.")
+    sides = dict(zip(evaluated.questions["question_id"], evaluated.questions["side"], strict=True))
+    questions = [q for q in benchmark.questions if q.question_id in sides]
+    kinds = kinds_to_judge(questions, settings.groups)
+    cases = [
+        JudgingCase(
+            q.question_id,
+            benchmark.subject(q.record_id),
+            f"{sides[q.question_id]}, {q.kind}",
+            {
+                "question": q.question,
+                "reference": q.answer,
+                "response": evaluated.responses[q.question_id].response,
+            },
+        )
+        for q in questions
+        if q.kind in kinds
+    ]
+    # `groups` has named kinds here; the groups of the tables are sides and kinds.
+    plain = settings.model_copy(update={"groups": ()})
+    name = evaluated.record.folder.name
+    return JudgedResponses(
+        material_of(cases, TASK, plain, benchmark.data_use, benchmark.records),
+        store_of(run),
+        str(run.folder / FOLDER / f"{name}-"),
+        {"evaluation": name},
+        lambda judged: add_scores(evaluated, benchmark, judged),
+    )
+
+
+def kinds_to_judge(questions: Sequence[Question], named: Sequence[str]) -> set[str]:
+    """The kinds that are named, else ``generation``, else those of questions without options.
+
+    Raises:
+        InputError: a kind that no question is of.
+    """
+    there = {question.kind for question in questions}
+    unknown = [kind for kind in named if kind not in there]
+    if unknown:
+        raise InputError(f"No question of kind {unknown[0]!r} was asked; there are: {', '.join(sorted(there))}.")
+    if named:
+        return set(named)
+    if "generation" in there:
+        return {"generation"}
+    return {question.kind for question in questions if not question.options}
+
+
+def judgements_of(panel: pd.DataFrame) -> dict[str, Judgement]:
+    """Case -> the panel's rating, or the reason why there is none."""
+    return {
+        row["case_id"]: Judgement(None, row["reason"])
+        if pd.isna(row["rating"])
+        else Judgement(float(row["rating"]))
+        for row in panel.to_dict("records")
+    }
+
+
+def add_scores(evaluated: Evaluated, benchmark: Benchmark, judged: JudgingRun) -> None:
+    """Put the two metrics into the evaluation's scores and summary; earlier ones of theirs are replaced."""
+    judgements = judgements_of(judged.table(PANEL_FILE))
+    questions = {question.question_id: question for question in benchmark.questions}
+    items = [
+        Item(
+            question_id=name,
+            side=side,
+            question=questions[name].question,
+            reference=questions[name].answer,
+            response=evaluated.responses[name].response,
+            judgement=judgements.get(name, Judgement(None, NOT_ASKED)),
+        )
+        for name, side in zip(evaluated.questions["question_id"], evaluated.questions["side"], strict=True)
+    ]
+    new = score(items, [get_metric(name) for name in METRICS])
+    labels = evaluated.table.drop(columns=["measure", "value", "reason"]).drop_duplicates("item")
+    old = evaluated.table[~evaluated.table["measure"].isin(METRICS)]
+    scores = pd.concat([old, measured(new, labels)], ignore_index=True)
+    config, folder = evaluated.record.info["config"], evaluated.record.folder
+    summary = summarize_evaluation(scores, replicates=config["replicates"], seed=config["seed"])
+    write_together({folder / SCORES: scores.to_parquet, folder / SUMMARY: summary.to_parquet})
+    where = str(judged.run.folder.relative_to(evaluated.run.folder))
+    info = {**evaluated.record.info, "results": {**evaluated.record.info["results"], "judged": where}}
+    write_json(folder / FILE, info)
+
+
+@dataclass(frozen=True)
+class JudgingJob:
+    """Cases to judge, by somebody, into a folder; responses of a run are added to its scores."""
+
+    material: JudgingMaterial
+    judges: Sequence[Judge]
+    out: Path
+    responses: JudgedResponses | None = None
+
+    def plan(self, *, permitted: bool = False) -> JudgingPlan:
+        """Preview the requests and their cost; sends and writes nothing."""
+        store = self.responses.store if self.responses else self.out / "llm"
+        return plan(self.material, self.judges, store, permitted=permitted)
+
+    def run(self, **how: Any) -> JudgingRun:
+        """Judge, with ``permitted``, ``again``, ... of :func:`medunlearn.judging.panel_run.judge`."""
+        if self.responses is None:
+            return judge(self.material, self.judges, self.out, **how)
+        how |= {"store_folder": self.responses.store, "inputs": self.responses.inputs}
+        judged = judge(self.material, self.judges, self.out, **how)
+        self.responses.add(judged)
+        return judged
+
+
+def job(
+    what: Run | Benchmark | Path | str,
+    judges: Sequence[Judge],
+    settings: JudgeSettings,
+    task: str | None = None,
+    benchmark: Benchmark | Path | None = None,
+    out: Path | str | None = None,
+) -> JudgingJob:
+    """Inputs named by the user, read and checked.
+
+    Raises:
+        InputError: it is none of the three, or something that goes with it is missing or too much.
+    """
+    source = _opened(Path(what)) if isinstance(what, str | Path) else what
+    if isinstance(source, Run):
+        if task not in (None, TASK) or out is not None:
+            raise InputError(
+                "Of a run its responses are judged (task factuality), into the run's folder: no --out."
+            )
+        if benchmark is None:
+            raise InputError("Judging responses needs the reference answers: --benchmark FOLDER.")
+        loaded = benchmark if isinstance(benchmark, Benchmark) else Benchmark.load(benchmark)
+        read = load(RUNS["attack" if source.info["verb"] == "attack" else "evaluation"])
+        responses: JudgedResponses = read(source, loaded, settings)
+        inputs = {**responses.inputs, **{one.name: one.identity for one in judges}}
+        folder = Path(responses.prefix + Recording.key_of("judge", settings, inputs)[:8])
+        return JudgingJob(responses.material, judges, folder, responses)
+    if benchmark is not None or settings.split is not None:
+        raise InputError("--benchmark and split go with a run whose responses are judged, not with this.")
+    if task is None or out is None:
+        raise InputError(
+            "Judging a benchmark or a table needs --task (label, question, document, factuality) and --out."
+        )
+    return JudgingJob(material(source, task, settings), judges, Path(out))
+
+
+def _opened(where: Path) -> Run | Benchmark | Path:
+    if not where.is_dir():
+        return where
+    return Run.open(where) if (where / FILE).exists() else Benchmark.load(where)

@@ -1,0 +1,54 @@
+"""Adapters of our measures for lm-evaluation-harness, used by an exported task's ``utils.py``.
+
+Light on purpose: neither torch nor the harness is imported. Tasks are written by
+:mod:`medunlearn.pipeline.utility.tasks`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from medunlearn.errors import InputError
+from medunlearn.metrics import Item, get_metric
+from medunlearn.metrics.item_scoring import score
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    """A task's questions.
+
+    Raises:
+        InputError: the file is not there, or a line of it is no JSON.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines if line]
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{path} cannot be read: {error}. Write the tasks again: medunlearn export tasks."
+        ) from error
+
+
+def process_results(document: Mapping[str, Any], responses: Sequence[str]) -> dict[str, float | None]:
+    """Metric -> value of one response, None where it is unscored; as the task's ``process_results``.
+
+    The response is stripped, as `medunlearn evaluate` does it.
+    """
+    item = Item(
+        question_id=document["question_id"],
+        side=document["side"],
+        question=document["question"],
+        reference=document["answer"],
+        response=responses[0].strip(),
+    )
+    table = score([item], [get_metric(name) for name in document["metrics"]], processes=1)
+    values = table["value"].astype(object).where(table["value"].notna(), None)
+    return dict(zip(table["metric"], values, strict=True))
+
+
+def mean_of_scored(values: Iterable[float | None]) -> float:
+    """Mean of what is scored; NaN of nothing, which is not 0. As the task's ``aggregation``."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else float("nan")

@@ -1,0 +1,149 @@
+"""Run metrics on items; every score stays with its question, and what has none says why."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import partial
+from math import isfinite
+from typing import get_args
+
+import pandas as pd
+
+from medunlearn.errors import InputError, MedunlearnError
+from medunlearn.metrics.measure import Item, Measure, Need, Score, Tools
+from medunlearn.metrics.workers import in_processes, usable_cores
+
+_MISSING: dict[Need, str] = {
+    "response": "there is no response",
+    "response_tokens": "there are no response tokens",
+    "answer_log_probs": "the reference answer's log-probabilities were not computed",
+    "answer_hits": "the reference answer's arg-max hits were not computed",
+    "alternative_log_probs": "the question has no alternative answers, or they were not rated",
+    "encoder": "no sentence encoder was given: pass encoder=... in Tools",
+    "nli": "no entailment model was given: pass nli=... in Tools",
+    "bert": "no encoder of BERTScore was given: pass bert=... in Tools",
+    "bart": "no sequence-to-sequence model was given: pass bart=... in Tools",
+    "judgement": "no judge has rated the response: `medunlearn judge` asks one",
+    "keywords": "no keywords were extracted for the question",
+}
+_TOOLS = {"encoder", "nli", "bert", "bart"}
+# Items that are scored here first, to learn how long the others will take.
+_TRIAL = 1024
+# A process starts in about half a second; it is to have several times as much to do.
+_SECONDS_TO_SHARE = 4.0
+
+
+def score(
+    items: Sequence[Item], metrics: Sequence[Measure], tools: Tools | None = None, *, processes: int | None = None
+) -> pd.DataFrame:
+    """Every metric on every item.
+
+    Args:
+        items: one a question. Samples or variants of one question are scored apart, one call each.
+        metrics: see :func:`medunlearn.metrics.get_metric`.
+        tools: models that some metrics need; None for none.
+        processes: how many score at the same time, where a metric is ``item_by_item`` and needs no tool. None
+            for as many as pay for their start: one where all is done in seconds, which the first items tell.
+            The table is the same with any number.
+
+    Returns:
+        One row a metric and question, metric by metric, in the order of ``items``: ``question_id`` (str),
+        ``metric`` (str), ``value`` (Float64, null = unscored), ``reason`` (object: why it is unscored,
+        None where it is scored).
+
+    Raises:
+        InputError: a question or a metric twice, or a metric that asks for something nobody can give,
+            or fewer than one process.
+        MedunlearnError: a metric did not give one ``Score`` for each item.
+    """
+    _refuse_twice("question", (item.question_id for item in items))
+    _refuse_twice("metric", (metric.name for metric in metrics))
+    if processes is not None and processes < 1:
+        raise InputError(f"processes={processes}: it is at least 1, or None for as many as pay.")
+    tools = tools or Tools()
+    shared = _share_out(list(filter(_may_be_shared_out, metrics)), items, processes) if processes != 1 else {}
+    scores = [given for metric in metrics for given in shared.get(metric.name) or _run(metric, items, tools)]
+    return pd.DataFrame(
+        {
+            "question_id": pd.Series([item.question_id for _ in metrics for item in items], dtype="str"),
+            "metric": pd.Series([metric.name for metric in metrics for _ in items], dtype="str"),
+            "value": pd.array([given.value for given in scores], dtype="Float64"),
+            "reason": pd.Series([given.reason for given in scores], dtype="object"),
+        }
+    )
+
+
+def _may_be_shared_out(metric: Measure) -> bool:
+    if not metric.item_by_item or _TOOLS & {*metric.needs}:
+        return False
+    try:
+        # Another process cannot import what is defined in the script that was started, or in a function.
+        return b"__main__" not in pickle.dumps(metric.score)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return False
+
+
+def _share_out(metrics: Sequence[Measure], items: Sequence[Item], processes: int | None) -> dict[str, list[Score]]:
+    """The scores of each metric: some items scored here, the others in as many processes as asked for or as pay."""
+    if not metrics or len(items) <= _TRIAL:
+        return {}
+    started = time.perf_counter()
+    run = partial(_run_all, metrics)
+    parts = [run(items[:_TRIAL])]
+    rest = items[_TRIAL:]
+    if processes is None:
+        ahead = (time.perf_counter() - started) * len(rest) / _TRIAL
+        processes = max(1, min(usable_cores(), int(ahead / _SECONDS_TO_SHARE)))
+    size = -(-len(rest) // processes)
+    parts += in_processes(run, [rest[start : start + size] for start in range(0, len(rest), size)])
+    return {metric.name: [given for part in parts for given in part[place]] for place, metric in enumerate(metrics)}
+
+
+def _run_all(metrics: Sequence[Measure], items: Sequence[Item]) -> list[list[Score]]:
+    return [_run(metric, items, Tools()) for metric in metrics]
+
+
+def _run(metric: Measure, items: Sequence[Item], tools: Tools) -> list[Score]:
+    """One metric: items that lack something never reach it, and come back in their own places."""
+    known: tuple[str, ...] = get_args(Need)
+    for need in metric.needs:
+        if need not in known:
+            raise InputError(f"metric {metric.name!r} needs {need!r}; needs are: {', '.join(known)}.")
+    lacking = [
+        [_MISSING[need] for need in metric.needs if getattr(tools if need in _TOOLS else item, need) is None]
+        for item in items
+    ]
+    ready = [item for item, reasons in zip(items, lacking, strict=True) if not reasons]
+    scores = metric.score(ready, tools) if ready else []
+    if len(scores) != len(ready):
+        raise MedunlearnError(
+            f"metric {metric.name!r} gave {len(scores)} scores for {len(ready)} items. It must give one Score "
+            "an item, in order; use Score.unscored(reason) for an item that it cannot score."
+        )
+    wrong = next((given for given in scores if not isinstance(given, Score)), None)
+    if wrong is not None:
+        raise MedunlearnError(f"metric {metric.name!r} gave a {type(wrong).__name__} where a Score is due.")
+    checked = map(_checked, scores)
+    return [Score.unscored("; ".join(reasons)) if reasons else next(checked) for reasons in lacking]
+
+
+def _checked(given: Score) -> Score:
+    """A score as it enters the table: a finite value without a reason, or a reason without a value."""
+    if given.value is None:
+        return Score.unscored(given.reason or "the metric gave no value and no reason")
+    value = float(given.value)
+    if not isfinite(value):
+        return Score.unscored(given.reason or f"the metric gave {value}, which is no number to average")
+    return Score(value)
+
+
+def _refuse_twice(kind: str, names: Iterable[str]) -> None:
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise InputError(
+            f"{kind} {twice[0]!r} is there more than once ({len(twice)} such in all). Scores are kept by "
+            "question and metric: score samples and variants in calls of their own."
+        )

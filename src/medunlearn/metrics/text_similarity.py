@@ -1,0 +1,148 @@
+"""Measures of meaning under a model that is given: cosine of embeddings, entailment, BERTScore, BARTScore.
+
+The models are :mod:`medunlearn.models.encoders`; this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from medunlearn.errors import MedunlearnError
+from medunlearn.metrics.measure import Item, Measure, Score, Tools
+from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_recalls
+
+Array = npt.NDArray[np.float64]
+Tool = TypeVar("Tool")
+Key = TypeVar("Key", bound=Hashable)
+Answer = TypeVar("Answer")
+
+LEAST_OVERLAP = 0.1
+"""ROUGE-L recall below which a response counts as not entailed, whatever the model would say."""
+
+
+def _given(name: str, tool: Tool | None) -> Tool:
+    if tool is None:
+        raise MedunlearnError(f"The measure needs a model: pass Tools({name}=...).")
+    return tool
+
+
+def _ask_once(ask: Callable[[list[Key]], Sequence[Answer]], keys: Iterable[Key], words: str) -> dict[Key, Answer]:
+    """The model's answer for each different input: a model that collapsed says the same thing a thousand times."""
+    different = list(dict.fromkeys(keys))
+    answers = ask(different) if different else ()
+    if len(answers) != len(different):
+        raise MedunlearnError(words.format(len(answers), len(different)))
+    return dict(zip(different, answers, strict=True))
+
+
+def _pairs(items: Sequence[Item]) -> tuple[list[str], list[str]]:
+    return [item.response or "" for item in items], [item.reference for item in items]
+
+
+def cosine_similarity(a: Array, b: Array) -> float:
+    """Cosine of two vectors of shape [width], floored at 0: opposite is no worse than unrelated.
+
+    Range 0-1, higher = closer in meaning. NaN where a vector is all zeros, which has no direction.
+
+    Source: AMNESIA, Section 5.2, "Cosine Similarity (CS)" (PubMedBERT embeddings).
+    """
+    lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
+    if lengths == 0.0:
+        return float("nan")
+    return float(np.clip(a @ b / lengths, 0.0, 1.0))
+
+
+def _score_cosines(items: Sequence[Item], tools: Tools) -> list[Score]:
+    encoder = _given("encoder", tools.encoder)
+    texts = (text for item in items for text in (item.response or "", item.reference))
+    encoded = _ask_once(encoder.encode, texts, "The sentence encoder gave {} vectors for {} texts.")
+    vectors = {text: np.asarray(vector, dtype=np.float64) for text, vector in encoded.items()}
+    values = [cosine_similarity(vectors[item.response or ""], vectors[item.reference]) for item in items]
+    reason = "an embedding is all zeros or not a number"
+    return [Score.unscored(reason) if np.isnan(value) else Score(value) for value in values]
+
+
+COSINE = Measure(
+    name="cs",
+    title="Cosine similarity",
+    needs=("response", "encoder"),
+    meaning="0-1, higher = the response is closer in meaning to the reference",
+    source="AMNESIA, Section 5.2",
+    score=_score_cosines,
+)
+
+
+def premise_and_hypothesis(item: Item) -> tuple[str, str]:
+    """Premise and hypothesis: the response entails the reference on forget, the reverse on retain.
+
+    To leak, a forget response must hold all that the reference says; to be useful, a retain response must
+    say nothing that the reference does not.
+    """
+    response = item.response or ""
+    return (response, item.reference) if item.side == "forget" else (item.reference, response)
+
+
+def _score_entailment(items: Sequence[Item], tools: Tools) -> list[Score]:
+    nli = _given("nli", tools.nli)
+    recalls = rouge_l_recalls(*_pairs(items))
+    # A pair that is not asked is one that the least overlap decides.
+    pairs = [
+        premise_and_hypothesis(item) if recall is not None and recall >= LEAST_OVERLAP else None
+        for item, recall in zip(items, recalls, strict=True)
+    ]
+    labels = _ask_once(
+        lambda different: nli.entails([pair[0] for pair in different], [pair[1] for pair in different]),
+        (pair for pair in pairs if pair is not None),
+        "The entailment model gave {} labels for {} pairs.",
+    )
+    return [
+        Score.unscored(NO_REFERENCE_TOKEN) if recall is None else Score(float(pair is not None and labels[pair]))
+        for pair, recall in zip(pairs, recalls, strict=True)
+    ]
+
+
+ENTAILMENT = Measure(
+    name="es",
+    title="Entailment",
+    needs=("response", "nli"),
+    meaning="0 or 1, 1 = entailed (forget: response entails reference; retain: reference entails response)",
+    source="AMNESIA, Section 5.2; direction and least overlap: Yuan et al. (arXiv 2410.08109)",
+    score=_score_entailment,
+)
+
+
+def _score_bert(items: Sequence[Item], tools: Tools) -> list[Score]:
+    bert = _given("bert", tools.bert)
+    matches = bert.score(*_pairs(items)) if items else ()
+    reason = "response or reference has no token that counts"
+    return [Score.unscored(reason) if match is None else Score(match.f1) for match in matches]
+
+
+BERT_SCORE = Measure(
+    name="bert_score",
+    title="BERTScore",
+    needs=("response", "bert"),
+    meaning="-1 to 1, in practice 0.3-1; higher = the response's tokens are more like the reference's in context",
+    source="Zhang et al. 2020 (arXiv 1904.09675), Section 3",
+    score=_score_bert,
+)
+
+
+def _score_bart(items: Sequence[Item], tools: Tools) -> list[Score]:
+    bart = _given("bart", tools.bart)
+    values = bart.score(*_pairs(items)) if items else ()
+    return [Score.unscored("response or reference is empty") if value is None else Score(value) for value in values]
+
+
+BART_SCORE = Measure(
+    name="bart_score",
+    title="BARTScore",
+    needs=("response", "bart"),
+    meaning="at most 0, mean log-probability of a token; higher = the reference is likelier given the response",
+    source="Yuan et al. 2021 (arXiv 2106.11520), equation 2 (recall)",
+    score=_score_bart,
+)

@@ -1,0 +1,136 @@
+"""The best epoch by a stated rule: pure functions of ``epochs.parquet``.
+
+Training goes by the validation loss (:data:`VALIDATION_RULE`): the least is best. Unlearning goes by the harmonic
+mean of utility and forgetting (:func:`forgetting_rule`), so that neither alone makes an epoch good. Its parts, on
+the first fold that is evaluated:
+
+- where the benchmark's paper breaks its measures down by node (LUME: regurgitation and knowledge of each task),
+  each of them on retain as it is, and on forget as 1 minus it; knowledge by type of identifier repeats a task's
+  knowledge and is no part;
+- otherwise the composites of all kinds together: MU on retain and AFE on forget, or their available parts.
+
+A part without a value is left out. An epoch that lacks a part which another epoch has cannot be compared and has no
+number. Of equal epochs the earlier is better. The target, epoch 0, is never chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from medunlearn.data.builders import IDENTIFIER
+from medunlearn.results.composites import COMPOSITES, harmonic_mean
+from medunlearn.results.matrix import ALL_KINDS
+
+TABLE = "epochs.parquet"
+VALIDATION_LOSS = "validation loss"
+"""Its measure in ``epochs.parquet``."""
+
+
+@dataclass(frozen=True)
+class EpochStanding:
+    """One epoch by the rule.
+
+    Attributes:
+        parts: parts of the number, 0-1, higher = better.
+        value: harmonic mean of the parts, 0-1, higher = more utility and forgetting together; None without a part
+            of each side, or where another epoch has parts that this one lacks. By the validation loss: the loss.
+        least: the least value is best, not the largest.
+    """
+
+    epoch: int
+    parts: dict[str, float]
+    value: float | None
+    least: bool = False
+
+    def facts(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "value": self.value, "parts": self.parts}
+
+
+def best_of(standings: Sequence[EpochStanding]) -> EpochStanding | None:
+    """The best so far, of equal ones the first; None where no epoch has a number."""
+    scored = [one for one in standings if one.value is not None]
+    return min(scored, key=lambda one: (one.value or 0.0) * (1 if one.least else -1), default=None)
+
+
+def is_over(standings: Sequence[EpochStanding], patience: int) -> bool:
+    """Whether ``patience`` epochs or more passed since the best one; never with a patience of 0.
+
+    Without any number the first epoch counts as the best.
+    """
+    if not patience or not standings:
+        return False
+    best = best_of(standings) or standings[0]
+    return standings[-1].epoch - best.epoch >= patience
+
+
+def stop_epoch(standings: Sequence[EpochStanding], patience: int) -> int | None:
+    """The epoch at whose end a run with this patience stops; None where it reaches its last."""
+    return next((one.epoch for place, one in enumerate(standings, 1) if is_over(standings[:place], patience)), None)
+
+
+class Rule(NamedTuple):
+    """A rule for the best epoch: ``epochs.parquet`` -> every epoch after the first, in order; and it in words."""
+
+    standings: Callable[[pd.DataFrame], list[EpochStanding]]
+    words: Callable[[Sequence[EpochStanding]], str]
+
+
+def forgetting_rule(fold: str) -> Rule:
+    """Utility on retain and forgetting on forget, on one fold."""
+
+    def words(standings: Sequence[EpochStanding]) -> str:
+        parts = max((list(standing.parts) for standing in standings), key=len, default=[])
+        names = ", ".join(parts) or "no part was scored"
+        return (
+            f"harmonic mean of utility on retain and forgetting on forget ({names}), fold {fold}; "
+            "higher is better, of equal epochs the earlier"
+        )
+
+    return Rule(lambda epochs: by_forgetting(epochs, fold), words)
+
+
+def by_forgetting(epochs: pd.DataFrame, fold: str) -> list[EpochStanding]:
+    """Every epoch after the target by the forgetting rule, in order."""
+    rows = epochs[(epochs["epoch"] > 0) & (epochs["fold"] == fold) & (epochs["level"] != IDENTIFIER)]
+    parts = {epoch: _parts(rows[rows["epoch"] == epoch]) for epoch in sorted(rows["epoch"].unique().tolist())}
+    names = set().union(*parts.values())
+    both_sides = all(any(name.endswith(f" on {side}") for name in names) for side in ("forget", "retain"))
+    return [
+        EpochStanding(epoch, own, harmonic_mean(list(own.values())) if both_sides and own.keys() == names else None)
+        for epoch, own in parts.items()
+    ]
+
+
+def _parts(rows: pd.DataFrame) -> dict[str, float]:
+    """Name of each part with its side -> its value, higher = better."""
+    scored = rows[rows["value"].notna()]
+    parts: dict[str, float] = {}
+    if (rows["node"] != "").any():
+        for row in scored[scored["node"] != ""].to_dict("records"):
+            value, name = float(row["value"]), f"{row['measure']} of {row['node']} on {row['side']}"
+            parts |= {f"1-{name}": 1.0 - value} if row["side"] == "forget" else {name: value}
+        return parts
+    whole = scored[(scored["kind"] == ALL_KINDS) & (scored["parts"] != "")]
+    for composite in COMPOSITES:
+        for row in whole[whole["side"] == composite.side].to_dict("records"):
+            if row["metric"] == composite.shown_as(str(row["parts"]).split(",")):
+                parts[f"{row['metric']} on {composite.side}"] = float(row["value"])
+    return parts
+
+
+def by_validation_loss(epochs: pd.DataFrame) -> list[EpochStanding]:
+    """Every epoch after the first with its validation loss."""
+    rows = epochs[(epochs["epoch"] > 0) & (epochs["measure"] == VALIDATION_LOSS)].sort_values("epoch")
+    values = [None if pd.isna(value) else float(value) for value in rows["value"]]
+    return [
+        EpochStanding(int(epoch), {} if value is None else {VALIDATION_LOSS: value}, value, least=True)
+        for epoch, value in zip(rows["epoch"], values, strict=True)
+    ]
+
+
+VALIDATION_RULE = Rule(by_validation_loss, lambda standings: "least validation loss; of equal epochs the earlier")
+"""Source: Memorization in Large Language Models in Medicine, Section 3.3 (early stopping)."""

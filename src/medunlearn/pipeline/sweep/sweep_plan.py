@@ -1,0 +1,276 @@
+"""A sweep before it runs: every setting checked at once, and its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from medunlearn.config import (
+    TINIES,
+    AttackSettings,
+    EvaluateSettings,
+    SearchSettings,
+    SweepSettings,
+    TrainSettings,
+    UnlearnSettings,
+    check,
+)
+from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.errors import ConfigError, unknown_name
+from medunlearn.pipeline.benchmark_builds import from_section, needs_folder, open_section, save_new
+from medunlearn.pipeline.epochs.epoch_settings import attack_section, check_watched, collect
+from medunlearn.pipeline.evaluate import metric_names
+from medunlearn.pipeline.experiment import benchmark_folder
+from medunlearn.pipeline.presets import train_settings, unlearn_settings
+from medunlearn.pipeline.sweep.cells import SweepCell, make_cells
+from medunlearn.pipeline.sweep.rate_search import FOLD, FORGETTING, UTILITY
+from medunlearn.pipeline.unlearn import unlearning_method
+from medunlearn.training.processes import ALONE, several
+from medunlearn.training.sharding import check_sharding
+
+# What a section may not set, and the key of the sweep that does.
+_SET_ABOVE = {
+    "train": {"seed": "seeds", "without": "retrain"},
+    "unlearn": {"seed": "seeds", "split": "splits", "method": "unlearn.methods"},
+    "evaluate": {"split": "splits"},
+    "attack": {"split": "splits"},
+}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A checked sweep: its cells, and what each will be given.
+
+    Attributes:
+        methods: in the file's order.
+        cells: each behind those that it waits for.
+        notes: what a reader of the results should know.
+        opened: the benchmark, where looking at it costs no language model.
+    """
+
+    settings: SweepSettings
+    methods: tuple[str, ...]
+    search: SearchSettings | None
+    cells: tuple[SweepCell, ...]
+    notes: tuple[str, ...]
+    opened: Benchmark | None
+
+    @cached_property
+    def cell(self) -> Mapping[str, SweepCell]:
+        """Cells by name."""
+        return {cell.name: cell for cell in self.cells}
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return _seeds(self.settings)
+
+    def training(self, seed: int, without: str | None = None) -> TrainSettings:
+        """Of the target, or without one split's forget set of a retrained model."""
+        target = train_settings({"seed": seed, **self.settings.train})
+        return target if without is None else target.model_copy(update={"without": without})
+
+    def unlearning(self, cell: SweepCell, lr: float | None = None) -> UnlearnSettings:
+        """Of a ``search`` or ``unlearn`` cell; ``lr`` replaces the method's own rate."""
+        section = {key: value for key, value in self.settings.unlearn.items() if key not in ("methods", "search")}
+        rate = {} if lr is None else {"lr": lr}
+        values = {"seed": cell.seed, **section, "method": cell.method, "split": cell.split, **rate}
+        return unlearn_settings(values, tiny=TINIES.get(str(self.settings.train.get("model"))))
+
+    def evaluating(self, cell: SweepCell) -> EvaluateSettings:
+        """Of an ``evaluate`` cell, or of a ``search`` cell: on the train fold, in the first of the contexts.
+
+        Every seed's models are asked the same questions: the subset and the bootstrap have the first seed.
+        """
+        values = {"seed": self.seeds[0], **self.settings.evaluate, "split": cell.split}
+        context = cell.context
+        if cell.kind == "search":
+            values["folds"] = [FOLD]
+            context = next(iter(self.settings.contexts), None)
+        return check(EvaluateSettings, values if context is None else {**values, "context": context})
+
+    def attacking(self, cell: SweepCell) -> AttackSettings:
+        """Of an ``attack`` cell; every seed's models are attacked alike."""
+        settings = attack_section(self.settings.attack, {"seed": self.seeds[0], "split": cell.split})
+        if settings is None:
+            raise AssertionError("a sweep without a section attack has no such cell")
+        return settings
+
+    def benchmark(self) -> Benchmark:
+        """The benchmark, in its folder. Raises ConfigError: it lacks a split that the sweep names."""
+        section, folder = self.settings.benchmark, benchmark_folder(self.settings)
+        if self.opened is not None:
+            return self.opened if "folder" in section else save_new(self.opened, folder)
+        built = from_section(section, folder)
+        if problems := _against(built, self.settings, self.search):
+            raise ConfigError(problems)
+        return built
+
+
+def plan(values: Mapping[str, Any]) -> Sweep:
+    """Check a sweep before anything runs. Raises ConfigError: every mistake in every section, at once."""
+    values, fields = _folded(values), SweepSettings.model_fields
+    # Taken out, so that they do not hide what is wrong with the rest.
+    problems = [unknown_name("setting", key, fields) for key in values if key not in fields]
+    values = {key: value for key, value in values.items() if key in fields}
+    settings = collect(problems, "sweep", lambda: check(SweepSettings, values))
+    train, unlearn, evaluate, attack = (_section(problems, values, name) for name in _SET_ABOVE)
+    target = collect(problems, "train", lambda: train_settings(train))
+    if target is not None:
+        collect(problems, "train", lambda: check_sharding(target.sharding, ALONE))
+    search = _search(problems, unlearn)
+    methods = _methods(problems, unlearn, tiny=TINIES.get(str(train.get("model"))))
+    collect(problems, "evaluate", lambda: check(EvaluateSettings, {**evaluate, "split": "any"}))
+    collect(problems, "attack", lambda: attack_section(attack, {"split": "any"}))
+    opened = None
+    if settings is not None:
+        problems += _list_problems(settings)
+        opened = _opened(problems, settings)
+        if opened is not None:
+            problems += _against(opened, settings, search)
+    if several():
+        problems.append("a sweep starts its own processes (--jobs); start it without torchrun")
+    if problems or settings is None:
+        raise ConfigError(list(dict.fromkeys(problems)))
+    retrain = settings.retrain
+    notes: tuple[str, ...] = ()
+    if search and search.split in settings.splits:
+        notes = (
+            f"The learning rates were searched on {search.split}, which is also reported: its numbers favour "
+            "every method. Search on a split that is not among the reported ones.",
+        )
+    cells = make_cells(
+        settings.splits,
+        _seeds(settings),
+        methods,
+        (settings.splits if retrain else ()) if isinstance(retrain, bool) else retrain,
+        settings.contexts,
+        (search.split, search.lr) if search else None,
+        attacked=bool(settings.attack),
+        asked_about=settings.asked_about,
+    )
+    return Sweep(settings, tuple(methods), search, tuple(cells), notes, opened)
+
+
+def _seeds(settings: SweepSettings) -> tuple[int, ...]:
+    return settings.seeds or (settings.seed or 0,)
+
+
+def _folded(values: Mapping[str, Any]) -> dict[str, Any]:
+    """With ``unlearn.search.KEY``, which the command line gives as a key ``search.KEY``, put into the search."""
+    unlearn = values.get("unlearn")
+    if not isinstance(unlearn, Mapping) or not isinstance(search := unlearn.get("search") or {}, Mapping):
+        return dict(values)
+    given = {key.removeprefix("search."): unlearn[key] for key in unlearn if str(key).startswith("search.")}
+    if not given:
+        return dict(values)
+    rest = {key: value for key, value in unlearn.items() if not str(key).startswith("search.")}
+    return {**values, "unlearn": {**rest, "search": {**search, **given}}}
+
+
+def _section(problems: list[str], values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A section's own keys; what the sweep sets itself is a mistake in it."""
+    given = values.get(name)
+    section = dict(given) if isinstance(given, Mapping) else {}
+    for key, above in _SET_ABOVE[name].items():
+        if key in section:
+            section.pop(key)
+            problems.append(f"{name}.{key}: in a sweep it is set by {above}; leave it out")
+    if name == "evaluate" and values.get("contexts") and section.pop("context", None) is not None:
+        problems.append("evaluate.context: contexts sets it; leave one of them out")
+    return section
+
+
+def _search(problems: list[str], section: dict[str, Any]) -> SearchSettings | None:
+    """The search, taken out of the section ``unlearn``."""
+    given = section.pop("search", None)
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        problems.append(f"unlearn.search={given!r}: give it a split and rates, {{split: ..., lr: [1e-4, 1e-3]}}")
+        return None
+    search = collect(problems, "unlearn.search", lambda: check(SearchSettings, given))
+    if search is not None:
+        problems += [f"unlearn.search.lr={rate!r}: a rate is above 0" for rate in search.lr if not rate > 0]
+        problems += _twice("unlearn.search.lr", search.lr)
+    for key in [key for key in section if key == "lr" or key.endswith(".lr")]:
+        section.pop(key)
+        problems.append(f"unlearn.{key}: unlearn.search chooses the rates; leave one of them out")
+    return search
+
+
+def _methods(problems: list[str], section: dict[str, Any], *, tiny: str | None) -> list[str]:
+    """The methods, taken out of the section ``unlearn``, each of which is tried on what is left of it."""
+    names = section.pop("methods", None)
+    if not isinstance(names, list) or not names:
+        problems.append("unlearn.methods is missing: a list of methods, e.g. [graddiff, npo]")
+        return []
+
+    def method(name: str) -> None:
+        settings = unlearn_settings({**section, "method": name, "split": "any"}, tiny=tiny)
+        unlearning_method(settings)
+        check_sharding(settings.sharding, ALONE)
+
+    names = [str(name) for name in names]
+    problems += _twice("unlearn.methods", names)
+    for name in names:
+        collect(problems, "unlearn", lambda: method(name))  # noqa: B023
+    return names
+
+
+def _list_problems(settings: SweepSettings) -> Iterator[str]:
+    """What is wrong with the sweep's own lists."""
+    if settings.seed is not None and settings.seeds:
+        yield "seed and seeds are both given; leave one of them out"
+    retrain = () if isinstance(settings.retrain, bool) else settings.retrain
+    for name in ("splits", "contexts", "seeds"):
+        yield from _twice(name, getattr(settings, name))
+    yield from _twice("retrain", retrain)
+    named = [("retrain", retrain), *(("asked_about", (key, *other)) for key, other in settings.asked_about.items())]
+    for setting, splits in named:
+        for split in splits:
+            if split not in settings.splits:
+                yield f"{setting}: {unknown_name('split of this sweep', split, settings.splits)}"
+    for split, others in settings.asked_about.items():
+        if split in others:
+            yield f"asked_about.{split} names {split!r} itself; its models are asked about it anyway"
+        yield from _twice(f"asked_about.{split}", others)
+
+
+def _twice(name: str, values: Sequence[Any]) -> list[str]:
+    return [f"{name} names {value!r} twice" for value in dict.fromkeys(values) if values.count(value) > 1]
+
+
+def _opened(problems: list[str], settings: SweepSettings) -> Benchmark | None:
+    """The benchmark, from its folder or in memory; None where that needs a model or its folder, or fails."""
+    section, folder = settings.benchmark, benchmark_folder(settings)
+    if ("notes" in section or needs_folder(section)) and not (folder / MANIFEST).exists():
+        return None
+    return collect(problems, "benchmark", lambda: open_section(section, folder))
+
+
+def _against(benchmark: Benchmark, settings: SweepSettings, search: SearchSettings | None) -> list[str]:
+    """Splits and metrics that the benchmark does not have."""
+    problems: list[str] = []
+    for key, splits in {
+        "splits": settings.splits,
+        "unlearn.search.split": (search.split,) if search else (),
+    }.items():
+        for split in splits:
+            collect(problems, key, lambda: benchmark.split(split))  # noqa: B023
+    if settings.attack and not problems:
+        for split in settings.splits:
+            attack = collect(problems, "attack", lambda: attack_section(settings.attack, {"split": split}))  # noqa: B023
+            collect(problems, "attack", lambda: check_watched(benchmark, attack, None))  # noqa: B023
+    metrics = {key: settings.evaluate[key] for key in ("metrics",) if key in settings.evaluate}
+    names = collect(
+        problems, "evaluate", lambda: metric_names(benchmark, check(EvaluateSettings, {"split": "any", **metrics}))
+    )
+    for composite in (UTILITY, FORGETTING) if search and names else ():
+        if not composite.used(names or ()):
+            parts = ", ".join(composite.parts)
+            problems.append(
+                f"unlearn.search: evaluate.metrics holds no part of {composite.name}; add one of {parts}"
+            )
+    return problems

@@ -1,0 +1,220 @@
+"""Multiple-choice questions from a file: MedQA's form, MedMCQA's, and what else is common.
+
+An option stands in one of these places, looked for in this order:
+
+- ``opa``, ``opb``, ... (MedMCQA), or ``A``, ``B``, ... as columns;
+- ``options`` or ``choices``: a list of texts, an object of letter -> text (MedQA), a list of objects with ``value``
+  or ``text``, or an object of two lists ``label`` and ``text``; in a CSV as JSON.
+
+The right one is a letter, a whole number, or the option's text, in ``answer_idx``, ``answer_index``, ``answerKey``,
+``cop``, ``label`` or ``answer``. Whole numbers are counted from 0 or from 1: the file tells where one of them is 0
+or the number of options; where it does not (MedMCQA was published both ways), it has to be said.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any, Literal
+
+from medunlearn.data.splits import shuffled
+from medunlearn.errors import SourceError
+from medunlearn.sources.table_files import BadRowError, Row, list_bad_rows, read_rows
+
+CountFrom = Literal[0, 1]
+IDS = ("question_id", "id", "realidx")
+QUESTIONS = ("question", "query", "stem")
+SUBJECTS = ("subject", "subject_name")
+LISTS = ("options", "choices")
+ANSWERS = ("answer_idx", "answer_index", "answerKey", "cop", "label", "answer")
+NO_ANSWER = (None, "", -1, "-1")
+
+
+@dataclass(frozen=True, slots=True)
+class MultipleChoice:
+    """One question, without its options, and at least two options in the file's order; the first is called A.
+
+    ``answer_index`` is the right one's place and ``subject`` the topic, None where the file does not say.
+    """
+
+    question_id: str
+    question: str
+    options: tuple[str, ...]
+    answer_index: int | None = None
+    subject: str | None = None
+
+    @property
+    def gold(self) -> str | None:
+        """Letter of the right option."""
+        return None if self.answer_index is None else letter(self.answer_index)
+
+    def lines(self, *, without: int | None = None) -> str:
+        """The options, one a line with its letter (``B. Aspirin``), but for one of them."""
+        remaining = [(place, text) for place, text in enumerate(self.options) if place != without]
+        return "\n".join(f"{letter(place)}. {text}" for place, text in remaining)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionsFile:
+    """Questions of a file, and place and reason of each row that was left out."""
+
+    questions: tuple[MultipleChoice, ...]
+    skipped: tuple[str, ...] = ()
+
+
+def letter(place: int) -> str:
+    """``A`` for the first option, and so on."""
+    return ascii_uppercase[place]
+
+
+def read_options(path: Path, *, count_from: CountFrom | None = None, skip_bad_rows: bool = False) -> OptionsFile:
+    """Questions of a CSV, TSV, JSONL, JSON or Parquet file.
+
+    Args:
+        count_from: what answers that are whole numbers count from; None: as the file tells.
+        skip_bad_rows: leave out rows that cannot be read and say which, instead of refusing the file.
+
+    Raises:
+        SourceError: rows that cannot be read, with their places; no question; numbers that may count from 0 or 1.
+    """
+    rows: list[tuple[str, MultipleChoice, Any]] = []
+    bad: list[tuple[str, str]] = []
+    ids: set[str] = set()
+    for number, (place, row) in enumerate(read_rows(path)):
+        try:
+            if isinstance(row, str):
+                raise BadRowError(row)
+            question, answer = _question(row, number)
+            if question.question_id in ids:
+                raise BadRowError(f"the id {question.question_id!r} was there before")
+            ids.add(question.question_id)
+            rows.append((place, question, answer))
+        except BadRowError as error:
+            bad.append((place, str(error)))
+    first = count_from if count_from is not None else _counted_from(path, rows)
+    questions = []
+    for place, question, answer in rows:
+        try:
+            questions.append(replace(question, answer_index=_answer(answer, question.options, first)))
+        except BadRowError as error:
+            bad.append((place, str(error)))
+    if bad and not skip_bad_rows:
+        raise SourceError(
+            f"{path}: {len(bad)} rows cannot be read. Mend them, or leave them out with "
+            f"skip_bad_rows=true:{list_bad_rows(bad, 10)}"
+        )
+    if not questions:
+        raise SourceError(f"{path} holds no question that can be read.")
+    return OptionsFile(tuple(questions), tuple(f"{place}: {reason}" for place, reason in bad))
+
+
+def sampled(questions: Sequence[MultipleChoice], number: int | None, seed: int) -> list[MultipleChoice]:
+    """So many of the questions, drawn by their ids, in the file's order; all of them for None."""
+    if number is None or number >= len(questions):
+        return list(questions)
+    sample = set(
+        shuffled([question.question_id for question in questions], "multiple-choice sample", seed)[:number]
+    )
+    return [question for question in questions if question.question_id in sample]
+
+
+def _question(row: Row, number: int) -> tuple[MultipleChoice, Any]:
+    text = _text(_first(row, QUESTIONS))
+    if not text:
+        raise BadRowError(f"no text in {', '.join(QUESTIONS)}")
+    options = tuple(_options(row))
+    if len(options) < 2:
+        raise BadRowError("fewer than two options (columns opa, opb, ...; A, B, ...; options; choices)")
+    if len(options) > len(ascii_uppercase):
+        raise BadRowError(f"{len(options)} options; there are {len(ascii_uppercase)} letters")
+    if "" in options:
+        raise BadRowError(f"option {letter(options.index(''))} is empty")
+    given = _first(row, IDS)
+    name = f"q{number:05d}" if given is None else str(given)
+    subject = _text(_first(row, SUBJECTS)) or None
+    return MultipleChoice(name, text, options, subject=subject), _given_answer(row, options)
+
+
+def _given_answer(row: Row, options: Sequence[str]) -> Any:
+    """The right option as the row says it; a letter and a text that both stand there must agree."""
+    answer = _first(row, ANSWERS)
+    text = _text(row.get("answer"))
+    if isinstance(answer, str) and len(answer.strip()) == 1 and text in options and text != answer.strip():
+        place = ascii_uppercase.find(answer.strip().upper())
+        if 0 <= place < len(options) and options[place] != text:
+            raise BadRowError(f"the answer is {answer.strip()}, and another option's text")
+    return answer
+
+
+def _options(row: Row) -> Iterator[str]:
+    for prefix in ("op", ""):
+        names = [f"op{name.lower()}" if prefix else name for name in ascii_uppercase]
+        if names[0] in row and names[1] in row:
+            given = [_text(row.get(name)) for name in names]
+            # A question of four options in a file whose others have five leaves the last column empty.
+            yield from given[: max((place + 1 for place, text in enumerate(given) if text), default=0)]
+            return
+    options = _first(row, LISTS)
+    if isinstance(options, str):
+        try:
+            options = json.loads(options)
+        except ValueError:
+            raise BadRowError("the options are no JSON list or object") from None
+    if isinstance(options, Mapping) and isinstance(options.get("text"), Sequence) and "label" in options:
+        options = options["text"]
+    if isinstance(options, Mapping):
+        options = [text for _, text in sorted(options.items()) if text is not None]
+    for option in options if isinstance(options, Sequence) else ():
+        yield _text(option.get("value", option.get("text")) if isinstance(option, Mapping) else option)
+
+
+def _counted_from(path: Path, read: Sequence[tuple[str, MultipleChoice, Any]]) -> CountFrom:
+    numbers = [(_number(answer), len(question.options)) for _, question, answer in read]
+    known = [(number, count) for number, count in numbers if number is not None]
+    zero, last = any(number == 0 for number, _ in known), any(number == count for number, count in known)
+    if known and zero == last:
+        raise SourceError(
+            f"{path}: the answers are numbers, and "
+            + ("some are 0 and some the number of options" if zero else "it cannot be told whether A is 0 or 1")
+            + ". Say it: --count-from 0 or --count-from 1."
+        )
+    return 1 if last else 0
+
+
+def _number(answer: Any) -> int | None:
+    if answer in NO_ANSWER or isinstance(answer, bool):
+        return None
+    if isinstance(answer, float) and answer.is_integer():
+        return int(answer)
+    if isinstance(answer, str) and answer.strip().isdecimal():
+        return int(answer)
+    return answer if isinstance(answer, int) else None
+
+
+def _answer(answer: Any, options: Sequence[str], first: CountFrom) -> int | None:
+    if answer in NO_ANSWER:
+        return None
+    text = _text(answer)
+    # An option may itself be a number, and then it is the option that is meant where it is the only one.
+    if (number := _number(answer)) is not None and options.count(text) != 1:
+        place = number - first
+    elif len(text) == 1 and text.upper() in ascii_uppercase and text not in options:
+        place = ascii_uppercase.index(text.upper())
+    elif options.count(text) == 1:
+        place = options.index(text)
+    else:
+        raise BadRowError("the answer is no letter, no number, and none of the options")
+    if not 0 <= place < len(options):
+        raise BadRowError(f"the answer is option {place + 1} of {len(options)}")
+    return place
+
+
+def _first(row: Row, names: Sequence[str]) -> Any:
+    return next((row[name] for name in names if row.get(name) is not None), None)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value).strip()
