@@ -72,7 +72,7 @@ class Forked:
         return code
 
     def communicate(self, timeout: float = PATIENCE) -> tuple[str, str]:
-        """What it said on its two streams until it ended."""
+        """Its two streams until it ended."""
         said: dict[int, list[bytes]] = {stream: [] for stream in self._streams}
         until = time.monotonic() + timeout
         with selectors.DefaultSelector() as ready:
@@ -150,7 +150,7 @@ def forked_workers() -> Iterator[None]:
 
 
 def _load() -> None:
-    """What takes long to load, so that what is forked has it."""
+    """Load the slow modules, so that forked processes have them."""
     for name in (
         "medunlearn.cli.main",
         "medunlearn.pipeline.estimate.forecast",

@@ -29,7 +29,7 @@ FAULTS = (
 
 
 def respond(behaviour: str, body: dict[str, Any], said: str) -> Answer:
-    """What goes back.
+    """Response to a request.
 
     Args:
         behaviour: ``well``, or a name below.

@@ -62,7 +62,7 @@ class SweepFolder:
         raise NotImplementedError
 
     def write_more(self, run: Path, meta: pd.DataFrame, model: Model, label: str) -> None:
-        """What lies beside the evaluation."""
+        """Write the files beside the evaluation."""
 
     def imitated(self, model: Model) -> Model:
         """The model whose scores this one gets."""

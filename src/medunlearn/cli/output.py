@@ -64,7 +64,7 @@ def _exit_code(error: MedunlearnError | KeyboardInterrupt | OSError) -> int:
 
 @dataclass(frozen=True)
 class Output:
-    """Where a command prints: tables on standard output, progress on standard error, or JSON alone."""
+    """Printer of a command: tables on standard output, progress on standard error, or JSON alone."""
 
     quiet: bool = False
     json: bool = False

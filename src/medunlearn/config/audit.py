@@ -21,7 +21,7 @@ def _file(value: Any) -> Any:
 
 
 class AuditParts(Settings):
-    """What an audit finds out besides; each can be asked of an audit that is done."""
+    """Optional audit stages; each can be added to a finished audit."""
 
     encoder: str | None = Field(None, description="encoder of BERTScore, a folder or hub id; none: no BERTScore")
     bart: str | None = Field(

@@ -1,4 +1,4 @@
-"""How audits belong together, for their report; and how memorized spans are sorted into kinds."""
+"""Settings of audits' reports: relations between audits, and sorting of memorized spans into kinds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from medunlearn.config.settings import Settings, Words
 
 
 class AuditRelations(Settings):
-    """Which audited model is what to which other, by their labels. Nothing here is guessed from a name."""
+    """Relations between audited models, by their labels. Nothing here is guessed from a name."""
 
     baselines: Mapping[str, tuple[str, ...]] = Field(
         default_factory=dict, description="a model: the models that it is held against (its backbone, say)"

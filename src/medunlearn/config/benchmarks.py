@@ -11,7 +11,7 @@ from medunlearn.config.settings import Listed, Percents, Server, Settings, Words
 
 
 class SplitFields(Settings):
-    """What all AMNESIA benchmarks are split by."""
+    """Splits of all AMNESIA benchmarks."""
 
     diseases: Annotated[Words, AfterValidator(once)] = Field(
         (), description="diseases that get splits of their own, with commas; none: the three largest"

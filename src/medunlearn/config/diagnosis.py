@@ -47,7 +47,7 @@ class DiagnosisSettings(Settings):
 
 
 class AskedSettings(Settings):
-    """How diagnoses are asked for and counted."""
+    """Prompting and scoring of diagnoses."""
 
     part: str = Field("test", description="which part of the benchmark is asked about")
     k: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Listed] = Field(
@@ -71,7 +71,7 @@ class AskedSettings(Settings):
 
 
 class WatchSettings(AskedSettings):
-    """What `train` finds out after every evaluated epoch, besides the validation loss: Figure 7's other panels."""
+    """Measurements of `train` after every evaluated epoch, besides the validation loss: Figure 7's other panels."""
 
     part: str = Field("none", description="part whose diagnoses are asked for; none: none is")
     prefix_tokens: int = Field(

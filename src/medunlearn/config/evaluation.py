@@ -75,7 +75,7 @@ class JudgeSettings(Settings):
 
 
 class UtilitySettings(Settings):
-    """What a model is still good for: tasks of lm-evaluation-harness."""
+    """General utility: tasks of lm-evaluation-harness."""
 
     tasks: Words = Field(
         min_length=1, description="tasks or groups of lm-evaluation-harness (mmlu, ...), or of include="

@@ -11,7 +11,7 @@ from medunlearn.config.settings import Listed, Percents, Settings, Template, Wor
 
 
 class OptionsFields(Settings):
-    """How a file of multiple-choice questions is read."""
+    """Reading a file of multiple-choice questions."""
 
     count_from: Literal[0, 1] | None = Field(
         None, description="what answers that are whole numbers count from; none: as the file tells"

@@ -1,4 +1,4 @@
-"""What all settings share: the base class, and the words that fields take."""
+"""Base class of all settings, and types that fields share."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ TINIES = {"tiny": "tiny", "tiny-vision": "tiny-vision"}
 
 
 class LoopFields(Settings):
-    """What all training shares."""
+    """Settings of every training loop."""
 
     epochs: int = Field(3, ge=0, description="passes over the training set (unlearning: over the forget set)")
     lr: float = Field(2e-5, gt=0, description="peak learning rate of AdamW")

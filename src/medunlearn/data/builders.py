@@ -41,7 +41,7 @@ IDENTIFIER = "identifier"
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """How a benchmark's paper breaks its numbers down.
+    """Breakdown of numbers by a benchmark's paper.
 
     Attributes:
         level: one group of numbers a node of this level.

@@ -23,7 +23,7 @@ _WORD_START = re.compile(r"(?<=\s)\S")
 
 
 def completion(text: str, rng: np.random.Generator, at: At = "sentence") -> tuple[str, str] | None:
-    """What is given and what is expected: the text up to a place drawn from its second half, and the rest.
+    """Prompt and expected continuation: the text up to a place drawn from its second half, and the rest.
 
     A text without a sentence's beginning in its second half is cut before a word; None where it has no word there
     either. Neither part has white space at the cut.

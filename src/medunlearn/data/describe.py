@@ -1,4 +1,4 @@
-"""What a benchmark holds, in the tables of AMNESIA's paper: Table 1, Table 4 and Table 5, for any benchmark.
+"""Descriptive tables of any benchmark, as in AMNESIA's paper: Tables 1, 4 and 5.
 
 Groups are the nodes of the coarsest level: AMNESIA's diseases, LUME's tasks, MedForget's institutions. A patient of
 the paper is a subject here. The paper does not say what its tokens are; here whoever asks says how to count them.
@@ -209,6 +209,6 @@ def _splits(benchmark: Benchmark) -> Iterable[SplitSize]:
 
 
 def _size(split: Split) -> tuple[str, str]:
-    """What a row of Table 5 is called, and which scope this split gives it."""
+    """Label of a row of Table 5, and the scope that this split gives it."""
     named = _PERCENT.fullmatch(split.name)
     return (f"{int(named[2])}%", named[1]) if named else (split.name, split.level)

@@ -36,7 +36,7 @@ RESPONSES = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a model said to a question, and how it rates the reference answer.
+    """A model's response to a question, and its likelihood of the reference answer.
 
     Attributes:
         variant: the context mode, and later the attack level: the way of asking.

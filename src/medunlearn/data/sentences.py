@@ -1,4 +1,4 @@
-"""Where sentences of a text begin, for cutting it without breaking one."""
+"""Sentence boundaries, for cutting a text without breaking a sentence."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from medunlearn.seeds import generator
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Which nodes of one level are to be forgotten, with what lies below them; ``retain`` are all its others."""
+    """Nodes of one level to forget, with everything below them; ``retain`` are all its others."""
 
     name: str
     level: str

@@ -69,7 +69,7 @@ def as_storage_error(error: BaseException, path: Path) -> StorageError | None:
 
 
 def writer(content: bytes) -> Callable[[Path], None]:
-    """What writes these bytes, for :func:`write_atomically` and :func:`write_together`."""
+    """Write function of these bytes, for :func:`write_atomically` and :func:`write_together`."""
 
     def write(path: Path) -> None:
         path.write_bytes(content)

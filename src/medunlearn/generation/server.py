@@ -32,7 +32,7 @@ class ServerPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """Why prompts have no response.
+    """Reasons for prompts without a response.
 
     Attributes:
         reasons: (probe id, decoding's name, sample) -> reason; nothing of any text stands in it.

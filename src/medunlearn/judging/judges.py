@@ -29,7 +29,7 @@ class Judge:
 
     @property
     def identity(self) -> str:
-        """What its answers depend on, wherever its server stands, as JSON."""
+        """Settings that its answers depend on, wherever its server is, as JSON."""
         return json.dumps([self.settings.name, self.settings.extra], sort_keys=True)
 
 

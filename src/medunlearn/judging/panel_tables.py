@@ -159,7 +159,7 @@ def ratings(panel: JudgePanel) -> pd.DataFrame:
 
 
 def criteria(panel: JudgePanel) -> pd.DataFrame:
-    """How often each judge found each criterion met, for a task whose answers say so; empty for others."""
+    """Share of cases that meet each criterion, by judge; empty for tasks without criteria."""
     rows = []
     for judge in panel.judges:
         given = panel.judgements[(panel.judgements["judge"] == judge) & panel.judgements["detail"].notna()]
@@ -194,7 +194,7 @@ def _summarized(panel: JudgePanel, rows: Sequence[tuple[str, str, JudgingCase, f
 
 
 def agreements(panel: JudgePanel) -> pd.DataFrame:
-    """How far the judges agree (Tables 10 and 13); empty for a single judge.
+    """Agreement of the judges (Tables 10 and 13); empty for a single judge.
 
     The papers' pairwise agreement is on the verdicts as given, their Fleiss' kappa on two classes, the positive
     verdict against all others. Both are here of both: ``on`` is ``verdicts`` or ``two classes`` (for ratings:

@@ -54,7 +54,7 @@ class JudgedResponses:
 
 
 def store_of(run: Run) -> Path:
-    """Where a run's judgements are stored."""
+    """Folder of a run's judgements."""
     return run.folder / FOLDER / "llm"
 
 

@@ -78,12 +78,12 @@ class Client:
 
     @property
     def halted(self) -> str:
-        """Why the run was stopped (budget, wrong key, a server that does not answer); empty if it was not."""
+        """Reason why the run was stopped (budget, wrong key, a server that does not answer); else empty."""
         return self._dispatcher.halted
 
     @property
     def spent(self) -> Usage:
-        """What was used so far."""
+        """Usage so far."""
         return self.budget.spent
 
     def facts(self) -> dict[str, Any]:

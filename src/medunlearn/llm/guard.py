@@ -55,7 +55,7 @@ class Decision:
         return self
 
     def why_not(self, text: str, identifiers: tuple[str, ...] | None) -> str:
-        """Why one prompt must stay here; empty if it may go. The last look before the wire."""
+        """Reason why one prompt must stay here; empty if it may go. The last check before it is sent."""
         if not self.allowed:
             return self.reason
         if self.on_this_machine or self.permitted:

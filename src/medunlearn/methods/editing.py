@@ -76,7 +76,7 @@ class EditMethod(Protocol):
         ...
 
     def passes(self, images: bool) -> int:
-        """How often it reads each sample, for plans of cost.
+        """Number of times it reads each sample, for plans of cost.
 
         Args:
             images: the samples have images, and the model sees them.

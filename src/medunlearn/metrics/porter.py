@@ -76,7 +76,7 @@ def _shape(word: str) -> str:
 
 
 def _measure(stem: str) -> int:
-    """How often a vowel is followed by a consonant: m in the paper's [C](VC){m}[V]."""
+    """Number of times a vowel is followed by a consonant: m in the paper's [C](VC){m}[V]."""
     return _shape(stem).count("vc")
 
 
@@ -117,7 +117,7 @@ def _past_and_participle(word: str) -> str:
 
 
 def _mended(stem: str) -> str:
-    """What is left without -ed or -ing, made a word again: hop(p), fil(e)."""
+    """Word without -ed or -ing, mended: hop(p), fil(e)."""
     if stem.endswith(("at", "bl", "iz")):
         return f"{stem}e"
     if stem[-1] == stem[-2:-1] and _shape(stem)[-1] == "c":

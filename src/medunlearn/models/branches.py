@@ -95,7 +95,7 @@ class _Fold:
         return pad(states[0], (0, 0, 0, 1))[:, self.columns].transpose(0, 1)
 
     def masks(self, window: int | None) -> tuple[Tensor | None, Tensor | None]:
-        """What shared tokens see of each other, and branches of both; None is everything before."""
+        """Attention masks among shared tokens, and among branches of both; None for everything before."""
         if window is None or window >= self.shared + self.longest:
             return None, self.mask
         if window not in self._within:

@@ -183,7 +183,7 @@ def _evaluated(experiment: Experiment, benchmark: Benchmark, runs: list[Run], de
 
 
 def benchmark_folder(settings: ExperimentSettings | SweepSettings) -> Path:
-    """Where the benchmark is built, if the experiment builds one."""
+    """Folder of the benchmark, if the experiment builds one."""
     return settings.out / f"bench-{sha256_of_json(settings.benchmark)[:8]}"
 
 

@@ -192,7 +192,7 @@ def with_sections(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _wrong_arguments(method: str, arguments: Mapping[str, Any]) -> list[str]:
-    """What the method itself will refuse, so that it stands in the same list as the rest."""
+    """Errors that the method itself would raise, so that they stand in the same list as the rest."""
     try:
         make_method(method, dict(arguments))
     except ConfigError as error:

@@ -89,7 +89,7 @@ def _model_tables(
 
 
 def _membership_reasons(content: ReportContent) -> tuple[str, ...]:
-    """Why numbers are unscored, each reason once."""
+    """Reasons of unscored numbers, each once."""
     attacks: dict[str, dict[str, None]] = {}
     for row in rows_of(content.membership.table):
         if number(row["value"]) is None:

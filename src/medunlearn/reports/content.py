@@ -89,7 +89,7 @@ class Reconstruction:
 
 @dataclass(frozen=True)
 class PaperPart:
-    """What a paper adds to the report of runs on its benchmark; ``data`` stands at the top of ``report.json``."""
+    """A paper's part of the report of runs on its benchmark; ``data`` stands at the top of ``report.json``."""
 
     blocks: tuple[Block, ...] = ()
     findings: tuple[Finding, ...] = ()

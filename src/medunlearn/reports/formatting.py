@@ -1,4 +1,4 @@
-"""How numbers and places are written, the same in every format."""
+"""Formatting of numbers and places, the same in every format."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def value_text(reading: Reading | None) -> str:
 
 
 def reading_note(reading: Reading | None) -> str:
-    """What stands under a value: its interval, and how many questions were left unscored."""
+    """Note under a value: its interval, and how many questions were left unscored."""
     if reading is None:
         return ""
     unscored = f"{reading.n_unscored:,} unscored" if reading.n_unscored else ""

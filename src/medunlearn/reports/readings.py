@@ -147,7 +147,7 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where one model stands: its numbers, and its gaps to the retrained model. ``degradation`` is DS on forget."""
+    """Numbers of one model, and its gaps to the retrained model. ``degradation`` is DS on forget."""
 
     model: ModelResult
     utility: Reading | None

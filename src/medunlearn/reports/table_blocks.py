@@ -215,7 +215,7 @@ def _comparison(row: Mapping[str, Any]) -> tuple[Cell, ...]:
 
 
 def facts(content: ReportContent) -> list[tuple[str, str]]:
-    """What was forgotten, of what: the lines of the first screen."""
+    """Forget set, benchmark and models: the lines of the first screen."""
     benchmark, split = content.benchmark, content.split
     level = str(split["level"])
     methods = [model.label for model in content.models if model.role == "unlearned"]

@@ -1,4 +1,4 @@
-"""What a run ran on, and what it took."""
+"""Hardware, versions and cost of a run."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class GeneralQuestion:
 
     @property
     def text(self) -> str:
-        """What its record says."""
+        """Text of its record."""
         return f"{self.question} {self.answer}"
 
     def asked(self) -> Iterator[tuple[Kind, str, str, tuple[str, ...], int | None]]:

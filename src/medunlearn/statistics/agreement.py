@@ -1,4 +1,4 @@
-"""How far raters agree: raw agreement, Cohen's and Fleiss' kappa, confusion; with intervals over subjects.
+"""Agreement of raters: raw agreement, Cohen's and Fleiss' kappa, confusion; with intervals over subjects.
 
 Every measure is a function of means over items (of the share of items in each cell of a table, say), so the
 bootstrap over subjects of :mod:`medunlearn.statistics.bootstrap` gives its interval.

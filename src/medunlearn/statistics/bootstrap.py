@@ -252,7 +252,7 @@ def draw_means(sums: Array, counts: Array, replicates: int, rng: np.random.Gener
 
 
 def times_drawn(n_clusters: int, replicates: int, rng: np.random.Generator) -> Array:
-    """How often each replicate draws each cluster, shape [replicates, S]; every row sums to S.
+    """Number of times each replicate draws each cluster, shape [replicates, S]; every row sums to S.
 
     Multinomial counts, by counting draws: five times faster than ``rng.multinomial`` at 1,000 clusters.
     """

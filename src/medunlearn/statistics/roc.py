@@ -142,7 +142,7 @@ class RocSample:
 
     @cached_property
     def _weights(self) -> npt.NDArray[np.float32]:
-        """How often each replicate draws each record, [B, n]."""
+        """Number of times each replicate draws each record, [B, n]."""
         codes, count = self._codes
         holds = np.zeros((count, 2), dtype=np.bool_)
         holds[codes, self._flags.astype(np.intp)] = True

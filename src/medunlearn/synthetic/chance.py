@@ -1,4 +1,4 @@
-"""How often an answer can be guessed by somebody who does not know the patient."""
+"""Probability of guessing an answer without knowing the patient."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ MOST_PATIENTS = _SSNS[0] * _SSNS[1]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who somebody is, apart from name and birth date; no two identities of one hospital share any of these."""
+    """A person apart from name and birth date; no two identities of one hospital share any of these."""
 
     record_number: str
     phone: str

@@ -1,4 +1,4 @@
-"""What is true of a disease whoever has it: symptoms, tests, imaging, treatments and courses.
+"""General knowledge of each disease: symptoms, tests, imaging, treatments and courses.
 
 The facts stand in ``diseases/*.yaml``, one file a category of AMNESIA's Table 1. A test's ``range`` is what is
 plausible in that disease, its ``normal`` the usual reference range of adults; they are general textbook
@@ -61,7 +61,7 @@ class Grid:
 
     @property
     def values(self) -> int:
-        """How many numbers there are to draw from."""
+        """Number of values to draw from."""
         return self.high - self.low + 1
 
     def draw(self, rng: np.random.Generator) -> str:

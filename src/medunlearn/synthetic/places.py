@@ -1,4 +1,4 @@
-"""Where invented people live and stories happen: towns that there are, and towns of fantasy."""
+"""Towns where invented people live and stories happen: existing ones, and towns of fantasy."""
 
 from __future__ import annotations
 

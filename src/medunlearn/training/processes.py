@@ -87,13 +87,13 @@ class Processes:
         return [value for value, _ in results]
 
     def together(self, work: Callable[[], T]) -> T:
-        """What the work made of it here, once it is done everywhere. Raises as :meth:`each` does."""
+        """Result of the work here, once it is done everywhere. Raises as :meth:`each` does."""
         results: list[T] = []
         self.each(lambda: results.append(work()))
         return results[0]
 
     def on_main(self, work: Callable[[], T]) -> T:
-        """What the main process made of it, in every process. Raises as :meth:`each` does."""
+        """Result of rank 0, in every process. Raises as :meth:`each` does."""
         return self.each(lambda: work() if self.main else None)[0]  # type: ignore[return-value]
 
     def main_first(self, work: Callable[[], T]) -> T:
@@ -227,7 +227,7 @@ def leave(error: BaseException | None, speak: Callable[[BaseException], None]) -
 
 
 def _told(error: BaseException, store: Any) -> BaseException:
-    """What a process that failed by itself left behind for the main one, which only saw it go."""
+    """Error left for rank 0 by a process that failed by itself."""
     lost = isinstance(error, ProcessError) and error.lost
     if lost and store.check([_FAILED]):
         return ProcessError(store.get(_FAILED).decode())

@@ -47,7 +47,7 @@ class Removal:
 
     @property
     def unscorable(self) -> str | None:
-        """Why no response can be scored against it; None if one can."""
+        """Reason why no response can be scored against it; None if one can."""
         if not normalised(self.text):
             return NOTHING_LEFT
         others = (text for place, text in enumerate(self.question.options) if place != self.place)

@@ -79,7 +79,7 @@ class JudgingTask:
 
     @property
     def human_labels(self) -> Sequence[str]:
-        """What a person can answer."""
+        """Labels that a person can give."""
         return self.verdicts if self.rates else ("Yes", "No")
 
     def as_verdict(self, human: str) -> str:
@@ -102,13 +102,13 @@ class JudgingTask:
         return object_schema(rating={"type": "integer", "minimum": min(ratings), "maximum": max(ratings)})
 
     def check(self, case: JudgingCase, value: Mapping[str, Any]) -> str | None:
-        """What is wrong with an answer that has the right form; a judgement without a reason is none."""
+        """Error of an answer that has the right form; a judgement without a reason is none."""
         return self.contradiction(case, value) or (
             None if str(value["reasoning"]).strip() else "reasoning is empty: say why"
         )
 
     def contradiction(self, case: JudgingCase, value: Mapping[str, Any]) -> str:
-        """Why an answer contradicts itself; empty where it does not."""
+        """Reason why an answer contradicts itself; empty where it does not."""
         return ""
 
     def read(self, value: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

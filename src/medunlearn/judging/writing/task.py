@@ -119,13 +119,13 @@ class WritingTask(ABC):
 
     @abstractmethod
     def wrong(self, source: Source, value: Any) -> str:
-        """What is wrong with an answer that matches the schema; empty for nothing.
+        """Error of an answer that matches the schema; empty for none.
 
         The model is told, and it is kept as a reason: it must not repeat words of source or answer.
         """
 
     def declined(self, source: Source, value: Any) -> str:
-        """Why a right answer gives nothing to keep; empty where it does."""
+        """Reason why a right answer gives nothing to keep; empty where it does."""
         return ""
 
     def shaped(self, source: Source, value: Any) -> Any:

@@ -33,7 +33,7 @@ _ABBREVIATION = re.compile(
 
 @lru_cache(maxsize=1024)
 def content(text: str) -> frozenset[str]:
-    """What a text says, as a set: stems of its words and the values of its numbers, without empty words.
+    """Content of a text as a set: stems of its words and values of its numbers, without stop words.
 
     ``three``, ``3`` and ``3.0`` are one; ``1,200`` is ``1200``.
     """
@@ -66,7 +66,7 @@ def squeezed(text: str) -> str:
 
 
 def sentences(text: str) -> int:
-    """How many sentences a text has; at least 1 unless it is empty."""
+    """Number of sentences; at least 1 unless the text is empty."""
     text = text.strip()
     ends = [end for end in _SENTENCE_END.finditer(text) if not _ABBREVIATION.search(text[: end.start()])]
     open_end = bool(text) and (not ends or ends[-1].end() < len(text))
@@ -74,7 +74,7 @@ def sentences(text: str) -> int:
 
 
 def words(text: str) -> int:
-    """How many words a text has, by white space."""
+    """Number of words, by white space."""
     return len(text.split())
 
 

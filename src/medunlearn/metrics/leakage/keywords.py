@@ -147,7 +147,7 @@ def for_evaluation(
 
 
 def why_none(record: Record) -> str:
-    """Why a question on a record has no keyword."""
+    """Reason why a question on a record has no keyword."""
     disease = record.groups.get(LEVEL)
     if disease is None:
         return "its record has no disease"

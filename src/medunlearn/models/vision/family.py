@@ -49,5 +49,5 @@ class Family(Protocol):
         ...
 
     def features(self, model: Any, prepared: Sequence[Prepared]) -> list[Tensor]:
-        """What stands at the picture tokens of each image, [count, W] each; gradients flow."""
+        """Image features at the picture tokens of each image, [count, W] each; gradients flow."""
         ...

@@ -44,7 +44,7 @@ class Pictures:
         return self.family.marker
 
     def tokens(self, image: str, record_id: str) -> tuple[int, ...]:
-        """What stands for a record's image in a prompt.
+        """Placeholder tokens of a record's image in a prompt.
 
         Raises:
             InputError: there is no folder to look in, or no image that can be read; names file and record.

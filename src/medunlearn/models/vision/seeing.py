@@ -44,7 +44,7 @@ class Sight:
         return not any(tensor.requires_grad for tensor in self.parts().values())
 
     def features(self, numbers: Sequence[int]) -> list[Tensor]:
-        """What stands at the tokens of each image, [count, W] each."""
+        """Features at the tokens of each image, [count, W] each."""
         if not self.frozen:
             return self._encode(numbers)
         self._forget_other_weights()
@@ -109,7 +109,7 @@ def give_sight(model: Any, pictures: Pictures) -> Sight:
 
 
 def sight_of(model: Any) -> Sight | None:
-    """What a model, or the model in a LoRA adapter, sees with; None for one that takes text alone."""
+    """Vision part of a model, or of the model in a LoRA adapter; None for a text model."""
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     if not hasattr(base, "get_input_embeddings"):
         return None

@@ -118,12 +118,12 @@ def invent_drafts(settings: LumeNewSettings, screen: Screen) -> list[Draft]:
 
 
 def public_count(settings: LumeNewSettings) -> int:
-    """How many documents of the third task are wanted, non-members included."""
+    """Number of documents of the third task, non-members included."""
     return settings.public_biographies + settings.nonmembers
 
 
 def _spare(wanted: int) -> int:
-    """How many to invent, so that enough are left when some are too much alike."""
+    """Number to invent, so that enough are left when some are too much alike."""
     return wanted + max(8, wanted // 10)
 
 

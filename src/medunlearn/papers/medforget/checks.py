@@ -1,4 +1,4 @@
-"""What must hold of a cloze, and of options beside a section, whoever wrote them: decided by code."""
+"""Rules of a cloze, and of options beside a section, whoever wrote them: decided by code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def meaning(text: str) -> frozenset[str]:
 
 
 def wrong_cloze(statement: str, answer: str, text: str) -> str:
-    """What is wrong with a gap, without words of the record; empty if nothing is.
+    """Error of a gap, without words of the record; empty for none.
 
     It must be one gap, whose answer of one to five words stands in the section and not in the statement.
     """

@@ -91,7 +91,7 @@ def has_gap(text: str) -> bool:
 
 
 def _gaps(text: str) -> Iterator[tuple[int, str, str]]:
-    """How telling a gap is, its statement and its answer: 4 measures, 3 terms, 2 long words, 1 short, 0 grammar."""
+    """Information of a gap, its statement and its answer: 4 measures, 3 terms, 2 long words, 1 short, 0 grammar."""
     for sentence in sentences(text):
         words = [match for match in _WORD.finditer(sentence) if any(map(str.isalpha, match.group()))]
         measures = [(4, match) for match in _MEASURE.finditer(sentence)]

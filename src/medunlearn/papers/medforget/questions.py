@@ -89,7 +89,7 @@ class Phrasing:
         return text.replace("{section}", section.replace("_", " ")).replace("{statement}", item.statement)
 
     def on_identity(self, node: str, level: str) -> Iterator[Question]:
-        """Which institution, patient or study an image belongs to; of both folds."""
+        """Questions on the institution, patient or study of an image; of both folds."""
         for fold, suffix in self.folds:
             rng = stream(self.settings, "wording", node, fold)
             wordings = paper_yaml("medforget", "wording")["identity"][level]

@@ -49,7 +49,7 @@ class ChosenStudy:
 
 @dataclass(frozen=True)
 class Selection:
-    """Who was chosen, and who was looked at and left out.
+    """Chosen patients, and those left out with their reasons.
 
     Attributes:
         studies: in order of their nodes, a patient's one after the other.
@@ -123,7 +123,7 @@ def _studies(
 
 
 def unfit(source: RadiologySource, study: RadiologyStudy, settings: MedforgetSettings) -> str:
-    """Why a study cannot be in the benchmark; empty where it can."""
+    """Reason why a study cannot be in the benchmark; empty where it can."""
     lacking = [name for name in settings.required if not askable(study.sections.get(name, ""))]
     if lacking:
         return f"its report has no {' and no '.join(lacking)}"

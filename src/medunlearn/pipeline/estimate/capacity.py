@@ -61,7 +61,7 @@ def capacity_of(device: str, out: Path) -> Capacity:
 
 
 def advice(memory: Memory | None, disk: int, capacity: Capacity, stage: str = "The run") -> Iterator[str]:
-    """What exceeds the capacity (``memory`` is that of the largest stage), with the settings to change."""
+    """Resources that are exceeded (``memory`` is that of the largest stage), with the settings to change."""
     if memory is not None:
         on_gpu = capacity.kind == "GPU memory"
         own = 0 if on_gpu else LIBRARIES

@@ -232,7 +232,7 @@ class Forecast:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What will not fit, and what to change."""
+        """Stages that will not fit, and the settings to change."""
         memory = self.total.memory
         largest = next((stage.name for stage in self.stages if stage.work.memory is memory), "")
         return tuple(advice(memory, self.disk, self.capacity, f"Stage {largest}"))

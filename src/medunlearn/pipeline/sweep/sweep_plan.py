@@ -220,7 +220,7 @@ def _methods(problems: list[str], section: dict[str, Any], *, tiny: str | None) 
 
 
 def _list_problems(settings: SweepSettings) -> Iterator[str]:
-    """What is wrong with the sweep's own lists."""
+    """Errors in the sweep's own lists."""
     if settings.seed is not None and settings.seeds:
         yield "seed and seeds are both given; leave one of them out"
     retrain = () if isinstance(settings.retrain, bool) else settings.retrain

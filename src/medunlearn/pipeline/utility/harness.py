@@ -34,7 +34,7 @@ Bar = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 
 
 def fingerprint(settings: UtilitySettings) -> dict[str, str]:
-    """What numbers depend on besides the settings and the model: the harness, and files of ``include``.
+    """Inputs of the numbers besides settings and model: the harness, and files of ``include``.
 
     Raises:
         InputError: the harness is not installed, or there is no such folder.

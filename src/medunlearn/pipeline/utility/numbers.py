@@ -89,7 +89,7 @@ class Utility:
 
     @property
     def reason(self) -> str:
-        """Why there is no value; empty where there is one."""
+        """Reason why there is no value; empty where there is one."""
         return "" if self.value is not None else str(self.summary.iloc[-1]["reason"])
 
     @property

@@ -95,7 +95,7 @@ def export_tasks(benchmark: Benchmark, settings: TaskExportSettings, out: Path) 
 
 
 def _like(benchmark: Benchmark, settings: TaskExportSettings) -> tuple[Rendering, int]:
-    """How to show questions, and how long a response may be."""
+    """Template of questions, and the longest response."""
     if settings.like is None:
         rendering = Rendering(settings.template or "plain", settings.context or "closed_book")
         words = max(len(question.answer.split()) for question in benchmark.questions)

@@ -1,4 +1,4 @@
-"""What one patient's chest looks like when nothing is wrong with it; drawn once a patient."""
+"""Normal chest anatomy of one patient; drawn once a patient."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ BASE = -112.0
 
 @dataclass(frozen=True)
 class Pose:
-    """How somebody stood and breathed.
+    """A patient's position and breathing.
 
     Attributes:
         breath: height of the lungs over their usual height.
@@ -47,7 +47,7 @@ def invent_pose(rng: np.random.Generator) -> Pose:
 
 @dataclass(frozen=True)
 class Body:
-    """What is between source and detector."""
+    """Everything between source and detector."""
 
     anatomy: Anatomy
     findings: tuple[ChestFinding, ...]

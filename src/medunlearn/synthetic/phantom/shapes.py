@@ -63,7 +63,7 @@ class Projection:
 
 @dataclass(frozen=True)
 class Extent:
-    """Where each ray enters and leaves a convex shape, in mm along the ray [size, size]; it leaves before it
+    """Entry and exit of each ray through a convex shape, in mm along the ray [size, size]; it leaves before it
     enters where it misses."""
 
     start: Image

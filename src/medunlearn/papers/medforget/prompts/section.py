@@ -55,7 +55,7 @@ class MedforgetSection(WritingTask):
 
 
 def wrong_cloze(statement: str, answer: str, text: str) -> str:
-    """What is wrong with a gap and its answer."""
+    """Error of a gap and its answer."""
     if statement.count(BLANK) != 1:
         return f"the statement must have exactly one {BLANK}"
     if words(answer) > LONGEST_CLOZE:

@@ -121,7 +121,7 @@ def _related(audits: Audits, relations: AuditRelations, draws: Draws) -> dict[st
 
 
 def _kinds(audit: AuditTables, draws: Draws) -> pd.DataFrame:
-    """How many spans of each corpus each way put into each kind; spans without one too."""
+    """Number of spans by corpus, way of sorting and kind; spans without a kind too."""
     if audit.kinds is None:
         return pd.DataFrame()
     titles, ways = {name: kind.title for name, kind in kinds().items()}, _ways(audit)

@@ -25,7 +25,7 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 class Prediction(NamedTuple):
-    """How many diagnoses a response names (0: none can be read), and the place of the first right one, from 1."""
+    """Number of diagnoses in a response (0: none can be read), and the place of the first right one, from 1."""
 
     named: int
     rank: int | None
