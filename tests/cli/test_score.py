@@ -38,13 +38,13 @@ def test_another_measure_is_added_without_torch(evaluated: Path) -> None:
         "except SystemExit as end: assert not end.code, end.code\n"
         "assert 'torch' not in sys.modules"
     )
-    words = ["score", str(evaluated), "--measures", "rouge_l", "--json"]
+    words = ["score", str(evaluated), "--measures", "rouge_l,exact_match", "--json"]
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert {row["metric"] for row in json.loads(done.stdout)["table"]} >= {"token_f1", "rouge_l"}
     after = scores(evaluated)
-    assert set(after["measure"]) == {"token_f1", "rouge_l"}
-    assert len(after) == 2 * len(before)
+    assert set(after["measure"]) == {"token_f1", "rouge_l", "exact_match"}
+    assert len(after) == 3 * len(before)
     kept = after[after["measure"] == "token_f1"].reset_index(drop=True)
     pd.testing.assert_frame_equal(kept[list(before.columns)], before, check_dtype=False)
 

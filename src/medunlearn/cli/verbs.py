@@ -163,7 +163,7 @@ _VERBS = (
     Verb(
         "score",
         "Score the stored responses of an evaluated run again; no model is asked.",
-        "runs/npo --measures rouge_l --measures token_f1",
+        "runs/npo --measures rouge_l,token_f1",
         "measures split benchmark",
         notes="Rows of these measures are replaced in the evaluation's scores.parquet; other measures stay.",
         call="medunlearn.pipeline.score:score",

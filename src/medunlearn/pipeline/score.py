@@ -66,7 +66,8 @@ def score(
     """
     evaluated = Evaluated.find(Run.of(run), split)
     settings = EvaluateSettings.model_validate(evaluated.record.info.config)
-    named = [word.strip() for word in measures.split(",")] if isinstance(measures, str) else list(measures)
+    texts = [measures] if isinstance(measures, str) else measures
+    named = [word.strip() for text in texts for word in text.split(",")]
     named = [name for name in named if name] or list(evaluated.record.info.inputs["metrics"])
     for name in named:
         get_metric(name)
