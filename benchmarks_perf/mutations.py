@@ -29,8 +29,8 @@ class Mutation:
 
 
 METRICS, TRAINING = "tests/metrics/test_", "tests/training/test_"
-ROUGE, PLAIN, NGRAMS = f"{METRICS}rouge.py", f"{METRICS}plain_metrics.py", f"{METRICS}ngrams.py"
-TOFU, OPTIONS, JUDGED = f"{METRICS}tofu_metrics.py", f"{METRICS}option_accuracy.py", f"{METRICS}gen_score.py"
+ROUGE, PLAIN, NGRAMS = f"{METRICS}rouge.py", f"{METRICS}text.py", f"{METRICS}ngrams.py"
+TOFU, OPTIONS, JUDGED = f"{METRICS}likelihood.py", f"{METRICS}likelihood.py", f"{METRICS}gen_score.py"
 MODEL = f"{METRICS}model_metrics.py"
 LOSSES, NGDIFF, HEAD = "tests/methods/test_losses.py", "tests/methods/test_ngdiff.py", "tests/models/test_head.py"
 MUTATIONS = [
@@ -40,7 +40,7 @@ MUTATIONS = [
     Mutation("metrics/text.py", "min(times, counts[word])", "max(times, counts[word])", PLAIN),
     Mutation("metrics/ngrams.py", "np.minimum(times_said", "np.maximum(times_said", NGRAMS),
     Mutation("metrics/ngrams.py", "1.0 - repeated", "repeated", NGRAMS),
-    Mutation("metrics/likelihood.py", "answer_hits[:-1]", "answer_hits", PLAIN),
+    Mutation("metrics/likelihood.py", "answer_hits[:-1]", "answer_hits", TOFU),
     Mutation("metrics/likelihood.py", "return 1.0 - ratio if", "return ratio if", TOFU),
     Mutation("metrics/likelihood.py", "/ len(means)) - mean_log_prob", "/ len(means)) + mean_log_prob", TOFU),
     Mutation("metrics/likelihood.py", "weights[right] / fsum", "weights[0] / fsum", TOFU),

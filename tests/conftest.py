@@ -33,8 +33,8 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
-def tiny_base() -> Any:
-    """Do not change it: :func:`tiny` gives copies. Its weights are large, so that nothing is near uniform."""
+def _unused_tiny() -> Any:
+    """Source of all copies, used by no test: a model remembers its batch layouts once it has run."""
     import torch
 
     from medunlearn.models.tiny import build_tiny
@@ -48,17 +48,23 @@ def tiny_base() -> Any:
     return language_model
 
 
+@pytest.fixture(scope="session")
+def tiny_base(_unused_tiny: Any) -> Any:
+    """Do not change it: :func:`tiny` gives copies. Its weights are large, so that nothing is near uniform."""
+    return copy.deepcopy(_unused_tiny)
+
+
 @pytest.fixture
-def tiny(tiny_base: Any) -> Callable[[], Any]:
+def tiny(_unused_tiny: Any) -> Callable[[], Any]:
     """A fresh copy of one Llama, 32 wide and 3 layers deep, each time it is called."""
-    return lambda: copy.deepcopy(tiny_base)
+    return lambda: copy.deepcopy(_unused_tiny)
 
 
 @pytest.fixture(scope="session")
-def _exact_base(tiny_base: Any) -> Any:
+def _exact_base(_unused_tiny: Any) -> Any:
     from rounding import in_fp64
 
-    exact = copy.deepcopy(tiny_base)
+    exact = copy.deepcopy(_unused_tiny)
     in_fp64(exact.model)
     return exact
 

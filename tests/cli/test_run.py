@@ -118,9 +118,9 @@ def test_a_plug_in(
 
 
 ELSEWHERE = {
-    "amnesia-llama3-8b.yaml": "test_amnesia_page.py",
-    "lume.yaml": "test_epochs_page.py",
-    "lume-new.yaml": "pipeline/test_docs_of_benchmarks.py",
+    "amnesia-llama3-8b.yaml": "docs/test_amnesia.py",
+    "lume.yaml": "docs/test_unlearn_epochs.py",
+    "lume-new.yaml": "docs/test_lume_tofu_muse.py",
     "sweep-small.yaml": "cli/test_sweep.py",
     "sweep-amnesia-400.yaml": "pipeline/sweep/test_plan.py",
     "medforget-tiny.yaml": "papers/medforget/test_run.py",
