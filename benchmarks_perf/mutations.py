@@ -33,7 +33,22 @@ ROUGE, PLAIN, NGRAMS = f"{METRICS}rouge.py", f"{METRICS}text.py", f"{METRICS}ngr
 TOFU, OPTIONS, JUDGED = f"{METRICS}likelihood.py", f"{METRICS}likelihood.py", f"{METRICS}gen_score.py"
 MODEL = f"{METRICS}model_metrics.py"
 LOSSES, NGDIFF, HEAD = "tests/methods/test_losses.py", "tests/methods/test_ngdiff.py", "tests/models/test_head.py"
+STATISTICS, RESULTS = "tests/statistics/test_", "tests/results/test_"
 MUTATIONS = [
+    Mutation("statistics/bootstrap.py", "[(1.0 - level) / 2.0,", "[(1.0 - level),", f"{STATISTICS}bootstrap.py"),
+    Mutation("statistics/bootstrap.py", "int(self.n_clusters[used].min())", "n", f"{STATISTICS}bootstrap.py"),
+    Mutation(
+        "statistics/paired.py", "2.0 * (1 + min(below, above))", "(1 + min(below, above))", f"{STATISTICS}paired.py"
+    ),
+    Mutation("statistics/paired.py", "np.where(lonely, np.nan, first)", "first", f"{STATISTICS}paired.py"),
+    Mutation("statistics/roc.py", "below + theirs / 2", "below + theirs", f"{STATISTICS}roc.py"),
+    Mutation("statistics/trend.py", "places - places.mean()", "places", f"{STATISTICS}trend.py"),
+    Mutation("statistics/agreement.py", "(means[..., 1:] ** 2)", "means[..., 1:]", f"{STATISTICS}agreement.py"),
+    Mutation("statistics/joint.py", "complete = np.take_along_axis", "np.take_along_axis", f"{STATISTICS}joint.py"),
+    Mutation(
+        "results/composites.py", "1.0 - means if self.inverted", "means if self.inverted", f"{RESULTS}composites.py"
+    ),
+    Mutation("results/contrasts.py", "term.weight * drawn", "drawn", f"{RESULTS}contrasts.py"),
     Mutation("metrics/text.py", "length / len(tokens) if tokens", "length / (len(tokens) + 1) if tokens", ROUGE),
     Mutation("metrics/text.py", "2 * LCSseq", "LCSseq", JUDGED),
     Mutation("metrics/text.py", "2.0 * shared / (len(said) + len(wanted))", "2.0 * shared / len(said)", PLAIN),
