@@ -1,7 +1,6 @@
 """The house in numbers: lines, folders, modules that a command loads and runs, seconds to `--help`, page sizes.
 
     python benchmarks_perf/house.py measure OUT > benchmarks_perf/golden/before.md
-    python benchmarks_perf/house.py capabilities > benchmarks_perf/golden/capabilities.csv
 
 OUT is what `golden.py run` left: models to unlearn, evaluate and audit, and reports. It measures the tree that it
 stands in, or the one that the variable HOUSE names: on a busy machine seconds are to be compared only where both
@@ -37,9 +36,9 @@ STARTED = (
     "train x --model tiny --out y no_such_setting=1",
 )
 TRACED = {
-    "unlearn": "unlearn hospital/target hospital/bench --split random_25 --method npo --out {new}/npo epochs=1",
-    "evaluate": "evaluate {new}/npo hospital/bench --split random_25 subjects=2 replicates=20",
-    "audit": "audit hospital/target hospital/bench --out {new}/audit sample=4 prefixes=10 max_new_tokens=10",
+    "unlearn": "unlearn hospital/target hospital/bench --split random_25 --method npo --out {new}/npo --epochs 1",
+    "evaluate": "evaluate {new}/npo hospital/bench --split random_25 --limit 2 --replicates 20",
+    "audit": "audit hospital/target hospital/bench --out {new}/audit --limit 4 --prefixes 10 --max-new-tokens 10",
 }
 
 
