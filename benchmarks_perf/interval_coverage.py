@@ -46,6 +46,10 @@ class Sample:
         return float(stats.t.ppf(0.975, self.subjects - 1))
 
 
+Trial = Callable[[int, np.random.Generator], Sample]
+"""Draws a data set of so many subjects."""
+
+
 def percentile(sample: Sample) -> Interval:
     low, high = np.quantile(sample.draws, (0.025, 0.975))
     return float(low), float(high)
@@ -83,7 +87,7 @@ def harmonic(means: Array) -> Array:
     return means.shape[-1] / np.sum(1 / np.maximum(means, 1e-12), axis=-1)
 
 
-def mean_of(draw: Callable[[int, np.random.Generator], Array], bounds: Interval | None = (0.0, 1.0)) -> object:
+def mean_of(draw: Callable[[int, np.random.Generator], Array], bounds: Interval | None = (0.0, 1.0)) -> Trial:
     """Trials of a mean with one value a subject."""
 
     def trial(subjects: int, rng: np.random.Generator) -> Sample:
@@ -93,7 +97,7 @@ def mean_of(draw: Callable[[int, np.random.Generator], Array], bounds: Interval 
     return trial
 
 
-def rate(share: float, most_items: int) -> object:
+def rate(share: float, most_items: int) -> Trial:
     """Trials of a rate over items: 1 to ``most_items`` a subject, intraclass correlation 0.3."""
     odds = 1 / 0.3 - 1
 
@@ -106,7 +110,7 @@ def rate(share: float, most_items: int) -> object:
     return trial
 
 
-def composite(centre: float) -> object:
+def composite(centre: float) -> Trial:
     """Trials of the harmonic mean of three correlated metrics."""
 
     def trial(subjects: int, rng: np.random.Generator) -> Sample:
@@ -117,7 +121,7 @@ def composite(centre: float) -> object:
     return trial
 
 
-def area(shift: float) -> object:
+def area(shift: float) -> Trial:
     """Trials of the AUC of as many members as non-members, one document each."""
 
     def trial(subjects: int, rng: np.random.Generator) -> Sample:
@@ -128,12 +132,12 @@ def area(shift: float) -> object:
     return trial
 
 
-def difference(ours: float, theirs: float) -> object:
+def difference(ours: float, theirs: float) -> Trial:
     """Trials of the paired difference of two independent shares, one item a subject."""
     return mean_of(lambda n, rng: (rng.random(n) < ours) * 1.0 - (rng.random(n) < theirs), (-1.0, 1.0))
 
 
-def share_of(value: float) -> object:
+def share_of(value: float) -> Trial:
     """Trials of a share of subjects."""
     return mean_of(lambda n, rng: (rng.random(n) < value) * 1.0)
 
@@ -163,7 +167,7 @@ def main() -> None:
             rng = np.random.default_rng(subjects)
             hits = dict.fromkeys(METHODS, 0.0)
             for _ in range(trials):
-                sample = trial(subjects, rng)  # type: ignore[operator]
+                sample = trial(subjects, rng)
                 for name, method in METHODS.items():
                     low, high = method(sample)
                     hits[name] += np.nan if np.isnan(low) else low <= truth <= high

@@ -85,13 +85,13 @@ def test_probes_and_responses_are_the_contracts_tables(found: Audit, world: Any)
 
 def test_greedy_responses_are_those_of_plain_decoding(found: Audit, world: Any) -> None:
     """The greedy prefix from one pass over a text changes no token."""
-    from medunlearn.generation.decode import decode_greedily
+    from medunlearn.generation.decode import decode
     from medunlearn.models.load import load_model
 
     model = load_model(world.model, device="cpu")
     probes, said = found.probes(), found.responses().set_index("probe_id")
     ids = [model.tokenizer(text, add_special_tokens=False)["input_ids"] for text in probes["prefix"]]
-    for batch in decode_greedily(model, ids, max_new_tokens=60):
+    for batch in decode(model, ids, max_new_tokens=60):
         for place, decoded in batch:
             assert tuple(said.loc[probes["probe_id"][place], "response_tokens"]) == decoded.tokens
 

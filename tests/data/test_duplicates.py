@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import combinations
 
 import pytest
 
-from medunlearn.data.duplicates import ALIKE, Seen, near_duplicates, overlap, shingles
+from medunlearn.data.duplicates import ALIKE, Duplicate, Seen, overlap, shingles
 from medunlearn.seeds import generator
+
+
+def near_duplicates(texts: Mapping[str, str], alike: float = ALIKE) -> list[Duplicate]:
+    seen = Seen(alike)
+    return [duplicate for name, text in texts.items() if (duplicate := seen.take(name, text))]
 
 
 def test_overlap_by_hand() -> None:

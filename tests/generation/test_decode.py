@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from medunlearn.generation.decode import DecodedAnswer, decode_greedily, end_tokens
+from medunlearn.generation.decode import DecodedAnswer, end_tokens
+from medunlearn.generation.decode import decode as decode_batches
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken
@@ -37,7 +38,7 @@ def prompts(make_sequences: Make) -> list[Sequence[int]]:
 def decode(language_model: Any, prompts: Sequence[Sequence[int]], **settings: Any) -> list[DecodedAnswer]:
     said = dict(
         pair
-        for batch in decode_greedily(language_model, prompts, **{"max_new_tokens": MOST, **settings})
+        for batch in decode_batches(language_model, prompts, **{"max_new_tokens": MOST, **settings})
         for pair in batch
     )
     return [said[place] for place in range(len(prompts))]

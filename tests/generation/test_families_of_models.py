@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 
-from medunlearn.generation.decode import decode_greedily
+from medunlearn.generation.decode import decode
 from medunlearn.generation.sharing import way_of
 from medunlearn.models.load import LanguageModel
 from medunlearn.seeds import generator
@@ -77,7 +77,7 @@ def test_shared_is_transformers_own(named: tuple[str, LanguageModel]) -> None:
         prompts += [(head + draw.integers(3, WORDS, own).tolist(), length) for own in (3, 1, 5)]
     usual = model.config._attn_implementation
     assert way_of(model) == FAMILIES[name][0]
-    batches = decode_greedily(
+    batches = decode(
         language_model, [p for p, _ in prompts], shared=[count for _, count in prompts], max_new_tokens=MOST
     )
     ours = dict(pair for batch in batches for pair in batch)
@@ -92,7 +92,7 @@ def test_shared_is_transformers_own(named: tuple[str, LanguageModel]) -> None:
         said.add(ours[place].tokens)
     assert len(said) > 2
     begun = [ours[place].tokens[: place % MOST] for place in range(len(prompts))]
-    batches = decode_greedily(
+    batches = decode(
         language_model,
         [p for p, _ in prompts],
         shared=[count for _, count in prompts],

@@ -11,7 +11,8 @@ import pytest
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.generation import respond as module
-from medunlearn.generation.decode import DecodedAnswer, decode_greedily, greedy_prefix
+from medunlearn.generation.decode import DecodedAnswer, greedy_prefix
+from medunlearn.generation.decode import decode as decode_batches
 from medunlearn.generation.respond import respond
 from medunlearn.models.sequences import Rendering, question_sequence
 from medunlearn.training.batch_plan import Plan
@@ -71,7 +72,7 @@ def passes(trained: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def decode(model: Any, prompts: Sequence[Sequence[int]], **settings: Any) -> list[DecodedAnswer]:
     said = dict(
         pair
-        for batch in decode_greedily(model, prompts, **{"max_new_tokens": MOST, "batch_size": 3, **settings})
+        for batch in decode_batches(model, prompts, **{"max_new_tokens": MOST, "batch_size": 3, **settings})
         for pair in batch
     )
     return [said[place] for place in range(len(prompts))]

@@ -52,13 +52,13 @@ def ask(model: Any, folder: Path, questions: list[Question] = QUESTIONS, **setti
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of prompts given to the model, a call."""
     counts: list[int] = []
-    decode = module.decode_greedily
+    decode = module.decode
 
     def counting(language_model: Any, prompts: Any, **settings: Any) -> Any:
         counts.append(len(prompts))
         return decode(language_model, prompts, **settings)
 
-    monkeypatch.setattr(module, "decode_greedily", counting)
+    monkeypatch.setattr(module, "decode", counting)
     return counts
 
 

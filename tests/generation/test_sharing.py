@@ -11,7 +11,8 @@ import torch
 from transformers import DynamicCache
 
 from medunlearn.generation import sharing
-from medunlearn.generation.decode import DecodedAnswer, decode_greedily
+from medunlearn.generation.decode import DecodedAnswer
+from medunlearn.generation.decode import decode as decode_batches
 from medunlearn.generation.sharing import SharedPrompt, arrange, begin, way_of
 from medunlearn.models.layouts import LayoutProbe
 from medunlearn.seeds import generator
@@ -37,7 +38,7 @@ def asked(notes: Sequence[int], questions: int, alone: int = 4) -> Asked:
 
 
 def decode(language_model: Any, prompts: Any, shared: Any = (), **settings: Any) -> list[DecodedAnswer]:
-    batches = decode_greedily(
+    batches = decode_batches(
         language_model, prompts, shared=shared, **{"max_new_tokens": MOST, "batch_size": 64, **settings}
     )
     said = [pair for batch in batches for pair in batch]

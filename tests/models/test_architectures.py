@@ -15,7 +15,7 @@ import transformers
 from rounding import relative_bound
 from transformers import AttentionInterface
 
-from medunlearn.generation.decode import decode_greedily
+from medunlearn.generation.decode import decode
 from medunlearn.generation.sharing import way_of
 from medunlearn.models import branches
 from medunlearn.models.batches import collate
@@ -159,7 +159,7 @@ def test_decoding_is_transformers_own(language_model: LanguageModel, sequences: 
     end = max(range(WORDS), key=lambda token: len({said.index(token) for said in theirs if token in said}))
     language_model.tokenizer.eos_token_id = end
     lengths = set()
-    for batch in decode_greedily(language_model, prompts, max_new_tokens=MOST):
+    for batch in decode(language_model, prompts, max_new_tokens=MOST):
         for place, ours in batch:
             said = theirs[place]
             assert ours.finished == (end in said)
@@ -182,7 +182,7 @@ def test_decoding_from_a_shared_cache_is_decoding_alone(
     handle = model.register_forward_pre_hook(
         lambda module, arguments, named: rows.append(len(named["input_ids"])), with_kwargs=True
     )
-    batches = decode_greedily(language_model, prompts, shared=[head] * len(made), max_new_tokens=most)
+    batches = decode(language_model, prompts, shared=[head] * len(made), max_new_tokens=most)
     ours = dict(pair for batch in batches for pair in batch)
     handle.remove()
     assert [list(ours[place].tokens) for place in range(len(made))] == theirs

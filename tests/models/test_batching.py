@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medunlearn.errors import MedunlearnError
-from medunlearn.generation.decode import DecodedAnswer, decode_greedily
+from medunlearn.generation.decode import DecodedAnswer, decode
 from medunlearn.models.batching import Batching, is_out_of_memory
 
 ERRORS = [
@@ -117,7 +117,7 @@ def test_decoding_that_runs_out_of_memory(
 
     def decoded() -> list[tuple[int, DecodedAnswer]]:
         marks = [shared] * len(prompts) if shared else []
-        batches = decode_greedily(language_model, prompts, shared=marks, max_new_tokens=6, batch_size=8)
+        batches = decode(language_model, prompts, shared=marks, max_new_tokens=6, batch_size=8)
         return [pair for batch in batches for pair in batch]
 
     usual = decoded()

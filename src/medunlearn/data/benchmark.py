@@ -31,7 +31,7 @@ _KEYS: Mapping[str, type] = {
     "name": str, "schema_version": int, "builder": str, "seed": int, "source": str, "licence": str,
     "data_use": str, "levels": list, "subject_level": str, "counts": dict, "notes": dict, "sha256": dict,
 }  # fmt: skip
-"""What the manifest holds, in its order."""
+"""Keys of the manifest, in its order."""
 
 
 @dataclass(frozen=True)

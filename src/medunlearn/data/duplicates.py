@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -79,9 +78,3 @@ class Seen:
         self._names.append(name)
         self._sizes.append(len(own))
         return None
-
-
-def near_duplicates(texts: Mapping[str, str], alike: float = ALIKE) -> list[Duplicate]:
-    """The texts that are too much like an earlier one, in their order; what was left out hides no later one."""
-    seen = Seen(alike)
-    return [found for name, text in texts.items() if (found := seen.take(name, text))]

@@ -100,10 +100,6 @@ def _decode(
     return [(prompt.place, _answer(answer, ends)) for prompt, answer in zip(prompts, answers, strict=True)]
 
 
-decode_greedily = decode
-"""Without ``choose``, :func:`decode` is greedy."""
-
-
 def greedy_prefix(answer: Sequence[int], choices: Sequence[int]) -> tuple[int, ...]:
     """The first tokens that greedy decoding says, known from one pass over a reference answer.
 

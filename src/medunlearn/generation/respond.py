@@ -10,7 +10,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import sha256_of_json
-from medunlearn.generation.decode import decode_greedily, greedy_prefix
+from medunlearn.generation.decode import decode, greedy_prefix
 from medunlearn.models.batching import Batching
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
@@ -82,7 +82,7 @@ def respond(
     for places in _rounds(sequences, ROUND * batch_size):
         chosen = [sequences[place] for place in places]
         scores = score_answers(language_model, chosen, batch_size=scoring)
-        for batch in decode_greedily(
+        for batch in decode(
             language_model,
             [sequence.prompt for sequence in chosen],
             shared=[sequence.shared for sequence in chosen],

@@ -56,17 +56,6 @@ def saves_tokens(sequences: Sequence[TokenSequence]) -> bool:
     return len(_rows(found)) * max(family.length for family in found) < len(sequences) * longest
 
 
-def rows_for_masks(sequences: Sequence[TokenSequence]) -> tuple[int, int]:
-    """Rows of the batch that :func:`pack` makes, and their length."""
-    found = _families(sequences)
-    return len(_rows(found)), rounded_up(max(family.length for family in found))
-
-
-def groups_for_branches(sequences: Sequence[TokenSequence]) -> list[BranchGroup]:
-    """The groups of the row that :func:`pack_for_branches` makes; padding is the last one."""
-    return _padded_groups(_in_one_row(sequences), sequences)
-
-
 def pack(sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
     """Sequences in rows with a mask of who sees whom, whatever it saves."""
     found = _families(sequences)

@@ -235,8 +235,3 @@ def findings_data(findings: Iterable[Finding]) -> list[dict[str, Any]]:
         }
         for finding in findings
     ]
-
-
-def _case_data(case: Case) -> dict[str, Any]:
-    evidence = list(map(asdict, case.evidence))
-    return {**case.labels, "verdict": case.verdict, "says": case.says, "evidence": evidence}

@@ -15,13 +15,13 @@ from medunlearn.data.records import Identifier, Record
 
 
 def continuations(folder: Path, records: list[Record]) -> list[RecordResponse]:
-    from medunlearn.generation.decode import decode_greedily
+    from medunlearn.generation.decode import decode
     from medunlearn.models.load import load_model
     from medunlearn.models.sequences import record_sequences
 
     model: Any = load_model(str(folder))
     prefixes = [record_sequences(record, model.tokenizer, None)[0].ids[:20] for record in records]
-    decoded = dict(pair for batch in decode_greedily(model, prefixes, max_new_tokens=60) for pair in batch)
+    decoded = dict(pair for batch in decode(model, prefixes, max_new_tokens=60) for pair in batch)
     texts = [(prefix, decoded[place].tokens) for place, prefix in enumerate(prefixes)]
     return [
         RecordResponse(*[record.record_id] * 3, "greedy", 0, *map(model.tokenizer.decode, own))

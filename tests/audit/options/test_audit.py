@@ -128,7 +128,7 @@ def test_responses_are_kept_when_it_is_cut_off(
     with pytest.raises(KeyboardInterrupt):
         audit_options(before_and_after[1], question_file, out=tmp_path / "cut", **settings)
     monkeypatch.setattr("medunlearn.audit.options.option_audit.choice_rows", choice_rows)
-    monkeypatch.setattr("medunlearn.generation.respond.decode_greedily", stop)
+    monkeypatch.setattr("medunlearn.generation.respond.decode", stop)
     monkeypatch.setattr("medunlearn.generation.respond._rounds", lambda sequences, size: iter([]))
     done = audit_options(before_and_after[1], question_file, out=tmp_path / "cut", **settings)
     assert len(done.options) == len(done.choices) == 8

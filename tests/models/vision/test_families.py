@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from medunlearn.generation.decode import decode_greedily
+from medunlearn.generation.decode import decode
 from medunlearn.generation.sharing import way_of
 from medunlearn.models.forward_outputs import ForwardOutputs
 from medunlearn.models.layouts import decoder_of, make_batch
@@ -94,7 +94,7 @@ def test_answers_are_those_of_transformers(seeing: LanguageModel, sequences_of: 
     assert way_of(seeing.model) != "whole"
     found = {}
     prompts, shared = [one.prompt for one in sequences], [one.shared for one in sequences]
-    for batch in decode_greedily(seeing, prompts, shared=shared, max_new_tokens=MOST):
+    for batch in decode(seeing, prompts, shared=shared, max_new_tokens=MOST):
         found |= {place: decoded.tokens for place, decoded in batch}
     for place, prompt in enumerate(prompts):
         given = alone(seeing, prompt)

@@ -21,7 +21,7 @@ from medunlearn.data.records import Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import sha256_of_json, write_atomically
-from medunlearn.generation.decode import decode_greedily, greedy_prefix
+from medunlearn.generation.decode import decode, greedy_prefix
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import TokenSequence, record_sequences
@@ -152,7 +152,7 @@ class Memorization:
             greedy_prefix(s.ids[s.scored_from :], score.choices) for s, score in zip(sequences, scores, strict=True)
         ]
         prompts, new_tokens = [sequence.prompt for sequence in sequences], self.settings.new_tokens
-        for batch in decode_greedily(live, prompts, begun=begun, max_new_tokens=new_tokens, batch_size=size):
+        for batch in decode(live, prompts, begun=begun, max_new_tokens=new_tokens, batch_size=size):
             yield [
                 Response(
                     question_id=sequences[place].key,
