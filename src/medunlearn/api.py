@@ -392,7 +392,8 @@ def _csv_file(out: Folder | None) -> Path | None:
 
 
 def _write_csv(file: Path | None, table: Any) -> None:
+    from medunlearn.data.escaping import csv_of_frame
     from medunlearn.data.storage import write_text
 
     if file is not None:
-        write_text(file, table().to_csv(index=False))
+        write_text(file, csv_of_frame(table()))

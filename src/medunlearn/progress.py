@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -17,6 +16,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.text import Text
+
+from medunlearn.terminal import printable, printable_line
 
 Advance = Callable[..., None]
 _open: list[Progress] = []
@@ -44,12 +45,12 @@ def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Advance]
             yield advance
         return
     columns = (
-        TextColumn("{task.description:<26}"),
+        TextColumn("{task.description:<26}", markup=False),
         BarColumn(bar_width=28),
         MofNCompleteColumn(),
         _Rate(),
         TimeRemainingColumn(elapsed_when_finished=True),
-        TextColumn("[dim]{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", style="dim", markup=False),
     )
     with Progress(*columns, console=console) as bars:
         _open.append(bars)
@@ -64,17 +65,17 @@ def remark(line: str, *, quiet: bool = False) -> None:
     """One line on standard error, above the bars that are open."""
     if not quiet:
         console = _open[-1].console if _open else Console(stderr=True, soft_wrap=True)
-        console.print(f"[dim]>[/] {escape(line)}", highlight=False)
+        console.print(Text.assemble((">", "dim"), f" {printable(line)}"))
 
 
 @contextmanager
 def _bar(bars: Progress, what: str, total: int, *, stays: bool = False) -> Iterator[Advance]:
-    task = bars.add_task(what, total=total, note="")
+    task = bars.add_task(printable_line(what), total=total, note="")
 
     def advance(done: int = 1, note: str = "") -> None:
         bars.update(task, advance=done)
         if note:
-            bars.update(task, note=note)
+            bars.update(task, note=printable_line(note))
 
     try:
         yield advance

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from medunlearn.data.escaping import csv_text
 from medunlearn.data.storage import write_atomically
 from medunlearn.errors import InputError, SourceError
-from medunlearn.judging.labels import harmless
 
 
 def write_private(path: Path, write: Callable[[Path], object]) -> None:
@@ -32,10 +30,7 @@ def refuse_existing(path: Path) -> None:
 
 def write_sheet(path: Path, rows: Iterable[Sequence[str]]) -> None:
     """Write a CSV for a spreadsheet, header first; no cell is taken for a formula."""
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\r\n").writerows([harmless(cell) for cell in row] for row in rows)
-    # Spreadsheets need the byte order mark to read UTF-8.
-    write_private(path, lambda part: part.write_bytes(("\ufeff" + buffer.getvalue()).encode()))
+    write_private(path, lambda part: part.write_bytes(csv_text(rows).encode()))
 
 
 def refuse_problems(problems: Sequence[str], where: str = "", shown: int = 5) -> None:

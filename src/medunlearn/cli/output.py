@@ -14,6 +14,7 @@ import click
 
 from medunlearn.cli.launch import end_together, rank_zero_output
 from medunlearn.errors import MedunlearnError
+from medunlearn.terminal import printable
 
 INTERRUPTED = 130
 UNSCORED = "unscored"
@@ -53,7 +54,7 @@ def print_error(error: BaseException) -> None:
 
             error = as_storage_error(error, Path(error.filename or "a file")) or error
         click.secho("error:", fg="red", bold=True, err=True, nl=False)
-        click.echo(f" {error}", err=True)
+        click.echo(f" {printable(error)}", err=True)
 
 
 def _exit_code(error: MedunlearnError | KeyboardInterrupt | OSError) -> int:
@@ -72,19 +73,20 @@ class Output:
     def say(self, line: str) -> None:
         """Print a line on standard error, above a progress bar that may be open."""
         if not self.quiet:
-            print(f"> {line}", file=sys.stderr, flush=True)
+            print(f"> {printable(line)}", file=sys.stderr, flush=True)
 
     def line(self, line: str) -> None:
         if not (self.quiet or self.json):
             from rich.console import Console
+            from rich.text import Text
 
-            Console().print(line, highlight=False, markup=False)
+            Console().print(Text(printable(line)))
 
     def data(self, value: Any) -> bool:
         """Print JSON if it was asked for; whether it was. A function is called for its value only then."""
         if self.json:
             value = value() if callable(value) else value
-            print(json.dumps(value, indent=2, ensure_ascii=False, default=_as_json))
+            print(printable(json.dumps(value, indent=2, ensure_ascii=False, default=_as_json)))
         return self.json
 
     def table(self, title: str, columns: Iterable[str], rows: Iterable[Sequence[object]]) -> None:
@@ -92,16 +94,16 @@ class Output:
         if self.quiet or self.json:
             return
         from rich.console import Console
-        from rich.markup import escape
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(header_style="bold", box=None, pad_edge=False)
         for column in columns:
-            table.add_column(escape(str(column)), overflow="fold")
+            table.add_column(Text(printable(column)), overflow="fold")
         for row in rows:
-            table.add_row(*(escape(cell_text(cell)) for cell in row))
+            table.add_row(*(Text(printable(cell_text(cell))) for cell in row))
         console = Console()
-        console.print(f"[bold]{escape(title)}[/]", highlight=False, soft_wrap=True)
+        console.print(Text(printable(title), style="bold"), soft_wrap=True)
         console.print(table)
         console.print()
 

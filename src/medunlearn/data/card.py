@@ -7,36 +7,41 @@ from typing import Any
 
 import yaml
 
+from medunlearn.data.escaping import markdown_cell, markdown_line
 from medunlearn.data.records import Side
 from medunlearn.data.splits import Split
+from medunlearn.terminal import printable_line
 
 
 def card(manifest: Mapping[str, Any], splits: Iterable[tuple[Split, Mapping[Side, int]]]) -> str:
     """Markdown with a YAML head: what the benchmark is, its counts, its splits with their sizes, how to load it."""
     head = {
-        "pretty_name": manifest["name"],
-        "license": manifest["licence"] or "unknown",
+        "pretty_name": printable_line(manifest["name"]),
+        "license": printable_line(manifest["licence"] or "unknown"),
         "tags": ["machine-unlearning", "medunlearn", manifest["builder"]],
         "configs": [
             {"config_name": table, "data_files": f"{table}.parquet"} for table in ("records", "questions", "splits")
         ],
     }
-    counts = "\n".join(f"| {name.replace('_', ' ')} | {n:,} |" for name, n in manifest["counts"].items())
-    rows = "\n".join(
-        f"| `{split.name}` | {split.level} | {sizes['forget']:,} | {sizes['retain']:,} |" for split, sizes in splits
+    counts = _rows((name.replace("_", " "), f"{n:,}") for name, n in manifest["counts"].items())
+    rows = _rows(
+        (f"`{split.name}`", split.level, f"{sizes['forget']:,}", f"{sizes['retain']:,}") for split, sizes in splits
     )
-    notes = "\n".join(f"- {name.replace('_', ' ')}: {value}" for name, value in manifest["notes"].items())
+    notes = "\n".join(
+        markdown_line(f"- {name.replace('_', ' ')}: {value}") for name, value in manifest["notes"].items()
+    )
+    levels, subject = markdown_line(" > ".join(manifest["levels"])), markdown_line(manifest["subject_level"])
     return f"""---
 {yaml.safe_dump(head, sort_keys=False, allow_unicode=True).strip()}
 ---
 
-# {manifest["name"]}
+# {markdown_line(manifest["name"])}
 
 Built by `medunlearn build {manifest["builder"]}` with seed {manifest["seed"]}
-from {manifest["source"] or "an unnamed source"}.
-Data use: **{manifest["data_use"]}**. Licence: {manifest["licence"] or "unknown"}.
+from {markdown_line(manifest["source"] or "an unnamed source")}.
+Data use: **{manifest["data_use"]}**. Licence: {markdown_line(manifest["licence"] or "unknown")}.
 
-Levels, coarse to fine: {" > ".join(manifest["levels"])}. One subject is one {manifest["subject_level"]}.
+Levels, coarse to fine: {levels}. One subject is one {subject}.
 
 | what | count |
 |---|---|
@@ -52,3 +57,8 @@ import medunlearn as mu
 bench = mu.Benchmark.load("path/of/this/folder")
 ```
 """
+
+
+def _rows(rows: Iterable[Iterable[str]]) -> str:
+    """Rows of a pipe table."""
+    return "\n".join(f"| {' | '.join(map(markdown_cell, row))} |" for row in rows)

@@ -6,20 +6,15 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from medunlearn.data.escaping import unescape_formula
 from medunlearn.errors import SourceError
 from medunlearn.judging.tasks import JudgingTask
 
 NEEDED = ("case_id", "label")
 _SHOWN = 5
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 People = Mapping[str, Mapping[str, str]]
 """Annotator -> case id -> verdict; blank labels are not there."""
-
-
-def harmless(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula; a model may have written one."""
-    return f"'{cell}" if cell.startswith(_FORMULA) else cell
 
 
 def read_people(paths: Sequence[Path], task: JudgingTask, case_ids: Sequence[str]) -> People:
@@ -32,7 +27,7 @@ def read_people(paths: Sequence[Path], task: JudgingTask, case_ids: Sequence[str
         SourceError: a file that cannot be read, lacks a column, has a wrong label, an id that was not asked about,
             or two labels of one annotator for one case; the first few with their lines. No label at all.
     """
-    known = {harmless(case_id): case_id for case_id in case_ids} | {case_id: case_id for case_id in case_ids}
+    known = {case_id.strip(): case_id for case_id in case_ids}
     allowed = {label.casefold(): task.as_verdict(label) for label in task.human_labels}
     people: dict[str, dict[str, str]] = {}
     for path in paths:
@@ -59,6 +54,8 @@ def read_people(paths: Sequence[Path], task: JudgingTask, case_ids: Sequence[str
 def rows_of(path: Path, needed: Sequence[str] = NEEDED) -> list[tuple[int, dict[str, str]]]:
     """Line numbers and rows of a filled-in CSV sheet, separated by commas or by a spreadsheet's semicolons.
 
+    Cells are what they were before :func:`escape_formula` guarded them.
+
     Raises:
         SourceError: no such file, no CSV in UTF-8, or a needed column is missing.
     """
@@ -75,7 +72,11 @@ def rows_of(path: Path, needed: Sequence[str] = NEEDED) -> list[tuple[int, dict[
                     f"Labels need {' and '.join(needed)}."
                 )
             reader.fieldnames = names
-            return [(reader.line_num, row) for row in reader]
+            # What stands in no column has no name (None) and is a list.
+            return [
+                (reader.line_num, {name: unescape_formula(cell) for name, cell in row.items() if name is not None})
+                for row in reader
+            ]
     except FileNotFoundError:
         raise SourceError(f"There is no file {path}.") from None
     except (OSError, ValueError, csv.Error) as error:

@@ -6,17 +6,15 @@ Both show the cases alone, in a drawn order, and nothing that a judge wrote: ann
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from medunlearn.data.escaping import FORMULA, csv_text
 from medunlearn.data.storage import sha256_of_json, write_text
 from medunlearn.errors import InputError
-from medunlearn.judging.labels import harmless
 from medunlearn.judging.tasks import JudgingCase, JudgingTask
 
 CSV, PAGE = "labels.csv", "annotate.html"
@@ -46,14 +44,9 @@ def write_sheet(folder: Path, task: JudgingTask, cases: Sequence[JudgingCase]) -
 
 def as_csv(task: JudgingTask, cases: Sequence[JudgingCase]) -> str:
     """One row a case: case_id, annotator and label to fill in, comment, and what is to be judged."""
-    buffer = io.StringIO()
-    rows = csv.writer(buffer, lineterminator="\r\n")
-    rows.writerow(("case_id", "annotator", "label", "comment", *task.shows))
-    for case in cases:
-        cells = (case.case_id, "", "", "", *(case.fields[name] for name in task.shows))
-        rows.writerow([harmless(cell) for cell in cells])
-    # Spreadsheets take a file for UTF-8 only with this mark at its start.
-    return "\ufeff" + buffer.getvalue()
+    header = ("case_id", "annotator", "label", "comment", *task.shows)
+    rows = [(case.case_id, "", "", "", *(case.fields[name] for name in task.shows)) for case in cases]
+    return csv_text([header, *rows])
 
 
 def as_page(task: JudgingTask, cases: Sequence[JudgingCase]) -> str:
@@ -79,6 +72,7 @@ def as_page(task: JudgingTask, cases: Sequence[JudgingCase]) -> str:
         "cases": shown,
         "task": task.name,
         "labels": list(task.human_labels),
+        "formula": FORMULA,
     }
     page = environment.get_template("annotate.html.jinja")
     return page.render(task=task, note=NOTE, number=len(cases), data=for_script(data), **assets, **hashes)

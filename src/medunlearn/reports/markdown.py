@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from medunlearn.data.escaping import markdown_cell, markdown_line
 from medunlearn.reports.blocks import Block as AnyBlock
 from medunlearn.reports.blocks import (
     Bullets,
@@ -22,6 +23,7 @@ from medunlearn.reports.blocks import (
     Table,
     Text,
 )
+from medunlearn.terminal import printable
 
 _LONGEST_NOTE = 60
 _MARKS: Mapping[str, str] = {"lowest": "**", "highest": "_"}
@@ -29,7 +31,7 @@ _MARKS: Mapping[str, str] = {"lowest": "**", "highest": "_"}
 
 def to_markdown(report: Report) -> str:
     """Every block but figures, whose numbers stand in tables."""
-    parts = [f"# {one_line(report.title)}", bullets(f"{name}: {text}" for name, text in report.facts)]
+    parts = [f"# {markdown_line(report.title)}", bullets(f"{name}: {text}" for name, text in report.facts)]
     parts += _render(report.blocks, 2)
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -41,9 +43,9 @@ def _render(blocks: Iterable[AnyBlock], depth: int) -> Iterator[str]:
 def _block(block: AnyBlock, depth: int) -> Iterator[str]:
     match block:
         case Text(text):
-            yield one_line(text)
+            yield markdown_line(text)
         case Prose(paragraphs):
-            yield from map(one_line, paragraphs)
+            yield from map(markdown_line, paragraphs)
         case Bullets(items):
             yield bullets(items)
         case Facts(items):
@@ -57,15 +59,15 @@ def _block(block: AnyBlock, depth: int) -> Iterator[str]:
             yield pipe_table(block)
             yield bullets(_long_notes(block))
         case Headline(label, answer, sentences):
-            yield f"**{one_line(label)}: {one_line(answer)}.** {one_line(' '.join(sentences))}".rstrip()
+            yield markdown_line(f"**{label}: {answer}.** {' '.join(sentences)}")
         case Quotes(items):
             for name, text in items:
-                yield f"{one_line(name)}:\n\n{literal(text)}"
+                yield f"{markdown_line(name)}:\n\n{literal(text)}"
         case Columns(left, right):
             yield from _render((*left, *right), depth)
         case Statement():
             yield _heading(depth, f"{block.badge}: {block.title}", block.note)
-            yield one_line(block.summary)
+            yield markdown_line(block.summary)
             yield from _render(block.blocks, depth + 1)
         case Choice(_, options):
             for name, inside in options:
@@ -84,17 +86,17 @@ def _titled(heading: str, parts: Iterable[str]) -> list[str]:
 
 
 def _heading(depth: int, text: str, note: str = "") -> str:
-    return f"{'#' * min(depth, 6)} {one_line(text)}" + (f" ({one_line(note)})" if note else "")
+    return f"{'#' * min(depth, 6)} {markdown_line(text)}" + (f" ({markdown_line(note)})" if note else "")
 
 
 def bullets(lines: Iterable[str]) -> str:
     """A list, a line an item."""
-    return "\n".join(f"- {one_line(line)}" for line in lines)
+    return "\n".join(f"- {markdown_line(line)}" for line in lines)
 
 
 def literal(text: str) -> str:
     """Text as an indented block: a viewer shows what a model said and never renders it."""
-    return "\n".join(f"    {line}" for line in (text.splitlines() or [""]))
+    return "\n".join(f"    {printable(line)}" for line in (text.splitlines() or [""]))
 
 
 def pipe_table(table: Table) -> str:
@@ -113,15 +115,10 @@ def _cell(cell: Cell) -> str:
     if cell.spans:
         text = "".join(f"{_MARKS.get(span.mark, '')}{span.text}{_MARKS.get(span.mark, '')}" for span in cell.spans)
     note = cell.note if len(cell.note) <= _LONGEST_NOTE else ""
-    return one_line(f"{text} {note}").replace("|", "\\|")
+    return markdown_cell(f"{text} {note}")
 
 
 def _long_notes(table: Table) -> list[str]:
     """Notes that would make a table too wide, each once."""
     cells = (cell for row in (table.columns, *table.rows) for cell in row if len(cell.note) > _LONGEST_NOTE)
     return list(dict.fromkeys(f"{cell.text}: {cell.note}" for cell in cells))
-
-
-def one_line(text: str) -> str:
-    """One line that no viewer takes for a tag."""
-    return " ".join(text.replace("<", "&lt;").split())

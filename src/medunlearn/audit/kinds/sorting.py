@@ -19,7 +19,7 @@ from medunlearn.config.audit_report import KindSettings
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_json, read_table, write_json, write_table
 from medunlearn.errors import InputError, SourceError, unknown_name
-from medunlearn.judging.labels import harmless, rows_of
+from medunlearn.judging.labels import rows_of
 from medunlearn.judging.writing import Reject, Source, write
 from medunlearn.llm import Client, CostEstimate
 from medunlearn.statistics.agreement import Rating, cohen_kappa, in_words, observed_agreement
@@ -135,7 +135,7 @@ def read_sheet(path: Path, spans: Sequence[str]) -> dict[str, Label]:
     Raises:
         SourceError: no sheet, unknown kinds or spans, a span with two kinds; all with their lines.
     """
-    ids = {harmless(name): name for name in spans} | {name: name for name in spans}
+    ids = {name.strip(): name for name in spans}
     labels: dict[str, Label] = {}
     problems = []
     for line, row in rows_of(path, ("span_id", "kind")):

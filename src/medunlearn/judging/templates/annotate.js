@@ -58,8 +58,10 @@
     go(1);
   }
 
+  const formula = new RegExp(data.formula);
+
   function cell(text) {
-    const plain = /^[=+\-@\t\r]/.test(text) ? "'" + text : text;
+    const plain = formula.test(text) ? "'" + text : text;
     return '"' + plain.replace(/"/g, '""') + '"';
   }
 

@@ -232,7 +232,7 @@ def _refused(settings: LumeNewSettings) -> frozenset[str]:
         return frozenset()
     task = get_task("document")
     # A sheet is labelled before the benchmark that heeds it is there, so its own ids are all that can be known.
-    names = [row["case_id"].strip().removeprefix("'") for path in settings.reviewed for _, row in rows_of(path)]
+    names = [row["case_id"].strip() for path in settings.reviewed for _, row in rows_of(path)]
     labels = read_people(settings.reviewed, task, names).values()
     return frozenset(name for verdicts in labels for name, verdict in verdicts.items() if verdict == task.negative)
 
