@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from fake_server import FakeServer, share_of_faults
+from server_faults import FAULTS, TWICE
 
-from medunlearn.llm import Request, Store
+from medunlearn.llm import Message, Request, Store
 
 Make = Callable[..., Any]
 MENDED = "busy error_500 error_503 reset half_closed not_json no_choices error_in_200 half_surrogate"
@@ -168,3 +169,25 @@ def test_a_fifth_of_faults_and_every_record_has_one_outcome(connect: Make, label
     kept = {outcome.key for outcome in outcomes if outcome.status in ("answered", "invalid", "refused")}
     assert kept == set(table.key)
     assert Counter(outcome.status for outcome in outcomes)["answered"] >= 148
+
+
+@pytest.mark.parametrize("kind", TWICE)
+def test_a_second_response_is_nobodys_answer(connect: Make, kind: str) -> None:
+    """It comes in the same packet, soon, late, or when the next request of the connection has come."""
+    server = FakeServer([kind], answer=lambda body: body["messages"][0]["content"])
+    server, client = connect(server=server, concurrency=4)
+    requests = [Request(f"r{n}", (Message("user", f"Say r{n}."),), max_tokens=9) for n in range(120)]
+    outcomes = {outcome.id: outcome.text for outcome in client.stream(requests)}
+    assert outcomes == {f"r{n}": f"Say r{n}." for n in range(120)}
+    assert server.count == client.spent.requests == 120
+
+
+def test_every_request_has_a_connection_of_its_own(connect: Make, label: Make) -> None:
+    server, client = connect("well", "error_500", "prose_only", "well", concurrency=2)
+    list(client.stream(label(n) for n in range(10)))
+    assert server.connections == server.count > 10
+    assert {headers["connection"] for _, headers in server.seen} == {"close"}
+
+
+def test_there_are_24_kinds_of_faults() -> None:
+    assert len(set(FAULTS)) == len(FAULTS) == 24

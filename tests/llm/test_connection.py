@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from fake_server import FakeServer
 
@@ -143,6 +146,39 @@ def test_what_a_run_records(connect: Make, label: Make) -> None:
     assert facts["settings"]["model"] == "m"
     assert facts["estimated_tokens"] == facts["prompt_tokens"] + facts["answer_tokens"] > 0
     assert json.loads(json.dumps(facts)) == facts
+
+
+def test_a_request_counts_from_when_it_was_sent(
+    connect: Make, label: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from when it was let through, nor from when it was answered; and what never was sent holds no place."""
+    dial = anyio.connect_tcp
+
+    async def slowly(*where: Any, **how: Any) -> Any:
+        await asyncio.sleep(0.3)
+        return await dial(*where, **how)
+
+    monkeypatch.setattr("anyio.connect_tcp", slowly)
+    _, client = connect(server=FakeServer(delay=0.3), retries=0)
+    limiter = client._dispatcher.limiter
+    start = time.monotonic()
+    assert client.ask(label()).status == "answered"
+    (place,) = limiter._window.sent
+    assert start + 0.3 <= place.sent < time.monotonic() - 0.3
+    _, client = connect(base_url="http://127.0.0.1:9/v1", retries=0)
+    assert client.ask(label()).status == "failed"
+    assert not client._dispatcher.limiter._window.unsent
+
+
+def test_clients_of_one_server_and_key_share_their_minute(connect: Make, label: Make) -> None:
+    server, first = connect(requests_per_minute=3)
+    second = connect(server=None, base_url=server.base_url)[1]
+    assert [first.ask(label(n)).status for n in range(2)] == ["answered"] * 2
+    stream = second.stream(label(n) for n in range(2, 5))
+    assert next(stream).status == "answered"
+    time.sleep(0.2)
+    assert server.count == 3
+    stream.close()
 
 
 def test_certificates_are_read_once(connect: Make, label: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,3 +102,23 @@ def test_the_key_comes_from_the_environment_alone(monkeypatch: pytest.MonkeyPatc
 def test_sums() -> None:
     assert Usage(1, 2, 3, 4) + Usage(10, 20, 30, 40, 0.5) == Usage(11, 22, 33, 44, 0.5)
     assert Usage(1, 2, 3).money is None
+
+
+def test_a_budget_within_another_counts_in_both() -> None:
+    build = Budget(settings(budget_requests=3))
+    verifier = Budget(settings(budget_requests=2), within=build)
+    first, second = verifier.reserve(Usage(1)), verifier.reserve(Usage(1))
+    assert first is not None
+    assert second is not None
+    assert verifier.reserve(Usage(1)) is None
+    verifier.settle(first, Usage(1))
+    verifier.settle(second, Usage(1))
+    assert (verifier.spent, build.spent) == (Usage(2), Usage(2))
+    with pytest.raises(BudgetSpentError, match="2 requests"):
+        verifier.reserve(Usage(1))
+    other = Budget(settings(), within=build)
+    last = other.reserve(Usage(1))
+    assert other.reserve(Usage(1)) is None
+    other.settle(last or 0, Usage(1))
+    with pytest.raises(BudgetSpentError, match="3 requests"):
+        other.reserve(Usage(1))

@@ -57,6 +57,7 @@ class FakeServer:
         seen: (body, headers) of requests, in their order.
         delay: seconds before each answer; may be set while it runs.
         count: requests that came in; most_at_once: how many were open together at most.
+        connections: that were made.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class FakeServer:
         self._behave, self._answer, self.delay, self._keep, self._port = behave, answer, delay, keep, port
         self._host = host
         self.seen: list[tuple[dict[str, Any], dict[str, str]]] = []
-        self.count = self.most_at_once = self._open = 0
+        self.count = self.most_at_once = self.connections = self._open = 0
         self._times: Counter[bytes] = Counter()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
@@ -103,21 +104,25 @@ class FakeServer:
         server.close()
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        owed = bytearray()  # what is sent before the answer to the next request
         try:
-            while await self._one(reader, writer):
+            while await self._one(reader, writer, owed):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             writer.close()
 
-    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, owed: bytearray) -> bool:
         """One request of a connection; whether the connection goes on."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         headers = {
             name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)
         }
         content = await reader.readexactly(int(headers.get("content-length", 0)))
+        writer.write(bytes(owed))
+        owed.clear()
         self.count += 1
         self._open += 1
         self.most_at_once = max(self.most_at_once, self._open)
@@ -126,7 +131,11 @@ class FakeServer:
             await asyncio.sleep(3600 if answer is HANG else self.delay)
             if answer is CLOSE:
                 return False
-            writer.write(answer.content)
+            if answer.surplus_after is None:
+                owed += answer.surplus
+            elif answer.surplus_after > 0:
+                asyncio.get_running_loop().call_later(answer.surplus_after, _write, writer, answer.surplus)
+            writer.write(answer.content + (answer.surplus if answer.surplus_after == 0 else b""))
             await writer.drain()
         finally:
             self._open -= 1
@@ -143,3 +152,8 @@ class FakeServer:
         else:
             behaviour = self._behave[min(self.count, len(self._behave)) - 1]
         return respond(behaviour, body, self._answer(body))
+
+
+def _write(writer: asyncio.StreamWriter, content: bytes) -> None:
+    if not writer.is_closing():
+        writer.write(content)

@@ -13,10 +13,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Answer:
-    """Bytes for the wire, and whether the connection goes on after them."""
+    """Bytes for the wire, whether the connection goes on after them, and a second response that nobody asked for.
+
+    The surplus is sent so many seconds after the content (0: in one packet with it), or just before the answer to
+    the connection's next request (None).
+    """
 
     content: bytes
     stays_open: bool = True
+    surplus: bytes = b""
+    surplus_after: float | None = 0.0
 
 
 HANG, CLOSE = Answer(b""), Answer(b"", stays_open=False)
@@ -24,7 +30,8 @@ HANG, CLOSE = Answer(b""), Answer(b"", stays_open=False)
 # What `share_of_faults` draws from: everything that a repeat can mend, but for hanging, which takes its time.
 FAULTS = (
     "busy", "error_500", "error_503", "reset", "half_closed", "not_json", "no_choices", "truncated", "wrong_schema",
-    "duplicate_keys", "prose_only", "prose_around", "fence", "thinking", "no_usage", "empty",
+    "duplicate_keys", "prose_only", "prose_around", "fence", "thinking", "no_usage", "empty", "error_in_200",
+    "half_surrogate", "two_values", "cut_off", "twice", "twice_soon", "twice_late", "twice_next",
 )  # fmt: skip
 
 
@@ -99,6 +106,14 @@ def _gzip(body: dict[str, Any], said: str) -> Answer:
     return http(200, content, {"Content-Encoding": "gzip"})
 
 
+def _twice(after: float | None) -> Callable[..., Answer]:
+    def answer(body: dict[str, Any], said: str) -> Answer:
+        content = http(200, completion(body, said)).content
+        return Answer(content, surplus=content, surplus_after=after)
+
+    return answer
+
+
 def _no_usage(body: dict[str, Any], said: str) -> Answer:
     whole = completion(body, said)
     del whole["usage"]
@@ -116,6 +131,7 @@ def _parrot(body: dict[str, Any], said: str) -> Answer:
 
 
 _LONG = "This model's maximum context length is 4096 tokens."
+TWICE = ("twice", "twice_soon", "twice_late", "twice_next")
 _WHOLE: dict[str, Callable[[dict[str, Any], str], Answer]] = {
     "busy": _error(429, "slow down", {"retry-after-ms": "20"}),
     "busy_1s": _error(429, "slow down", {"Retry-After": "1"}),
@@ -145,6 +161,10 @@ _WHOLE: dict[str, Callable[[dict[str, Any], str], Answer]] = {
     ),
     "half_surrogate": lambda body, said: http(200, completion(body, said + "\ud800")),
     "cut_off": lambda body, said: http(200, completion(body, said[: len(said) // 2], "length")),
+    "twice": _twice(0.0),
+    "twice_soon": _twice(0.001),
+    "twice_late": _twice(0.02),
+    "twice_next": _twice(None),
     "refusal": lambda body, said: http(200, completion(body, None, "content_filter")),
 }
 _TEXT: dict[str, Callable[[str], str]] = {

@@ -3,6 +3,8 @@
 - Sends the few headers set here: nothing of the environment (no organisation, project, proxy), no telemetry.
 - Connects ``localhost`` to 127.0.0.1 or ::1 by number, so that no resolver has a say.
 - Follows no redirect, and stops reading an answer that is too large or compressed.
+- Opens one connection a request. HTTP/1.1 tells answers apart by their order alone: on a connection used again, a
+  second response to one request is taken for the answer to the next.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import asyncio
 import json
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -79,7 +81,12 @@ class Connection:
     def __init__(self, settings: ServerSettings, *, on_this_machine: bool) -> None:
         self._settings, self._here = settings, on_this_machine
         self._secret = settings.api_key()
-        headers = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "medunlearn"}
+        headers = {
+            "accept": "application/json",
+            "accept-encoding": "identity",
+            "user-agent": "medunlearn",
+            "connection": "close",
+        }
         if self._secret is not None:
             headers["authorization"] = f"Bearer {self._secret}"
         self._client = httpx.AsyncClient(
@@ -89,20 +96,20 @@ class Connection:
             trust_env=False,
             follow_redirects=False,
             timeout=httpx.Timeout(settings.read_seconds, connect=settings.connect_seconds, pool=None),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=settings.concurrency),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
         )
 
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def send(self, body: Mapping[str, Any]) -> Reply:
-        """One attempt; an AttemptError where it brought no answer."""
+    async def send(self, body: Mapping[str, Any], sent: Callable[[], None] = lambda: None) -> Reply:
+        """One attempt; an AttemptError where it brought no answer. ``sent`` is called once the request is sent."""
         url = httpx.URL(self._settings.base_url)
         end = "/chat/completions" if "messages" in body else "/completions"
         url = url.copy_with(path=url.path.rstrip("/") + end)
         try:
             async with asyncio.timeout(self._settings.total_seconds):
-                status, headers, content = await self._post(url, json.dumps(body).encode())
+                status, headers, content = await self._post(url, json.dumps(body).encode(), sent)
         except (httpx.TimeoutException, TimeoutError):
             raise AttemptError("The server did not answer in time.", again=True, maybe_charged=True) from None
         except httpx.ConnectError:
@@ -116,15 +123,21 @@ class Connection:
             raise fault_of_status(status, headers, words, self._settings.model)
         return self._reply(content, body)
 
-    async def _post(self, url: httpx.URL, content: bytes) -> tuple[int, httpx.Headers, bytes]:
+    async def _post(
+        self, url: httpx.URL, content: bytes, sent: Callable[[], None]
+    ) -> tuple[int, httpx.Headers, bytes]:
         hosts = LOCALHOST if self._here and url.host == "localhost" else (url.host,)
         for host in hosts:
             # Host and certificate of https://localhost are those of the name, not of the number.
             request = self._client.build_request(
                 "POST",
                 url.copy_with(host=host),
-                content=content,
-                headers={"content-type": "application/json", "host": url.netloc.decode()},
+                content=_announced(content, sent),
+                headers={
+                    "content-type": "application/json",
+                    "content-length": str(len(content)),
+                    "host": url.netloc.decode(),
+                },
                 extensions={"sni_hostname": url.host},
             )
             try:
@@ -178,6 +191,12 @@ class Connection:
             completion = likely_tokens([_text_of(answer["choices"][0])])
             estimated += completion
         return priced(self._settings.price, prompt, completion, estimated)
+
+
+async def _announced(content: bytes, sent: Callable[[], None]) -> AsyncIterator[bytes]:
+    """A body that says when it was sent: the next part is asked for once the last one is written."""
+    yield content
+    sent()
 
 
 @lru_cache(maxsize=4)

@@ -14,7 +14,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 from medunlearn.llm.connection import Connection, Reply, body_of
 from medunlearn.llm.faults import AttemptError, backoff
 from medunlearn.llm.guard import Decision
-from medunlearn.llm.rate_limiter import RateLimiter, TooLargeError
+from medunlearn.llm.rate_limiter import RateLimiter, TooLargeError, window_of
 from medunlearn.llm.requests import Message, Outcome, Request, Status
 from medunlearn.llm.server_settings import ServerSettings
 from medunlearn.llm.store import Store, StoredResponse
@@ -41,7 +41,8 @@ class Dispatcher:
         self.settings, self.store, self.budget = settings, store, budget
         self._decision, self._again = decision, again
         self.connection = Connection(settings, on_this_machine=decision.on_this_machine)
-        self.limiter = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute)
+        account = window_of((decision.server, settings.api_key_env))
+        self.limiter = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute, window=account)
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._locks: dict[str, asyncio.Lock] = {}
         self._waiting: Counter[str] = Counter()
@@ -50,6 +51,7 @@ class Dispatcher:
         self.halted = ""
 
     async def close(self) -> None:
+        self.limiter.close()
         await self.connection.close()
 
     async def outcome(self, request: Request) -> Outcome:
@@ -167,20 +169,22 @@ class _Exchange:
         used = Usage()
         try:
             try:
-                entry = await dispatcher.limiter.acquire(likely_tokens(texts_of(body)) + answer)
+                place = await dispatcher.limiter.acquire(likely_tokens(texts_of(body)) + answer)
             except TooLargeError as error:
                 raise AttemptError(f"It is not sent: {error}.", this_alone=True) from None
-            if dispatcher.halted:
-                raise AttemptError(dispatcher.halted)
-            # Until the server has said what became of it, it may be on the bill with all it asked for.
-            used = priced(price, prompt, answer, prompt + answer)
             try:
-                reply = await dispatcher.connection.send(body)
+                if dispatcher.halted:
+                    raise AttemptError(dispatcher.halted)
+                # Until the server has said what became of it, it may be on the bill with all it asked for.
+                used = priced(price, prompt, answer, prompt + answer)
+                reply = await dispatcher.connection.send(body, lambda: dispatcher.limiter.sent(place))
             except AttemptError as fault:
-                used = used if fault.maybe_charged else Usage(requests=1)
+                used = used if fault.maybe_charged or not used.requests else Usage(requests=1)
                 raise
+            finally:
+                dispatcher.limiter.sent(place)
             used = reply.usage
-            dispatcher.limiter.correct(entry, reply.usage.tokens)
+            dispatcher.limiter.correct(place, reply.usage.tokens)
             return reply
         finally:
             dispatcher.budget.settle(ticket, used)

@@ -41,8 +41,8 @@ class ServerSettings(Settings):
     )
 
     concurrency: int = Field(8, ge=1, le=1024, description="requests in flight")
-    requests_per_minute: int | None = Field(None, ge=1, description="most requests in any 60 seconds")
-    tokens_per_minute: int | None = Field(None, ge=1, description="most tokens in any 60 seconds")
+    requests_per_minute: int | None = Field(None, ge=1, description="most requests to the server in any 60 seconds")
+    tokens_per_minute: int | None = Field(None, ge=1, description="most tokens of the server in any 60 seconds")
     connect_seconds: float = Field(10.0, gt=0, description="wait for a connection")
     read_seconds: float = Field(120.0, gt=0, description="wait for the next bytes")
     total_seconds: float = Field(600.0, gt=0, description="wait for a whole answer")

@@ -77,14 +77,18 @@ class Budget:
     """Budget over what was used and what is in flight: nothing starts that could exceed a limit.
 
     What is in flight counts at its worst case until its true usage is known. Several clients, each in a thread of
-    its own, may share one. ``spent`` counts as used already.
+    its own, may share one. ``spent`` counts as used already. All that is used counts against ``within`` too: a
+    verifier's budget lies within the build's.
     """
 
-    def __init__(self, settings: ServerSettings, spent: Usage | None = None) -> None:
+    def __init__(
+        self, settings: ServerSettings, spent: Usage | None = None, *, within: Budget | None = None
+    ) -> None:
         self._limits = (settings.budget_requests, settings.budget_tokens, settings.budget_money)
         self._lock = threading.Lock()
         self._spent = spent or Usage()
-        self._reserved: dict[int, Usage] = {}
+        self._within = within
+        self._reserved: dict[int, tuple[Usage, int | None]] = {}  # with the ticket of the budget that it lies in
         self._next = 0
 
     @property
@@ -99,19 +103,25 @@ class Budget:
             BudgetSpentError: there is no room, and nothing is in flight.
         """
         with self._lock:
-            if passed := self._passed(sum(self._reserved.values(), self._spent + most)):
+            in_flight = (usage for usage, _ in self._reserved.values())
+            if passed := self._passed(sum(in_flight, self._spent + most)):
                 if self._reserved:
                     return None
                 raise BudgetSpentError(f"the budget of {passed} would be passed; raise it to go on")
+            outer = None
+            if self._within is not None and (outer := self._within.reserve(most)) is None:
+                return None
             self._next += 1
-            self._reserved[self._next] = most
+            self._reserved[self._next] = most, outer
             return self._next
 
     def settle(self, ticket: int, usage: Usage) -> None:
         """Put what a request really used in the place of its worst case."""
         with self._lock:
-            del self._reserved[ticket]
+            _, outer = self._reserved.pop(ticket)
             self._spent += usage
+            if self._within is not None and outer is not None:
+                self._within.settle(outer, usage)
 
     def _passed(self, total: Usage) -> str:
         amounts = {"requests": total.requests, "tokens": total.tokens, "of money": total.money or 0.0}

@@ -124,6 +124,7 @@ class Writer:
                     facts |= {
                         "prompts": session.prompts,
                         "llm": client.facts(),
+                        **({"verifiers": session.verifiers} if session.verifiers else {}),
                         "requests sent now": client.spent.requests - before.requests,
                     }
 
@@ -133,6 +134,8 @@ class WritingSession:
 
     def __init__(self, writer: Writer, client: Client, store: Store, quiet: bool) -> None:
         self._writer, self._client, self.store, self.quiet = writer, client, store, quiet
+        self.budget = client.budget
+        self.verifiers: dict[str, dict[str, Any]] = {}  # facts of each; its usage is in the client's too
         self.rejects: list[Reject] = []
         self.unfinished: list[Reject] = []
         self.prompts: list[str] = []
@@ -153,7 +156,7 @@ class WritingSession:
 
     def refuse_unfinished(self) -> None:
         """Raise a MedunlearnError if sources are unfinished, and are not to be left out."""
-        halted = self._client.halted
+        halted = next(filter(None, [self._client.halted, *(v["halted"] for v in self.verifiers.values())]), "")
         if not self.unfinished or (self._writer.settings.leave_out_failed and not halted):
             return
         raise MedunlearnError(

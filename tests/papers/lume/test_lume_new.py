@@ -84,11 +84,32 @@ def test_verifiers_and_what_they_refuse(tmp_path: Path, writer: Answer) -> None:
             f"  - {{base_url: '{other.base_url}', model: b, name: two}}\n"
         )
         built = build_new(served(server, verifiers=tmp_path / "v.yaml"), tmp_path / "b")
-    assert built.facts["verifiers"] == ["one", "two"]
+        sent = server.count + other.count
+    used = {name: facts["requests"] for name, facts in built.facts["verifiers"].items()}
+    assert used == {"one": 4, "two": 4}
+    assert built.facts["llm"]["requests"] == built.facts["requests sent now"] == sent == 11 + 8
+    assert all(facts["guard"]["on_this_machine"] for facts in built.facts["verifiers"].values())
     assert {reject.reason for reject in built.rejects} == {"two finds 2 answers in the text"}
     assert len(built.rejects) == 4
     assert not [q for q in built.benchmark.questions if q.provenance.startswith("llm:")]
     assert len(built.benchmark.records) == 11, "a document without a question stays: it has its completion"
+
+
+def test_verifiers_spend_the_budget_of_the_build(tmp_path: Path, writer: Answer) -> None:
+    with FakeServer(answer=writer) as server:
+        verifiers, out = tmp_path / "v.yaml", tmp_path / "b"
+        verifiers.write_text(f"judges:\n  - {{base_url: '{server.base_url}', model: a}}\n")
+        values = served(server, verifiers=verifiers)
+        with pytest.raises(ConfigError, match=r"no `prices:` of a"):
+            build_new({**values, "llm": {**values["llm"], "budget_money": 1.0, "prices": {"m": [1, 1]}}}, out)
+        assert server.count == 0
+        # Eleven texts, then four verifications, of which two are within the budget.
+        with pytest.raises(MedunlearnError, match="budget of 13 requests"):
+            build_new({**values, "llm": {**values["llm"], "budget_requests": 13}, "leave_out_failed": True}, out)
+        assert server.count == 13
+        assert json.loads((out / "build.json").read_text())["llm"]["requests"] == 13
+        built = build_new({**values, "llm": {**values["llm"], "budget_requests": 15}}, out)
+        assert (server.count, built.facts["llm"]["requests"], built.facts["requests sent now"]) == (15, 15, 2)
 
 
 def test_near_duplicates_and_unusable_texts_are_listed(tmp_path: Path, writer: Answer) -> None:

@@ -19,7 +19,7 @@ from medunlearn.config import check
 from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.data.records import Question
 from medunlearn.errors import ConfigError, MedunlearnError
-from medunlearn.llm import Client, LogProbs, Message, Outcome, Request, ServerSettings, Store, decide
+from medunlearn.llm import Budget, Client, LogProbs, Message, Outcome, Request, ServerSettings, Store, decide
 from medunlearn.models.prompts import render
 from medunlearn.sources.multiple_choice import MultipleChoice
 
@@ -41,6 +41,7 @@ class ServerRespondent:
         self.server = check(ServerSettings, llm)
         self.decision = decide(self.server.base_url, data_use=settings.data_use, permitted=permitted).enforce()
         self.label = self.server.name
+        self.budget = Budget(self.server)  # one for all that it is asked
 
     def inputs(self) -> Mapping[str, Any]:
         return {"server model": self.server.name, "extra": self.server.extra}
@@ -120,7 +121,10 @@ class ServerRespondent:
 
     def _send(self, requests: Sequence[Request], title: str, job: OptionsJob) -> list[Outcome]:
         """Outcomes in the order of the requests, whose ids are their indices."""
-        with Store(job.folder / "llm") as store, Client(self.server, self.decision, store=store) as client:
+        with (
+            Store(job.folder / "llm") as store,
+            Client(self.server, self.decision, store=store, budget=self.budget) as client,
+        ):
             outcomes = list(client.stream(requests, what=title, quiet=job.quiet))
             halted = client.halted
         if lost := [outcome for outcome in outcomes if outcome.status in ("failed", "not_sent")]:

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.config import LumeNewSettings, check
+from medunlearn.errors import ConfigError
 from medunlearn.judging.cases import document_cases
 from medunlearn.judging.judges import Judge, read_judges
 from medunlearn.judging.labels import read_people, rows_of
 from medunlearn.judging.sheet import CSV, PAGE, write_sheet
 from medunlearn.judging.tasks import get_task
 from medunlearn.judging.writing import Reject, Source, estimated
-from medunlearn.llm import Client, CostEstimate, Store, decide
+from medunlearn.llm import Budget, Client, CostEstimate, Store, decide
 from medunlearn.papers.llm_build import (
     BuildResult,
     Say,
@@ -30,6 +31,7 @@ from medunlearn.papers.llm_build import (
     record_rejects,
     recorded,
     refuse_another,
+    server_of,
     summary_lines,
 )
 from medunlearn.papers.lume.invented import (
@@ -84,7 +86,7 @@ def build_new(
         notes: dict[str, Any] = {}
         if settings.llm:
             writer = _writer(settings, out)
-            facts["verifiers"] = [judge.name for judge in _verifiers(settings)]
+            _verifiers(settings)  # what is wrong with them is said before anything is paid for
             out.mkdir(parents=True, exist_ok=True, mode=0o700)
             with writer.session(facts, quiet=quiet) as session:
                 drafts = write_documents(settings, session, screen)
@@ -137,7 +139,12 @@ def _writer(settings: LumeNewSettings, out: Path) -> Writer:
 
 
 def _verifiers(settings: LumeNewSettings) -> list[Judge]:
-    return read_judges(settings.verifiers) if settings.verifiers else []
+    judges = read_judges(settings.verifiers) if settings.verifiers else []
+    unpriced = [judge.name for judge in judges if judge.settings.price is None]
+    if unpriced and server_of(settings.llm).budget_money is not None:
+        missing = f"{settings.verifiers} has no `prices:` of {', '.join(unpriced)}"
+        raise ConfigError([f"budget_money is the whole build's, with its verifiers, and {missing}"])
+    return judges
 
 
 def write_documents(settings: LumeNewSettings, session: WritingSession, screen: Screen) -> list[Draft]:
@@ -201,9 +208,14 @@ def _verify(
         for judge in judges:
             permitted = settings.allow_remote_llm
             decision = decide(judge.settings.base_url, data_use="open", records=(), permitted=permitted)
-            client = Client(judge.settings, decision.enforce(), store=session.store)
+            # What a verifier uses is on the build's bill, and counts against its budget.
+            budget = Budget(judge.settings, within=session.budget)
+            client = Client(judge.settings, decision.enforce(), store=session.store, budget=budget)
             clients[judge.name] = stack.enter_context(client)
-        written = verify(sources, answers, clients, quiet=session.quiet)
+        try:
+            written = verify(sources, answers, clients, quiet=session.quiet)
+        finally:
+            session.verifiers |= {name: client.facts() for name, client in clients.items()}
     return session.add(VERIFY, written)
 
 
