@@ -25,8 +25,8 @@ class TooLargeError(Exception):
 
 
 @dataclass(eq=False, slots=True)
-class Place:
-    """Place of one request in the window; ``sent`` is infinite until it was sent."""
+class SentRequest:
+    """One request in the window; ``sent`` is infinite until it was sent."""
 
     tokens: float
     sent: float = math.inf
@@ -39,8 +39,8 @@ class Window:
         self.lock = threading.Lock()
         self.limits: dict[object, tuple[float, float]] = {}  # requests, tokens of each limiter in use
         self.quiet_until = 0.0
-        self.unsent: set[Place] = set()
-        self.sent: deque[Place] = deque()  # oldest first
+        self.unsent: set[SentRequest] = set()
+        self.sent: deque[SentRequest] = deque()  # oldest first
         self.tokens = 0.0
 
     def forget(self, before: float) -> None:
@@ -48,7 +48,7 @@ class Window:
         while self.sent and self.sent[0].sent <= before:
             self.tokens -= self.sent.popleft().tokens
 
-    def holds(self, place: Place) -> bool:
+    def holds(self, place: SentRequest) -> bool:
         return place in self.unsent or bool(self.sent and self.sent[0].sent <= place.sent)
 
 
@@ -86,7 +86,7 @@ class RateLimiter:
         with self._window.lock:
             self._window.limits.pop(self, None)
 
-    async def acquire(self, tokens: int) -> Place:
+    async def acquire(self, tokens: int) -> SentRequest:
         """Wait for room for the tokens that a request is expected to use; the place is for :meth:`sent`.
 
         Raises:
@@ -97,7 +97,7 @@ class RateLimiter:
                 await self._sleep(min(step, POLL))
             return step
 
-    def sent(self, place: Place) -> None:
+    def sent(self, place: SentRequest) -> None:
         """Start the minute of a request that has been sent, or never will be; the first call counts."""
         window = self._window
         with window.lock:
@@ -106,7 +106,7 @@ class RateLimiter:
                 place.sent = self._clock()
                 window.sent.append(place)
 
-    def correct(self, place: Place, tokens: int) -> None:
+    def correct(self, place: SentRequest, tokens: int) -> None:
         """Replace the expected tokens of a request by those that it used."""
         with self._window.lock:
             if self._window.holds(place):
@@ -118,7 +118,7 @@ class RateLimiter:
         with self._window.lock:
             self._window.quiet_until = max(self._window.quiet_until, self._clock() + seconds)
 
-    def _enter(self, tokens: int) -> Place | float:
+    def _enter(self, tokens: int) -> SentRequest | float:
         """A place, or the seconds after which there may be one."""
         window = self._window
         with window.lock:
@@ -134,7 +134,7 @@ class RateLimiter:
                 wait = max(wait, room_at - now, 0.001)
             if wait > 0:
                 return wait
-            place = Place(float(tokens))
+            place = SentRequest(float(tokens))
             window.unsent.add(place)
             window.tokens += tokens
             return place
