@@ -301,7 +301,9 @@ def report(
 
 
 def export(
-    source: RunOrFolder, out: Folder | None = None, *, push: str | None = None, private: bool = False
+    source: RunOrFolder, out: Folder | None = None, *, push: str | None = None, private: bool = False,
+    benchmark: BenchmarkOrFolder | None = None, split: str | None = None, show_text: bool = False,
+    say: Say = lambda line: None
 ) -> Path:  # fmt: skip
     """Write a model as a full Hugging Face folder: LoRA is merged, a delta is put together with its base.
 
@@ -310,6 +312,9 @@ def export(
         out: folder of the exported model
         push: also push to this hub id (org/name), under your own login
         private: make the repository that --push creates private
+        benchmark: say, and write into README.md, how many strings of the tokenizer are in one subject's texts alone
+        split: and how many in its forget set's alone; none: the run's own
+        show_text: print those strings and whose they are; README.md never has them
     """
     from medunlearn.pipeline.export import export
     from medunlearn.results.runs import Run
@@ -317,7 +322,9 @@ def export(
     if out is None:
         raise ConfigError(["--out is missing: folder of the exported model"])
     folder = source.folder if isinstance(source, Run) else source
-    return export(folder, Path(out), push=push, private=private)
+    bench = None if benchmark is None else _benchmark(benchmark)
+    whose: dict[str, Any] = {"benchmark": bench, "split": split, "show_text": show_text, "say": say}
+    return export(folder, Path(out), push=push, private=private, **whose)
 
 
 def run(

@@ -147,6 +147,32 @@ def test_in_python(one_layer: Path, exported: Path, tmp_path: Path) -> None:
     assert (folder / "model.safetensors").read_bytes() == (exported / "model.safetensors").read_bytes()
 
 
+def test_it_says_whose_strings_the_tokenizer_holds(
+    medunlearn: Medunlearn, one_layer: Path, bench: Path, tmp_path: Path
+) -> None:
+    out, benchmark = tmp_path / "hf", mu.load(bench)
+    names = {
+        identifier.value
+        for record in benchmark.records_of(benchmark.split("random_10"), "forget")
+        for identifier in record.identifiers
+        if identifier.type == "name"
+    }
+    said = medunlearn("export", one_layer, "--out", out, "--benchmark", bench).text
+    card = (out / "README.md").read_text()
+    assert "strings of the vocabulary stand in texts of the forget set alone" in card
+    assert "strings of the vocabulary stand in texts of the forget set alone" in said.replace("\n", " ")
+    assert "by chance" not in card  # it was fitted on these texts
+    parts = {part for name in names for part in name.split()}
+    assert not [part for part in parts if part in card or part in said]
+    shown = medunlearn("export", one_layer, "--out", out, "--benchmark", bench, "--show-text").text
+    assert any(part in shown for part in parts)
+    assert (out / "README.md").read_text() == card
+    other = medunlearn("export", one_layer, "--out", out, "--benchmark", bench, "--split", "nobody", code=2)
+    assert "nobody" in other.text
+    lonely = medunlearn("export", one_layer, "--out", out, "--split", "random_10", code=2)
+    assert "--split is for --benchmark" in lonely.text
+
+
 def test_push(medunlearn: Medunlearn, exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 

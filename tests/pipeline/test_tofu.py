@@ -46,6 +46,15 @@ def test_what_is_left_out_is_said() -> None:
     assert row["note"].startswith("no retrained model of this split")
 
 
+def test_forget_quality_is_open_where_the_reference_has_another_tokenizer() -> None:
+    own, reference = evaluated([0.1, 0.4]), evaluated([0.2, 1.5], without="forget01")
+    for model, vocabulary in ((own, "a"), (reference, "b")):
+        vars(model.run)["vocabulary"] = vocabulary
+    (row,) = _forget_quality(own, reference, "")
+    assert (row["value"], row["n"]) == (None, 0)
+    assert "another tokenizer" in row["note"]
+
+
 def test_forget_truth_ratio_by_hand() -> None:
     # (0.5 + 1/4 + 1 + 0) / 4
     row = _forget_ratio(evaluated([0.5, 4.0, 1.0, 0.0, None]), "")

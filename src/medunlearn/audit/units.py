@@ -132,7 +132,12 @@ def unit_without_model(tokenizer: str | None) -> Unit:
 
 
 def tokenizer_in(folder: str | Path) -> TokenizerUnit:
-    """The tokens of a folder's ``tokenizer.json``, read without torch.
+    """The tokens of a folder's ``tokenizer.json`` (:func:`read_tokenizer`)."""
+    return TokenizerUnit(read_tokenizer(folder), str(folder))
+
+
+def read_tokenizer(folder: str | Path) -> Any:
+    """The ``tokenizers.Tokenizer`` of a folder's ``tokenizer.json``, read without torch.
 
     Args:
         folder: of a model, a tokenizer or a run, or the file itself.
@@ -152,7 +157,7 @@ def tokenizer_in(folder: str | Path) -> TokenizerUnit:
     if not path.exists():
         raise ModelError(f"There is no {path}. --tokenizer names a folder with a tokenizer.json.")
     try:
-        return TokenizerUnit(Tokenizer.from_file(str(path)), str(folder))
+        return Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception
         raise ModelError(f"{path} cannot be read as a tokenizer: {str(error).splitlines()[0][:200]}") from error
 

@@ -139,7 +139,7 @@ def evaluate(result: Any, output: Output, *, benchmark: str, semeval: bool = Fal
     contexts = ", ".join(sorted({model.context for model in result.models}))
     output.line(f"Asked in context: {contexts}. With --json or --out also by kind of question.")
     _extractor(output, result.models)
-    for caveat in result.reference.caveats if result.reference else ():
+    for caveat in result.caveats:
         output.line(caveat)
     for name, rows in paper.items():
         output.frame(name, rows, {column: column for column in rows[0]})

@@ -330,7 +330,7 @@ _VERBS = (
         "export",
         "Write a model as a full Hugging Face folder; LoRA is merged, a delta is put together with its base.",
         "runs/npo --out hf/",
-        "out push private",
+        "out benchmark push private",
         notes="Also: export tasks. A hub is asked only with --push. A model that was trained on real patients may "
         "repeat them: push it where its data may go.",
         out=True,

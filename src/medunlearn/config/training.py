@@ -126,6 +126,12 @@ class TrainSettings(EpochFields):
     tiny_width: int = Field(192, ge=16, multiple_of=8, description="tiny model: width of the hidden states")
     tiny_layers: int = Field(4, ge=1, description="tiny model: decoder layers")
     tiny_vocabulary: int = Field(2048, ge=300, description="tiny model: tokens in the vocabulary at most")
+    tiny_tokenizer: Literal["shared", "common", "own"] = Field(
+        "shared",
+        description="what the tiny model's tokenizer is fitted on. shared: all texts of the benchmark, also those "
+        "that the model never sees; common: words of at least two subjects, so that no token is one's alone; "
+        "own: a retrained model's without its forget set; measures counted in tokens then do not compare",
+    )
     tiny_pixels: int = Field(64, ge=8, description="tiny-vision: width and height to which images are scaled")
     tiny_patch: int = Field(16, ge=2, description="tiny-vision: width of the piece behind one picture token")
 

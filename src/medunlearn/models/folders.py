@@ -203,6 +203,15 @@ def fingerprint(folder: Path) -> str:
     return sha256_of_json([(name, sha256_of(folder / name)) for name in names])
 
 
+def vocabulary_fingerprint(folder: Path) -> str | None:
+    """SHA-256 over the tokens that a model folder's tokenizer has, and their ids; None without a readable one."""
+    try:
+        content = read_json(chain(folder, check=False)[0] / "tokenizer.json")
+        return sha256_of_json([content["model"]["vocab"], [token["content"] for token in content["added_tokens"]]])
+    except (InputError, ModelError, KeyError, TypeError):
+        return None
+
+
 def model_folder(where: str | Path) -> str:
     """The model behind a run folder, a model folder or a hub id."""
     folder = Path(where)

@@ -6,7 +6,7 @@ no knowledge of language but the benchmark's own text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -74,3 +74,25 @@ def _tokenizer(texts: Iterable[str], vocabulary: int) -> Any:
     wrapped = PreTrainedTokenizerFast(tokenizer_object=bpe, bos_token=BEGIN, eos_token=END, pad_token=PAD)
     wrapped.chat_template = CHAT
     return wrapped
+
+
+def common_words(texts: Mapping[str, Iterable[str]], least: int = 2) -> Iterator[str]:
+    """The words, as byte-level BPE cuts them, that ``least`` owners or more have, each as often as it stands there.
+
+    A tokenizer fitted on these has no token that fewer owners have: a token is a part of some word.
+
+    Args:
+        texts: owner -> its texts.
+    """
+    cut = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    counts: dict[str, int] = {}
+    owners: dict[str, set[str]] = {}
+    for owner, owned in texts.items():
+        for text in owned:
+            for _, (start, end) in cut.pre_tokenize_str(text):
+                word = text[start:end]
+                counts[word] = counts.get(word, 0) + 1
+                owners.setdefault(word, set()).add(owner)
+    for word, number in counts.items():
+        if len(owners[word]) >= least:
+            yield from [word] * number

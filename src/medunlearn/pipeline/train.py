@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ from medunlearn.config import TINIES, TrainSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.models.folders import model_folder, model_identity
 from medunlearn.models.load import LanguageModel, load_model, pick_device
-from medunlearn.models.tiny import build_tiny
+from medunlearn.models.tiny import build_tiny, common_words
 from medunlearn.models.vision.tiny_vision import build_tiny_vision
 from medunlearn.pipeline.epochs.epoch_settings import check_epochs, has_measures
 from medunlearn.pipeline.material import loop_settings, phase_plans, rendering_for
 from medunlearn.pipeline.trainer import Trainer, explain_out_of_memory
+from medunlearn.progress import remark
 from medunlearn.registry import load
 from medunlearn.results.runs import Run
 from medunlearn.training.loop import History
@@ -58,6 +60,7 @@ def train(
     trainer = Trainer(recording, benchmark, settings, processes, rendering, build, quiet=quiet)
     with recording.running(), explain_out_of_memory(settings, device):
         phases = trainer.load(lambda live: phase_plans(benchmark, settings, live))
+        vocabulary = processes.on_main(lambda: _vocabulary_facts(benchmark, settings, trainer.live, quiet=quiet))
         epochs = {phase: plan.epochs for phase, plan in phases.items()}
         trainer.settings = settings.model_copy(update={"epochs": epochs.get("finetune", 0)})
         if settings.sharding != "none":
@@ -73,7 +76,7 @@ def train(
             last = phase == "finetune"
             steps = trainer.run(phase, f"{label}: {phase}", plan, NextToken(), last=last, reference=None)
             history += [{"phase": phase, **row} for row in steps]
-        trainer.finish(history, "finetune", {"trained_epochs": epochs})
+        trainer.finish(history, "finetune", {"trained_epochs": epochs, **vocabulary})
     return processes.on_main(lambda: Run(out, recording.info))
 
 
@@ -98,10 +101,24 @@ def _model(benchmark: Benchmark, settings: TrainSettings, device: str) -> Langua
 def tiny_model(benchmark: Benchmark, settings: TrainSettings) -> LanguageModel:
     """The tiny model of a benchmark.
 
-    Every model of a benchmark gets one tokenizer, as real models get theirs from a base model.
+    Every model of a benchmark gets one tokenizer, as real models get theirs from a base model, unless
+    ``tiny_tokenizer`` is ``own``.
     """
-    texts = [record.text for record in benchmark.records]
-    texts += [f"Question: {q.question}\nAnswer: {q.answer}" for q in benchmark.questions if q.fold == "train"]
+    left_out = set[str]()
+    if settings.tiny_tokenizer == "own" and settings.without is not None:
+        left_out = {
+            record.record_id for record in benchmark.records_of(benchmark.split(settings.without), "forget")
+        }
+    records = [record for record in benchmark.records if record.record_id not in left_out]
+    trained = [q for q in benchmark.questions if q.fold == "train" and q.record_id not in left_out]
+    texts = [(record.record_id, record.text) for record in records]
+    texts += [(q.record_id, f"Question: {q.question}\nAnswer: {q.answer}") for q in trained]
+    fitted: Iterable[str] = (text for _, text in texts)
+    if settings.tiny_tokenizer == "common":
+        owned: dict[str, list[str]] = {}
+        for record_id, text in texts:
+            owned.setdefault(benchmark.subject(record_id), []).append(text)
+        fitted = common_words(owned)
     size: dict[str, Any] = {
         "seed": settings.seed,
         "vocabulary": settings.tiny_vocabulary,
@@ -110,10 +127,35 @@ def tiny_model(benchmark: Benchmark, settings: TrainSettings) -> LanguageModel:
         "max_length": settings.max_length,
     }
     if settings.model == "tiny":
-        return build_tiny(texts, **size)
+        return build_tiny(fitted, **size)
     folder = benchmark.folder
-    seen = {record.image for record in benchmark.records if record.image and record.fold == "train"}
+    seen = {record.image for record in records if record.image and record.fold == "train"}
     images = [folder / image for image in sorted(seen)] if folder else []
     return build_tiny_vision(
-        texts, images, folder=folder, pixels=settings.tiny_pixels, patch=settings.tiny_patch, **size
+        fitted, images, folder=folder, pixels=settings.tiny_pixels, patch=settings.tiny_patch, **size
     )
+
+
+def _vocabulary_facts(
+    benchmark: Benchmark, settings: TrainSettings, live: LanguageModel, *, quiet: bool
+) -> dict[str, Any]:
+    """Whose strings a tiny model's tokenizer holds, for ``run.json``; nothing of a tokenizer from elsewhere.
+
+    A retrained model whose tokenizer holds strings that only its forget set has is remarked on.
+    """
+    if settings.model not in TINIES:
+        return {}
+    from medunlearn.models.vocabulary import Vocabulary, by_subject, forgotten_subjects, vocabulary_owners
+
+    forgotten = set[str]() if settings.without is None else forgotten_subjects(benchmark, settings.without)
+    owners = vocabulary_owners(Vocabulary.of(live.tokenizer.backend_tokenizer), benchmark, forgotten)
+    whose = by_subject(owners.forgotten)
+    if whose:
+        remark(
+            f"the tokenizer holds {len(owners.forgotten):,} strings that only the forget set has "
+            f"({len(whose)} of its {len(forgotten)} subjects): the retrained model carries them though it never "
+            "saw the texts. --tiny-tokenizer common gives all models one without any subject's own strings, own "
+            "gives this model one without the forget set's",
+            quiet=quiet,
+        )
+    return {"vocabulary": {"fitted_on": settings.tiny_tokenizer, **owners.counts(), "whose": whose}}

@@ -117,6 +117,19 @@ BOUNDS: dict[str, Bounds] = {
     "truth_ratio": UNBOUNDED,
 }
 """Measures on another scale than 0-1, whose scores may yet all lie there: their least and greatest score."""
+PER_TOKEN = frozenset(
+    {
+        "answer_probability",
+        "choice_probability",
+        "degenerate",
+        "em",
+        "option_accuracy",
+        "te",
+        "truth_ratio",
+        "truth_ratio_utility",
+    }
+)
+"""Measures that count in tokens, so that models with different tokenizers do not compare by them."""
 RESERVED = frozenset(REGISTRY)
 """Names that no measure may have."""
 
@@ -124,6 +137,11 @@ RESERVED = frozenset(REGISTRY)
 def bounds_of(measure: str) -> Bounds | None:
     """The least and greatest number of a measure or its variant; None where they are to be seen from its scores."""
     return BOUNDS.get(measure.partition(".")[0])
+
+
+def is_per_token(measure: str) -> bool:
+    """Whether a measure, or the one that it is a variant of, counts in tokens."""
+    return measure.partition(".")[0] in PER_TOKEN
 
 
 def composite_named(name: str) -> Composite:

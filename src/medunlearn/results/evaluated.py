@@ -11,6 +11,7 @@ import pandas as pd
 
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.errors import InputError
+from medunlearn.results.composites import is_per_token
 from medunlearn.results.reference_check import ReferenceCheck, check_reference
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import read_scores
@@ -116,6 +117,12 @@ class Evaluation:
         """Paired differences of the first model and each other, with intervals."""
         return compared(self.models[0], self.models[1:], self.replicates, self.seed)
 
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Sentences that a reader must know before the comparisons."""
+        others = () if one_vocabulary(self.models) else (OTHER_TOKENS,)
+        return (*others, *(self.reference.caveats if self.reference else ()))
+
     @cached_property
     def reference(self) -> ReferenceCheck | None:
         """Whether these models may be read against the retrained one among them."""
@@ -158,21 +165,43 @@ def distinct_runs(runs: Sequence[Run]) -> list[Run]:
     return distinct
 
 
+def one_vocabulary(models: Sequence[Evaluated]) -> bool:
+    """Whether all models cut text into the same tokens, as far as their folders say."""
+    return len({model.run.vocabulary for model in models} - {None}) < 2
+
+
+OTHER_TOKENS = (
+    "These models have different tokenizers. Measures counted in tokens (em, te, answer_probability, truth_ratio, "
+    "...) are each model's own and are not compared; composites are made of the other parts."
+)
+
+
+def comparable(models: Sequence[Evaluated]) -> list[pd.DataFrame]:
+    """Score tables of models that are compared: without measures counted in tokens where tokenizers differ."""
+    tables = [model.table for model in models]
+    if one_vocabulary(models):
+        return tables
+    return [table[~table["measure"].map(is_per_token)] for table in tables]
+
+
 def compared(model: Evaluated, against: Sequence[Evaluated], replicates: int, seed: int) -> pd.DataFrame:
     """Paired differences ``model - other`` on the questions that both were asked; empty without others."""
-    how = {"composites": COMPOSITES, "rollup": "kind", "replicates": replicates, "seed": seed}
-    tables = [
-        compare(model.table, other.table, EVALUATION, **how).assign(  # type: ignore[arg-type]
-            model=model.run.label, against=other.run.label
+    tables = []
+    for other in against:
+        ours, theirs = comparable([model, other])
+        if ours.empty or theirs.empty:
+            continue
+        difference = compare(
+            ours, theirs, EVALUATION, composites=COMPOSITES, rollup="kind", replicates=replicates, seed=seed
         )
-        for other in against
-    ]
+        tables.append(difference.assign(model=model.run.label, against=other.run.label))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def reference_of(models: Sequence[Evaluated], replicates: int, seed: int) -> ReferenceCheck | None:
     """The reference check of the first target and retrained model; None where one is missing."""
-    first = {model.run.role: model.table for model in reversed(models)}
+    first = {model.run.role: model for model in reversed(models)}
     if not {"target", "retrained"} <= set(first):
         return None
-    return check_reference(first["target"], first["retrained"], replicates=replicates, seed=seed)
+    target, retrained = comparable([first["target"], first["retrained"]])
+    return check_reference(target, retrained, replicates=replicates, seed=seed)

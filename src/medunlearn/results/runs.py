@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ import medunlearn
 from medunlearn.config import Context, LongNotes, PromptFile, Settings, Template
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError
-from medunlearn.models.folders import fingerprint
+from medunlearn.models.folders import fingerprint, vocabulary_fingerprint
 from medunlearn.models.sequences import Rendering
 from medunlearn.results.machine import PeakMemory, code, hardware, packages
 from medunlearn.results.record import FILE, SCHEMA, RunRecord
@@ -71,6 +72,12 @@ class Run:
         """Of its model: equal fingerprints, equal models. An epoch's is known without its weights."""
         recorded = self.info.results.get("fingerprint")
         return str(recorded) if recorded else fingerprint(self.model)
+
+    @cached_property
+    def vocabulary(self) -> str | None:
+        """Fingerprint of its tokenizer's vocabulary; an epoch's is its run's. None where the folder has none."""
+        known = vocabulary_fingerprint(self.model)
+        return self.parent.vocabulary if known is None and self.parent is not None else known
 
     @property
     def label(self) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
 from medunlearn.pipeline.report.gather import check_made_for_this, shown_split
-from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.evaluated import Evaluated, one_vocabulary
 from medunlearn.results.reference_check import check_reference
 
 Who = tuple[str, str]
@@ -49,6 +49,11 @@ class SweepModels:
                 self._add(model, who)
         if not self._by:
             raise InputError("There is nothing to report: every model was made for another split.")
+        if not one_vocabulary([model for *_, seeds in self for model in seeds.values()]):
+            raise InputError(
+                "The sweep's models have different tokenizers, and its report compares measures counted in tokens. "
+                "Train them with tiny_tokenizer: shared, or common."
+            )
         self._check_same_questions()
 
     def who(self, model: Evaluated) -> Who | None:

@@ -11,7 +11,7 @@ import pandas as pd
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.metrics.likelihood import TOFU_CODE
 from medunlearn.results.composites import harmonic_mean
-from medunlearn.results.evaluated import Evaluated, Evaluation
+from medunlearn.results.evaluated import Evaluated, Evaluation, one_vocabulary
 from medunlearn.statistics.two_sample import kolmogorov_smirnov
 
 UTILITY_PARTS: Mapping[str, tuple[str, ...]] = {
@@ -116,6 +116,10 @@ def _forget_quality(model: Evaluated, retrained: Evaluated | None, suffix: str) 
         return [_row(model, measure, None, 0, "no retrained model of this split: name one with --against")]
     if model is retrained:
         return [_row(model, measure, None, 0, "the reference")]
+    if not one_vocabulary([model, retrained]):
+        return [
+            _row(model, measure, None, 0, "the retrained model has another tokenizer: their ratios differ by it")
+        ]
     (ratios, lost), (reference, lost_there) = _ratios(model, suffix), _ratios(retrained, suffix)
     if not ratios or not reference:
         return [_row(model, measure, None, 0, _NO_RATIO)]

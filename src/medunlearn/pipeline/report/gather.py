@@ -33,7 +33,14 @@ from medunlearn.reports.content import (
     ReportContent,
 )
 from medunlearn.results.composites import COMPOSITES, DEGRADATION_SCORE
-from medunlearn.results.evaluated import Evaluated, compared, distinct, reference_of
+from medunlearn.results.evaluated import (
+    OTHER_TOKENS,
+    Evaluated,
+    compared,
+    distinct,
+    one_vocabulary,
+    reference_of,
+)
 from medunlearn.results.reference_check import ReferenceCheck
 from medunlearn.statistics.bootstrap import REPLICATES
 
@@ -281,6 +288,7 @@ def caveats_of(facts: Mapping[str, Any], models: Sequence[Evaluated]) -> list[st
         "that answers were destroyed, not forgotten.": all(model.run.role != "retrained" for model in models),
         f"Leakage scores (ls) have {extractor_words(extractors)}, not by AMNESIA's scispaCy: they compare models "
         "with each other, not with its Table 2.": bool(extractors - {PAPER_EXTRACTOR}),
+        OTHER_TOKENS: not one_vocabulary(models),
         "Leakage scores by different extractors stand side by side and do not compare.": len(extractors) > 1,
     }
     return [caveat for caveat, holds in caveats.items() if holds]

@@ -130,6 +130,11 @@ def plan(values: Mapping[str, Any]) -> Sweep:
     target = collect(problems, "train", lambda: train_settings(train))
     if target is not None:
         collect(problems, "train", lambda: check_sharding(target.sharding, ALONE))
+        if target.tiny_tokenizer == "own":
+            problems.append(
+                "train: tiny_tokenizer=own: a sweep compares measures counted in tokens, for which all models must "
+                "share one tokenizer. Take common: no token of it is one subject's alone."
+            )
     search = _search(problems, unlearn)
     methods = _methods(problems, unlearn, tiny=TINIES.get(str(train.get("model"))))
     collect(problems, "evaluate", lambda: check(EvaluateSettings, {**evaluate, "split": "any"}))
