@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medunlearn.data.responses import Response, ResponseStore
-from medunlearn.errors import BenchmarkError, InputError, StorageError
+from medunlearn.errors import InputError, StorageError
 
 SETTINGS = {"model": "abc", "template": "plain"}
 
@@ -55,7 +56,9 @@ def test_nothing_is_written_before_the_first_batch(store: ResponseStore) -> None
     assert store.read() == {}
     assert not store.folder.exists()
     store.add([response(1)])
-    assert sorted(path.name for path in store.folder.iterdir()) == ["part-00000.parquet", "settings.json"]
+    part, told = sorted(path.name for path in store.folder.iterdir())
+    assert re.fullmatch(r"part-00000-[0-9a-f]{8}\.parquet", part)
+    assert told == "settings.json"
     assert store.folder.stat().st_mode & 0o077 == 0
     assert ResponseStore.settings_of(store.folder) == SETTINGS
 
@@ -70,28 +73,33 @@ def test_other_settings_are_refused(store: ResponseStore, without_parts: bool) -
             ResponseStore(store.folder, other)
 
 
-def test_responses_without_settings_are_refused(store: ResponseStore) -> None:
+@pytest.mark.parametrize("content", [None, "", "{", "\x00"])
+def test_responses_of_unknown_settings_are_set_aside(
+    store: ResponseStore, content: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
     store.add([response(1)])
-    (store.folder / "settings.json").unlink()
-    with pytest.raises(InputError, match=r"There is no .*settings\.json"):
-        ResponseStore(store.folder, SETTINGS)
+    settings = store.folder / "settings.json"
+    settings.unlink() if content is None else settings.write_text(content)
+    again = ResponseStore(store.folder, SETTINGS)
+    assert again.read() == {}
+    assert "was set aside as .part-00000-" in " ".join(capsys.readouterr().err.split())
+    again.add([response(2)])
+    assert {key[0] for key in ResponseStore(store.folder, SETTINGS).read()} == {"q2"}
+    assert len(list(store.folder.glob(".part-*.broken"))) == 1
 
 
-@pytest.mark.parametrize("content", ["", "{", "\x00"])
-def test_broken_settings(store: ResponseStore, content: str) -> None:
-    store.add([response(1)])
-    (store.folder / "settings.json").write_text(content)
-    with pytest.raises(InputError, match="cannot be read as JSON"):
-        ResponseStore(store.folder, SETTINGS)
-
-
-def test_a_broken_part_is_named(store: ResponseStore) -> None:
+def test_a_broken_part_is_set_aside(store: ResponseStore, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(3):
         store.add([response(number)])
-    part = store.folder / "part-00001.parquet"
+    part = sorted(store.folder.glob("part-*"))[1]
     part.write_bytes(part.read_bytes()[:-20])
-    with pytest.raises(BenchmarkError, match=r"part-00001\.parquet cannot be read as Parquet"):
-        ResponseStore(store.folder, SETTINGS).read()
+    with pytest.raises(InputError, match=r"part-00001-\w+\.parquet cannot be read as Parquet.* asks only what is"):
+        ResponseStore.read_complete(store.folder)
+    again = ResponseStore(store.folder, SETTINGS)
+    assert {key[0] for key in again.read()} == {"q0", "q2"}
+    assert capsys.readouterr().err.count("was set aside") == 1
+    again.add([response(1)])
+    assert {key[0] for key in ResponseStore.read_complete(store.folder)} == {"q0", "q1", "q2"}
 
 
 def test_a_part_in_the_making_is_no_part(store: ResponseStore) -> None:
@@ -100,19 +108,19 @@ def test_a_part_in_the_making_is_no_part(store: ResponseStore) -> None:
     again = ResponseStore(store.folder, SETTINGS)
     again.add([response(2)])
     assert {key[0] for key in again.read()} == {"q1", "q2"}
-    assert (store.folder / "part-00001.parquet").exists()
+    assert len(list(store.folder.glob("part-00001-*.parquet"))) == 1
 
 
 def test_processes_write_beside_each_other(tmp_path: Path) -> None:
     folder = tmp_path / "store"
-    both = [ResponseStore(folder, SETTINGS, share=(rank, 2)) for rank in (0, 1)]
+    both = [ResponseStore(folder, SETTINGS) for _ in range(2)]
     for turn in range(2):
         for rank, store in enumerate(both):
             store.add([response(10 * turn + rank)])
     # A third process, alone, goes on behind what is there; so do two that come again.
     ResponseStore(folder, SETTINGS).add([response(99)])
-    for rank in (1, 0):
-        ResponseStore(folder, SETTINGS, share=(rank, 2)).add([response(50 + rank)])
+    for number, store in enumerate([ResponseStore(folder, SETTINGS) for _ in range(2)]):
+        store.add([response(50 + number)])
     names = {question for question, _, _ in ResponseStore(folder, SETTINGS).read()}
     assert names == {f"q{number}" for number in (0, 1, 10, 11, 99, 50, 51)}
     assert len(list(folder.glob("part-*.parquet"))) == 7

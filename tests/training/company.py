@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -163,14 +164,35 @@ def one_epoch(name: str, processes: Processes = ALONE, *, sharded: bool = False)
     return train(name, processes, trainable=TRAINABLE.get(name, "all"), sharded=sharded, epochs=1)
 
 
-def cases(out: Path) -> dict[str, Callable[[Processes], dict[str, Any]]]:
+Case = Callable[[Processes], dict[str, Any]]
+
+
+def after_breaking(stopped: Path, name: str, case: Case) -> Case:
+    """The case in a copy of what a stopped one left, whose newest checkpoint lacks the end of one file."""
+
+    def run(processes: Processes) -> dict[str, Any]:
+        def spoil() -> None:
+            copy = stopped.with_name(stopped.name.replace("stopped", "mended"))
+            shutil.copytree(stopped, copy)
+            file = max(copy.glob("step-*")) / name
+            os.truncate(file, file.stat().st_size - 1)
+
+        processes.on_main(spoil)
+        return case(processes)
+
+    return run
+
+
+def cases(out: Path) -> dict[str, Case]:
     """Runs of several processes by name, in this order."""
 
-    def drops(folder: Path | None = None, stop: bool = False, **more: Any) -> Callable[[Processes], dict[str, Any]]:
+    def drops(folder: Path | None = None, stop: bool = False, **more: Any) -> Case:
+        if stop:
+            more["checkpoint_seconds"] = 0.0
         given = {"dropout": 0.3, "checkpoints": folder, "micro_batch_size": 1, "precision": "bf16", **more}
         return lambda processes: train(Odd(1, CALL if stop else 0, signalled), processes, **given)
 
-    losses: dict[str, Callable[[Processes], dict[str, Any]]] = {
+    losses: dict[str, Case] = {
         f"{name}{'@fsdp2' * sharded}": lambda processes, name=name, sharded=sharded: one_epoch(
             name, processes, sharded=sharded
         )
@@ -189,9 +211,13 @@ def cases(out: Path) -> dict[str, Callable[[Processes], dict[str, Any]]]:
             Little(1, 1, CALL), processes, checkpoints=out / "none", micro_batch_size=1
         ),
         "stopped": drops(out / "stopped", stop=True),
+        "mended": after_breaking(out / "stopped", "model.safetensors", drops(out / "mended")),
         "resumed": drops(out / "stopped"),
         "whole": drops(),
         "stopped@fsdp2": drops(out / "stopped@fsdp2", stop=True, sharded=True),
+        "mended@fsdp2": after_breaking(
+            out / "stopped@fsdp2", "optimizer-1.safetensors", drops(out / "mended@fsdp2", sharded=True)
+        ),
         "resumed@fsdp2": drops(out / "stopped@fsdp2", sharded=True),
         "whole@fsdp2": drops(sharded=True),
         "refused": lambda processes: train(Odd(1, CALL, refused), processes, micro_batch_size=1),

@@ -134,12 +134,15 @@ def test_every_decoder_layer_is_sharded(two: Path, name: str) -> None:
 def test_a_signal_to_one_stops_all_after_the_same_step(two: Path, way: str) -> None:
     for rank in (0, 1):
         assert ended(two, "stopped" + way, rank)["error"].startswith("KeyboardInterrupt")
-    assert ended(two, "stopped" + way)["saved"] == [f"step-{company.STEP:08d}"]
+    assert ended(two, "stopped" + way)["saved"] == [f"step-{step:08d}" for step in (company.STEP - 1, company.STEP)]
 
 
 @pytest.mark.parametrize("way", ["", "@fsdp2"])
-def test_resumed_is_uninterrupted_bit_for_bit(two: Path, way: str) -> None:
-    resumed, whole = ended(two, "resumed" + way), ended(two, "whole" + way)
+@pytest.mark.parametrize("how", ["resumed", "mended"])
+def test_resumed_is_uninterrupted_bit_for_bit(two: Path, how: str, way: str) -> None:
+    resumed, whole = ended(two, how + way), ended(two, "whole" + way)
+    broken = f".step-{company.STEP:08d}.broken"
+    assert (broken in resumed["saved"]) == (how == "mended")
     assert len(whole["history"]) == company.STEPS
     assert resumed["history"] == whole["history"]
     assert_same(resumed["weights"], whole["weights"])
@@ -169,7 +172,7 @@ def test_sharding_needs_several_processes() -> None:
 def test_a_checkpoint_in_shares_is_for_as_many_processes(tmp_path: Path) -> None:
     model = company.model_of()
     optimizer = torch.optim.AdamW(model.parameters())
-    save_checkpoint(tmp_path, model, optimizer, Resumed(3, [], shards=4))
+    save_checkpoint(tmp_path, model, optimizer, Resumed(3, [{}, {}, {}], shards=4))
     assert sorted(path.name for path in (tmp_path / "step-00000003").iterdir()) == [
         "model-0.safetensors",
         "optimizer-0.safetensors",

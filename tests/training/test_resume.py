@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from medunlearn.methods import make_method
@@ -79,7 +81,8 @@ def test_resumed_is_uninterrupted(
     weights, history = run(method, trainable, **settings)
     with pytest.raises(KeyboardInterrupt):
         run(method, trainable, tmp_path, stopping_at(step), **settings)
-    assert [folder.name for folder in tmp_path.iterdir()] == [f"step-{step:08d}"]
+    steps = [step - 1, step] if settings.get("checkpoint_seconds") == 0 else [step]
+    assert sorted(folder.name for folder in tmp_path.iterdir()) == [f"step-{one:08d}" for one in steps]
     seen: list[Row] = []
     resumed_weights, resumed_history = run(method, trainable, tmp_path, seen.append, **settings)
     assert len(history) == STEPS
@@ -131,6 +134,73 @@ def test_a_torn_checkpoint_is_not_one(run: Callable[..., Any], tmp_path: Path) -
     started: list[int] = []
     resumed_weights, _ = run(folder=tmp_path, on_step=lambda row: started.append(row["step"]))
     assert started == list(range(1, STEPS + 1))
+    assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def weights_of(path: Path, change: Callable[[dict[str, Tensor]], None]) -> None:
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path)
+
+
+SPOILS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "weights cut off": ("model.safetensors", cut),
+    "weights empty": ("model.safetensors", lambda path: path.write_bytes(b"")),
+    "weights missing": ("model.safetensors", Path.unlink),
+    "a tensor missing": ("model.safetensors", lambda path: weights_of(path, lambda own: own.popitem())),
+    "another shape": (
+        "model.safetensors",
+        lambda path: weights_of(path, lambda own: own.update({max(own): own[max(own)][:-1]})),
+    ),
+    "another type": (
+        "model.safetensors",
+        lambda path: weights_of(path, lambda own: own.update({n: t.double() for n, t in own.items()})),
+    ),
+    "optimizer cut off": ("optimizer.safetensors", cut),
+    "optimizer of more": (
+        "optimizer.safetensors",
+        lambda path: weights_of(path, lambda own: own.update({"99.exp_avg": torch.zeros(2)})),
+    ),
+    "optimizer of another": (
+        "optimizer.safetensors",
+        lambda path: weights_of(path, lambda own: own.update({"0.exp_avg": torch.zeros(2)})),
+    ),
+    "state cut off": ("state.json", cut),
+    "state of none": ("state.json", lambda path: path.write_text("[]")),
+    "state of another run": ("state.json", lambda path: path.write_text('{"step": 2, "history": [], "shards": 1}')),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
+def test_a_broken_checkpoint_is_set_aside_and_the_one_before_is_taken(
+    run: Callable[..., Any], tmp_path: Path, spoil: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights, history = run()
+    with pytest.raises(KeyboardInterrupt):
+        run(folder=tmp_path, on_step=stopping_at(4), checkpoint_seconds=0.0)
+    name, change = SPOILS[spoil]
+    change(tmp_path / "step-00000004" / name)
+    resumed_weights, resumed_history = run(folder=tmp_path)
+    assert plain(resumed_history) == plain(history)
+    assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".step-00000004.broken", "step-00000003"]
+    assert "step-00000004 cannot be used and was set aside as" in " ".join(capsys.readouterr().err.split())
+
+
+def test_without_a_checkpoint_that_can_be_used_training_begins_again(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
+    weights, history = run()
+    with pytest.raises(KeyboardInterrupt):
+        run(folder=tmp_path, on_step=stopping_at(4), checkpoint_seconds=0.0)
+    for state in tmp_path.glob("step-*/state.json"):
+        cut(state)
+    resumed_weights, resumed_history = run(folder=tmp_path)
+    assert plain(resumed_history) == plain(history)
     assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
 
 

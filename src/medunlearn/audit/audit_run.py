@@ -18,6 +18,8 @@ from medunlearn.audit.stored import identity, is_table, read_stored
 from medunlearn.audit.units import Unit, WordsUnit, unit_without_model
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts, AuditSettings
+from medunlearn.data.folder_lock import lock_folder
+from medunlearn.data.leftovers import read_whole
 from medunlearn.data.responses import ResponseStore
 from medunlearn.data.storage import read_json, write_json
 from medunlearn.errors import ConfigError, InputError
@@ -253,10 +255,11 @@ class _Baselines:
             model = relabel(audited_model(word, llm=self.llm, permitted=self.permitted, device=self.device), labels)
             folder = self._folder_of(model.label)
             _audit_model(model, self.corpora, self.settings, folder, self.quiet)
-        file = self.folder / BASELINES_FILE
-        folders = read_json(file)["folders"] if file.exists() else []
         name = str(folder.relative_to(self.folder) if folder.is_relative_to(self.folder) else folder.resolve())
-        write_json(file, {"folders": list(dict.fromkeys([*folders, name]))})
+        with lock_folder(self.folder, "audit"):
+            file = self.folder / BASELINES_FILE
+            folders = (read_whole(file, read_json) or {"folders": []})["folders"]
+            write_json(file, {"folders": list(dict.fromkeys([*folders, name]))})
         return folder, model
 
     def _folder_of(self, label: str) -> Path:

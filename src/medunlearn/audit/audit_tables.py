@@ -101,10 +101,7 @@ class AuditTables:
 
 def stored_responses(folder: Path) -> dict[Key, Response]:
     """Responses of an audit; none where it keeps none."""
-    store = folder / RESPONSES
-    if not (store / "settings.json").exists():
-        return {}
-    return ResponseStore(store, ResponseStore.settings_of(store)).read()
+    return ResponseStore.read_complete(folder / RESPONSES)
 
 
 def baseline_folders(folder: Path) -> tuple[Path, ...]:

@@ -21,6 +21,8 @@ from medunlearn.config.audit_report import KindSettings
 from medunlearn.config.identifiers import IdentifierSettings
 from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.config.settings import Settings
+from medunlearn.data.folder_lock import lock_folder
+from medunlearn.data.leftovers import read_whole
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_json, write_atomically, write_json
 from medunlearn.errors import ConfigError
@@ -129,7 +131,22 @@ def run_stages(
         folder: of a complete audit.
         corpora: of the audit; none: the texts of its probes.
         model: of the audit; None with stored responses.
+
+    Raises:
+        InputError: another process writes to the folder.
     """
+    with lock_folder(folder, "audit"):
+        return _run_stages(folder, parts, corpora, model, device, quiet)
+
+
+def _run_stages(
+    folder: Path,
+    parts: AuditParts,
+    corpora: Sequence[Corpus],
+    model: AuditedModel | None,
+    device: str,
+    quiet: bool,
+) -> StageResults:
     if parts.encoder or parts.bart:
         add_semantic(folder, parts, device=device, quiet=quiet)
     identifiers = kinds = options = None
@@ -153,7 +170,7 @@ def add_semantic(folder: Path, parts: AuditParts, *, device: str = "auto", quiet
     from medunlearn.models.folders import model_identity
 
     path = folder / SEMANTIC_FILE
-    fingerprints = read_json(path) if path.exists() else {}
+    fingerprints = read_whole(path, read_json) or {}
     functions: dict[str, tuple[str | None, Callable[..., list[Score]]]] = {
         "bert_score": (parts.encoder, bert_score),
         "bart_score": (parts.bart, bart_score),

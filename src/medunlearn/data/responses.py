@@ -2,24 +2,30 @@
 
 A store is a folder with ``settings.json`` (everything that the responses depend on) and numbered Parquet
 parts. A response is known by its question, its variant (context mode, attack level) and its sample number.
+Several processes may write to one store: a part's name ends in the hash of its content, so that none writes over
+another's.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from medunlearn.data import storage
+from medunlearn.data.leftovers import read_whole, set_aside
 from medunlearn.data.records import Question
-from medunlearn.errors import InputError
+from medunlearn.errors import BenchmarkError, InputError
 
 LogProbs = tuple[tuple[float, ...], ...]
 """Natural-log probabilities of the tokens of each option of a question."""
 
+SETTINGS = "settings.json"
 RESPONSES = pa.schema(
     [
         ("question_id", pa.string()),
@@ -58,12 +64,15 @@ class Response:
     answer_hits: tuple[bool, ...] | None = None
 
 
+Responses = dict[tuple[str, str, int], Response]
+"""By question, variant and sample."""
+
+
 class ResponseStore:
     """Responses of one model under one set of settings.
 
     Args:
         folder: where they are kept; made when the first batch is added.
-        share: number of this process among how many that write into one folder at a time.
         settings: what they depend on (model fingerprint, template, decoding). A folder that was written under
             other settings is refused.
 
@@ -71,16 +80,17 @@ class ResponseStore:
         InputError: the folder holds responses of other settings.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, Any], *, share: tuple[int, int] = (0, 1)) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         self.folder = folder
-        self._rank, self._world = share
         self.settings = dict(settings)
-        exists = (folder / "settings.json").exists() or self._parts()
-        if exists and self.settings_of(folder) != self.settings:
+        there = read_whole(folder / SETTINGS, storage.read_json)
+        if there is None and self._parts():
+            # Nobody knows under which settings they were made.
+            for part in self._parts():
+                set_aside(part, f"its store has no {SETTINGS}")
+        if there is not None and there != self.settings:
             raise InputError(f"{folder} holds responses made with other settings. Choose another folder.")
-        last = max((int(part.stem.split("-")[1]) for part in self._parts()), default=-1)
-        # Each process has numbers of its own, so that none writes over another's part.
-        self._next = last + 1 + (self._rank - last - 1) % self._world
+        self._next = 1 + max((int(part.stem.split("-")[1]) for part in self._parts()), default=-1)
 
     @staticmethod
     def settings_of(folder: Path) -> dict[str, Any]:
@@ -89,7 +99,7 @@ class ResponseStore:
         Raises:
             InputError: the folder is no store.
         """
-        settings: dict[str, Any] = storage.read_json(folder / "settings.json")
+        settings: dict[str, Any] = storage.read_json(folder / SETTINGS)
         return settings
 
     def _parts(self) -> list[Path]:
@@ -101,30 +111,49 @@ class ResponseStore:
         Raises:
             StorageError: the disk refused; what was stored before stays.
         """
-        if not (self.folder / "settings.json").exists():
-            storage.write_json(self.folder / "settings.json", self.settings)
+        if not (self.folder / SETTINGS).exists():
+            storage.write_json(self.folder / SETTINGS, self.settings)
         # Not `asdict`, which copies every token by itself.
         rows = [{name: getattr(response, name) for name in RESPONSES.names} for response in responses]
-        storage.write_table(self.folder / f"part-{self._next:05d}.parquet", rows, RESPONSES)
-        self._next += self._world
+        content = storage.table_bytes(rows, RESPONSES)
+        name = f"part-{self._next:05d}-{hashlib.sha256(content).hexdigest()[:8]}.parquet"
+        storage.write_atomically(self.folder / name, storage.writer(content))
+        self._next += 1
 
-    def read(self) -> dict[tuple[str, str, int], Response]:
-        """Everything stored, by question, variant and sample.
+    def read(self) -> Responses:
+        """Everything stored. A broken part is set aside: what was in it is to be asked again."""
+        return _responses(read_whole(part, _rows) or () for part in self._parts())
+
+    @staticmethod
+    def read_complete(folder: Path) -> Responses:
+        """Everything in the store that a complete run left; nothing where there is none.
 
         Raises:
-            BenchmarkError: a part is broken.
+            InputError: a part is broken.
         """
-        stored: dict[tuple[str, str, int], Response] = {}
-        for part in self._parts():
-            for row in storage.read_table(part, RESPONSES):
-                fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
-                stored[row["question_id"], row["variant"], row["sample"]] = Response(**fields)
-        return stored
+        try:
+            return _responses(_rows(part) for part in sorted(folder.glob("part-*.parquet")))
+        except BenchmarkError as error:
+            raise InputError(
+                f"{str(error).partition(' It is cut off')[0]} Responses are lost with it: remove the results that "
+                "rest on them and give the command that made these again; it asks only what is missing."
+            ) from error
 
 
-def known_options(store: ResponseStore, questions: Sequence[Question], variant: str) -> dict[str, LogProbs]:
+def _rows(part: Path) -> list[dict[str, Any]]:
+    return storage.read_table(part, RESPONSES)
+
+
+def _responses(parts: Iterable[Iterable[dict[str, Any]]]) -> Responses:
+    stored: Responses = {}
+    for row in chain.from_iterable(parts):
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
+        stored[row["question_id"], row["variant"], row["sample"]] = Response(**fields)
+    return stored
+
+
+def known_options(responses: Responses, questions: Sequence[Question], variant: str) -> dict[str, LogProbs]:
     """Log-probabilities of the options of those questions whose options were all rated before."""
-    responses = store.read()
     options = {}
     for question in questions:
         rated = [responses.get((question.question_id, variant, place)) for place in range(len(question.options))]

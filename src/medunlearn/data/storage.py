@@ -8,12 +8,14 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from medunlearn.data.leftovers import part_of, remove_stray_parts
 from medunlearn.errors import BenchmarkError, InputError, StorageError
 
 
@@ -32,11 +34,12 @@ def write_together(files: Mapping[Path, Callable[[Path], None]]) -> None:
     Raises:
         StorageError: the disk refused; what stood there before is untouched.
     """
-    scratch = {path: path.with_name(f".{path.name}.{os.getpid()}.part") for path in files}
+    scratch = {path: part_of(path) for path in files}
     path = next(iter(files))
     try:
         for path, write in files.items():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _clean(path.parent, os.getpid())
             write(scratch[path])
             with scratch[path].open("rb") as file:
                 os.fsync(file.fileno())
@@ -50,6 +53,12 @@ def write_together(files: Mapping[Path, Callable[[Path], None]]) -> None:
         if refused is None:
             raise
         raise refused from error
+
+
+@lru_cache(maxsize=1024)
+def _clean(folder: Path, process: int) -> None:
+    """Remove part files of dead processes from a folder, once a process."""
+    remove_stray_parts(folder, ".*.part")
 
 
 def as_storage_error(error: BaseException, path: Path) -> StorageError | None:

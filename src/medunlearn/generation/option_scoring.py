@@ -33,7 +33,7 @@ def rate_options(
         advance: called with the number of questions done since the last call, stored ones included.
     """
     variant = variant or rendering.context
-    options = known_options(store, questions, variant)
+    options = known_options(store.read(), questions, variant)
     missing = [question for question in questions if question.options and question.question_id not in options]
     advance(len(questions) - len(missing))
     for start in range(0, len(missing), batch_size):

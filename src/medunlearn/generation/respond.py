@@ -28,14 +28,10 @@ def open_store(
     weights: str,
     rendering: Rendering,
     max_new_tokens: int,
-    share: tuple[int, int] = (0, 1),
 ) -> ResponseStore:
     """The store of one model under one way of asking one benchmark, in a folder named by the settings' hash.
 
     The benchmark counts, since another one may ask something else under the same question's id.
-
-    Args:
-        share: number of this process among how many that ask at a time.
     """
     settings = {
         "model": model_fingerprint,
@@ -46,7 +42,7 @@ def open_store(
         "decoding": "greedy",
         "max_new_tokens": max_new_tokens,
     }
-    return ResponseStore(folder / f"{rendering.context}-{sha256_of_json(settings)[:12]}", settings, share=share)
+    return ResponseStore(folder / f"{rendering.context}-{sha256_of_json(settings)[:12]}", settings)
 
 
 def respond(

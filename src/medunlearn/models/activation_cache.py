@@ -9,6 +9,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from medunlearn.data.leftovers import read_whole
 from medunlearn.data.storage import write_atomically
 
 SHARD = 64 << 20
@@ -21,7 +22,8 @@ class ActivationCache:
     def __init__(self, folder: Path | None = None, writer: int = 0) -> None:
         """
         Args:
-            folder: where the files lie; what is found there is there again. None keeps all in memory.
+            folder: where the files lie; what is found there is there again, and a broken file is set aside. None
+                keeps all in memory.
             writer: number of the process that writes, so that several can in one folder.
         """
         self.folder, self.writer = folder, writer
@@ -66,7 +68,8 @@ class ActivationCache:
         """
         if not self.folder or not self._waiting:
             return
-        number = len(list(self.folder.glob(f"kept-{self.writer}-*")))
+        written = [int(path.stem.split("-")[2]) for path in self.folder.glob(f"kept-{self.writer}-*.safetensors")]
+        number = max(written, default=-1) + 1
         path = self.folder / f"kept-{self.writer}-{number:05d}.safetensors"
         write_atomically(path, lambda target: save_file(self._waiting, target))
         self.bytes -= self._waiting_bytes
@@ -74,7 +77,9 @@ class ActivationCache:
         self._open(path)
 
     def _open(self, path: Path) -> None:
-        file = safe_open(path, framework="pt")
+        file = read_whole(path, lambda whole: safe_open(whole, framework="pt"))
+        if file is None:
+            return
         self.bytes += path.stat().st_size
         self._where |= dict.fromkeys(file.keys(), file)  # type: ignore[no-untyped-call]
 

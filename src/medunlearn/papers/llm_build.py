@@ -18,6 +18,8 @@ from typing import Any, Literal
 import medunlearn
 from medunlearn.config import AmnesiaNotesSettings, LumeNewSettings, MedforgetSettings, Settings, check
 from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.data.folder_lock import lock_folder
+from medunlearn.data.leftovers import holds_nothing, remove_stray_parts
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_json, sha256_of, sha256_of_json, write_json
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
@@ -205,14 +207,20 @@ def refuse_another(out: Path, key: str, *, again: bool) -> None:
 
 @contextmanager
 def recorded(out: Path, facts: Mapping[str, Any]) -> Iterator[None]:
-    """Write ``build.json`` at the end: complete, or incomplete where the build failed in a folder of its own."""
-    try:
-        yield
-    except MedunlearnError:
-        if out.is_dir():
-            write_json(out / BUILD, {"status": "incomplete", **facts})
-        raise
-    write_json(out / BUILD, {"status": "complete", **facts})
+    """Lock the folder, and write ``build.json`` at the end: complete, or incomplete where a build left something.
+
+    Raises:
+        InputError: another process writes to the folder.
+    """
+    with lock_folder(out, "build"):
+        remove_stray_parts(out)
+        try:
+            yield
+        except MedunlearnError:
+            if not holds_nothing(out):
+                write_json(out / BUILD, {"status": "incomplete", **facts})
+            raise
+        write_json(out / BUILD, {"status": "complete", **facts})
 
 
 def record_rejects(out: Path, rejects: Sequence[Reject], facts: dict[str, Any]) -> dict[str, int]:

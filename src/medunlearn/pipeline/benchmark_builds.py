@@ -21,6 +21,8 @@ from medunlearn.config import (
 from medunlearn.config.options import OptionsSettings
 from medunlearn.data.benchmark import MANIFEST, TABLES, Benchmark
 from medunlearn.data.builders import BENCHMARKS
+from medunlearn.data.folder_lock import lock_folder
+from medunlearn.data.leftovers import is_leftover
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.registry import load, resolve
 
@@ -76,14 +78,14 @@ def save_new(benchmark: Benchmark, folder: Path) -> Benchmark:
     """Write a benchmark to a new folder; one that holds the same benchmark already is left as it is.
 
     Raises:
-        InputError: the folder holds something else.
+        InputError: the folder holds something else, or another process writes to it.
     """
     refuse_foreign(folder)
-    if (folder / MANIFEST).exists():
-        if Benchmark.load(folder).fingerprint != benchmark.fingerprint:
+    with lock_folder(folder, "build"):
+        if not (folder / MANIFEST).exists():
+            benchmark.save(folder)
+        elif Benchmark.load(folder).fingerprint != benchmark.fingerprint:
             raise InputError(f"{folder} holds another benchmark. Choose another --out, or remove it.")
-    else:
-        benchmark.save(folder)
     return replace(benchmark, folder=folder)
 
 
@@ -98,7 +100,7 @@ def refuse_foreign(folder: Path) -> None:
     if not folder.exists() or (folder / MANIFEST).exists():
         return
     # What a save that was killed may leave is written again; anybody else's files are not written over.
-    if any(file.name not in BUILD_FILES and not file.name.endswith(".part") for file in folder.iterdir()):
+    if any(file.name not in BUILD_FILES and not is_leftover(file) for file in folder.iterdir()):
         raise InputError(f"{folder} is not empty and holds no benchmark. Choose another --out.")
 
 

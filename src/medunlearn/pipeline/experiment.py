@@ -7,6 +7,7 @@ after a changed setting it runs what depends on it, and leaves the rest in place
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from medunlearn.config import (
     check,
 )
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import ConfigError
 from medunlearn.methods import make_method
@@ -39,7 +41,7 @@ from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.train import train
 from medunlearn.pipeline.unlearn import RETRAINED, unlearn, with_retrained
 from medunlearn.results.runs import Recording, Run
-from medunlearn.training.processes import join
+from medunlearn.training.processes import Processes, join
 
 DEMO_METHODS = ("ga", "graddiff", "kl_min", "npo", "simnpo", "rmu")
 
@@ -122,13 +124,22 @@ def run_experiment(
         say: told one line at the start of each stage.
 
     Raises:
+        InputError: another process writes to the experiment's folder.
         MedunlearnError: a stage failed; what was done stays, and the same call goes on from there.
     """
+    processes = join()
+    with ExitStack() as lock:
+        processes.on_main(lambda: lock.enter_context(lock_folder(experiment.settings.out, "run")))
+        return _run_stages(experiment, processes, device, quiet, say)
+
+
+def _run_stages(
+    experiment: Experiment, processes: Processes, device: str, quiet: bool, say: Callable[[str], None]
+) -> Finished:
     from medunlearn.metrics.leakage import keywords
     from medunlearn.pipeline.evaluate import metric_names
 
     settings = experiment.settings
-    processes = join()
     folder = benchmark_folder(settings)
     benchmark = processes.main_first(lambda: from_section(settings.benchmark, folder))
     benchmark.split(settings.split)

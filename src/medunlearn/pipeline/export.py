@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Callable
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import write_text
+from medunlearn.data.leftovers import holds_nothing, part_of, remove_stray_parts
 from medunlearn.errors import HubError, InputError
 from medunlearn.models.folders import fingerprint, is_delta, model_folder, stored_weights
 from medunlearn.models.load import LanguageModel, load_model
@@ -62,14 +63,15 @@ def export(
     # A folder without weights has no type; loading it says what is missing.
     language_model = load_model(folder, device="cpu", weights=stored_weights(folder))
     # Written beside its place and moved there whole, so that a full disk or a kill leaves no half of a model.
-    scratch = out.absolute().with_name(f".{out.absolute().name}.{os.getpid()}.part")
+    scratch = part_of(out.absolute())
+    remove_stray_parts(scratch.parent, f".{escape(out.absolute().name)}.*.part")
     try:
         language_model.save(scratch)
-        if out.exists() and any(out.iterdir()):
-            if fingerprint(out) != fingerprint(scratch):
-                raise InputError(f"{out} holds another model. Choose another --out, or remove it.")
-        else:
+        if holds_nothing(out):
+            shutil.rmtree(out, ignore_errors=True)
             scratch.replace(out)
+        elif fingerprint(out) != fingerprint(scratch):
+            raise InputError(f"{out} holds another model. Choose another --out, or remove it.")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if benchmark is not None:
@@ -136,7 +138,7 @@ def _check(source: Path | str, out: Path, push: str | None, private: bool) -> No
         Run.open(folder)
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file, not a folder. Choose another --out.")
-    if out.is_dir() and any(out.iterdir()) and (is_delta(out) or not (out / "config.json").exists()):
+    if out.is_dir() and not holds_nothing(out) and (is_delta(out) or not (out / "config.json").exists()):
         raise InputError(f"{out} is not empty and holds no exported model. Choose another --out.")
     if push is not None and not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", push):
         raise InputError(f"--push {push!r} is no hub id. Write it as org/name.")

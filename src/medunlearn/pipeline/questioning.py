@@ -75,7 +75,6 @@ class Questioning:
     def ask(
         self,
         questions: Sequence[Question],
-        share: tuple[int, int] = (0, 1),
         check: Callable[[], None] = lambda: None,
     ) -> tuple[Path, dict[str, Response], dict[str, str]]:
         """The run's store of responses, the responses, and the ways of asking for the run's record.
@@ -83,7 +82,6 @@ class Questioning:
         These are ``batches`` of scoring and the way of ``generation``; nothing where the model was not asked.
 
         Args:
-            share: rank and number of ranks, each of which asks its own questions.
             check: called after each batch.
         """
 
@@ -98,7 +96,7 @@ class Questioning:
             )
         tokenizer = self.live.tokenizer if self.live else load_tokenizer(run.model)
         limit = self.settings.max_new_tokens or longest_answer(tokenizer, benchmark)
-        store = store_of(run, benchmark, self.settings, self.rendering, limit, share)
+        store = store_of(run, benchmark, self.settings, self.rendering, limit)
         known, keys = store.read(), {q.question_id: (q.question_id, context, 0) for q in questions}
         if all(key in known for key in keys.values()):
             return store.folder, {name: known[key] for name, key in keys.items()}, {}
@@ -133,7 +131,7 @@ class Questioning:
             return {}, {}
         # No response is decoded; so the options have a store of their own.
         store = store_of(self.run, self.benchmark, self.settings, self.rendering, 0)
-        known = known_options(store, choices, self.rendering.context)
+        known = known_options(store.read(), choices, self.rendering.context)
         if len(known) == len(choices):
             return known, {}
         before = batch_counts(self.language_model.model)
@@ -156,7 +154,6 @@ def store_of(
     settings: EvaluateSettings,
     rendering: Rendering,
     limit: int,
-    share: tuple[int, int] = (0, 1),
 ) -> ResponseStore:
     """The responses of a run's model that were asked for in this way."""
     return open_store(
@@ -166,5 +163,4 @@ def store_of(
         weights=settings.weights,
         rendering=rendering,
         max_new_tokens=limit,
-        share=share,
     )

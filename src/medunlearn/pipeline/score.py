@@ -11,6 +11,7 @@ import pandas as pd
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS, IDENTIFIER, Grouping, default_metrics_of
+from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.responses import ResponseStore, known_options
 from medunlearn.data.storage import sha256_of_json, write_together
 from medunlearn.errors import InputError
@@ -20,7 +21,7 @@ from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import question_items
 from medunlearn.results.evaluated import GROUPS, SUMMARY, Evaluated, summarize_evaluation
 from medunlearn.results.runs import Run
-from medunlearn.results.scores import FILE, measured, question_labels, score_table
+from medunlearn.results.scores import FILE, measured, question_labels, read_scores, score_table
 from medunlearn.results.summary import EVALUATION, summarize
 
 _TOOLS = ("encoder", "nli", "bert", "bart")
@@ -74,8 +75,10 @@ def score(
     source = _benchmark(evaluated, benchmark)
     items, labels = _stored_items(evaluated, source, settings, named)
     table = score_items(items, named, settings, labels, device)
-    others = evaluated.table[~evaluated.table["measure"].isin(named)]
-    write_tables(evaluated.record.folder, source, settings, pd.concat([others, table], ignore_index=True))
+    with lock_folder(evaluated.record.folder, "score"):
+        scores = read_scores(evaluated.record.folder)
+        others = scores[~scores["measure"].isin(named)]
+        write_tables(evaluated.record.folder, source, settings, pd.concat([others, table], ignore_index=True))
     return Evaluated(evaluated.run, evaluated.record)
 
 
@@ -169,14 +172,17 @@ def _stored_items(
     questions = [question for question in benchmark.questions if question.question_id in order]
     questions.sort(key=lambda question: order[question.question_id])
     folder = evaluated.run.folder / evaluated.record.info.results["responses"]
-    stored = ResponseStore(folder, ResponseStore.settings_of(folder)).read()
+    stored = ResponseStore.read_complete(folder)
     responses = {name: response for (name, _, sample), response in stored.items() if not sample}
     missing = [question.question_id for question in questions if question.question_id not in responses]
     if missing or len(questions) < len(order):
-        raise InputError(f"{evaluated.run.folder} lacks responses of this evaluation. Evaluate it again.")
+        raise InputError(
+            f"{evaluated.run.folder} lacks responses of this evaluation. Remove "
+            f"{evaluated.record.folder} and evaluate it again: it asks only what is missing."
+        )
     # Options were rated in a store of their own.
     key = {**ResponseStore.settings_of(folder), "max_new_tokens": 0}
-    rated = ResponseStore(folder.parent / f"{context}-{sha256_of_json(key)[:12]}", key)
+    rated = ResponseStore.read_complete(folder.parent / f"{context}-{sha256_of_json(key)[:12]}")
     options = known_options(rated, [question for question in questions if question.options], context)
     keywords = disease_keywords.for_evaluation(benchmark, settings, names, evaluated.run.folder, quiet=True)
     items = question_items(questions, benchmark.sides(split), responses, options, keywords)

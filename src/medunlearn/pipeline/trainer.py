@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -14,7 +13,7 @@ import pandas as pd
 from medunlearn.config import EpochFields, LoopFields
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import read_json, write_atomically
-from medunlearn.errors import OutOfMemoryError
+from medunlearn.errors import InputError, OutOfMemoryError
 from medunlearn.models.batching import is_out_of_memory
 from medunlearn.models.layouts import describe_layouts
 from medunlearn.models.load import LanguageModel, pick_device
@@ -24,7 +23,7 @@ from medunlearn.models.sequences import Rendering
 from medunlearn.models.vision.seeing import images_described
 from medunlearn.pipeline.material import loop_settings
 from medunlearn.progress import progress, remark
-from medunlearn.results.runs import FILE, HISTORY, Recording, Run, RunRecord
+from medunlearn.results.runs import CHECKPOINTS, FILE, HISTORY, Recording, Run, RunRecord
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import History, train_loop
 from medunlearn.training.objectives import Objective
@@ -67,7 +66,7 @@ class Trainer:
 
     @property
     def checkpoints(self) -> Path:
-        return self.recording.folder / "checkpoints"
+        return self.recording.folder / CHECKPOINTS
 
     def load(self, prepare: Callable[[LanguageModel], T]) -> T:
         """Load the model; returns what is prepared with it."""
@@ -91,6 +90,8 @@ class Trainer:
         self, phase: str, title: str, plan: Plan, objective: Objective, *, last: bool, reference: Reference | None
     ) -> History:
         """Train for one phase; the epochs of the last one are evaluated."""
+        if last and self.epochs:
+            self.epochs.check_earlier(self.checkpoints / phase)
         with self.recording.stage(phase), progress(title, plan.steps, quiet=self.silent) as advance:
             return train_loop(
                 self.live.model,
@@ -155,7 +156,7 @@ def _summary(history: History, live: LanguageModel, trainer: Trainer) -> dict[st
 
 
 def save(language_model: LanguageModel, history: History, out: Path, *, base: Path | None = None) -> dict[str, Any]:
-    """Save model and history, then let the checkpoints go. A LoRA adapter is merged into the weights.
+    """Save model and history. A LoRA adapter is merged into the weights.
 
     The adapter is not what is saved: every reader of the run would merge it into weights of a type of its own.
 
@@ -180,13 +181,17 @@ def save(language_model: LanguageModel, history: History, out: Path, *, base: Pa
     else:
         saved = language_model.save_smaller(base, folder)
     write_atomically(out / HISTORY, lambda path: pd.DataFrame(history).to_parquet(path))
-    shutil.rmtree(out / "checkpoints", ignore_errors=True)
     return {**saved, **rounding}
 
 
 def is_complete(folder: Path | None) -> bool:
     """Whether a folder holds a run that finished."""
-    return folder is not None and (folder / FILE).exists() and RunRecord.of(read_json(folder / FILE)).complete
+    if folder is None or not (folder / FILE).exists():
+        return False
+    try:
+        return RunRecord.of(read_json(folder / FILE)).complete
+    except InputError:
+        return False  # it is broken, and what stands on it is done again
 
 
 @contextmanager

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from medunlearn.data.storage import write_json, write_text
+from medunlearn.data.folder_lock import lock_folder, patient
+from medunlearn.data.storage import write_together, writer
 from medunlearn.errors import InputError
 from medunlearn.reports.blocks import Report
 from medunlearn.reports.content import ReportContent
@@ -12,6 +14,8 @@ from medunlearn.reports.html import to_html
 from medunlearn.reports.json import to_data
 from medunlearn.reports.markdown import to_markdown
 from medunlearn.reports.unlearning import unlearning_report
+
+PATIENCE = 30.0
 
 
 def write_report(report: Report | ReportContent, folder: Path) -> Path:
@@ -27,9 +31,13 @@ def write_report(report: Report | ReportContent, folder: Path) -> Path:
         report = unlearning_report(report)
     # All three are made before the first is written: a mistake leaves no half of a report.
     page, text, data = to_html(report), to_markdown(report), to_data(report)
-    write_json(folder / "report.json", data)
-    write_text(folder / "report.md", text)
-    write_text(folder / "report.html", page)
+    files = {
+        "report.json": json.dumps(data, indent=2, ensure_ascii=False) + "\n",
+        "report.md": text,
+        "report.html": page,
+    }
+    with patient(PATIENCE), lock_folder(folder, "report"):
+        write_together({folder / name: writer(content.encode()) for name, content in files.items()})
     return folder / "report.html"
 
 

@@ -100,8 +100,7 @@ class Evaluated:
     def responses(self) -> dict[str, Response]:
         """The model's responses by question id."""
         folder = self.run.folder / self.record.info.results["responses"]
-        store = ResponseStore(folder, ResponseStore.settings_of(folder))
-        return {question: response for (question, _, _), response in store.read().items()}
+        return {question: response for (question, _, _), response in ResponseStore.read_complete(folder).items()}
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ one that was cut off resumes; a folder that holds another run is refused, never 
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -19,6 +20,8 @@ import pandas as pd
 
 import medunlearn
 from medunlearn.config import Context, LongNotes, PromptFile, Settings, Template
+from medunlearn.data.folder_lock import lock_folder
+from medunlearn.data.leftovers import holds_nothing, is_leftover, remove_stray_parts, set_aside
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError
 from medunlearn.models.folders import fingerprint, vocabulary_fingerprint
@@ -31,6 +34,7 @@ __all__ = ["EPOCHS", "FILE", "HISTORY", "SCHEMA", "Recording", "Role", "Run", "R
 Role = Literal["target", "retrained", "unlearned"]
 HISTORY = "history.parquet"
 EPOCHS = "epochs"
+CHECKPOINTS = "checkpoints"
 
 
 @dataclass(frozen=True)
@@ -145,12 +149,13 @@ class Run:
 
 
 class Recording:
-    """Writes ``run.json`` while a run runs.
+    """Writes ``run.json`` while a run runs; the run's folder is locked against other processes meanwhile.
 
     Args:
         label: what tables call the result.
         inputs: what the result depends on besides the settings, as fingerprints.
         writes: whether this process is the one that writes the file.
+        on_main: does something in the process that writes, and raises its errors in all processes of the run.
 
     Raises:
         InputError: the folder holds a run with another key; says what differs.
@@ -165,8 +170,9 @@ class Recording:
         inputs: Mapping[str, Any],
         *,
         writes: bool = True,
+        on_main: Callable[[Callable[[], None]], None] = lambda work: work(),
     ) -> None:
-        self.folder, self.label, self.writes = folder, label, writes
+        self.folder, self.label, self.writes, self._on_main = folder, label, writes, on_main
         config = settings.model_dump(mode="json")
         self.key = run_key(verb, config, inputs)
         self.info = RunRecord(
@@ -182,6 +188,8 @@ class Recording:
             started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         self.done = self._is_complete()
+        if self.done:
+            self._drop_checkpoints()
 
     @staticmethod
     def key_of(verb: str, settings: Settings, inputs: Mapping[str, Any]) -> str:
@@ -191,11 +199,19 @@ class Recording:
         """Whether the folder holds this run, complete; refuses a folder that holds something else."""
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is a file, not a folder. Choose another --out.")
+        # A folder that is named by the key can hold no other run, also where its record is broken.
+        is_named = self.folder.name.endswith(f"-{self.key[:8]}")
         if not (self.folder / FILE).exists():
-            if self.folder.exists() and any(self.folder.iterdir()):
+            if not is_named and not holds_nothing(self.folder):
                 raise InputError(f"{self.folder} is not empty and holds no run. Choose another --out.")
             return False
-        there = RunRecord.read(self.folder)
+        try:
+            there = RunRecord.read(self.folder)
+        except InputError as error:
+            if not is_named:
+                raise
+            set_aside(self.folder / FILE, error)
+            return False
         if there.key != self.key:
             if self._made_nothing(there):
                 return False
@@ -208,11 +224,34 @@ class Recording:
     def _made_nothing(self, there: RunRecord) -> bool:
         """A run that stopped before it made anything, at a misspelt model say, does not keep its folder."""
         stopped = there.status in ("failed", "interrupted")
-        return stopped and all(file.name == FILE for file in self.folder.iterdir())
+        return stopped and all(file.name == FILE or is_leftover(file) for file in self.folder.iterdir())
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Around the work: the status becomes complete, interrupted or failed, whatever happens."""
+        """Around the work: the status becomes complete, interrupted or failed, whatever happens.
+
+        Raises:
+            InputError: another process writes to the folder.
+        """
+        with ExitStack() as lock:
+            self._on_main(lambda: self._lock(lock))
+            with self._recorded():
+                yield
+            # Only now: a run that is killed before its record says complete goes on from its last checkpoint.
+            self._drop_checkpoints()
+
+    def _drop_checkpoints(self) -> None:
+        if self.writes:
+            shutil.rmtree(self.folder / CHECKPOINTS, ignore_errors=True)
+
+    def _lock(self, lock: ExitStack) -> None:
+        lock.enter_context(lock_folder(self.folder, self.info.verb))
+        if not self.done and self._is_complete():
+            raise InputError(f"Another process has completed {self.folder} meanwhile. Give the command again.")
+        remove_stray_parts(self.folder)
+
+    @contextmanager
+    def _recorded(self) -> Iterator[None]:
         self._write()
         started, memory = time.perf_counter(), PeakMemory()
         try:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from medunlearn.errors import InputError, NonFiniteLossError, OutOfMemoryError, ProcessError
+from medunlearn.errors import NonFiniteLossError, OutOfMemoryError, ProcessError
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.training.batch_plan import Plan
@@ -51,8 +51,9 @@ def train_loop(
 
     Args:
         pad: any token id; fills the right of a batch.
-        checkpoints: folder of the run's checkpoints; a run that was cut off goes on from the newest, bit for
-            bit as if it had never stopped. None keeps none.
+        checkpoints: folder of the run's checkpoints, the last two; a run that was cut off goes on from the
+            newest, or the one before it where that is broken, bit for bit as if it had never stopped. None keeps
+            none.
         keep_final: write a checkpoint after the last step too, for a run of several phases.
         reference: the model before training, for objectives that ask for it; made before this call.
         processes: that this one works with; every one of them makes this call, with a model of equal weights.
@@ -118,16 +119,11 @@ class _Run:
         self._saved_step, self._saved_at = 0, time.monotonic()
 
     def resume(self) -> None:
-        """Restore the newest checkpoint, if there is one."""
+        """Restore the newest checkpoint that can be used, if there is one."""
         training, folder = self.training, self.checkpoints
-        state = training.processes.together(
-            lambda: (
-                load_checkpoint(folder, training.model, training.optimizer, training.processes) if folder else None
-            )
-        )
+        state = load_checkpoint(folder, training.model, training.optimizer, training.processes) if folder else None
         if state:
             self.step, self.history = state.step, state.history
-        _check_same_step(training.processes, self.step, folder)
         if self.history:
             size = self.history[-1].get("micro_batch_size", training.micro_batch.size)
             training.micro_batch.size = size
@@ -247,15 +243,6 @@ def _optimizer_step(
         for name, part in training.parts.items():
             part.neg_().add_(before[name]).mul_(best / rate).add_(before[name])
     return best
-
-
-def _check_same_step(processes: Processes, step: int, checkpoints: Path | None) -> None:
-    steps = processes.each(lambda: step)
-    if len(set(steps)) > 1:
-        raise InputError(
-            f"The processes find different checkpoints in {checkpoints} (after steps {steps}). Give them an --out "
-            "that all of them see, on a shared file system."
-        )
 
 
 def _check_same_weights(processes: Processes, tensors: Mapping[str, Tensor]) -> None:

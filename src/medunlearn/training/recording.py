@@ -19,7 +19,8 @@ def open_recording(
     Raises:
         InputError: the folder holds another run.
     """
-    recording = processes.together(lambda: Recording(out, verb, label, settings, inputs, writes=processes.main))
+    who = {"writes": processes.main, "on_main": processes.on_main}
+    recording = processes.together(lambda: Recording(out, verb, label, settings, inputs, **who))
     recording.done = processes.on_main(lambda: recording.done)
     recording.info.hardware["processes"] = processes.world
     return recording

@@ -20,6 +20,7 @@ from medunlearn.attacks.membership.passes import (
 )
 from medunlearn.attacks.membership.sample import Candidate
 from medunlearn.config import AttackSettings
+from medunlearn.data.leftovers import read_whole, set_aside
 from medunlearn.data.storage import write_atomically
 from medunlearn.errors import InputError
 from medunlearn.models.folders import model_folder
@@ -98,16 +99,16 @@ def attack_membership(
     share = _RankShare(run, who, settings, device, quiet, live, together)
     needs = {need for attack in attacks.values() for need in attack.needs}
     with recording.stage("pass"):
-        tokens = _stored(folder / TOKENS, share.moments, together)
-    if tokens["record_id"].tolist() != [one.record.record_id for one in who]:
-        raise InputError("The attack's folder holds tokens of other documents. Remove it and attack again.")
+        tokens = _stored(folder / TOKENS, who, share.moments, together)
     more: dict[str, Sequence[float]] = {}
     if "reference" in needs and reference is not None:
         with recording.stage("reference"):
             more["reference"] = together.on_main(reference)
     if "gradient_norm" in needs:
         with recording.stage("gradients"):
-            more["gradient_norm"] = _stored(folder / GRADIENTS, share.gradients, together)["gradient_norm"].tolist()
+            more["gradient_norm"] = _stored(folder / GRADIENTS, who, share.gradients, together)[
+                "gradient_norm"
+            ].tolist()
     with recording.stage("score"):
         together.on_main(lambda: _score(folder, who, tokens.assign(**more), attacks, settings))
     members = sum(one.member for one in who)
@@ -174,9 +175,23 @@ def check_was_trained_on_records(run: Run) -> None:
         )
 
 
-def _stored(path: Path, make: Callable[[], pd.DataFrame], processes: Processes) -> pd.DataFrame:
-    """A stage's table: read where an earlier start of the same run wrote it, else made by all and written."""
-    if not processes.on_main(path.exists):
+def _stored(
+    path: Path, who: Sequence[Candidate], make: Callable[[], pd.DataFrame], processes: Processes
+) -> pd.DataFrame:
+    """A stage's table: read where an earlier start of the same run wrote it, else made by all and written.
+
+    A table that is broken, or of other documents, is set aside.
+    """
+    documents = [one.record.record_id for one in who]
+
+    def is_there() -> bool:
+        table = read_whole(path, pd.read_parquet)
+        if table is not None and ("record_id" not in table or table["record_id"].tolist() != documents):
+            set_aside(path, "it is of other documents")
+            return False
+        return table is not None
+
+    if not processes.on_main(is_there):
         table = pd.concat(processes.each(make), ignore_index=True)
         processes.on_main(lambda: write_atomically(path, table.to_parquet))
     return processes.together(lambda: pd.read_parquet(path))

@@ -89,7 +89,7 @@ def _items(
     """Each question of the judged kinds at each context level, as it was put, with its response."""
     facts = attacked.record.info.results["reconstruction"]
     store = attacked.run.folder / facts["responses"]
-    responses = ResponseStore(store, ResponseStore.settings_of(store)).read()
+    responses = ResponseStore.read_complete(store)
     sides = _labels(attacked).set_index("item")["side"].to_dict()
     questions = [question for question in benchmark.questions if question.question_id in sides]
     wanted, names = kinds_to_judge(questions, kinds), NodeNames.of(benchmark)

@@ -85,7 +85,7 @@ class _Prompter:
         choices = [question for question in questions if question.options]
         # No response is decoded; so the options have a store of their own.
         store, variant = self.store(0), f"{self.rendering.context}|{context.name}"
-        known = known_options(store, choices, variant)
+        known = known_options(store.read(), choices, variant)
         if len(known) == len(choices):
             return known
         with progress(f"{self.run.label}: {variant}, options", len(choices), quiet=self.quiet) as advance:

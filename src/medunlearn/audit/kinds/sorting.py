@@ -16,6 +16,7 @@ from medunlearn.audit.kinds.kind_rules import GROUPS, Label, kinds, records_hold
 from medunlearn.audit.sheets import refuse_existing, refuse_problems, write_sheet
 from medunlearn.config import check
 from medunlearn.config.audit_report import KindSettings
+from medunlearn.data.leftovers import read_whole
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_json, read_table, write_json, write_table
 from medunlearn.errors import InputError, SourceError, unknown_name
@@ -255,20 +256,20 @@ def _identified(audit: AuditTables, spans: pd.DataFrame) -> list[bool]:
 def _save(
     audit: AuditTables, spans: pd.DataFrame, way: str, labels: Mapping[str, Label], settings: KindSettings
 ) -> pd.DataFrame:
-    path = audit.folder / FILE
-    rows = [row for row in read_table(path, SCHEMA) if row["by"] != way] if path.exists() else []
+    stored = read_whole(audit.folder / FILE, lambda path: read_table(path, SCHEMA)) or []
+    rows = [row for row in stored if row["by"] != way]
     for name, *columns in spans[[*KEY, "span", "length", "records"]].itertuples(name=None):
         if name in labels:
             kind, reason = labels[name]
             label = (kind, kinds()[kind].group if kind else None, way, reason)
             rows.append(dict(zip(SCHEMA.names, (*columns, *label), strict=True)))
-    write_table(path, rows, SCHEMA)
+    write_table(audit.folder / FILE, rows, SCHEMA)
     _update_facts(audit, {"settings": settings.model_dump(mode="json")})
     return pd.DataFrame(rows, columns=SCHEMA.names)
 
 
 def _facts(folder: Path) -> dict[str, Any]:
-    return dict(read_json(folder / FACTS)) if (folder / FACTS).exists() else {}
+    return dict(read_whole(folder / FACTS, read_json) or {})
 
 
 def _update_facts(audit: AuditTables, facts: Mapping[str, Any]) -> None:

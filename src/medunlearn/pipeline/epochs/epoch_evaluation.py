@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ import torch
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UtilitySettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS
+from medunlearn.data.leftovers import problem_of, read_whole, set_aside
 from medunlearn.data.storage import sha256_of_json, write_atomically
 from medunlearn.models.load import LanguageModel
 from medunlearn.pipeline.epochs.epoch_selection import (
@@ -44,8 +45,8 @@ from medunlearn.pipeline.epochs.epoch_settings import epoch_sections, epoch_sett
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.questioning import Questioning, questions_to_ask
 from medunlearn.results.evaluated import Evaluated
-from medunlearn.results.runs import EPOCHS, FILE, Run
-from medunlearn.training.checkpoint import load_weights, save_weights
+from medunlearn.results.runs import EPOCHS, FILE, Run, RunRecord
+from medunlearn.training.checkpoint import load_weights, problem_of_weights, save_weights
 from medunlearn.training.processes import Processes
 from medunlearn.training.sharding import gathered, is_sharded
 from medunlearn.training.trainable import merged
@@ -109,6 +110,23 @@ class EpochEvaluation:
         self.seconds += time.perf_counter() - started
         return is_over(self._standings, self.patience)
 
+    def check_earlier(self, checkpoints: Path) -> None:
+        """Before a run goes on: earlier epochs whose numbers or weights cannot be read are trained once more.
+
+        Their evaluations stay, so that they are only looked up.
+        """
+        model, on_main = self.trainer.live.model, self.processes.on_main
+        broken: dict[Path, str] = {}
+        if problem := on_main(lambda: problem_of(self.out / TABLE, pd.read_parquet)):
+            broken[self.out / TABLE] = problem
+        for weights in on_main(lambda: sorted(self._weights(0).parent.glob("[0-9]*"))):
+            if problem := problem_of_weights(weights, model, self.processes):
+                broken[weights] = problem
+        # The checkpoints first: without them, what is broken is made again.
+        first = {checkpoints: "what its epochs left is broken"} if broken and on_main(checkpoints.exists) else {}
+        for path, problem in {**first, **broken}.items():
+            on_main(partial(set_aside, path, problem))
+
     def finish(self, stage: str) -> None:
         """Leave the selected epoch's weights in the model; record it, and the time apart from the stage's."""
         best = best_of(self._standings)
@@ -148,7 +166,7 @@ class EpochEvaluation:
                 "rendering": asdict(self.trainer.rendering),
             },
         )
-        if not (folder / FILE).exists():
+        if read_whole(folder / FILE, lambda path: RunRecord.read(path.parent)) is None:
             record.write(folder)
         return Run.open(folder)
 
@@ -193,14 +211,14 @@ class EpochEvaluation:
 
     def _ask_a_share(self, run: Run, live: LanguageModel, check: Check) -> None:
         """Generate this rank's share of the responses, for :func:`evaluate_one` to find."""
-        settings, benchmark, share = self.settings, self.benchmark, (self.processes.rank, self.processes.world)
+        settings, benchmark, processes = self.settings, self.benchmark, self.processes
         assert settings is not None
         questions = questions_to_ask(benchmark, benchmark.split(settings.split), settings)
         # Questions on one record are in one share.
         records = {record: place for place, record in enumerate(dict.fromkeys(q.record_id for q in questions))}
-        part = [question for question in questions if records[question.record_id] % share[1] == share[0]]
+        part = [q for q in questions if records[q.record_id] % processes.world == processes.rank]
         rendering, device = run.rendering(settings.template, settings.context), str(live.device)
-        Questioning(run, benchmark, settings, rendering, device, self.trainer.silent, live).ask(part, share, check)
+        Questioning(run, benchmark, settings, rendering, device, self.trainer.silent, live).ask(part, check)
 
     def _watch(
         self, run: Run, live: LanguageModel, processes: Processes | None, check: Check

@@ -15,6 +15,7 @@ import torch
 from medunlearn.attacks.attack_run import attack, attack_folder
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.folder_lock import patient
 from medunlearn.models.folders import model_identity
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
 from medunlearn.pipeline.experiment import run_folder
@@ -25,6 +26,8 @@ from medunlearn.pipeline.train import train
 from medunlearn.pipeline.trainer import is_complete
 from medunlearn.pipeline.unlearn import unlearn
 from medunlearn.results.runs import Run
+
+ORPHAN_SECONDS = 60.0
 
 
 class JobOutput(NamedTuple):
@@ -101,25 +104,31 @@ def job_of(cell: SweepCell, sweep: Sweep, benchmark: Path) -> Job:
 def perform(job: Job, slot: Slot) -> JobOutput:
     """Do a job in a worker. Raises MedunlearnError: as the commands do."""
     torch.set_num_threads(slot.threads)
-    started, evaluation, device = time.perf_counter(), None, slot.device
     try:
-        benchmark = _benchmark(job.benchmark)
-        folder = job.folder(benchmark)
-        if isinstance(job.settings, TrainSettings):
-            train(benchmark, job.settings, folder, device=device, quiet=True)
-        elif job.settings is not None and job.model is not None:
-            unlearn(Run.open(job.model), benchmark, job.settings, folder, device=device, quiet=True)
-        if isinstance(job.measure, EvaluateSettings):
-            evaluated = evaluate_one(Run.open(folder), benchmark, job.measure, device=device, quiet=True)
-            evaluation = evaluated.record.folder
-        elif job.measure is not None:
-            attacked = attack(Run.open(folder), benchmark, job.measure, device=device, quiet=True)
-            evaluation = attacked.models[0].record.folder
+        # A worker of a sweep that was killed may still be writing its last checkpoint.
+        with patient(ORPHAN_SECONDS):
+            return _perform(job, slot.device)
     finally:
         # The next cell of this worker is to find the memory that this one found.
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+
+
+def _perform(job: Job, device: str) -> JobOutput:
+    started, evaluation = time.perf_counter(), None
+    benchmark = _benchmark(job.benchmark)
+    folder = job.folder(benchmark)
+    if isinstance(job.settings, TrainSettings):
+        train(benchmark, job.settings, folder, device=device, quiet=True)
+    elif job.settings is not None and job.model is not None:
+        unlearn(Run.open(job.model), benchmark, job.settings, folder, device=device, quiet=True)
+    if isinstance(job.measure, EvaluateSettings):
+        evaluated = evaluate_one(Run.open(folder), benchmark, job.measure, device=device, quiet=True)
+        evaluation = evaluated.record.folder
+    elif job.measure is not None:
+        attacked = attack(Run.open(folder), benchmark, job.measure, device=device, quiet=True)
+        evaluation = attacked.models[0].record.folder
     return JobOutput(folder, evaluation, round(time.perf_counter() - started, 2))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import re
 import signal
@@ -18,6 +16,7 @@ import pandas as pd
 import torch
 
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError, MedunlearnError, StorageError
 from medunlearn.metrics.workers import usable_cores
@@ -36,7 +35,6 @@ from medunlearn.results.runs import Run
 
 Say = Callable[[str], None]
 LOGS = "logs"
-LOCK = ".sweep.lock"
 
 
 def run_sweep(
@@ -54,10 +52,12 @@ def run_sweep(
         say: told one line at the start, and one at the end of each cell.
 
     Raises:
-        InputError: a device or number of jobs that cannot be used; another sweep runs in this folder.
+        InputError: a device or number of jobs that cannot be used; another command writes to this folder.
         KeyboardInterrupt: interrupted; the same call goes on from there.
     """
-    with _locked(sweep.settings.out):
+    if sweep.settings.out.exists() and not sweep.settings.out.is_dir():
+        raise InputError(f"{sweep.settings.out} is a file, not a folder. Choose another --out.")
+    with lock_folder(sweep.settings.out, "sweep"):
         benchmark = sweep.benchmark()
         survey(sweep, benchmark)
         pending = [cell for cell in sweep.cells if not cell.done]
@@ -183,22 +183,6 @@ def slug(name: str) -> str:
     """A cell's name as that of a file; a name that lost something to it gets a hash."""
     plain = re.sub(r"[^A-Za-z0-9._+-]+", "-", name)[:80]
     return plain if plain == name.replace(" ", "-").replace(",", "") else f"{plain}-{sha256_of_json(name)[:6]}"
-
-
-@contextmanager
-def _locked(out: Path) -> Iterator[None]:
-    """Two sweeps in one folder would write to each other's checkpoints; the lock goes with the process."""
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file, not a folder. Choose another --out.")
-    out.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (out / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            # A file system without locks keeps nobody from sweeping.
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise InputError(f"Another sweep runs in {out}. Wait for it, or give another --out.") from None
-        yield
 
 
 @contextmanager

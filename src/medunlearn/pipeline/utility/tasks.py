@@ -17,6 +17,7 @@ import yaml
 from medunlearn.config import EvaluateSettings, TaskExportSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS, default_metrics_of
+from medunlearn.data.leftovers import holds_nothing
 from medunlearn.data.records import SIDES
 from medunlearn.data.storage import write_text
 from medunlearn.errors import ConfigError, InputError
@@ -58,7 +59,7 @@ def export_tasks(benchmark: Benchmark, settings: TaskExportSettings, out: Path) 
         ConfigError: a metric that needs more than the response, or no question of these folds.
         InputError: an unknown split or metric; a folder that is not empty.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and (not out.is_dir() or not holds_nothing(out)):
         raise InputError(f"{out} is not an empty folder. Choose another --out.")
     rendering, limit = _like(benchmark, settings)
     metrics = _metrics(benchmark, settings)

@@ -1,0 +1,129 @@
+"""One writer a folder: a lock that the system releases with its process, however that ends."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from pathlib import Path
+
+from medunlearn.data.leftovers import LOCK
+from medunlearn.errors import InputError
+from medunlearn.progress import remark
+
+_WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+_TAKEN = (errno.EAGAIN, errno.EACCES)
+_patience: ContextVar[float] = ContextVar("patience", default=0.0)
+_held: dict[tuple[Path, int], int] = {}
+"""Folder and thread -> open file of the lock that it holds."""
+
+
+@contextmanager
+def lock_folder(folder: Path, what: str) -> Iterator[None]:
+    """Keep other processes from writing to a folder, which is made if it is not there, while the block runs.
+
+    The lock is that of a hidden file, removed at the end. A thread that holds it may take it again. A folder that
+    cannot be written to is not locked, nor one on a file system without locks.
+
+    Args:
+        what: the command, for the message that another process gets.
+
+    Raises:
+        InputError: another process holds the lock; says which, and since when.
+    """
+    key = folder.resolve(), threading.get_ident()
+    if key in _held:
+        yield
+        return
+    made = not folder.exists()
+    file = _lock(folder, what)
+    if file is None:
+        yield
+        return
+    _held[key] = file
+    try:
+        yield
+    finally:
+        if _held.pop(key, None) is not None:  # in a forked process it is not ours
+            with suppress(OSError):
+                (folder / LOCK).unlink()
+            os.close(file)
+            if made:
+                with suppress(OSError):
+                    folder.rmdir()  # only if nothing was written
+
+
+@contextmanager
+def patient(seconds: float) -> Iterator[None]:
+    """Inside, :func:`lock_folder` waits for another process to end instead of refusing at once."""
+    token = _patience.set(seconds)
+    try:
+        yield
+    finally:
+        _patience.reset(token)
+
+
+def _lock(folder: Path, what: str) -> int | None:
+    """Open file of a lock that is ours; None where there can be none."""
+    path, until = folder / LOCK, time.monotonic() + _patience.get()
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return None  # what is to be written says why it cannot be
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Its last holder may have removed it meanwhile: then another process can lock a new one.
+            if os.path.samestat(os.fstat(file), path.stat()):
+                os.ftruncate(file, 0)
+                os.write(file, json.dumps(_holder(what)).encode())
+                return file
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            if error.errno in _WITHOUT_LOCKS:
+                remark(f"{folder} is on a file system without locks: start no second command that writes to it")
+                os.close(file)
+                return None
+            if error.errno not in _TAKEN:
+                os.close(file)
+                raise
+            if time.monotonic() > until:
+                message = _refusal(folder, file)
+                os.close(file)
+                raise InputError(message) from None
+            time.sleep(0.05)
+        os.close(file)
+
+
+def _holder(what: str) -> dict[str, object]:
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"command": what, "pid": os.getpid(), "host": socket.gethostname(), "since": since}
+
+
+def _refusal(folder: Path, file: int) -> str:
+    who = "Another process"
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        holder = json.loads(os.pread(file, 4096, 0))
+        who = f"`{holder['command']}`, process {holder['pid']} on {holder['host']} since {holder['since']},"
+    return f"{who} writes to {folder}. Wait for it or stop it, or give another --out."
+
+
+def _forget() -> None:
+    """A forked process holds no lock of its parent's: its copies of the open files would outlive the parent."""
+    for file in _held.values():
+        with suppress(OSError):
+            os.close(file)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
