@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,7 @@ def test_cut_off_in_an_evaluation(
         unlearn(target, hospital, watched(select="best"), tmp_path / "r", quiet=True)
     steps = at * whole.info["results"]["steps"] // 2
     saved = (tmp_path / "r" / "checkpoints" / "unlearn").glob("*")
-    assert [path.name for path in saved] == ([f"step-{steps:08d}"] if at else [])
+    assert sorted(path.name for path in saved) == [f"step-{steps * n // at:08d}" for n in range(1, at + 1)]
     again = unlearn(target, hospital, watched(select="best"), tmp_path / "r", quiet=True)
     names = ["target", "NPO, epoch 1", "NPO, epoch 2"]
     assert calls == [*names[: at + 1], *names[at:]]
@@ -140,6 +141,35 @@ def test_cut_off_in_an_evaluation(
     pd.testing.assert_frame_equal(ours, theirs)
     pd.testing.assert_frame_equal(curve(again), curve(whole))
     assert again.info["results"]["epochs"]["numbers"] == whole.info["results"]["epochs"]["numbers"]
+
+
+@pytest.mark.parametrize(
+    "spoiled", ["epochs.parquet", "checkpoints/best/01/model.safetensors", "epochs/01/run.json"]
+)
+def test_epochs_whose_results_are_broken_are_trained_once_more(
+    hospital: Benchmark, target: Run, whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoiled: str
+) -> None:
+    real, asked = module.evaluate_one, list[str]()
+
+    def killed(run: Run, *rest: Any, **more: Any) -> Evaluated:
+        asked.append(run.label)
+        if asked == ["target", "NPO, epoch 1", "NPO, epoch 2"]:
+            raise KeyboardInterrupt
+        return real(run, *rest, **more)
+
+    monkeypatch.setattr(module, "evaluate_one", killed)
+    with pytest.raises(KeyboardInterrupt):
+        unlearn(target, hospital, watched(select="best"), tmp_path / "r", quiet=True)
+    path = tmp_path / "r" / spoiled
+    os.truncate(path, path.stat().st_size // 2)
+    again = unlearn(target, hospital, watched(select="best"), tmp_path / "r", quiet=True)
+    # A run's record is written again; without table or weights, the first epoch is trained again.
+    assert asked[3:] == ["NPO, epoch 2"] if "run.json" in spoiled else ["target", "NPO, epoch 1", "NPO, epoch 2"]
+    ours, theirs = (pd.read_parquet(run.folder / "epochs.parquet") for run in (again, whole))
+    pd.testing.assert_frame_equal(ours, theirs)
+    pd.testing.assert_frame_equal(curve(again), curve(whole))
+    chosen = again.info["results"]["epochs"]["chosen"]
+    assert fingerprint(again.model) == fingerprint(whole.epoch(chosen).model)
 
 
 def numbered(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:

@@ -19,8 +19,11 @@ def open_recording(
     Raises:
         InputError: the folder holds another run.
     """
-    who = {"writes": processes.main, "on_main": processes.on_main}
-    recording = processes.together(lambda: Recording(out, verb, label, settings, inputs, **who))
+    recording = processes.together(
+        lambda: Recording(
+            out, verb, label, settings, inputs, writes=processes.main, on_main=lambda work: processes.on_main(work)
+        )
+    )
     recording.done = processes.on_main(lambda: recording.done)
     recording.info.hardware["processes"] = processes.world
     return recording

@@ -123,8 +123,9 @@ class EpochEvaluation:
             if problem := problem_of_weights(weights, model, self.processes):
                 broken[weights] = problem
         # The checkpoints first: without them, what is broken is made again.
-        first = {checkpoints: "what its epochs left is broken"} if broken and on_main(checkpoints.exists) else {}
-        for path, problem in {**first, **broken}.items():
+        if broken:
+            broken = {checkpoints: "what its epochs left is broken", **broken}
+        for path, problem in broken.items():
             on_main(partial(set_aside, path, problem))
 
     def finish(self, stage: str) -> None:
