@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.storage import write_text
 from medunlearn.data.leftovers import holds_nothing, part_of, remove_stray_parts
+from medunlearn.data.storage import write_text
 from medunlearn.errors import HubError, InputError
 from medunlearn.models.folders import fingerprint, is_delta, model_folder, stored_weights
 from medunlearn.models.load import LanguageModel, load_model
