@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
+
+# No library reports or counts its use once this package is loaded, whatever was set before. The last three are of
+# backends and a logger that lm-eval can use; they are no dependencies.
+os.environ.update(
+    DO_NOT_TRACK="1",
+    HF_HUB_DISABLE_TELEMETRY="1",
+    HF_HUB_DISABLE_UPDATE_CHECK="1",
+    HF_UPDATE_DOWNLOAD_COUNTS="0",
+    OTEL_SDK_DISABLED="true",
+    RAY_USAGE_STATS_ENABLED="0",
+    VLLM_NO_USAGE_STATS="1",
+    WANDB_ERROR_REPORTING="false",
+)
+# Those that were loaded before have read their variable.
+for _module, _constant, _value in (
+    ("huggingface_hub.constants", "HF_HUB_DISABLE_TELEMETRY", True),
+    ("datasets.config", "HF_UPDATE_DOWNLOAD_COUNTS", False),
+    ("evaluate.config", "HF_UPDATE_DOWNLOAD_COUNTS", False),
+):
+    if _module in sys.modules:
+        setattr(sys.modules[_module], _constant, _value)
 
 if TYPE_CHECKING:
     from medunlearn import build

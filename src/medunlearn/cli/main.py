@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-# Before anything imports them: no telemetry, no progress bars of their own, one warning-free tokenizer.
+# Before anything imports them: one warning-free tokenizer.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 # On a CPU, a matrix kernel is prepared and kept for each shape that comes by. Keeping 1,024 of them, as is usual,
 # takes half a gigabyte and saves no time.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")

@@ -350,6 +350,13 @@ _VERBS = (
         call=f"{CALLS}:listed",
         show=f"{SHOW}:listing",
     ),
+    Verb(
+        "sbom",
+        "List all installed software with versions, licences and hashes, as a CycloneDX 1.6 bill of materials.",
+        "--out sbom.cdx.json; beside a run's results: medunlearn sbom runs/npo",
+        "out",
+        call=f"{CALLS}:bill_of_materials",
+    ),
 )
 VERBS: Mapping[tuple[str, ...], Verb] = {tuple(verb.words.split()): verb for verb in _VERBS}
 GROUPS: Mapping[tuple[str, ...], str] = {
