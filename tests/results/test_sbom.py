@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pages import Page
 
 from medunlearn.cli.main import app
 from medunlearn.results.machine import packages
@@ -128,6 +129,13 @@ def test_it_is_written_beside_a_run_of_this_environment_alone(tmp_path: Path) ->
     assert done.exit_code == 2
     assert "torch 1.0, now 2." in done.stderr
     assert not (run / FILE).exists()
+
+
+def test_the_page_on_security_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line in Page.read("SECURITY.md", "Dependencies").commands:
+        assert CliRunner().invoke(app, line.split()[1:]).exit_code == 0
+    assert problems(json.loads((tmp_path / FILE).read_text())) == []
 
 
 def test_without_a_place_it_is_printed() -> None:
