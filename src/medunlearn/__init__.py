@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         train,
         unlearn,
         utility,
+        verify,
     )
     from medunlearn.audit.audit_result import Audit
     from medunlearn.audit.audit_run import audit
@@ -103,6 +104,7 @@ __all__ = [
     "train",
     "unlearn",
     "utility",
+    "verify",
 ]
 
 

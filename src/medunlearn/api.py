@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from medunlearn.papers.memorization.diagnosis.report import Diagnosed
     from medunlearn.pipeline.estimate.forecast import Forecast
     from medunlearn.pipeline.experiment import Finished
+    from medunlearn.pipeline.holders.holders import Holders
     from medunlearn.pipeline.sweep.result import Swept
     from medunlearn.pipeline.utility.numbers import Utilities
     from medunlearn.pipeline.utility.tasks import ExportedTasks
@@ -325,6 +326,32 @@ def export(
     bench = None if benchmark is None else _benchmark(benchmark)
     whose: dict[str, Any] = {"benchmark": bench, "split": split, "show_text": show_text, "say": say}
     return export(folder, Path(out), push=push, private=private, **whose)
+
+
+def verify(
+    folders: Sequence[Folder], *, subject: str | None = None, benchmark: BenchmarkOrFolder | None = None,
+    identifiers: Folder | None = None, out: Folder | None = None, quiet: bool = False
+) -> Holders:  # fmt: skip
+    """List every file that still holds a subject, and every file that could not be looked at.
+
+    Args:
+        folders: folders or files to look through, with everything below
+        subject: who: level=node,node of the benchmark (patient=patient-0007)
+        benchmark: the subject's benchmark: tells records, identifiers, and which weights were trained on them
+        identifiers: file with names and numbers of the subject, one a line
+        out: also write the log to this file (.parquet, .csv or .json); it holds no text of the subject
+    """
+    from medunlearn.pipeline.holders.holders import LOGS, find_holders
+    from medunlearn.pipeline.holders.traces import read_identifiers
+
+    if out is not None and Path(out).suffix.lower() not in LOGS:
+        raise ConfigError([f"--out {out}: the log is written as {', '.join(LOGS)}"])
+    names = [] if identifiers is None else read_identifiers(Path(identifiers))
+    bench = None if benchmark is None else _benchmark(benchmark)
+    log = find_holders(list(map(Path, folders)), bench, subject, identifiers=names, quiet=quiet)
+    if out is not None:
+        log.write(Path(out))
+    return log
 
 
 def run(

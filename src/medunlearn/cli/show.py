@@ -212,6 +212,26 @@ def export(result: Path, output: Output, *, push: str | None = None) -> None:
         output.say(f"{result}: model and tokenizer" + (f", pushed to {push}" if push else ""))
 
 
+def verify(result: Any, output: Output) -> None:
+    """Print the files that hold a subject and how, and why others were not looked at."""
+    facts = {"complete": result.complete, "files": result.files, "bytes": result.bytes}
+    if output.data(lambda: {**facts, "rows": records(result.table())}):
+        return
+    for one in result.holders:
+        how = ", ".join(f"{how} ({number:,})" for how, number in one.evidence.items())
+        output.line(f"{one.path}: {one.kind}: {how}")
+    for one in result.not_looked_at:
+        output.line(f"not looked at: {one.path}: {one.reason}")
+    if result.identifiers_left_out:
+        output.line(
+            f"{result.identifiers_left_out} identifiers were not looked for: too short, or others have them too."
+        )
+    output.line(
+        f"{result.files:,} files read: {len(result.holders):,} hold the subject; "
+        f"{len(result.not_looked_at):,} were not looked at."
+    )
+
+
 def export_tasks(result: Any, output: Output) -> None:
     facts = {"folder": str(result.folder), "groups": list(result.groups), "tasks": dict(result.tasks)}
     if not output.data(facts):

@@ -344,6 +344,14 @@ _VERBS = (
         out=True,
     ),
     Verb(
+        "verify",
+        "List every file that still holds a subject, and how: for a deletion request.",
+        "runs/ bench/ --subject patient=patient-0007 --benchmark bench/ --out holders.parquet",
+        "subject benchmark identifiers out",
+        notes="Text, tables, archives and stores are read; weights are told by their run's training, tokenizers by "
+        "strings. What could not be looked at is listed. Nothing is changed.",
+    ),
+    Verb(
         "list",
         "List methods, measures, attacks, benchmarks, sources, papers, tasks of language models, or presets.",
         "methods",

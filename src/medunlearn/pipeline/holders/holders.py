@@ -1,0 +1,327 @@
+"""A log of every file that still holds a named subject, how it does, and of every file that was not looked at."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.data.escaping import csv_of_frame
+from medunlearn.data.storage import sha256_of, write_atomically
+from medunlearn.errors import InputError
+from medunlearn.pipeline.holders.contents import IMAGES, TABLES, UnreadableError, pieces
+from medunlearn.pipeline.holders.lineage import Lineage
+from medunlearn.pipeline.holders.traces import SubjectTraces, Trace, subject_traces, words_of
+from medunlearn.progress import progress
+from medunlearn.results.runs import FILE
+
+How = (
+    Trace | Literal["record", "image", "name of the file", "trained on", "token of the vocabulary", "answer about"]
+)
+"""How a file holds a subject, besides by traces in its text. Weights are trained on it; a vocabulary's token is in
+its texts alone; a stored answer is to a request that a table links to it."""
+WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".gguf"})
+TOKENIZER = "tokenizer.json"
+LOGS = (".parquet", ".csv", ".json")
+COLUMNS = ("path", "kind", "bytes", "sha256", "how", "evidence", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A file that holds the subject.
+
+    Attributes:
+        kind: what the file is: ``benchmark``, ``run``, ``weights``, ``tokenizer``, ``responses``, ``scores``,
+            ``store``, ``report``, ``sheet``, ``image``, ``table``, ``text`` or ``other``.
+        evidence: how it holds the subject -> how often; of text, the runs of eight words.
+    """
+
+    path: Path
+    kind: str
+    bytes: int
+    sha256: str
+    evidence: Mapping[How, int]
+
+
+@dataclass(frozen=True, slots=True)
+class NotLookedAt:
+    """A file, or a part of it, that may hold the subject and could not be judged."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True)
+class Holders:
+    """The log.
+
+    Attributes:
+        holders: files that hold the subject, by path.
+        not_looked_at: files of which that is not known.
+        files, bytes: read, those among them.
+        identifiers_left_out: identifiers that others have too, or that are too short to be looked for.
+    """
+
+    holders: tuple[Holder, ...]
+    not_looked_at: tuple[NotLookedAt, ...]
+    files: int = 0
+    bytes: int = 0
+    identifiers_left_out: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every file was looked at."""
+        return not self.not_looked_at
+
+    def table(self) -> pd.DataFrame:
+        """One row a file and way of holding, and one with a reason for each that was not looked at; no text."""
+        rows: list[dict[str, Any]] = [
+            {
+                "path": str(holder.path),
+                "kind": holder.kind,
+                "bytes": holder.bytes,
+                "sha256": holder.sha256,
+                "how": how,
+                "evidence": number,
+                "reason": "",
+            }
+            for holder in self.holders
+            for how, number in holder.evidence.items()
+        ]
+        rows += [
+            {"path": str(one.path), "how": "not looked at", "reason": one.reason} for one in self.not_looked_at
+        ]
+        table = pd.DataFrame(rows, columns=list(COLUMNS))
+        return table.astype({"bytes": "Int64", "evidence": "Int64"})
+
+    def write(self, path: Path) -> Path:
+        """Write the log as Parquet, CSV or JSON, readable by its owner alone.
+
+        Raises:
+            InputError: another suffix.
+            StorageError: the disk refused.
+        """
+        table, suffix = self.table(), path.suffix.lower()
+        if suffix not in LOGS:
+            raise InputError(f"{path}: the log is written as {', '.join(LOGS)}.")
+
+        def write(part: Path) -> None:
+            os.close(os.open(part, os.O_CREAT | os.O_WRONLY, 0o600))
+            if suffix == ".parquet":
+                table.to_parquet(part)
+            elif suffix == ".csv":
+                part.write_text(csv_of_frame(table), encoding="utf-8")
+            else:
+                rows = json.loads(table.to_json(orient="records"))
+                facts = {"complete": self.complete, "files": self.files, "bytes": self.bytes, "rows": rows}
+                part.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+        write_atomically(path, write)
+        return path
+
+
+def find_holders(
+    folders: Sequence[Path],
+    benchmark: Benchmark | None,
+    subject: str | None = None,
+    *,
+    identifiers: Iterable[str] = (),
+    quiet: bool = False,
+) -> Holders:
+    """Look through every file at and below some folders for a subject.
+
+    Symbolic links are not followed; they, pipes, devices and sockets are listed as not looked at, and so are files
+    that cannot be read, binary files of forms that are not known, and weights whose training is not recorded.
+
+    Args:
+        benchmark: whose subject it is; it tells the records, identifiers and texts, and which runs saw them.
+        subject: ``level=node,node`` as an ad-hoc split, a subject's id, or none for the identifiers alone.
+        identifiers: further names and numbers.
+
+    Raises:
+        InputError: no such folder, nobody to look for, or an unknown level.
+        UnknownNameError: no such node; never names another.
+    """
+    if missing := [folder for folder in folders if not os.path.lexists(folder)]:
+        raise InputError(f"There is no {missing[0]}.")
+    search = _Search(subject_traces(benchmark, subject, identifiers), benchmark)
+    # A folder within another is walked once; paths are told from the first.
+    paths = {
+        path: root for root in reversed([folder.absolute() for folder in folders]) for path in search.walk(root)
+    }
+    search.lineage = Lineage.of(paths, benchmark, search.traces)
+    # Stores come last: other tables say which of their answers are about the subject.
+    order = sorted(paths, key=lambda path: (".sqlite" in path.name, str(path)))
+    with progress("files", len(order), quiet=quiet) as advance:
+        for path in order:
+            search.look(path, str(path.relative_to(paths[path])) if path != paths[path] else path.name)
+            advance()
+    search.judge_copies()
+    return Holders(
+        tuple(sorted(search.holders.values(), key=lambda holder: str(holder.path))),
+        tuple(sorted(search.not_looked_at, key=lambda one: str(one.path))),
+        search.files,
+        search.bytes,
+        search.traces.left_out,
+    )
+
+
+@dataclass
+class _Search:
+    traces: SubjectTraces
+    benchmark: Benchmark | None
+    lineage: Lineage = field(default_factory=Lineage)
+    holders: dict[Path, Holder] = field(default_factory=dict)
+    not_looked_at: list[NotLookedAt] = field(default_factory=list)
+    files: int = 0
+    bytes: int = 0
+    _keys: set[str] = field(default_factory=set)
+    _vocabularies: dict[str, int] = field(default_factory=dict)
+    _unrecorded: list[Path] = field(default_factory=list)
+
+    def walk(self, path: Path) -> Iterator[Path]:
+        """Plain files at and below a path."""
+        try:
+            mode = path.lstat().st_mode
+            if stat.S_ISDIR(mode):
+                for name in sorted(os.listdir(path)):
+                    yield from self.walk(path / name)
+            elif stat.S_ISREG(mode):
+                yield path
+            else:
+                kind = (
+                    "a symbolic link, not followed"
+                    if stat.S_ISLNK(mode)
+                    else "no plain file (pipe, device, socket)"
+                )
+                self.miss(path, kind)
+        except OSError as error:
+            self.miss(path, f"cannot be read: {error.strerror}")
+
+    def miss(self, path: Path, reason: str) -> None:
+        self.not_looked_at.append(NotLookedAt(path, reason))
+
+    def look(self, path: Path, name: str) -> None:
+        """Look through a file; ``name`` is its path below the folder that was asked for."""
+        evidence: Counter[How] = Counter()
+        try:
+            size, hashed = path.stat().st_size, None
+            if path.suffix.lower() in IMAGES and (hashed := sha256_of(path)) in self.traces.images:
+                evidence["image"] += 1
+            if self.traces.phrases.count(words_of(name)):
+                evidence["name of the file"] += 1
+            if path.suffix in WEIGHTS:
+                self._weights(path, evidence)
+            if path.name == TOKENIZER:
+                self._vocabulary(path, evidence)
+            else:
+                try:
+                    self._text(path, evidence)
+                except UnreadableError as error:
+                    if path.suffix not in WEIGHTS:
+                        self.miss(path, str(error))
+            if number := self.lineage.tables.get(path, 0):
+                evidence["record"] += number
+            self.files, self.bytes = self.files + 1, self.bytes + size
+            if held := dict(+evidence):
+                self.holders[path] = Holder(path, kind_of(path), size, hashed or sha256_of(path), held)
+        except OSError as error:
+            self.miss(path, f"cannot be read: {error.strerror or error}")
+
+    def _text(self, path: Path, evidence: Counter[How]) -> None:
+        phrases = self.traces.phrases
+        for piece in pieces(path, phrases.longest - 1):
+            counts = phrases.count(piece.words, piece.fresh)
+            counts["id"] += sum(value in self.traces.exact for value in piece.values)
+            evidence.update(counts)
+            if piece.key is not None and path.suffix == ".sqlite":
+                evidence["answer about"] += piece.key in self._keys
+            elif piece.key is not None and counts.total():
+                self._keys.add(piece.key)
+
+    def _weights(self, path: Path, evidence: Counter[How]) -> None:
+        trained = self.lineage.trained(path)
+        if trained is True:
+            evidence["trained on"] += 1
+        elif trained is None:
+            self._unrecorded.append(path)
+
+    def judge_copies(self) -> None:
+        """Weights without a record are those of a run if they are the same bytes."""
+        trained = {holder.sha256 for holder in self.holders.values() if "trained on" in holder.evidence}
+        for path in self._unrecorded:
+            try:
+                hashed, size = sha256_of(path), path.stat().st_size
+            except OSError as error:
+                self.miss(path, f"cannot be read: {error.strerror or error}")
+                continue
+            if hashed in trained:
+                before = self.holders[path].evidence if path in self.holders else {}
+                self.holders[path] = Holder(path, kind_of(path), size, hashed, {**before, "trained on": 1})
+            elif hashed not in self.lineage.untrained_hashes():
+                self.miss(
+                    path, "weights: what they were trained on is not recorded, or its benchmark is not at hand"
+                )
+
+    def _vocabulary(self, path: Path, evidence: Counter[How]) -> None:
+        """Strings of a tokenizer that only the subject has; one from elsewhere has such by chance."""
+        if self.lineage.has_foreign_tokenizer(path):
+            return
+        if self.benchmark is None or not self.traces.subjects:
+            self.miss(path, "a vocabulary: whose strings it holds can be told with the benchmark alone")
+            return
+        from medunlearn.audit.units import read_tokenizer
+        from medunlearn.errors import ModelError
+        from medunlearn.models.vocabulary import Vocabulary, vocabulary_owners
+
+        hashed = sha256_of(path)
+        if hashed not in self._vocabularies:
+            try:
+                vocabulary = Vocabulary.of(read_tokenizer(path))
+            except ModelError:
+                self.miss(path, "cannot be read as a tokenizer")
+                return
+            owners = vocabulary_owners(vocabulary, self.benchmark, self.traces.subjects)
+            self._vocabularies[hashed] = len(owners.forgotten)
+        if number := self._vocabularies[hashed]:
+            evidence["token of the vocabulary"] += number
+
+
+def kind_of(path: Path) -> str:
+    """What a file is, by its name and place."""
+    name, suffix, parts = path.name, path.suffix.lower(), set(path.parts)
+    by_name = {
+        FILE: "run",
+        "scores.parquet": "scores",
+        "summary.parquet": "scores",
+        "groups.parquet": "scores",
+        TOKENIZER: "tokenizer",
+        "vocab.json": "tokenizer",
+        "merges.txt": "tokenizer",
+    }
+    if name in by_name:
+        return by_name[name]
+    if ".sqlite" in name:
+        return "store"
+    if (path.parent / MANIFEST).exists():
+        return "benchmark"
+    if suffix in WEIGHTS:
+        return "weights"
+    if suffix in IMAGES:
+        return "image"
+    if "responses" in parts:
+        return "responses"
+    for word in ("report", "sheet"):
+        if path.stem.startswith(word):
+            return word
+    if suffix in {*TABLES, ".parquet"}:
+        return "table"
+    return "text" if suffix in {".json", ".jsonl", ".md", ".txt", ".html", ".yaml"} else "other"

@@ -1,0 +1,218 @@
+"""What tells a subject in a file: ids, identifiers, and runs of words of the subject's texts that no other has."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.storage import sha256_of
+from medunlearn.errors import InputError
+
+Trace = Literal["id", "identifier", "part of an identifier", "text"]
+Phrase = tuple[str, ...]
+RUN = 8
+"""Words in a row that count as text of the subject's, where no other subject's texts have them."""
+_WORD = re.compile(r"[^\W_]+")
+_LEAST = 4
+
+
+def words_of(text: str) -> list[str]:
+    """Runs of letters and digits, in lower case, whatever stands between them."""
+    return _WORD.findall(text.casefold())
+
+
+@dataclass(frozen=True)
+class Phrases:
+    """Phrases to look for in a sequence of words, each found by its rarest word.
+
+    Args:
+        phrases: phrase -> what it is a trace of.
+        frequency: how common words are; an unknown one is rare.
+    """
+
+    phrases: Mapping[Phrase, Trace]
+    frequency: Mapping[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def _by_word(self) -> dict[str, list[tuple[int, Phrase, Trace]]]:
+        by_word: dict[str, list[tuple[int, Phrase, Trace]]] = {}
+        for phrase, trace in self.phrases.items():
+            place = min(range(len(phrase)), key=lambda at: self.frequency.get(phrase[at], 0))
+            by_word.setdefault(phrase[place], []).append((place, phrase, trace))
+        return by_word
+
+    @cached_property
+    def longest(self) -> int:
+        return max(map(len, self.phrases), default=1)
+
+    def count(self, words: Sequence[str], fresh: int = 0) -> Counter[Trace]:
+        """Occurrences by trace; of those that end before the word ``fresh`` none."""
+        return Counter(trace for trace, _ in self.matches(words, fresh))
+
+    def matches(self, words: Sequence[str], fresh: int = 0) -> Iterator[tuple[Trace, Phrase]]:
+        by_word = self._by_word
+        for at, word in enumerate(words):
+            for place, phrase, trace in by_word.get(word, ()):
+                start = at - place
+                end = start + len(phrase)
+                if start >= 0 and fresh < end <= len(words) and tuple(words[start:end]) == phrase:
+                    yield trace, phrase
+
+
+@dataclass(frozen=True)
+class SubjectTraces:
+    """What is looked for of one subject, or of several as one.
+
+    Attributes:
+        subjects: nodes of the benchmark's subject level; empty where only identifiers were given.
+        records: ids of the records in the benchmark.
+        phrases: ids that are told by themselves, identifiers and runs of text.
+        exact: ids too short or common to be told in running text: looked for where a table or JSON says that it is
+            an id.
+        images: SHA-256 of each image of theirs.
+        left_out: identifiers that are not looked for, since others have them too or they are too short.
+    """
+
+    subjects: frozenset[str]
+    records: frozenset[str]
+    phrases: Phrases
+    exact: frozenset[str] = frozenset()
+    images: frozenset[str] = frozenset()
+    left_out: int = 0
+
+
+def subject_traces(
+    benchmark: Benchmark | None, subject: str | None = None, identifiers: Iterable[str] = ()
+) -> SubjectTraces:
+    """Traces of a subject.
+
+    Args:
+        subject: ``level=node,node`` of the benchmark; without a benchmark an id.
+        identifiers: further names and numbers of the subject; they are looked for in any case.
+
+    Raises:
+        InputError: nothing to look for.
+        UnknownNameError: no such level or node.
+    """
+    given = {tuple(words): "identifier" for value in identifiers if (words := words_of(value))}
+    phrases: dict[Phrase, Trace] = dict.fromkeys(given, "identifier")
+    if benchmark is None:
+        if subject is not None:
+            if "=" in subject:
+                raise InputError(
+                    f"{subject.partition('=')[0]}=... names a node of a benchmark: name its folder too."
+                )
+            phrases[tuple(words_of(subject))] = "id"
+        if not any(phrases):
+            raise InputError("There is nobody to look for: name a subject of a benchmark, or identifiers.")
+        return SubjectTraces(frozenset(), frozenset(), Phrases(phrases))
+    records = _records(benchmark, subject)
+    theirs = [benchmark.record[name] for name in records]
+    asked = [question for question in benchmark.questions if question.record_id in records]
+    others = _Others(benchmark, records)
+    nodes = {node for record in theirs for node in record.groups.values()} - others.nodes
+    ids = {*nodes, *records, *(question.question_id for question in asked)}
+    distinctive = {name: tuple(words_of(name)) for name in ids if _is_distinctive(name)}
+    parts_of_others = others.having(distinctive.values(), in_ids=True)
+    told = {name for name, phrase in distinctive.items() if phrase not in parts_of_others}
+    phrases |= {distinctive[name]: "id" for name in told}
+    values = {identifier.value for record in theirs for identifier in record.identifiers}
+    named = {value: tuple(words_of(value)) for value in values}
+    own = {value: phrase for value, phrase in named.items() if sum(map(len, phrase)) >= _LEAST}
+    shared = others.having(own.values())
+    own = {value: phrase for value, phrase in own.items() if phrase not in shared}
+    for phrase in own.values():
+        parts = (word for word in phrase if len(word) >= _LEAST and word.isalpha())
+        phrases |= {(word,): "part of an identifier" for word in parts if word not in others.words}
+    texts = [record.text for record in theirs]
+    texts += [part for question in asked for part in (question.question, question.answer, *question.options)]
+    runs = {run for text in texts for run in _runs(words_of(text))}
+    phrases |= dict.fromkeys(runs - others.having(runs), "text")
+    phrases |= dict.fromkeys((*own.values(), *given), "identifier")
+    return SubjectTraces(
+        frozenset(node for node in nodes if node in {record.groups[benchmark.subject_level] for record in theirs}),
+        frozenset(records),
+        Phrases(phrases, others.words),
+        frozenset(ids - told),
+        frozenset(_images(benchmark, records)),
+        len(values) - len(own),
+    )
+
+
+def _records(benchmark: Benchmark, subject: str | None) -> frozenset[str]:
+    level, is_request, nodes = (subject or "").partition("=")
+    if subject is None:
+        return frozenset()
+    if not is_request:
+        level, nodes = benchmark.subject_level, subject
+    return benchmark.hierarchy.closure(level.strip(), [node.strip() for node in nodes.split(",") if node.strip()])
+
+
+def _images(benchmark: Benchmark, records: Collection[str]) -> Iterator[str]:
+    for name in records:
+        image = benchmark.record[name].image
+        if image is not None and benchmark.folder is not None and (path := benchmark.folder / image).is_file():
+            yield sha256_of(path)
+
+
+def _runs(words: Sequence[str]) -> Iterator[Phrase]:
+    """Every :data:`RUN` words in a row; a text of fewer, half of that or more, as a whole."""
+    if RUN // 2 <= len(words) < RUN:
+        yield tuple(words)
+    yield from (tuple(words[start : start + RUN]) for start in range(len(words) - RUN + 1))
+
+
+def _is_distinctive(name: str) -> bool:
+    """Whether an id can be told in running text: ``patient-0007`` can, ``7`` and ``note`` cannot."""
+    letters = "".join(words_of(name))
+    if letters.isdigit():
+        return len(letters) >= 6
+    return len(letters) >= _LEAST and (any(map(str.isdigit, letters)) or len(letters) >= 2 * _LEAST)
+
+
+class _Others:
+    """Texts and ids of all other subjects."""
+
+    def __init__(self, benchmark: Benchmark, records: Collection[str]) -> None:
+        rest = [record for record in benchmark.records if record.record_id not in records]
+        asked = [question for question in benchmark.questions if question.record_id not in records]
+        self._texts = [
+            words_of(text)
+            for text in (
+                *(record.text for record in rest),
+                *(identifier.value for record in rest for identifier in record.identifiers),
+                *(part for q in asked for part in (q.question, q.answer, *q.options)),
+            )
+        ]
+        self.words = Counter(word for text in self._texts for word in text)
+        self.nodes = {node for record in rest for node in record.groups.values()}
+        names = {*self.nodes, *(r.record_id for r in rest), *(q.question_id for q in asked)}
+        self._names = [words_of(name) for name in names]
+
+    def having(self, phrases: Iterable[Phrase], *, in_ids: bool = False) -> set[Phrase]:
+        """The phrases that stand in a text of another's, or in an id."""
+        search = Phrases(dict.fromkeys(phrases, "text"), self.words)
+        return {phrase for text in (self._names if in_ids else self._texts) for _, phrase in search.matches(text)}
+
+
+def read_identifiers(path: Path) -> list[str]:
+    """Identifiers of a subject from a file, one a line; empty lines are left out.
+
+    Raises:
+        InputError: it cannot be read, or has none.
+    """
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path} cannot be read as text in UTF-8 ({error}). Write an identifier a line."
+        ) from error
+    if not any(lines):
+        raise InputError(f"{path} has no identifier. Write one a line.")
+    return [line for line in lines if line]

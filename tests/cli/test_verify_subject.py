@@ -1,0 +1,74 @@
+"""``verify --subject``: the files that hold a patient, on the terminal, as JSON and as a log."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import pandas as pd
+import pytest
+from pages import Page
+
+import medunlearn as mu
+from medunlearn.pipeline.holders.holders import How
+from medunlearn.pipeline.holders.traces import Trace
+
+Medunlearn = Callable[..., Any]
+PAGE = Page.read("unlearn.md", "Find every file that holds a patient")
+
+
+def test_files_that_hold_a_patient(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path) -> None:
+    about = ("--subject", "patient=patient-0003", "--benchmark", bench)
+    said = medunlearn("verify", target, bench, *about, "--out", tmp_path / "log.csv")
+    lines = said.stdout.replace("\n", " ")
+    assert "weights: trained on (1)" in lines
+    assert "record (1)" in lines
+    assert "0 were not looked at" in lines
+    assert "patient-0004" not in lines
+    names = {i.value for record in mu.load(bench).records for i in record.identifiers if i.type == "name"}
+    assert not [name for name in names if name in lines]
+    log = pd.read_csv(tmp_path / "log.csv")
+    weights = log[log["how"] == "trained on"]
+    assert weights["path"].tolist() == [str(target / "model" / "model.safetensors")]
+    shown = json.loads(medunlearn("verify", target, bench, *about, "--json").stdout)
+    assert shown["complete"] is True
+    assert len(shown["rows"]) == len(log)
+
+
+def test_identifiers_from_a_file(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
+    name = next(i.value for i in mu.load(bench).records[0].identifiers if i.type == "name")
+    (tmp_path / "names.txt").write_text(f"{name}\n\n", encoding="utf-8")
+    shown = json.loads(medunlearn("verify", bench, "--identifiers", tmp_path / "names.txt", "--json").stdout)
+    assert {Path(row["path"]).name for row in shown["rows"] if row["how"] == "identifier"} == {
+        "records.parquet",
+        "questions.parquet",
+    }
+
+
+def test_mistakes(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
+    wrong = medunlearn("verify", bench, "--subject", "patient=patient-0099", "--benchmark", bench, code=2).text
+    assert "patient-0099" in wrong
+    assert "patient-00" not in wrong.replace("patient-0099", "")
+    assert "nobody to look for" in medunlearn("verify", bench, code=2).text
+    (tmp_path / "empty.txt").touch()
+    about = ("--identifiers", tmp_path / "empty.txt")
+    assert "has no identifier" in medunlearn("verify", bench, *about, code=2).text
+    assert "There is no" in medunlearn("verify", tmp_path / "no", "--subject", "a-1", code=2).text
+    asked = ("--subject", "patient=patient-0001", "--benchmark", bench, "--out", tmp_path / "log.txt")
+    assert "the log is written as .parquet, .csv, .json" in medunlearn("verify", bench, *asked, code=2).text
+
+
+def test_the_page(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = {"train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2"]}
+    for line in PAGE.commands:
+        words = shlex.split(line)[1:]
+        medunlearn(*words, *small.get(words[0], []))
+    held = set(pd.read_parquet("holders.parquet")["how"])
+    assert {"record", "id", "trained on"} <= held
+    named = set(get_args(get_args(How)[1])) | set(get_args(Trace))
+    assert held <= named
+    assert all(f"`{how}`" in PAGE.text for how in named)

@@ -1,0 +1,356 @@
+"""Files that hold a patient, in a tree of real runs, against a search through every byte of it."""
+
+from __future__ import annotations
+
+import gzip
+import html
+import io
+import json
+import os
+import shutil
+import sqlite3
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from medunlearn.config import EvaluateSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Identifier, Record
+from medunlearn.errors import InputError, UnknownNameError
+from medunlearn.llm.store import Store, StoredResponse
+from medunlearn.llm.usage import Usage
+from medunlearn.models.load import load_model
+from medunlearn.pipeline.evaluate import evaluate
+from medunlearn.pipeline.export import export
+from medunlearn.pipeline.holders.holders import Holders, find_holders
+from medunlearn.pipeline.presets import train_settings, unlearn_settings
+from medunlearn.pipeline.train import train
+from medunlearn.pipeline.unlearn import unlearn
+
+QUICK: dict[str, Any] = {"limit": 2, "replicates": 20, "max_new_tokens": 4}
+
+
+def stored(key: str, text: str) -> StoredResponse:
+    names = ("model", "served_model", "system_fingerprint", "prompt_version")
+    plain = dict.fromkeys(names, "m")
+    rest = {
+        "log_probs": None,
+        "temperature": None,
+        "seed": None,
+        "sample": 0,
+        "max_tokens": 9,
+        "finish_reason": "stop",
+    }
+    return StoredResponse(
+        key=key, status="answered", reason="", text=text, usage=Usage(), **plain, **rest, created=""
+    )  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def bench(hospital: Benchmark, tmp_path_factory: pytest.TempPathFactory) -> Benchmark:
+    return Benchmark.load(hospital.save(tmp_path_factory.mktemp("holders") / "tree" / "bench"))
+
+
+@pytest.fixture(scope="module")
+def patient(bench: Benchmark) -> str:
+    return bench.split("random_10").forget[0]
+
+
+@pytest.fixture(scope="module")
+def tree(bench: Benchmark, patient: str, small: dict[str, Any]) -> Path:
+    """Benchmark, target, two retrained models, two unlearned ones, evaluations, exports, and files beside them."""
+    assert bench.folder is not None
+    root = bench.folder.parent
+    values = {**small, "epochs": 1}
+    other = bench.split("random_10").forget[1]
+    asked = f"patient={patient}"
+    target = train(bench, train_settings({**values, "tiny_tokenizer": "common"}), root / "target", quiet=True)
+    without = train(
+        bench, train_settings({**values, "without": asked, "tiny_tokenizer": "own"}), root / "without", quiet=True
+    )
+    train(bench, train_settings({**values, "without": f"patient={other}"}), root / "another", quiet=True)
+    method = {"method": "graddiff", "split": asked, "epochs": 1, "precision": "fp32", "trainable": "layers:1"}
+    forgot = unlearn(target, bench, unlearn_settings(method, tiny=True), root / "forgot", quiet=True)
+    evaluate(forgot, bench, EvaluateSettings(split=asked, **QUICK), against=[target, without], quiet=True)
+    export(target.folder, root / "hf-target")
+    export(without.folder, root / "hf-without")
+    export(forgot.folder, root / "hf-forgot")
+    beside(root, bench, patient)
+    return root
+
+
+def beside(root: Path, bench: Benchmark, patient: str) -> None:
+    """What people leave beside runs."""
+    theirs = [record for record in bench.records if record.groups["patient"] == patient]
+    other = next(record for record in bench.records if record.groups["patient"] != patient)
+    note, name = theirs[0].text, theirs[0].identifiers[0].value
+    (root / "notes").mkdir()
+    (root / "notes" / "mail.txt").write_text(f"please remove {name.upper()}\nthank you", encoding="utf-16")
+    (root / "notes" / "old.html").write_text(f"<p title='{html.escape(name)}'>x</p>", encoding="utf-8")
+    words = note.split()
+    page = "<p>" + " ".join(f"<b>{html.escape(word)}</b>" for word in words) + "</p>"
+    (root / "notes" / "page.html").write_text(page, encoding="utf-8")
+    (root / "notes" / "escaped.json").write_text(json.dumps({"t": f"é\n{name}"}), encoding="utf-8")
+    (root / "notes" / "others.txt").write_text(other.text, encoding="utf-8")
+    (root / "notes" / "innocent.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    (root / "notes" / "latin.txt").write_bytes(f"Müller, {name}".encode("latin-1", "replace"))
+    with gzip.open(root / "notes" / "notes.csv.gz", "wt") as packed:
+        packed.write(f'id,text\n1,"{note}"\n')
+    with zipfile.ZipFile(root / "notes" / "book.xlsx", "w", zipfile.ZIP_DEFLATED) as book:
+        book.writestr("xl/sharedStrings.xml", f"<si><t>{html.escape(name)}</t></si>")
+    pd.DataFrame({"nested": [[{"deep": note}]]}).to_parquet(root / "notes" / "nested.parquet")
+    with Store(root / "llm") as store:
+        store.put(stored("k1", f"The patient is {name}."))
+        store.put(stored("k2", "7"))
+        store.put(stored("k3", "8"))
+    pd.DataFrame({"case_id": [theirs[0].record_id, other.record_id], "key": ["k2", "k3"]}).to_parquet(
+        root / "llm" / "judgements.parquet"
+    )
+    (root / "notes" / f"scan of {patient}.bin2").write_bytes(b"\0\1\2")
+    (root / "notes" / "memory.dump").write_bytes(b"\0\1\2" + name.encode() + b"\0")
+    (root / "notes" / "unknown.dat").write_bytes(bytes(range(256)))
+    os.symlink("/etc", root / "notes" / "outside")
+    os.symlink("mail.txt", root / "notes" / "inside")
+    os.mkfifo(root / "notes" / "pipe")
+
+
+def every_text(path: Path) -> Iterator[str]:
+    """Everything that a file says, by other means than the search's."""
+    content = path.read_bytes()
+    if content[:4] == b"PAR1":
+        table = pd.read_parquet(path)
+        yield from (str(table[column].tolist()) for column in table)
+    elif content[:2] == b"\x1f\x8b":
+        yield gzip.decompress(content).decode()
+    elif content[:4] == b"PK\3\4":
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            yield from (archive.read(name).decode("utf-8", "ignore") for name in archive.namelist())
+    elif content[:15] == b"SQLite format 3":
+        with sqlite3.connect(path) as database:
+            yield str(database.execute("SELECT * FROM responses").fetchall())
+    elif path.suffix != ".safetensors" and path.name != "tokenizer.json":
+        yield from (content.decode(code, "ignore") for code in ("utf-8", "utf-16", "latin-1"))
+        if path.suffix == ".json":
+            yield str(json.loads(content))
+        if path.suffix == ".html":
+            text = html.unescape(content.decode())
+            yield from (text, "".join(part.partition(">")[2] for part in text.split("<")))
+
+
+def search_all(root: Path, bench: Benchmark, patient: str) -> set[str]:
+    """Files with an id, an identifier or a sentence that only the patient has."""
+    theirs = {record.record_id for record in bench.records if record.groups["patient"] == patient}
+    rest = " ".join(
+        [record.text for record in bench.records if record.record_id not in theirs]
+        + [f"{q.question} {q.answer} {q.options}" for q in bench.questions if q.record_id not in theirs]
+    ).casefold()
+    needles = {patient, *theirs, *(q.question_id for q in bench.questions if q.record_id in theirs)}
+    needles |= {i.value for r in bench.records if r.record_id in theirs for i in r.identifiers if len(i.value) > 3}
+    texts = [r.text for r in bench.records if r.record_id in theirs]
+    texts += [part for q in bench.questions if q.record_id in theirs for part in (q.question, q.answer)]
+    needles |= {s for text in texts for s in text.replace("\n", ". ").split(". ") if len(s.split()) >= 8}
+    needles = {needle.casefold() for needle in needles} - {
+        needle for needle in needles if needle.casefold() in rest
+    }
+    needles = {needle for needle in needles if needle not in rest}
+    held = set()
+    for path in root.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            name = str(path.relative_to(root))
+            texts = [
+                name,
+                name.replace("_", "-"),
+                *every_text(path),
+            ]  # a folder of an evaluation has its split's name
+            if any(needle in text.casefold() for text in texts for needle in needles):
+                held.add(str(path.relative_to(root)))
+    return held
+
+
+@pytest.fixture(scope="module")
+def log(tree: Path, bench: Benchmark, patient: str) -> Holders:
+    return find_holders([tree], bench, f"patient={patient}", quiet=True)
+
+
+def test_every_file_that_a_search_of_all_bytes_finds(
+    log: Holders, tree: Path, bench: Benchmark, patient: str
+) -> None:
+    expected = search_all(tree, bench, patient)
+    told_apart = {"trained on", "token of the vocabulary", "answer about"}
+    held = {str(one.path.relative_to(tree)): set(one.evidence) - told_apart for one in log.holders}
+    by_text = {name for name, evidence in held.items() if evidence}
+    assert expected - by_text == set()
+    # Beyond whole sentences the search knows eight words in a row, and parts of names.
+    more = {name for name in by_text - expected if not held[name] <= {"text", "part of an identifier"}}
+    assert more == set()
+    assert {
+        "bench/records.parquet",
+        "bench/questions.parquet",
+        "bench/splits.parquet",
+        "forgot/run.json",
+    } <= by_text
+    names = ["mail.txt", "old.html", "page.html", "escaped.json", "notes.csv.gz", "book.xlsx", "nested.parquet"]
+    assert {f"notes/{name}" for name in [*names, "latin.txt", "memory.dump", f"scan of {patient}.bin2"]} <= by_text
+    assert not {"notes/others.txt", "notes/innocent.csv"} & by_text
+    assert len(by_text) < len([path for path in tree.rglob("*") if path.is_file()]) / 2
+
+
+def test_weights_are_told_by_their_lineage(log: Holders, tree: Path) -> None:
+    trained = {str(one.path.relative_to(tree)) for one in log.holders if "trained on" in one.evidence}
+    assert trained == {
+        "target/model/model.safetensors",
+        "another/model/model.safetensors",
+        "forgot/model/delta.safetensors",
+        "hf-target/model.safetensors",
+    }
+    # The export of a model that never saw the patient is known by its bytes; what was put together is no run's.
+    missed = {str(one.path.relative_to(tree)): one.reason for one in log.not_looked_at}
+    assert "not recorded" in missed["hf-forgot/model.safetensors"]
+    assert not any(name.startswith(("without/", "hf-without/")) and "safetensors" in name for name in missed)
+
+
+def test_vocabularies_that_hold_names(log: Holders, tree: Path, bench: Benchmark, patient: str) -> None:
+    held = {
+        str(one.path.relative_to(tree)): one.evidence["token of the vocabulary"]
+        for one in log.holders
+        if "token of the vocabulary" in one.evidence
+    }
+    assert set(held) == {"another/model/tokenizer.json"}
+    tokenizer = load_model(tree / "another" / "model").tokenizer
+    texts = {True: list[str](), False: list[str]()}
+    for record in bench.records:
+        texts[record.groups["patient"] == patient] += [record.text, *(i.value for i in record.identifiers)]
+    for q in bench.questions:
+        texts[bench.subject(q.record_id) == patient] += [q.question, q.answer, *q.options]
+    strings = {tokenizer.decode([token]).strip() for token in range(3, len(tokenizer))}
+    alone = {
+        text
+        for text in strings
+        if sum(map(str.isalnum, text)) >= 4
+        and any(text in one for one in texts[True])
+        and not any(text in one for one in texts[False])
+    }
+    assert held["another/model/tokenizer.json"] == len(alone) > 5
+
+
+def test_stored_answers_are_linked_by_their_key(log: Holders, tree: Path) -> None:
+    (store,) = (one for one in log.holders if one.path.name == "responses.sqlite")
+    assert store.kind == "store"
+    assert store.evidence["answer about"] == 1
+    assert store.evidence["identifier"] >= 1
+
+
+def test_what_was_not_looked_at_is_listed(log: Holders, tree: Path) -> None:
+    missed = {str(one.path.relative_to(tree)): one.reason for one in log.not_looked_at}
+    assert missed["notes/outside"] == missed["notes/inside"] == "a symbolic link, not followed"
+    assert missed["notes/pipe"].startswith("no plain file")
+    assert "binary" in missed["notes/unknown.dat"]
+    assert "binary" in missed["notes/memory.dump"]  # what was found in it is listed as well
+    assert not log.complete
+    assert not any(name.startswith(("bench/", "target/")) for name in missed)
+
+
+def test_the_log_is_private_and_holds_no_text(
+    log: Holders, tree: Path, bench: Benchmark, patient: str, tmp_path: Path
+) -> None:
+    names = {i.value for r in bench.records for i in r.identifiers if len(i.value) > 5}
+    others = {record.groups["patient"] for record in bench.records} - {patient}
+    for suffix in ("parquet", "csv", "json"):
+        path = log.write(tmp_path / f"log.{suffix}")
+        assert path.stat().st_mode & 0o077 == 0
+        said = "\n".join(every_text(path))
+        assert "records.parquet" in said
+        assert not [name for name in {*names, *others} if name in said]
+    table = pd.read_parquet(tmp_path / "log.parquet")
+    assert list(table.columns) == ["path", "kind", "bytes", "sha256", "how", "evidence", "reason"]
+    row = table[(table["path"] == str(tree / "bench" / "records.parquet")) & (table["how"] == "record")].iloc[0]
+    assert (row["kind"], row["evidence"], row["bytes"]) == ("benchmark", 1, Path(row["path"]).stat().st_size)
+    with pytest.raises(InputError, match="written as"):
+        log.write(tmp_path / "log.txt")
+
+
+def test_identifiers_alone_find_the_records(tree: Path, bench: Benchmark, patient: str) -> None:
+    name = next(r.identifiers[0].value for r in bench.records if r.groups["patient"] == patient)
+    assert bench.folder is not None
+    by_name = find_holders([tree / "notes", bench.folder], None, identifiers=[name], quiet=True)
+    held = {one.path.name: one.evidence for one in by_name.holders}
+    assert held["mail.txt"] == {"identifier": 1}
+    assert held["records.parquet"]["record"] == 1
+    assert "others.txt" not in held
+
+
+def test_nobody_and_nowhere(bench: Benchmark, tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError) as error:
+        find_holders([tmp_path], bench, "patient=patient-9999")
+    assert "patient-0" not in str(error.value)
+    with pytest.raises(InputError, match="nobody to look for"):
+        find_holders([tmp_path], None)
+    with pytest.raises(InputError, match="name its folder too"):
+        find_holders([tmp_path], None, "patient=patient-0001")
+    with pytest.raises(InputError, match="There is no"):
+        find_holders([tmp_path / "nowhere"], bench, "patient=patient-0001")
+
+
+def test_short_ids_are_told_in_columns_of_ids_alone(tmp_path: Path) -> None:
+    records = tuple(
+        Record(str(n), f"Note number {n} of somebody or other", {"patient": str(n)}) for n in (4, 5, 55)
+    )
+    named = Record(
+        "6", "Ana Silva came home", {"patient": "6"}, (Identifier("name", "Ana Silva"), Identifier("age", "61"))
+    )
+    bench = Benchmark("b", "amnesia", ("patient",), "patient", (*records, named), (), {})
+    pd.DataFrame({"item": ["4", "5"], "value": [5, 6]}).to_parquet(tmp_path / "with.parquet")
+    pd.DataFrame({"item": ["4", "55"], "value": [5, 5], "text": ["5 of 5", "5"]}).to_parquet(
+        tmp_path / "without.parquet"
+    )
+    (tmp_path / "with.jsonl").write_text('{"record_id": 5}\n')
+    (tmp_path / "with.csv").write_text("patient,n\n5,1\n")
+    (tmp_path / "without.json").write_text('{"n": 5, "record_id": "55"}')
+    held = find_holders([tmp_path], bench, "patient=5", quiet=True)
+    assert {one.path.name for one in held.holders} == {"with.parquet", "with.jsonl", "with.csv"}
+    assert all(one.evidence == {"id": 1} for one in held.holders)
+    assert find_holders([tmp_path], bench, "patient=6", quiet=True).identifiers_left_out == 1  # "61" is too short
+
+
+def test_a_phrase_is_found_over_the_border_of_two_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("medunlearn.pipeline.holders.contents.CHUNK", 16)
+    for shift in range(40):
+        (tmp_path / "a.txt").write_text("x " * shift + "Ana Maria Silva Reis" + " y" * 30)
+        (held,) = find_holders([tmp_path], None, identifiers=["Ana Maria Silva Reis"], quiet=True).holders
+        assert held.evidence == {"identifier": 1}
+
+
+def test_broken_files_are_said_and_lose_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 broken")
+    (tmp_path / "b.gz").write_bytes(b"\x1f\x8b broken")
+    (tmp_path / "c.zip").write_bytes(b"PK\3\4 broken")
+    (tmp_path / "d.sqlite").write_bytes(b"SQLite format 3\0 broken")
+    (tmp_path / "run.json").write_text("{")
+    (tmp_path / "benchmark.yaml").write_text("a: [")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "z.txt").write_text("Ana Silva")
+    log = find_holders([tmp_path], None, identifiers=["Ana Silva"], quiet=True)
+    assert [one.path.name for one in log.holders] == ["z.txt"]
+    missed = {one.path.name for one in log.not_looked_at}
+    assert missed == {"a.parquet", "b.gz", "c.zip", "d.sqlite", "tokenizer.json"}
+
+
+def test_a_copy_of_an_image_is_known_by_its_bytes(tmp_path: Path) -> None:
+    folder = tmp_path / "bench"
+    (folder / "images").mkdir(parents=True)
+    (folder / "images" / "one.png").write_bytes(b"\x89PNG one")
+    (folder / "images" / "two.png").write_bytes(b"\x89PNG two")
+    records = tuple(
+        Record(f"{name}-77", f"Films of {name} were read by nobody", {"patient": name}, (), f"images/{name}.png")
+        for name in ("one", "two")
+    )
+    bench = Benchmark("b", "medforget", ("patient",), "patient", records, (), {})
+    bench = Benchmark.load(bench.save(folder))
+    shutil.copy(folder / "images" / "one.png", tmp_path / "copy.png")
+    log = find_holders([tmp_path], bench, "patient=one", quiet=True)
+    images = {one.path.name for one in log.holders if "image" in one.evidence}
+    assert images == {"one.png", "copy.png"}
