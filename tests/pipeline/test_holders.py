@@ -206,11 +206,48 @@ def test_weights_are_told_by_their_lineage(log: Holders, tree: Path) -> None:
         "another/model/model.safetensors",
         "forgot/model/delta.safetensors",
         "hf-target/model.safetensors",
+        "hf-forgot/model.safetensors",  # a delta put together with its base: other bytes, the same tensors
     }
-    # The export of a model that never saw the patient is known by its bytes; what was put together is no run's.
-    missed = {str(one.path.relative_to(tree)): one.reason for one in log.not_looked_at}
-    assert "not recorded" in missed["hf-forgot/model.safetensors"]
-    assert not any(name.startswith(("without/", "hf-without/")) and "safetensors" in name for name in missed)
+    # The export of a model that never saw the patient is known, too.
+    assert not [one for one in log.not_looked_at if one.path.suffix == ".safetensors"]
+
+
+def test_weights_of_unknown_training(tree: Path, bench: Benchmark, patient: str, tmp_path: Path) -> None:
+    """Exports without their runs, and a run whose base is gone, are not judged."""
+    for name in ("hf-target", "hf-without"):
+        shutil.copytree(tree / name, tmp_path / name)
+    shutil.copytree(tree / "without", tmp_path / "tuned")
+    record = json.loads((tmp_path / "tuned" / "run.json").read_text())
+    base = {"model": "runs/gone"}
+    record |= {
+        "config": record["config"] | base,
+        "inputs": record["inputs"] | {"model": "f" * 64},
+        "lineage": ["runs/gone"],
+    }
+    (tmp_path / "tuned" / "run.json").write_text(json.dumps(record))
+    log = find_holders([tmp_path], bench, f"patient={patient}", quiet=True)
+    unknown = {str(one.path.relative_to(tmp_path)) for one in log.not_looked_at if "not recorded" in one.reason}
+    assert unknown == {f"{name}/model.safetensors" for name in ("hf-target", "hf-without", "tuned/model")}
+    # One that was tuned from a model which saw the patient has the patient's weights, too.
+    base = {"model": str(tree / "target")}
+    record |= {"config": record["config"] | base, "lineage": [str(tree / "target")]}
+    (tmp_path / "tuned" / "run.json").write_text(json.dumps(record))
+    log = find_holders([tmp_path / "tuned"], bench, f"patient={patient}", quiet=True)
+    (weights,) = (one for one in log.holders if one.kind == "weights")
+    assert weights.evidence == {"trained on": 1}
+
+
+def test_checkpoints_of_a_run_that_was_cut_off(tree: Path, bench: Benchmark, patient: str, tmp_path: Path) -> None:
+    shutil.copytree(
+        tree / "target", tmp_path / "cut", ignore=shutil.ignore_patterns("model", "evaluations", "responses")
+    )
+    record = json.loads((tmp_path / "cut" / "run.json").read_text()) | {"status": "interrupted"}
+    (tmp_path / "cut" / "run.json").write_text(json.dumps(record))
+    folder = tmp_path / "cut" / "checkpoints" / "finetune" / "step-000002"
+    folder.mkdir(parents=True)
+    shutil.copy(tree / "target" / "model" / "model.safetensors", folder / "optimizer.safetensors")
+    log = find_holders([tmp_path], bench, f"patient={patient}", quiet=True)
+    assert [(one.path.name, one.evidence) for one in log.holders] == [("optimizer.safetensors", {"trained on": 1})]
 
 
 def test_vocabularies_that_hold_names(log: Holders, tree: Path, bench: Benchmark, patient: str) -> None:
@@ -337,6 +374,32 @@ def test_broken_files_are_said_and_lose_nothing(tmp_path: Path) -> None:
     assert [one.path.name for one in log.holders] == ["z.txt"]
     missed = {one.path.name for one in log.not_looked_at}
     assert missed == {"a.parquet", "b.gz", "c.zip", "d.sqlite", "tokenizer.json"}
+
+
+def test_odd_names_links_and_files_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "real"
+    (root / "model").mkdir(parents=True)
+    (root / "run.json").write_text('{"verb": "train", "schema": 2, "config": [], "inputs": 3, "lineage": {}}')
+    (root / "model" / "model.safetensors").write_bytes(b"12")
+    (root / os.fsdecode(b"caf\xe9.txt")).write_text("Ana Silva")
+    (root / "secret.txt").write_text("Ana Silva")
+    (tmp_path / "link").symlink_to(root)
+    opened = Path.open
+
+    def refuse(path: Path, *how: Any, **more: Any) -> Any:
+        if path.name == "secret.txt":
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *how, **more)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    log = find_holders([tmp_path / "link", root], None, identifiers=["Ana Silva"], quiet=True)
+    assert [one.evidence for one in log.holders] == [{"identifier": 1}]
+    missed = {one.path.name: one.reason for one in log.not_looked_at}
+    assert missed["secret.txt"] == "cannot be read: Permission denied"
+    assert "not recorded" in missed["model.safetensors"]
+    monkeypatch.undo()
+    for suffix in ("parquet", "csv", "json"):
+        assert "caf\\xe9.txt" in "".join(every_text(log.write(tmp_path / f"log.{suffix}"))).replace("\\\\", "\\")
 
 
 def test_a_copy_of_an_image_is_known_by_its_bytes(tmp_path: Path) -> None:

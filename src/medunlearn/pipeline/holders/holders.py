@@ -85,7 +85,7 @@ class Holders:
         """One row a file and way of holding, and one with a reason for each that was not looked at; no text."""
         rows: list[dict[str, Any]] = [
             {
-                "path": str(holder.path),
+                "path": _shown(holder.path),
                 "kind": holder.kind,
                 "bytes": holder.bytes,
                 "sha256": holder.sha256,
@@ -97,7 +97,7 @@ class Holders:
             for how, number in holder.evidence.items()
         ]
         rows += [
-            {"path": str(one.path), "how": "not looked at", "reason": one.reason} for one in self.not_looked_at
+            {"path": _shown(one.path), "how": "not looked at", "reason": one.reason} for one in self.not_looked_at
         ]
         table = pd.DataFrame(rows, columns=list(COLUMNS))
         return table.astype({"bytes": "Int64", "evidence": "Int64"})
@@ -128,6 +128,11 @@ class Holders:
         return path
 
 
+def _shown(path: Path) -> str:
+    """A path as text; bytes that are no UTF-8 are written as escapes."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
 def find_holders(
     folders: Sequence[Path],
     benchmark: Benchmark | None,
@@ -155,7 +160,7 @@ def find_holders(
     search = _Search(subject_traces(benchmark, subject, identifiers), benchmark)
     # A folder within another is walked once; paths are told from the first.
     paths = {
-        path: root for root in reversed([folder.absolute() for folder in folders]) for path in search.walk(root)
+        path: root for root in reversed([folder.resolve() for folder in folders]) for path in search.walk(root)
     }
     search.lineage = Lineage.of(paths, benchmark, search.traces)
     # Stores come last: other tables say which of their answers are about the subject.
@@ -255,21 +260,18 @@ class _Search:
             self._unrecorded.append(path)
 
     def judge_copies(self) -> None:
-        """Weights without a record are those of a run if they are the same bytes."""
-        trained = {holder.sha256 for holder in self.holders.values() if "trained on" in holder.evidence}
+        """Weights without a record are a run's if they are the same."""
         for path in self._unrecorded:
             try:
-                hashed, size = sha256_of(path), path.stat().st_size
+                trained = self.lineage.copied(path)
+                if trained is None:
+                    self.miss(path, "weights whose training is not recorded, or whose benchmark is not at hand")
+                elif trained:
+                    before = self.holders[path].evidence if path in self.holders else {}
+                    evidence: dict[How, int] = {**before, "trained on": 1}
+                    self.holders[path] = Holder(path, kind_of(path), path.stat().st_size, sha256_of(path), evidence)
             except OSError as error:
                 self.miss(path, f"cannot be read: {error.strerror or error}")
-                continue
-            if hashed in trained:
-                before = self.holders[path].evidence if path in self.holders else {}
-                self.holders[path] = Holder(path, kind_of(path), size, hashed, {**before, "trained on": 1})
-            elif hashed not in self.lineage.untrained_hashes():
-                self.miss(
-                    path, "weights: what they were trained on is not recorded, or its benchmark is not at hand"
-                )
 
     def _vocabulary(self, path: Path, evidence: Counter[How]) -> None:
         """Strings of a tokenizer that only the subject has; one from elsewhere has such by chance."""

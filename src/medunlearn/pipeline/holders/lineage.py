@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,10 +13,12 @@ from medunlearn.config import TINIES
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError, MedunlearnError
+from medunlearn.models.folders import where
 from medunlearn.pipeline.holders.traces import SubjectTraces, words_of
 from medunlearn.results.record import FILE, RunRecord
 
 RECORDS = "records.parquet"
+_BLOCK = 1 << 24
 
 
 @dataclass
@@ -53,7 +57,8 @@ class Lineage:
                 record = RunRecord.read(folder)
             except MedunlearnError:
                 return None
-            if record.verb in ("train", "unlearn"):
+            whole = isinstance(record.config, Mapping) and isinstance(record.inputs, Mapping)
+            if record.verb in ("train", "unlearn") and whole and isinstance(record.lineage, list):
                 self.runs[folder] = record
         return self.runs.get(folder)
 
@@ -81,7 +86,7 @@ class Lineage:
             self._saw[folder] = None  # of a circle nothing is known
             record = self._read_run(folder)
             if record is not None:
-                seen = {self._own(record), *(self._base(base) for base in _bases(record))}
+                seen = {self._own(record), self._base(*_base(record))}
                 self._saw[folder] = True if True in seen else None if None in seen else False
         return self._saw[folder]
 
@@ -97,20 +102,37 @@ class Lineage:
             return None
         return any(benchmark.record[name].fold == "train" and sides.get(name) != "forget" for name in theirs)
 
-    def _base(self, base: str) -> bool | None:
-        """Of the model that a run started from. What a hub's model was trained on is not asked."""
+    def _base(self, base: str, identity: object) -> bool | None:
+        """Of the model that a run started from; ``identity`` is a hub model's name, or a folder's fingerprint.
+
+        What a hub's model was trained on is not asked.
+        """
         folder = Path(base)
-        if base in TINIES or not folder.is_dir():
+        if base in TINIES or identity == base:
             return False
         return self._trained(folder.absolute()) if (folder / FILE).exists() else None
 
-    def untrained_hashes(self) -> frozenset[str]:
-        """SHA-256 of the weights that are known not to come from the subject."""
-        return self._hashes
+    def copied(self, weights: Path) -> bool | None:
+        """Whether weights without a record are those of a run that was trained on the subject; None of no run's.
+
+        The bytes of the file are compared, then the tensors: those of a delta and its base, put together, are one
+        model.
+        """
+        hashed = sha256_of(weights)
+        if hashed in self._files:
+            return self._files[hashed]
+        digest = _digest(weights.parent)
+        return self._models.get(digest) if digest is not None else None
 
     @cached_property
-    def _hashes(self) -> frozenset[str]:
-        return frozenset(sha256_of(path) for path in self.weights if self.trained(path) is False)
+    def _files(self) -> dict[str, bool]:
+        told = ((path, self.trained(path)) for path in self.weights)
+        return {sha256_of(path): trained for path, trained in told if trained is not None}
+
+    @cached_property
+    def _models(self) -> dict[str, bool]:
+        told = ((_digest(folder / "model"), self._trained(folder)) for folder in self.runs)
+        return {digest: trained for digest, trained in told if digest is not None and trained is not None}
 
     def has_foreign_tokenizer(self, path: Path) -> bool:
         """Whether a tokenizer is a run's that did not fit it: the base model's."""
@@ -118,8 +140,27 @@ class Lineage:
         return run is not None and self.runs[run].lineage[:1] != [] and self.runs[run].lineage[0] not in TINIES
 
 
-def _bases(record: RunRecord) -> list[str]:
-    """The models that a run started from, the nearest one last."""
-    if record.verb == "unlearn":
-        return list(record.lineage[-1:])
-    return [str(record.config.get("model", ""))]
+def _base(record: RunRecord) -> tuple[str, object]:
+    """The model that a run started from, and what the run recorded as its identity."""
+    base = record.lineage[-1] if record.verb == "unlearn" and record.lineage else record.config.get("model", "")
+    return str(base), record.inputs.get("model")
+
+
+def _digest(folder: Path) -> str | None:
+    """SHA-256 over names, types, shapes and bytes of a model's tensors, a delta's with its base's; None of none."""
+    digest = hashlib.sha256()
+    try:
+        tensors = where(folder) if folder.is_dir() else {}
+        for name, path in sorted(tensors.items()):
+            with path.open("rb") as file:
+                size = int.from_bytes(file.read(8), "little")
+                facts = json.loads(file.read(size))[name]
+                start, end = facts["data_offsets"]
+                digest.update(json.dumps([name, facts["dtype"], facts["shape"]]).encode())
+                file.seek(8 + size + start)
+                while start < end and (block := file.read(min(_BLOCK, end - start))):
+                    digest.update(block)
+                    start += len(block)
+    except (MedunlearnError, OSError, ValueError, KeyError):
+        return None
+    return digest.hexdigest() if tensors else None

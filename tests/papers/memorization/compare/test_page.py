@@ -99,6 +99,19 @@ def test_json_has_every_number_and_every_verdict(report: Path, content: AuditCon
     assert found["examples"] == []
 
 
+@pytest.mark.parametrize(("units", "said"), [("ab", True), ("aa", False)])
+def test_other_tokenizers_are_said(audits: Path, tmp_path: Path, units: str, said: bool):
+    folders = []
+    for label, unit in zip(("base", "med"), units, strict=True):
+        folders.append(tmp_path / label)
+        shutil.copytree(audits / label, folders[-1])
+        info = json.loads((folders[-1] / "run.json").read_text())
+        info["inputs"] = info.get("inputs", {}) | {"unit": unit}
+        (folders[-1] / "run.json").write_text(json.dumps(info))
+    caveats = audit_content(folders, replicates=5).caveats
+    assert any("base, med: their tokenizers differ" in caveat for caveat in caveats) is said
+
+
 def test_an_audit_alone_says_what_is_missing(audits: Path, tmp_path: Path):
     # Words, not tokens, and no responses.
     for file in ("probes", "scores", "spans"):

@@ -31,6 +31,10 @@ def caveats(audits: Sequence[AuditTables], relations: AuditRelations, ratios: pd
     if in_words := [audit.label for audit in audits if audit.unit != "tokens"]:
         names = ", ".join(in_words)
         yield f"{names}: runs are counted in words, not tokens; 30 words are more text than 30 tokens."
+    in_tokens = [audit for audit in audits if audit.unit == "tokens"]
+    if len({audit.info.get("inputs", {}).get("unit") for audit in in_tokens} - {None}) > 1:
+        names = ", ".join(audit.label for audit in in_tokens)
+        yield f"{names}: their tokenizers differ, so that 30 tokens of one are not the same text as 30 of another."
     if n := int(((ratios["n_subjects"] < FEW) & ratios["value"].notna()).sum()):
         yield (
             f"{n:,} of {len(ratios):,} numbers rest on fewer than {FEW} subjects: their intervals are too narrow."
