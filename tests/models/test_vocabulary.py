@@ -80,8 +80,8 @@ def test_common_words_leave_no_string_to_one_patient(hospital: Benchmark) -> Non
 
 def test_a_string_is_found_in_names_questions_and_parts_of_words() -> None:
     question = Question("q", "r1", "train", "factual", "patient", "Who fell?", "the Ambassador")
-    benchmark = wards("Silvana fell", "Quade rose", questions=(question,))
-    vocabulary = Vocabulary.of(tokens("none", "Silvana", "ilva", "mbass", "Quad", "fell", "ade", "silv"))
+    benchmark = wards("Silvana fell by digestion", "Quade rose", questions=(question,))
+    vocabulary = Vocabulary.of(tokens("none", "Silvana", "ilva", "mbass", "Quad", "fell", "ade", "silv", "estion"))
     owners = vocabulary_owners(vocabulary, benchmark)
     assert {owned.text: (owned.subjects, owned.identifier) for owned in owners.private} == {
         "Silvana": (("p0",), True),
@@ -89,7 +89,7 @@ def test_a_string_is_found_in_names_questions_and_parts_of_words() -> None:
         "mbass": (("p1",), False),
         "Quad": (("p1",), True),
     }
-    assert owners.strings == 7  # `ade` is too short
+    assert owners.strings == 8  # `ade` is too short
     assert owners.counts()["subjects_with_private_strings"] == 2
 
 

@@ -17,6 +17,9 @@ from medunlearn.data.benchmark import Benchmark
 LEAST = 4
 """Letters and digits that a token must have at least, spaces around it left out."""
 
+TEMPLATE = ("Question:", "Answer:")
+"""Words around the questions that a tiny model's tokenizer is fitted on: parts of them are nobody's strings."""
+
 
 @dataclass(frozen=True, slots=True)
 class OwnedString:
@@ -144,7 +147,7 @@ def vocabulary_owners(
     """Whose strings a vocabulary holds.
 
     A string is a subject's if it stands anywhere, case-sensitive, in a record or identifier of the subject or in a
-    question, answer or option about it, each normalised as the tokenizer does.
+    question, answer or option about it, normalised as the tokenizer does. Parts of :data:`TEMPLATE` are nobody's.
 
     Args:
         forgotten: subjects to forget.
@@ -169,7 +172,7 @@ def vocabulary_owners(
             text, tuple(name for name in subjects if bit[name] & mask), bool(named.get(text, 0) & mask)
         )
 
-    held = sorted(holders.items())
+    held = sorted((text, mask) for text, mask in holders.items() if not any(text in word for word in TEMPLATE))
     return VocabularyOwners(
         len(vocabulary.strings),
         tuple(owned(text, mask) for text, mask in held if mask.bit_count() == 1),
