@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from fake_server import FakeServer, share_of_faults
 from forking import PATIENCE, Forked
+from server_faults import TWICE
 
 from medunlearn.llm import Client, Message, Request, ServerSettings, Store, decide
+from medunlearn.llm.store import FILE
 
 COUNT = 60
 
@@ -70,6 +77,49 @@ def test_a_run_cut_off_goes_on_where_it_stopped(tmp_path: Path, which: signal.Si
     assert sorted(line.rpartition(" ")[0] for line in done) == sorted(line.rpartition(" ")[0] for line in whole)
     assert server.count == sent
     assert sum(line.endswith("True") for line in again) == COUNT
+
+
+def killed_at_write(url: str, folder: Path, number: int, *, after: bool) -> Forked:
+    """A run that is killed just before, or just after, it stores its answer of this number."""
+    put, writes = Store.put, count(1)
+
+    def deadly(store: Store, response: Any, **how: Any) -> Any:
+        last = next(writes) == number
+        if last and not after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        response = put(store, response, **how)
+        if last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return response
+
+    def work() -> None:
+        with mock.patch.object(Store, "put", deadly):
+            ask(url, folder)
+
+    return Forked(work)
+
+
+def test_killed_at_placed_moments_again_and_again(tmp_path: Path) -> None:
+    """Twelve kills at writes of the store, on a server that answers some requests twice: none lost or doubled."""
+    moments = [(number, after) for number in (1, 2, 7, 3, 1, 9) for after in (False, True)]
+    with FakeServer(share_of_faults(0.2, kinds=TWICE)) as server:
+        stored_before = 0
+        for number, after in moments:
+            process = killed_at_write(server.base_url, tmp_path / "cut", number, after=after)
+            process.communicate()
+            assert process.returncode == -signal.SIGKILL
+            # A process writes its answers one after the other, and each is on the disk when its write returns.
+            assert stored(tmp_path / "cut") == stored_before + number - (not after)
+            stored_before = stored(tmp_path / "cut")
+        lines = start(server.base_url, tmp_path / "cut").communicate()[0].splitlines()
+        # What was in flight is all that was asked twice.
+        assert COUNT <= server.count <= COUNT + 4 * len(moments)
+        start(server.base_url, tmp_path / "whole").communicate()
+    assert sorted(line.split()[0] for line in lines) == sorted(f"r{n}" for n in range(COUNT))
+    assert sum(line.endswith("True") for line in lines) == stored_before
+    assert table(tmp_path / "cut").equals(table(tmp_path / "whole"))
+    with closing(sqlite3.connect(tmp_path / "cut" / FILE)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_a_caller_who_stops_early_leaves_nothing_behind(

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import json
 import socket
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -52,6 +53,7 @@ class FakeServer:
         keep: remember bodies and headers (``seen``).
         port: 0 for any free one.
         host: the loopback address, ``127.0.0.1`` or ``::1``.
+        tls: certificate and key, for https.
 
     Attributes:
         seen: (body, headers) of requests, in their order.
@@ -69,9 +71,10 @@ class FakeServer:
         keep: bool = True,
         port: int = 0,
         host: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._behave, self._answer, self.delay, self._keep, self._port = behave, answer, delay, keep, port
-        self._host = host
+        self._host, self._tls = host, tls
         self.seen: list[tuple[dict[str, Any], dict[str, str]]] = []
         self.count = self.most_at_once = self.connections = self._open = 0
         self._times: Counter[bytes] = Counter()
@@ -94,11 +97,11 @@ class FakeServer:
     @property
     def base_url(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}/v1"
+        return f"http{'s' if self._tls else ''}://{host}:{self._port}/v1"
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._connection, sock=self._socket)
+        server = await asyncio.start_server(self._connection, sock=self._socket, ssl=self._tls)
         self._ready.set()
         await self._stop.wait()
         server.close()
