@@ -16,6 +16,7 @@ from medunlearn.errors import ConfigError, InputError, UnknownNameError
 from medunlearn.pipeline.evaluate import evaluate, evaluate_one
 from medunlearn.pipeline.questioning import questions_to_ask
 from medunlearn.pipeline.report.gather import gather
+from medunlearn.pipeline.score import score
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 
@@ -48,7 +49,7 @@ def test_what_is_written_down(hospital: Benchmark, copy: Callable[..., Run]) -> 
     assert info["config"] == settings().model_dump(mode="json")
     assert info["inputs"]["benchmark"] == hospital.fingerprint
     assert len(info["inputs"]["model"]) == 64
-    assert set(info["stages"]) == {"keywords", "ask", "score"}
+    assert set(info["stages"]) == {"keywords", "ask", "rank", "score"}
     assert info["results"]["split"] == {"name": "random_10", "level": "patient", "forget": 2, "retain": 18}
     assert info["results"]["context"] == "closed_book"
     assert info["results"]["batches"].startswith("packed: shared text once")
@@ -135,3 +136,26 @@ def test_wrong_settings(hospital: Benchmark, target: Run) -> None:
     ):
         with pytest.raises(error):
             evaluate_one(target, hospital, settings(**changes), quiet=True)
+
+
+def test_ranks_of_facts_are_measured_and_told_again(hospital: Benchmark, copy: Callable[..., Run]) -> None:
+    run = copy()
+    how = settings(metrics=["em", "ranked_first"], ranked=1, alternatives=9)
+    one = evaluate_one(run, hospital, how, quiet=True)
+    facts = one.facts
+    assert set(facts["side"]) == {"forget", "retain"}
+    assert facts.groupby("side")["subject"].nunique().tolist() == [1, 1]
+    ranked = facts.dropna(subset=["p"])
+    assert len(ranked) > 0
+    assert ((ranked["p"] >= 1 / 10) & (ranked["p"] <= 1)).all()
+    # A question's measure is the share of its facts that came first; subjects that were not drawn are unscored.
+    first = (ranked["rank"] == 1).groupby(ranked["item"]).mean()
+    scores = one.table[one.table["measure"] == "ranked_first"].set_index("item")
+    assert scores["value"].dropna().to_dict() == first.astype("Float64").to_dict()
+    assert scores.loc[~scores.index.isin(facts["item"]), "reason"].str.contains("--ranked").all()
+    before = one.table
+    again = score(run, measures="ranked_first", benchmark=hospital)
+    pd.testing.assert_frame_equal(
+        again.table.sort_values(["item", "measure"], ignore_index=True),
+        before.sort_values(["item", "measure"], ignore_index=True),
+    )

@@ -28,6 +28,10 @@ class EvaluateSettings(Settings):
     )
     batch_size: int = Field(64, ge=1, description="prompts decoded together")
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
+    alternatives: int = Field(99, ge=9, le=999, description="alternatives of a fact at most, for ranks of facts")
+    ranked: int | None = Field(
+        20, ge=1, description="rank the facts of this many subjects a side (seeded); null: of all"
+    )
     encoder: str | None = Field(None, description="sentence encoder for CS: folder or hub id")
     nli: str | None = Field(None, description="entailment model for ES: folder or hub id")
     bert: str | None = Field(None, description="encoder for BERTScore: folder or hub id")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from medunlearn.data.alternatives import VERSION
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
@@ -28,12 +29,16 @@ def open_store(
     weights: str,
     rendering: Rendering,
     max_new_tokens: int,
+    alternatives: int | None = None,
 ) -> ResponseStore:
     """The store of one model under one way of asking one benchmark, in a folder named by the settings' hash.
 
     The benchmark counts, since another one may ask something else under the same question's id.
+
+    Args:
+        alternatives: of a fact, where the store is of ranks.
     """
-    settings = {
+    settings: dict[str, Any] = {
         "model": model_fingerprint,
         "benchmark": benchmark_fingerprint,
         "weights": weights,
@@ -42,6 +47,8 @@ def open_store(
         "decoding": "greedy",
         "max_new_tokens": max_new_tokens,
     }
+    if alternatives is not None:
+        settings |= {"alternatives": alternatives, "alternatives_version": VERSION}
     return ResponseStore(folder / f"{rendering.context}-{sha256_of_json(settings)[:12]}", settings)
 
 

@@ -22,6 +22,7 @@ _MISSING: dict[Need, str] = {
     "answer_log_probs": "the reference answer's log-probabilities were not computed",
     "answer_hits": "the reference answer's arg-max hits were not computed",
     "alternative_log_probs": "the question has no alternative answers, or they were not rated",
+    "fact_ranks": "its facts were not ranked: its subject is not among those drawn (--ranked)",
     "encoder": "no sentence encoder was given: pass encoder=... in Tools",
     "nli": "no entailment model was given: pass nli=... in Tools",
     "bert": "no encoder of BERTScore was given: pass bert=... in Tools",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from medunlearn.data.fact_ranks import FactRank
 from medunlearn.data.records import Question, Side
 from medunlearn.data.responses import LogProbs, Response
 
@@ -15,6 +16,7 @@ Need = Literal[
     "answer_log_probs",
     "answer_hits",
     "alternative_log_probs",
+    "fact_ranks",
     "encoder",
     "nli",
     "bert",
@@ -52,6 +54,7 @@ class Item:
         answer_hits: for each of those tokens, whether the model's arg-max was that token.
         alternative_log_probs: as ``answer_log_probs``, of each of the question's options.
         answer_index: the place of the right one among them.
+        fact_ranks: of the facts in the reference answer.
     """
 
     question_id: str
@@ -66,6 +69,7 @@ class Item:
     keywords: Keywords | None = None
     alternative_log_probs: Sequence[Sequence[float]] | None = None
     answer_index: int | None = None
+    fact_ranks: Sequence[FactRank] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +175,13 @@ def question_items(
     responses: Mapping[str, Response],
     options: Mapping[str, LogProbs] | None = None,
     keywords: Mapping[str, Keywords] | None = None,
+    ranks: Mapping[str, Sequence[FactRank]] | None = None,
 ) -> list[Item]:
     """One item a question, in order.
 
     Args:
         sides: of each record, by id.
-        responses, options, keywords: by question id; every question has a response.
+        responses, options, keywords, ranks: by question id; every question has a response.
     """
     return [
         Item(
@@ -191,6 +196,7 @@ def question_items(
             keywords=(keywords or {}).get(question.question_id),
             alternative_log_probs=(options or {}).get(question.question_id),
             answer_index=question.answer_index,
+            fact_ranks=(ranks or {}).get(question.question_id),
         )
         for question, response in ((question, responses[question.question_id]) for question in questions)
     ]

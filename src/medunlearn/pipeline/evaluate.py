@@ -9,12 +9,15 @@ from typing import Any
 
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.storage import write_atomically
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import question_items
 from medunlearn.models.load import LanguageModel
 from medunlearn.pipeline.questioning import Questioning, questions_to_ask
 from medunlearn.pipeline.score import metric_names, score_items, write_tables
 from medunlearn.results.evaluated import FOLDER, Evaluated, Evaluation, distinct
+from medunlearn.results.fact_table import FILE as FACTS
+from medunlearn.results.fact_table import fact_table
 from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.results.scores import question_labels
 
@@ -77,10 +80,14 @@ def evaluate_one(
                 questioning = Questioning(run, benchmark, settings, rendering, device, quiet, live)
                 store, responses, how = questioning.ask(questions)
                 options, more = questioning.rate(questions, metrics)
+            with recording.stage("rank"):
+                ranks, ranked = questioning.rank(split, metrics)
                 del questioning  # The model makes room for those of the measures.
             with recording.stage("score"):
-                items = question_items(questions, benchmark.sides(split), responses, options, keywords)
+                items = question_items(questions, benchmark.sides(split), responses, options, keywords, ranks)
                 labels = question_labels(benchmark, split, questions)
+                if ranks:
+                    write_atomically(folder / FACTS, fact_table(ranks, labels).to_parquet)
                 write_tables(folder, benchmark, settings, score_items(items, metrics, settings, labels, device))
             recording.info.results = {
                 "context": rendering.context,
@@ -95,6 +102,7 @@ def evaluate_one(
                 },
                 **how,
                 **more,
+                **ranked,
             }
     return Evaluated(run, Run.open(folder))
 

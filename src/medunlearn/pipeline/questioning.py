@@ -9,11 +9,14 @@ from functools import cached_property
 from pathlib import Path
 
 from medunlearn.config import EvaluateSettings
+from medunlearn.data.alternatives import pool_of
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.records import SIDES, Question
+from medunlearn.data.fact_ranks import FactRank, known_ranks
+from medunlearn.data.records import SIDES, Question, Side
 from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.errors import ConfigError, InputError
+from medunlearn.generation.fact_ranking import rank_facts
 from medunlearn.generation.option_scoring import rate_options
 from medunlearn.generation.respond import longest_answer as longest_answer
 from medunlearn.generation.respond import open_store, respond
@@ -38,17 +41,30 @@ def questions_to_ask(benchmark: Benchmark, split: Split, settings: EvaluateSetti
     Raises:
         ConfigError: there are none.
     """
-    questions: list[Question] = []
-    for side in SIDES:
-        of_side = benchmark.questions_of(split, side, settings.folds)
-        if settings.limit is not None:
-            subjects = {benchmark.subject(question.record_id) for question in of_side}
-            sample = set(shuffled(subjects, "evaluate", side, settings.seed)[: settings.limit])
-            of_side = [question for question in of_side if benchmark.subject(question.record_id) in sample]
-        questions += of_side
+    questions = [
+        question for side in SIDES for question in _sampled(benchmark, split, side, settings, settings.limit)
+    ]
     if not questions:
         raise ConfigError([f"folds={list(settings.folds)}: the benchmark has no question of these folds."])
     return questions
+
+
+def questions_to_rank(benchmark: Benchmark, split: Split, settings: EvaluateSettings) -> list[Question]:
+    """Questions whose facts are ranked: about all subjects or a seeded number of them a side."""
+    most = min((n for n in (settings.limit, settings.ranked) if n is not None), default=None)
+    return [question for side in SIDES for question in _sampled(benchmark, split, side, settings, most)]
+
+
+def _sampled(
+    benchmark: Benchmark, split: Split, side: Side, settings: EvaluateSettings, most: int | None
+) -> list[Question]:
+    """Questions of a side about ``most`` of its subjects; fewer are among more."""
+    of_side = benchmark.questions_of(split, side, settings.folds)
+    if most is None:
+        return of_side
+    subjects = {benchmark.subject(question.record_id) for question in of_side}
+    sample = set(shuffled(subjects, "evaluate", side, settings.seed)[:most])
+    return [question for question in of_side if benchmark.subject(question.record_id) in sample]
 
 
 @dataclass
@@ -147,6 +163,35 @@ class Questioning:
             )
         return rated, {"option_batches": describe_layouts(self.language_model.model, before)}
 
+    def rank(self, split: Split, metrics: Sequence[str]) -> tuple[dict[str, list[FactRank]], dict[str, str]]:
+        """Ranks of the facts in reference answers by question, where a metric asks for that.
+
+        With ``rank_batches`` for the run's record; nothing where the model was not asked.
+        """
+        if not any("fact_ranks" in get_metric(name).needs for name in metrics):
+            return {}, {}
+        questions = questions_to_rank(self.benchmark, split, self.settings)
+        pool = pool_of(self.benchmark, self.settings.alternatives)
+        store = store_of(
+            self.run, self.benchmark, self.settings, self.rendering, 0, alternatives=self.settings.alternatives
+        )
+        known = known_ranks(store.read(), questions, self.benchmark.record, pool, self.rendering.context)
+        if len(known) == len(questions):
+            return known, {}
+        before = batch_counts(self.language_model.model)
+        with progress(f"{self.run.label}: ranks of facts", len(questions), quiet=self.quiet) as advance:
+            ranks = rank_facts(
+                self.language_model,
+                questions,
+                self.benchmark.record,
+                pool,
+                store,
+                self.rendering,
+                batch_size=self.settings.batch_size,
+                advance=advance,
+            )
+        return ranks, {"rank_batches": describe_layouts(self.language_model.model, before)}
+
 
 def store_of(
     run: Run,
@@ -154,8 +199,9 @@ def store_of(
     settings: EvaluateSettings,
     rendering: Rendering,
     limit: int,
+    alternatives: int | None = None,
 ) -> ResponseStore:
-    """The responses of a run's model that were asked for in this way."""
+    """The responses of a run's model that were asked for in this way; with ``alternatives``, ranks of facts."""
     return open_store(
         run.folder / "responses",
         model_fingerprint=run.fingerprint,
@@ -163,4 +209,5 @@ def store_of(
         weights=settings.weights,
         rendering=rendering,
         max_new_tokens=limit,
+        alternatives=alternatives,
     )

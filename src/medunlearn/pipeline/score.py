@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from medunlearn.config import EvaluateSettings
+from medunlearn.data.alternatives import VERSION, pool_of
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS, IDENTIFIER, Grouping, default_metrics_of
+from medunlearn.data.fact_ranks import FactRank, known_ranks
 from medunlearn.data.folder_lock import lock_folder
+from medunlearn.data.records import Question
 from medunlearn.data.responses import ResponseStore, known_options
 from medunlearn.data.storage import sha256_of_json, write_together
 from medunlearn.errors import InputError
@@ -185,5 +188,21 @@ def _stored_items(
     rated = ResponseStore.read_complete(folder.parent / f"{context}-{sha256_of_json(key)[:12]}")
     options = known_options(rated, [question for question in questions if question.options], context)
     keywords = disease_keywords.for_evaluation(benchmark, settings, names, evaluated.run.folder, quiet=True)
-    items = question_items(questions, benchmark.sides(split), responses, options, keywords)
+    facts = evaluated.facts
+    ranked = [question for question in questions if len(facts) and question.question_id in set(facts["item"])]
+    ranks = _stored_ranks(folder, key, benchmark, ranked, settings.alternatives, context)
+    items = question_items(questions, benchmark.sides(split), responses, options, keywords, ranks)
     return items, question_labels(benchmark, split, questions)
+
+
+def _stored_ranks(
+    folder: Path,
+    key: Mapping[str, Any],
+    benchmark: Benchmark,
+    questions: Sequence[Question],
+    count: int,
+    context: str,
+) -> dict[str, list[FactRank]]:
+    key = {**key, "alternatives": count, "alternatives_version": VERSION}
+    stored = ResponseStore.read_complete(folder.parent / f"{context}-{sha256_of_json(key)[:12]}")
+    return known_ranks(stored, questions, benchmark.record, pool_of(benchmark, count), context)

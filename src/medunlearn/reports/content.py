@@ -91,6 +91,23 @@ class Reconstruction:
 
 
 @dataclass(frozen=True)
+class Ranks:
+    """Ranks of the forget set's facts; empty where none was ranked.
+
+    Attributes:
+        table: model, subjects, told (how many have p at most ``alpha``), median_p.
+        calibration: distance, p, facts, subjects, first, uniform of
+            the retrained model (:class:`medunlearn.results.fact_table.Calibration`); None without one.
+        of: alternatives and the true value.
+    """
+
+    table: pd.DataFrame = field(default_factory=pd.DataFrame)
+    calibration: Mapping[str, Any] | None = None
+    of: int = 0
+    alpha: float = 0.05
+
+
+@dataclass(frozen=True)
 class PaperPart:
     """A paper's part of the report of runs on its benchmark; ``data`` stands at the top of ``report.json``."""
 
@@ -135,6 +152,7 @@ class ReportContent:
     judged: tuple[JudgementTables, ...] = ()
     membership: Membership = field(default_factory=Membership)
     reconstruction: Reconstruction = field(default_factory=Reconstruction)
+    ranks: Ranks = field(default_factory=Ranks)
     epochs: pd.DataFrame = field(default_factory=pd.DataFrame)
     utility: pd.DataFrame = field(default_factory=pd.DataFrame)
     reference: ReferenceCheck | None = None

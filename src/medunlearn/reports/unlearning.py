@@ -31,6 +31,7 @@ from medunlearn.reports.formatting import flat
 from medunlearn.reports.headline import lead, ranking_section, verdict
 from medunlearn.reports.json import plain
 from medunlearn.reports.plots import panels, training_curves
+from medunlearn.reports.rank_tables import rank_section
 from medunlearn.reports.readings import Plane, Results, Standing, main_plane, panel_planes, standings
 from medunlearn.reports.table_blocks import (
     breakdown_table,
@@ -98,6 +99,7 @@ def unlearning_report(content: ReportContent) -> Report:
         Notice("Read this first", content.caveats) if content.caveats else None,
         lead(results, where, ranked, INSIDE),
         ranking_section(ranked, where),
+        rank_section(content),
         section("How to read this", Prose(HOW_TO_READ)),
         section(by_group, groups, name="groups"),
         _epochs_section(content, key, epochs) if epochs else None,
@@ -227,6 +229,7 @@ def _data(content: ReportContent, where: Plane, ranked: Sequence[Standing]) -> d
             "table": content.reconstruction.table,
             "comparisons": content.reconstruction.comparisons,
         },
+        "ranks": asdict(content.ranks),
         "epochs": content.epochs,
         "utility": content.utility,
         "findings": [],

@@ -12,6 +12,7 @@ import pandas as pd
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.errors import InputError
 from medunlearn.results.composites import is_per_token
+from medunlearn.results.fact_table import FILE as FACTS
 from medunlearn.results.reference_check import ReferenceCheck, check_reference
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import read_scores
@@ -88,6 +89,12 @@ class Evaluated:
     def groups(self) -> pd.DataFrame:
         """The benchmark's own measures by node of its grouping's level; empty where it has no grouping."""
         path = self.record.folder / GROUPS
+        return pd.read_parquet(path) if path.exists() else pd.DataFrame()
+
+    @cached_property
+    def facts(self) -> pd.DataFrame:
+        """Ranks of facts (:func:`medunlearn.results.fact_table.fact_table`); empty where none was ranked."""
+        path = self.record.folder / FACTS
         return pd.read_parquet(path) if path.exists() else pd.DataFrame()
 
     @cached_property

@@ -29,6 +29,7 @@ from medunlearn.reports.content import (
     JudgementTables,
     Membership,
     ModelResult,
+    Ranks,
     Reconstruction,
     ReportContent,
 )
@@ -41,6 +42,7 @@ from medunlearn.results.evaluated import (
     one_vocabulary,
     reference_of,
 )
+from medunlearn.results.fact_table import ALPHA, calibration, subject_table
 from medunlearn.results.reference_check import ReferenceCheck
 from medunlearn.statistics.bootstrap import REPLICATES
 
@@ -98,6 +100,7 @@ def gather(
         show_text=may_show,
         membership=_membership(attacks, reference) if attacks else Membership(),
         reconstruction=_reconstruction(models, replicates, seed),
+        ranks=_ranks(models),
         epochs=_epochs(models),
         utility=gather_utility([model.run for model in models]),
         groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
@@ -147,6 +150,28 @@ def _reconstruction(models: Sequence[Evaluated], replicates: int, seed: int) -> 
     """Tables of reconstruction attacks; empty without any."""
     attacks = _attacks([attacked_as(model, "reconstruction") for model in models], models, replicates, seed)
     return Reconstruction(reported(attacks.table()), reported(attacks.comparisons)) if attacks else Reconstruction()
+
+
+def _ranks(models: Sequence[Evaluated]) -> Ranks:
+    """Subjects of the forget set that each model's ranks still tell, and how p-values lie for unseen subjects."""
+    forget = {model.run.label: _forgotten_facts(model) for model in models}
+    forget = {label: facts for label, facts in forget.items() if len(facts)}
+    if not forget:
+        return Ranks()
+    unseen = [forget[m.run.label] for m in models if m.run.role == "retrained" and m.run.label in forget]
+    checked = calibration(unseen[0]) if len(unseen) == 1 else None
+    rows = []
+    for label, facts in forget.items():
+        p = subject_table(facts)["p"]
+        told, median = int((p <= ALPHA).sum()), float(p.median()) if len(p) else None
+        rows.append({"model": label, "subjects": len(p), "told": told, "median_p": median})
+    most = max(int(facts["of"].max()) for facts in forget.values())
+    return Ranks(pd.DataFrame(rows), checked.facts_for_report() if checked else None, most, ALPHA)
+
+
+def _forgotten_facts(model: Evaluated) -> pd.DataFrame:
+    facts = model.facts
+    return facts[(facts["side"] == "forget") & facts["p"].notna()] if len(facts) else facts
 
 
 def attacked_as(model: Evaluated, kind: str = "membership") -> Attacked | None:

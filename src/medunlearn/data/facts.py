@@ -1,0 +1,78 @@
+"""Facts in an answer: values that a model either knows of this subject or has to guess.
+
+A fact has a kind and a place in the text. Its *alternatives* (:mod:`medunlearn.data.alternatives`) are the same
+text with another value of its kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from medunlearn.data.records import Identifier, Question
+
+FactKind = Literal["date", "name", "identifier", "number", "option", "statement"]
+
+_DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
+# Not part of a word, a code, a power of ten or a longer number.
+_NUMBER = re.compile(r"(?<![\w.^/-])\d+(?:\.\d+)?(?![\w^-]|\.\d)")
+NAMES = ("name",)
+"""Types of identifiers that are people's names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One value in a text.
+
+    Attributes:
+        start, end: its place, in characters.
+        kind: ``date``, ``name``, ``identifier``, ``number``; of a whole answer ``option`` (one of the question's
+            options) or ``statement``.
+        type: of an identifier, as its record declares it; else "".
+    """
+
+    start: int
+    end: int
+    kind: FactKind
+    type: str = ""
+
+    def of(self, text: str) -> str:
+        """Its value."""
+        return text[self.start : self.end]
+
+    def replaced(self, text: str, value: str) -> str:
+        """The text with another value in its place."""
+        return text[: self.start] + value + text[self.end :]
+
+
+def facts_of(question: Question, identifiers: Iterable[Identifier] = ()) -> list[Fact]:
+    """The facts in a question's answer, in their order; what the question says itself is none.
+
+    An answer without a value of its own is one ``statement``; one of several options is one ``option``.
+
+    Args:
+        identifiers: of the record that the answer comes from.
+    """
+    if question.options and question.answer_index is not None:
+        return [Fact(0, len(question.answer), "option")]
+    taken: list[Fact] = []
+    for fact in _found(question.answer, identifiers):
+        apart = all(fact.end <= other.start or other.end <= fact.start for other in taken)
+        if apart and fact.of(question.answer) not in question.question:
+            taken.append(fact)
+    return sorted(taken, key=lambda fact: fact.start) or [Fact(0, len(question.answer), "statement")]
+
+
+def _found(text: str, identifiers: Iterable[Identifier]) -> Iterator[Fact]:
+    """The most telling kinds first: an identifier's digits are no number."""
+    for identifier in sorted(identifiers, key=lambda one: -len(one.value)):
+        kind: FactKind = "name" if identifier.type in NAMES else "identifier"
+        if _DATE.fullmatch(identifier.value):
+            kind = "date"
+        for match in re.finditer(rf"(?<!\w){re.escape(identifier.value)}(?!\w)", text):
+            yield Fact(*match.span(), kind, identifier.type)
+    for expression, kind in ((_DATE, "date"), (_NUMBER, "number")):
+        for match in expression.finditer(text):
+            yield Fact(*match.span(), kind)

@@ -1,0 +1,60 @@
+"""Ranks of the facts in a reference answer: does the model find the true value likelier than others of its kind?
+
+A model that was made to say something else may still know. It then finds the true value likelier than its
+alternatives, though it would not say it. These measures need no retrained model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import fsum, log2
+
+from medunlearn.data.fact_ranks import FactRank
+from medunlearn.metrics.measure import Item, Measure, PerItem, Score
+
+SOURCE = "after exposure, Carlini et al. 2019 (arXiv 1802.08232), Section 4"
+
+
+def exposure(fact: FactRank) -> float | None:
+    """log2(alternatives + 1) - log2(rank) in bits, 0 and up, higher = knows more; about 0.5-1.4 for a guess."""
+    return None if fact.rank is None else log2(fact.of) - log2(fact.rank)
+
+
+def _is_first(fact: FactRank) -> float | None:
+    return None if fact.rank is None else float(fact.rank == 1)
+
+
+def _middle(fact: FactRank) -> float | None:
+    """0-1, 0.5 on average for a model that does not know."""
+    return None if fact.rank is None else (fact.rank - 0.5) / fact.of
+
+
+def _mean(value_of: Callable[[FactRank], float | None], item: Item) -> Score:
+    facts: Sequence[FactRank] = item.fact_ranks or ()
+    values = [value for fact in facts if (value := value_of(fact)) is not None]
+    if values:
+        return Score(fsum(values) / len(values))
+    reasons = dict.fromkeys(fact.reason for fact in facts if fact.reason)
+    return Score.unscored("; ".join(map(str, reasons)) or "the reference answer holds no fact")
+
+
+def _measure(name: str, title: str, meaning: str, value_of: Callable[[FactRank], float | None]) -> Measure:
+    score = PerItem(partial(_mean, value_of))
+    return Measure(name, title, ("fact_ranks",), meaning, SOURCE, score, item_by_item=True)
+
+
+RANKED_FIRST = _measure(
+    "ranked_first",
+    "Facts ranked first",
+    "0-1, share of an answer's facts whose true value is likelier than all alternatives; higher = knows more; a "
+    "guess: 1 / (alternatives + 1), read beside a retrained model",
+    _is_first,
+)
+RANK = _measure(
+    "rank",
+    "Rank of facts",
+    "0-1, share of alternatives that are likelier than the true value; 0 = knows, 0.5 = cannot tell",
+    _middle,
+)
+EXPOSURE = _measure("exposure", "Exposure", "bits, 0 and up; higher = knows more", exposure)

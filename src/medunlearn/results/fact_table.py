@@ -1,0 +1,165 @@
+"""What ranks of facts say of a subject, and whether they can be believed.
+
+A fact's p-value (:func:`medunlearn.data.fact_ranks.p_value`) is exact where true value and alternatives are
+exchangeable. Whether they are shows on subjects that the model never saw: their p-values are uniform then. Where
+they are not, a subject's ranks are read against those of such subjects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import e, exp, fsum, log
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from medunlearn.data.fact_ranks import FactRank, p_value
+from medunlearn.seeds import generator
+
+FILE = "facts.parquet"
+ALPHA = 0.05
+_LEAST = 1e-9
+"""Two p-values that are nearer are the same."""
+
+
+def fact_table(ranks: Mapping[str, Sequence[FactRank]], labels: pd.DataFrame) -> pd.DataFrame:
+    """One row a fact: item (question), place, fact (its kind), rank, of, p, reason, and the question's labels.
+
+    Args:
+        labels: as :func:`medunlearn.results.scores.question_labels` gives them.
+    """
+    rows = [
+        {
+            "item": question,
+            "place": place,
+            "fact": fact.kind,
+            "rank": fact.rank,
+            "of": fact.of,
+            "p": p_value(fact),
+            "reason": fact.reason,
+        }
+        for question, facts in ranks.items()
+        for place, fact in enumerate(facts)
+    ]
+    columns = ["item", "place", "fact", "rank", "of", "p", "reason"]
+    table = pd.DataFrame(rows, columns=columns).astype(
+        {"item": "str", "fact": "str", "rank": "Int64", "p": "Float64", "reason": "string"}
+    )
+    return table.merge(labels.astype({"item": "str"}), on="item", how="left", validate="many_to_one")
+
+
+def combined_p(p_values: Sequence[float]) -> float:
+    """One p-value of a subject from those of her facts, valid however they depend on each other.
+
+    e times their geometric mean, at most 1. Facts of one patient are not independent, so Fisher's sum is not used.
+
+    Source: Vovk & Wang 2020, "Combining p-values via averaging", Biometrika 107 (arXiv 1212.4966): the geometric
+    mean scaled up by e.
+    """
+    if not p_values:
+        raise ValueError("a subject without a ranked fact has no p-value")
+    return min(1.0, e * exp(fsum(map(log, p_values)) / len(p_values)))
+
+
+def subject_table(facts: pd.DataFrame, unseen: pd.DataFrame | None = None) -> pd.DataFrame:
+    """One row a subject: subject, facts, first, p, p_unseen.
+
+    Args:
+        facts: of one model, as :func:`fact_table` gives them.
+        unseen: facts of subjects that a model never saw, of the same kinds of questions.
+
+    Returns:
+        ``facts``: ranked ones; ``first``: how many of them came first; ``p``: :func:`combined_p`; ``p_unseen``: the
+        share of unseen subjects (and herself) whose facts rank as high as hers on average; null without any.
+    """
+    ranked = facts.dropna(subset=["p"])
+    others = None if unseen is None else _mean_logs(unseen.dropna(subset=["p"]))
+    rows = []
+    for subject, own in ranked.groupby("subject", sort=True):
+        mine = float(np.log(own["p"].astype(float)).mean())
+        alike = None if others is None else (1 + int((others <= mine + _LEAST).sum())) / (1 + len(others))
+        rows.append(
+            {
+                "subject": str(subject),
+                "facts": len(own),
+                "first": int((own["rank"] == 1).sum()),
+                "p": combined_p(own["p"].astype(float).tolist()),
+                "p_unseen": alike,
+            }
+        )
+    columns = ["subject", "facts", "first", "p", "p_unseen"]
+    return pd.DataFrame(rows, columns=columns).astype({"p": "Float64", "p_unseen": "Float64"})
+
+
+def _mean_logs(facts: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Mean logarithm of the p-values of each subject's facts."""
+    logs = pd.DataFrame({"subject": facts["subject"], "log": np.log(facts["p"].to_numpy(dtype=np.float64))})
+    return logs.groupby("subject")["log"].mean().to_numpy(dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Whether p-values of facts that a model never saw are uniform.
+
+    Attributes:
+        distance: Kolmogorov-Smirnov: the largest gap between the facts' p-values and the uniform distribution on
+            their steps, 0-1, 0 = uniform.
+        p: of a Kolmogorov-Smirnov test on one fact a subject (seeded), since facts of one subject are not
+            independent; at most conservative, p-values having steps.
+        facts, subjects: how many there were.
+        first: share of facts that came first; 1 / (alternatives + 1) where p-values are uniform.
+    """
+
+    distance: float
+    p: float
+    facts: int
+    subjects: int
+    first: float
+
+    def facts_for_report(self) -> dict[str, Any]:
+        """Its numbers by name, and whether they are uniform."""
+        return {**asdict(self), "uniform": self.uniform}
+
+    @property
+    def uniform(self) -> bool:
+        """Whether nothing speaks against uniform p-values."""
+        return self.p > ALPHA
+
+
+def calibration(unseen: pd.DataFrame, seed: int = 0) -> Calibration | None:
+    """Calibration on facts of subjects that a model never saw; None without a ranked one.
+
+    Args:
+        unseen: as :func:`fact_table` gives them.
+    """
+    from scipy.stats import kstwo
+
+    ranked = unseen.dropna(subset=["p"])
+    if ranked.empty:
+        return None
+    order = generator("calibration", seed).permutation(len(ranked))
+    single = ranked.iloc[order].drop_duplicates("subject")
+    return Calibration(
+        distance=_distance(ranked),
+        p=float(kstwo.sf(_distance(single), len(single))),
+        facts=len(ranked),
+        subjects=len(single),
+        first=float((ranked["rank"] == 1).mean()),
+    )
+
+
+def _distance(facts: pd.DataFrame) -> float:
+    """Largest gap between the distribution of p and that of uniform ranks, at the steps that p can take."""
+    p, steps = (facts[name].to_numpy(dtype=np.float64) for name in ("p", "of"))
+    gaps = [
+        abs(float(np.mean(p <= step + _LEAST)) - float(np.mean(np.floor(step * steps + _LEAST) / steps)))
+        for step in np.unique(p)
+    ]
+    below = [
+        abs(float(np.mean(p < step - _LEAST)) - float(np.mean(np.ceil(step * steps - _LEAST - 1) / steps)))
+        for step in np.unique(p)
+    ]
+    return max(*gaps, *below)

@@ -1,0 +1,155 @@
+"""Facts of an answer and their alternatives: of the same kind, drawn so that nobody can tell the true one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from medunlearn.data.alternatives import AlternativePool, dates_like, numbers_like
+from medunlearn.data.facts import Fact, facts_of
+from medunlearn.data.records import Identifier, Question, Record
+
+NAMES = ("Ana Silva", "Bo Larsen", "Cy Moreau", "Di Okafor", "Ed Novak")
+RECORDS = [
+    Record(
+        f"r{n}",
+        "A note.",
+        {"patient": f"p{n}"},
+        (Identifier("name", f"{NAMES[n % 5]}"), Identifier("record_number", f"HX-{n:06d}")),
+    )
+    for n in range(30)
+]
+
+
+def question(n: int, asked: str, answer: str, provenance: str = "template:x") -> Question:
+    return Question(f"q{n}", f"r{n}", "train", "factual", "patient", asked, answer, provenance=provenance)
+
+
+def pool(questions: list[Question], count: int = 19) -> AlternativePool:
+    return AlternativePool(RECORDS, questions, "patient", count)
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        ("Urine protein 7.5 g/day and albumin 24.8 g/L.", [("number", "7.5"), ("number", "24.8")]),
+        ("Leucocytes 12.1 x10^9/L on 2024-05-03.", [("number", "12.1"), ("date", "2024-05-03")]),
+        ("Ana Silva, HX-000000.", [("name", "Ana Silva"), ("identifier", "HX-000000")]),
+        ("Stage T2 at C5-6.", [("statement", "Stage T2 at C5-6.")]),
+        ("Left for home.", [("statement", "Left for home.")]),
+        ("Day 5, as on day 5 before.", [("number", "5"), ("number", "5")]),
+    ],
+)
+def test_facts_of_an_answer(answer: str, found: list[tuple[str, str]]) -> None:
+    facts = facts_of(question(0, "What?", answer), RECORDS[0].identifiers)
+    assert [(fact.kind, fact.of(answer)) for fact in facts] == found
+
+
+def test_what_the_question_says_is_no_fact() -> None:
+    asked = question(0, "Which dose had Ana Silva on day 12?", "Ana Silva had 30 mg on day 12.")
+    facts = facts_of(asked, RECORDS[0].identifiers)
+    assert [fact.of(asked.answer) for fact in facts] == ["30"]
+
+
+def _ranks(
+    draw: Callable[[np.random.Generator], tuple[float, list[float]]], score: Callable[[float], float]
+) -> list[float]:
+    """p-values of true values under a scorer that knows nothing of whose value it is."""
+    p = []
+    for seed in range(400):
+        true, others = draw(np.random.default_rng(seed))
+        ahead = sum(score(other) >= score(true) for other in others)
+        p.append((1 + ahead) / (1 + len(others)))
+    return p
+
+
+@pytest.mark.parametrize("score", [lambda x: -abs(np.log(x / 5000)), lambda x: x, lambda x: np.sin(9 * np.log(x))])
+def test_a_scorer_that_does_not_know_ranks_numbers_uniformly(score: Callable[[float], float]) -> None:
+    def draw(rng: np.random.Generator) -> tuple[float, list[float]]:
+        true = f"{np.exp(rng.uniform(3, 14)):.2f}"
+        others = [float(text) for text, _ in zip(numbers_like(true, rng, 19), range(19), strict=False)]
+        assert len(others) == 19
+        return float(true), others
+
+    # p-values have steps of 0.05.
+    assert kstest(_ranks(draw, score), "uniform").statistic < 0.05 + 1.63 / 20
+
+
+def test_a_scorer_that_does_not_know_ranks_dates_uniformly() -> None:
+    def draw(rng: np.random.Generator) -> tuple[float, list[float]]:
+        true = date.fromordinal(int(rng.integers(680_000, 740_000))).isoformat()
+        others = [text for text, _ in zip(dates_like(true, rng, 19), range(19), strict=False)]
+        return date.fromisoformat(true).toordinal(), [date.fromisoformat(one).toordinal() for one in others]
+
+    p = _ranks(draw, lambda day: -abs(day - 715_000))
+    assert kstest(p, "uniform").statistic < 0.05 + 1.63 / 20
+
+
+def test_numbers_are_written_as_the_true_one_is() -> None:
+    rng = np.random.default_rng(0)
+    drawn = {true: list(numbers_like(true, rng, 20))[:20] for true in ("7.5", "130", "128", "3")}
+    assert all(text.endswith("5") and len(text.partition(".")[2]) == 1 for text in drawn["7.5"])
+    assert all(text.endswith("0") for text in drawn["130"])
+    assert not any(text[-1] in "05" for text in drawn["128"] if len(text) > 1)
+    assert len(set(drawn["3"])) == 20
+    assert not any(true in texts for true, texts in drawn.items())
+
+
+def test_an_identifier_keeps_what_all_of_its_type_agree_in() -> None:
+    asked = question(0, "Number?", "It is HX-000000.")
+    texts = pool([asked]).of(asked, facts_of(asked, RECORDS[0].identifiers)[0]).texts
+    # Of the six digits only the last two differ between thirty records.
+    assert len(texts) == 19
+    assert all(text.startswith("It is HX-0000") and text.endswith(".") for text in texts)
+
+
+def test_names_are_put_together_anew() -> None:
+    asked = question(0, "Who?", "Ana Silva.")
+    texts = pool([asked]).of(asked, Fact(0, 9, "name", "name")).texts
+    given, family = {name.split()[0] for name in NAMES}, {name.split()[1] for name in NAMES}
+    assert len(texts) == 19
+    for text in texts:
+        first, last = text.rstrip(".").split()
+        assert first in given
+        assert last in family
+        assert f"{first} {last}" not in NAMES
+
+
+def test_statements_are_others_answers_under_the_own_name() -> None:
+    questions = [
+        question(n, f"How did {NAMES[n % 5]} leave?", f"{NAMES[n % 5]} left in manner {chr(65 + n)}.")
+        for n in range(26)
+    ]
+    alternatives = pool(questions).of(questions[0], facts_of(questions[0])[0])
+    assert len(alternatives.texts) == 19
+    assert all(text.startswith("Ana Silva left in manner ") for text in alternatives.texts)
+    assert questions[0].answer not in alternatives.texts
+
+
+def test_questions_of_one_writer_are_no_template() -> None:
+    asked = [question(n, f"Question number {n}, of its own?", f"Answer {chr(65 + n)}.", "llm:x") for n in range(26)]
+    alternatives = pool(asked).of(asked[0], facts_of(asked[0])[0])
+    assert alternatives.texts == ()
+    assert alternatives.reason == "there are only 0 alternatives of its kind (statement)"
+
+
+def test_what_another_subject_shares_is_left_out() -> None:
+    same = [question(n, "Which dose?", "It was 30 mg.") for n in (0, 1)]
+    assert pool(same).of(same[0], facts_of(same[0])[0]).reason == (
+        "another subject's answer says the same: it is not hers alone"
+    )
+
+
+def test_options_count_however_few() -> None:
+    asked = Question("q", "r0", "train", "factual", "patient", "Which?", "b", ("a", "b", "c"), 1)
+    assert pool([asked]).of(asked, facts_of(asked)[0]).texts == ("a", "c")
+
+
+def test_alternatives_do_not_depend_on_what_else_is_asked() -> None:
+    one, two = question(0, "Which dose?", "It was 31 mg."), question(1, "Which dose?", "It was 77 mg.")
+    fact = facts_of(one)[0]
+    assert pool([one]).of(one, fact) == pool([one, two]).of(one, fact)
