@@ -1,0 +1,103 @@
+"""Ranks of facts: branches of one prompt against a padded batch of whole sequences for each fact.
+
+python benchmarks_perf/ranks.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from medunlearn.config import AmnesiaSettings
+from medunlearn.data.alternatives import pool_of
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.facts import facts_of
+from medunlearn.data.records import Question
+from medunlearn.data.responses import ResponseStore
+from medunlearn.generation import fact_ranking
+from medunlearn.models.sequences import Rendering, question_sequence
+from medunlearn.models.tiny import build_tiny
+from medunlearn.papers.amnesia.build import build
+
+
+@torch.no_grad()
+def separate(
+    language_model: Any, questions: Sequence[Question], benchmark: Benchmark, count: int, rendering: Rendering
+) -> Mapping[tuple[str, int], int]:
+    """Rank of each fact, from the log-likelihood of whole answers under whole prompts."""
+    pool, ranks, tokenizer = pool_of(benchmark, count), {}, language_model.tokenizer
+    for question in questions:
+        record = benchmark.record[question.record_id]
+        for place, fact in enumerate(facts_of(question, record.identifiers)):
+            texts = pool.of(question, fact).texts
+            if not texts:
+                continue
+            rows = [
+                question_sequence(replace(question, answer=text), record, tokenizer, rendering)
+                for text in (question.answer, *texts)
+            ]
+            longest = max(len(row.ids) for row in rows)
+            ids = torch.zeros(len(rows), longest, dtype=torch.long)
+            seen = torch.zeros_like(ids)
+            for number, row in enumerate(rows):
+                ids[number, : len(row.ids)] = torch.tensor(row.ids)
+                seen[number, : len(row.ids)] = 1
+            logits = language_model.model(input_ids=ids, attention_mask=seen, use_cache=False).logits
+            said = logits.float().log_softmax(-1)
+            likelihoods = []
+            for number, row in enumerate(rows):
+                at = said[number, row.scored_from - 1 : len(row.ids) - 1]
+                targets = torch.tensor(row.ids[row.scored_from :])
+                likelihoods.append(math.fsum(at.gather(1, targets[:, None]).flatten().tolist()))
+            ranks[question.question_id, place] = 1 + sum(other >= likelihoods[0] for other in likelihoods[1:])
+    return ranks
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--questions", type=int, default=24)
+    parser.add_argument("--alternatives", type=int, default=49)
+    parser.add_argument("--note", default="long", choices=("short", "medium", "long"))
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    benchmark = build(AmnesiaSettings(synthetic=20, note_length=chosen.note))
+    questions = benchmark.questions[: chosen.questions]
+    language_model = build_tiny([record.text for record in benchmark.records], vocabulary=2048)
+    pool = pool_of(benchmark, chosen.alternatives)
+    print("| context | facts | branches, CPU ms a fact | whole sequences | ratio | to the end | equal ranks |")
+    print("|---|---|---|---|---|---|---|")
+    for context in ("closed_book", "note"):
+        rendering = Rendering("plain", context)  # type: ignore[arg-type]
+        seconds = {}
+        found = {}
+        for after in (fact_ranking.AFTER, 10_000):
+            fact_ranking.AFTER = after
+            with tempfile.TemporaryDirectory() as folder:
+                started = time.process_time()
+                found[after] = fact_ranking.rank_facts(
+                    language_model, questions, benchmark.record, pool, ResponseStore(Path(folder), {}), rendering
+                )
+                seconds[after] = time.process_time() - started
+        fact_ranking.AFTER, whole = min(seconds), max(seconds)
+        started = time.process_time()
+        alone = separate(language_model, questions, benchmark, chosen.alternatives, rendering)
+        plain = time.process_time() - started
+        facts = len(alone)
+        same = sum(found[whole][name][place].rank == rank for (name, place), rank in alone.items())
+        ours, to_end = (1000 * seconds[after] / facts for after in (fact_ranking.AFTER, whole))
+        print(
+            f"| {context} | {facts} | {ours:.1f} | {1000 * plain / facts:.1f} | {1000 * plain / facts / ours:.1f} "
+            f"| {to_end:.1f} | {same} of {facts} |"
+        )
+
+
+if __name__ == "__main__":
+    main()
