@@ -57,4 +57,4 @@ RANK = _measure(
     "0-1, share of alternatives that are likelier than the true value; 0 = knows, 0.5 = cannot tell",
     _middle,
 )
-EXPOSURE = _measure("exposure", "Exposure", "bits, 0 and up; higher = knows more", exposure)
+EXPOSURE = _measure("exposure", "Exposure", "0 and up, in bits; higher = knows more", exposure)

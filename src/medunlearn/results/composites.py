@@ -112,6 +112,7 @@ REGISTRY: dict[str, Composite] = {composite.name: composite for composite in (*C
 BOUNDS: dict[str, Bounds] = {
     "bart_score": UNBOUNDED,
     "bert_score": (-1.0, 1.0),
+    "exposure": UNBOUNDED,
     "gen_score": (0.0, 100.0),
     "longest_run": UNBOUNDED,
     "truth_ratio": UNBOUNDED,
