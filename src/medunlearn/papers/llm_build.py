@@ -19,7 +19,7 @@ import medunlearn
 from medunlearn.config import AmnesiaNotesSettings, LumeNewSettings, MedforgetSettings, Settings, check
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.folder_lock import lock_folder
-from medunlearn.data.leftovers import holds_nothing, remove_stray_parts
+from medunlearn.data.leftovers import holds_nothing, is_leftover, remove_stray_parts
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_json, sha256_of, sha256_of_json, write_json
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
@@ -207,17 +207,22 @@ def refuse_another(out: Path, key: str, *, again: bool) -> None:
 
 @contextmanager
 def recorded(out: Path, facts: Mapping[str, Any]) -> Iterator[None]:
-    """Lock the folder, and write ``build.json`` at the end: complete, or incomplete where a build left something.
+    """Lock the folder, and write ``build.json``: running, complete, or incomplete where a build left something.
 
     Raises:
         InputError: another process writes to the folder.
     """
     with lock_folder(out, "build"):
         remove_stray_parts(out)
+        is_new = holds_nothing(out)
+        # Its key first: a build that is killed once the benchmark is there has to know it for its own.
+        write_json(out / BUILD, {"status": "running", **facts})
         try:
             yield
         except MedunlearnError:
-            if not holds_nothing(out):
+            if is_new and all(file.name == BUILD or is_leftover(file) for file in out.iterdir()):
+                (out / BUILD).unlink()
+            else:
                 write_json(out / BUILD, {"status": "incomplete", **facts})
             raise
         write_json(out / BUILD, {"status": "complete", **facts})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -21,7 +21,7 @@ import pandas as pd
 import medunlearn
 from medunlearn.config import Context, LongNotes, PromptFile, Settings, Template
 from medunlearn.data.folder_lock import lock_folder
-from medunlearn.data.leftovers import holds_nothing, is_leftover, remove_stray_parts, set_aside
+from medunlearn.data.leftovers import LOCK, holds_nothing, is_leftover, remove_stray_parts, set_aside
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError
 from medunlearn.models.folders import fingerprint, vocabulary_fingerprint
@@ -188,8 +188,10 @@ class Recording:
             started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         self.done = self._is_complete()
-        if self.done:
-            self._drop_checkpoints()
+        if self.done and self.writes and any((self.folder / name).exists() for name in (CHECKPOINTS, LOCK)):
+            # Its process was killed after the record said complete; another one may be about to end.
+            with suppress(InputError), lock_folder(self.folder, verb):
+                self._drop_checkpoints()
 
     @staticmethod
     def key_of(verb: str, settings: Settings, inputs: Mapping[str, Any]) -> str:
