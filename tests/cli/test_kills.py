@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from forking import PATIENCE, Forked
 from kills import Case, content, differences, try_case
+
+from medunlearn.config import TrainSettings
+from medunlearn.data.folder_lock import lock_folder, patient
+from medunlearn.errors import InputError
+from medunlearn.results.runs import Recording
 
 UNLEARN = ("--method=npo", "--precision=fp32", "--epochs=2", "--batch-size=8", "--checkpoint-seconds=0")
 EPOCHS = ("--evaluate-every=1", "--select=best", "--evaluate.limit=1", "--evaluate.max-new-tokens=2")
+
+
+def hold(folder: Path) -> None:
+    with lock_folder(folder, "train"):
+        (folder / "held").touch()
+        time.sleep(PATIENCE)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -23,6 +39,52 @@ def test_a_killed_command_ends_where_it_would_have(bench: Path, target: Path, tm
     assert tally.different == ()
     assert tally.killed == 3
     assert tally.events > 30
+
+
+def test_a_second_writer_is_refused_and_told_the_first(
+    medunlearn: Callable[..., Any], bench: Path, target: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "target"
+    shutil.copytree(target, run)
+    words = ("evaluate", run, bench, "--split=random_10", "--replicates=21", "--limit=1", "--max-new-tokens=2")
+    medunlearn(*words)
+    (evaluation,) = [path.parent for path in run.glob("evaluations/*/run.json") if ": 21" in path.read_text()]
+    record = json.loads((evaluation / "run.json").read_text())
+    (evaluation / "run.json").write_text(json.dumps({**record, "status": "running"}))
+    new = tmp_path / "new"
+    for folder, given in ((new, ("build", "amnesia", "--synthetic=20", "--out", new)), (evaluation, words)):
+        holder = Forked(lambda folder=folder: hold(folder))
+        while not (folder / "held").exists():
+            assert holder.poll() is None, holder.communicate()
+            time.sleep(0.01)
+        (folder / "held").unlink()
+        assert f"process {holder.pid} on" in medunlearn(*given, code=2).text
+        holder.kill()
+        holder.wait()
+        medunlearn(*given)
+        assert not (folder / ".lock").exists()
+
+
+def test_a_run_that_another_process_ends_meanwhile_is_taken_as_it_is(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    settings = TrainSettings(model="tiny")
+    record = Recording(out, "train", "target", settings, {})
+
+    def end_soon() -> None:
+        with record.running():
+            (out / "held").touch()
+            time.sleep(0.3)
+
+    other = Forked(end_soon)
+    while not (out / "held").exists():
+        assert other.poll() is None, other.communicate()
+        time.sleep(0.01)
+    late = Recording(out, "train", "target", settings, {})
+    with patient(30):
+        assert Recording(out, "train", "target", settings, {}).done
+    assert other.wait() == 0
+    with pytest.raises(InputError, match="Another process has completed"), late.running():
+        pass
 
 
 def test_the_comparison_sees_what_differs(tmp_path: Path) -> None:

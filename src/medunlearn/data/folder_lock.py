@@ -71,6 +71,13 @@ def patient(seconds: float) -> Iterator[None]:
         _patience.reset(token)
 
 
+def wait_for_writer(folder: Path) -> None:
+    """Where :func:`patient`, wait until no other process writes to a folder: what it makes is then to be read."""
+    if _patience.get() and (folder / LOCK).exists():
+        with lock_folder(folder, "wait"):
+            return
+
+
 def _lock(folder: Path, what: str) -> int | None:
     """Open file of a lock that is ours; None where there can be none."""
     path, until = folder / LOCK, time.monotonic() + _patience.get()

@@ -20,7 +20,7 @@ import pandas as pd
 
 import medunlearn
 from medunlearn.config import Context, LongNotes, PromptFile, Settings, Template
-from medunlearn.data.folder_lock import lock_folder
+from medunlearn.data.folder_lock import lock_folder, wait_for_writer
 from medunlearn.data.leftovers import LOCK, holds_nothing, is_leftover, remove_stray_parts, set_aside
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError
@@ -187,6 +187,7 @@ class Recording:
             hardware=hardware(),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
+        wait_for_writer(folder)
         self.done = self._is_complete()
         if self.done and self.writes and any((self.folder / name).exists() for name in (CHECKPOINTS, LOCK)):
             # Its process was killed after the record said complete; another one may be about to end.
