@@ -115,9 +115,10 @@ class _Meter:
             now, killed = struct.unpack("qq", self._memory[:16])
             self._memory[:16] = struct.pack("qq", now + 1, killed or now + 1 == at)
             if now + 1 == at:
-                if half:
+                dying = process if main else os.getpid()
+                if half and dying == os.getpid():
                     os.truncate(half, os.stat(half).st_size // 2)
-                os.kill(process if main else os.getpid(), signal.SIGKILL)
+                os.kill(dying, signal.SIGKILL)
 
         def hook(event: str, values: tuple[Any, ...]) -> None:
             nonlocal busy
