@@ -16,7 +16,7 @@ from medunlearn.errors import ConfigError, InputError, UnknownNameError
 from medunlearn.pipeline.evaluate import evaluate, evaluate_one
 from medunlearn.pipeline.questioning import questions_to_ask
 from medunlearn.pipeline.report.gather import gather
-from medunlearn.pipeline.score import score
+from medunlearn.pipeline.score import metric_names, score
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 
@@ -159,3 +159,11 @@ def test_ranks_of_facts_are_measured_and_told_again(hospital: Benchmark, copy: C
         again.table.sort_values(["item", "measure"], ignore_index=True),
         before.sort_values(["item", "measure"], ignore_index=True),
     )
+
+
+def test_default_stands_for_the_benchmarks_own_measures(hospital: Benchmark) -> None:
+    own = metric_names(hospital, settings())
+    assert metric_names(hospital, settings(metrics=["default"])) == own
+    assert metric_names(hospital, settings(metrics=["ranked_first", "default", "em"])) == ("ranked_first", *own)
+    with pytest.raises(UnknownNameError):
+        metric_names(hospital, settings(metrics=["defaults"]))

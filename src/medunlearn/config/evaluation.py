@@ -18,7 +18,9 @@ class EvaluateSettings(Settings):
     """Ask a model the benchmark's questions and score what it says."""
 
     split: str = Field(description="split of the benchmark, or an ad-hoc request level=node,node")
-    metrics: Words = Field((), description="names from `medunlearn list measures`; none: the benchmark's")
+    metrics: Words = Field(
+        (), description="names from `medunlearn list measures`; default, or none: the benchmark's own"
+    )
     folds: Folds = ("train", "holdout")
     template: Template | None = Field(None, description="prompt template or file; left out: the model's own")
     context: Context | None = Field(None, description="context mode; left out: the model's own")

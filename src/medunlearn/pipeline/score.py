@@ -28,22 +28,35 @@ from medunlearn.results.scores import FILE, measured, question_labels, read_scor
 from medunlearn.results.summary import EVALUATION, summarize
 
 _TOOLS = ("encoder", "nli", "bert", "bart")
+DEFAULT = "default"
+"""Stands for the measures of the benchmark."""
 
 
 def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str, ...]:
-    """The measures that were asked for, else those of the benchmark's own that can be computed.
+    """The measures that were asked for, else those of the benchmark's own that can be computed; each once.
 
-    A measure of the benchmark that needs a model which the settings do not name is left out.
+    ``default`` stands for the benchmark's own. One of them that needs a model which the settings do not name is
+    left out.
 
     Raises:
         UnknownNameError: a measure that there is not.
     """
-    if settings.metrics:
-        for name in settings.metrics:
-            get_metric(name)
-        return settings.metrics
     missing = {tool for tool in _TOOLS if getattr(settings, tool) is None}
-    return tuple(name for name in default_metrics_of(benchmark.builder) if not missing & {*get_metric(name).needs})
+    own = [name for name in default_metrics_of(benchmark.builder) if not missing & {*get_metric(name).needs}]
+    asked = settings.metrics or (DEFAULT,)
+    check_names(asked)
+    return tuple(dict.fromkeys(each for name in asked for each in (own if name == DEFAULT else [name])))
+
+
+def check_names(measures: Sequence[str]) -> None:
+    """Refuse a measure that there is not; ``default`` is the name of several.
+
+    Raises:
+        UnknownNameError: says the nearest right one.
+    """
+    for name in measures:
+        if name != DEFAULT:
+            get_metric(name)
 
 
 def score(
@@ -61,7 +74,7 @@ def score(
     Args:
         run: a run folder
         split: the evaluation's split; needed only where there are several
-        measures: names from `medunlearn list measures`; none for those of the evaluation
+        measures: names from `medunlearn list measures`, or default; none for those of the evaluation
         benchmark: the benchmark or its folder; None for the folder that the evaluation recorded
 
     Raises:
@@ -73,9 +86,9 @@ def score(
     texts = [measures] if isinstance(measures, str) else measures
     named = [word.strip() for text in texts for word in text.split(",")]
     named = [name for name in named if name] or list(evaluated.record.info.inputs["metrics"])
-    for name in named:
-        get_metric(name)
+    check_names(named)
     source = _benchmark(evaluated, benchmark)
+    named = list(metric_names(source, settings.model_copy(update={"metrics": tuple(named)})))
     items, labels = _stored_items(evaluated, source, settings, named)
     table = score_items(items, named, settings, labels, device)
     with lock_folder(evaluated.record.folder, "score"):

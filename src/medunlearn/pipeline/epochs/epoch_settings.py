@@ -70,11 +70,10 @@ def epoch_settings(settings: EpochFields, split: str | None) -> EvaluateSettings
 
 
 def _checked_evaluation(values: Mapping[str, Any]) -> EvaluateSettings:
-    from medunlearn.metrics import get_metric
+    from medunlearn.pipeline.score import check_names
 
     checked = check(EvaluateSettings, values)
-    for name in checked.metrics:
-        get_metric(name)
+    check_names(checked.metrics)
     return checked
 
 
