@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from medunlearn.config import (
     AmnesiaSettings,
+    AttackSettings,
     EvaluateSettings,
     ExperimentSettings,
     LumeSettings,
@@ -21,7 +22,7 @@ from medunlearn.config import (
     merge,
     read_yaml,
 )
-from medunlearn.config.audit import AuditParts
+from medunlearn.config.audit import AuditParts, AuditSettings
 from medunlearn.config.fields import flags_of, options_model
 from medunlearn.config.reading import with_server
 from medunlearn.errors import ConfigError, InputError
@@ -67,7 +68,20 @@ def test_all_mistakes_come_at_once() -> None:
         (LumeSettings, {"released": "x", "documents_per_task": 1}, "documents_per_task=1: "),
         (TrainSettings, {"model": "tiny", "lr": 0}, "lr=0: input should be greater than 0"),
         (TrainSettings, {"model": "tiny", "lr": "nan"}, "lr="),
-        (TrainSettings, {"model": "tiny", "lr": "inf"}, "lr='inf': input should be a finite number"),
+        (TrainSettings, {"model": "tiny", "lr": float("inf")}, "lr=inf: input should be a finite number"),
+        (TrainSettings, {"model": "tiny", "lr": "1e-4"}, "lr='1e-4': input should be a valid number"),
+        (TrainSettings, {"model": "tiny", "lr": True}, "lr=True: input should be a valid number"),
+        (TrainSettings, {"model": "tiny", "epochs": True}, "epochs=True: must be a whole number"),
+        (TrainSettings, {"model": "tiny", "epochs": "3"}, "epochs='3': must be a whole number, without quotes"),
+        (TrainSettings, {"model": "tiny", "epochs": 1.5}, "epochs=1.5: "),
+        (TrainSettings, {"model": "tiny", "keep_epochs": 1}, "keep_epochs=1: input should be a valid boolean"),
+        (TrainSettings, {"model": " "}, "model is empty: folder, hub id"),
+        (TrainSettings, {"model": "a\0b"}, r"model='a\x00b': there is a zero byte"),
+        (TrainSettings, {"model": "a\udcff"}, r"model='a\udcff': there is a zero byte or half a character"),
+        (EvaluateSettings, {"split": "s", "folds": []}, "folds=[]: value should have at least 1 item"),
+        (EvaluateSettings, {"split": "s", "replicates": 10**9}, "replicates=1000000000: input should be less than"),
+        (AttackSettings, {"split": "s", "attacks": []}, "attacks=[]: tuple should have at least 1 item"),
+        (AuditSettings, {"prefixes": [50, True]}, "prefixes.1=True: must be a whole number"),
         (TrainSettings, {"model": "tiny", 5: 1}, "5=5: keys should be strings"),
     ],
 )
@@ -187,17 +201,24 @@ def test_files_are_read_like_overrides(tmp_path: Path) -> None:
         read_yaml(tmp_path / "y.yaml")
 
 
+BOMB = b"a: &a [x]\n" + b"".join(b"%c: &%c [%s]\n" % (n, n, b"*%c," % (n - 1) * 9) for n in range(98, 110))
+"""Twelve lists of nine times the one before: 9^12 values once they are written out."""
 NO_YAML, NO_KEYS = r"x\.yaml cannot be read as YAML", "must hold keys and values"
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        *(
-            (content, NO_YAML)
-            for content in (b"a: [1", b"\xff\xfe", b"[" * 50_000, b"!!python/object/apply:os.x []")
-        ),
-        *((content, NO_KEYS) for content in (b"", b"- a", b"words")),
+        *((content, NO_YAML) for content in (b"a: [1", b"[" * 50_000, b"!!python/object/apply:os.x []")),
+        (b"\xff\xfe", r"x\.yaml is not UTF-8 text \(invalid start byte at byte 0\). Save it as UTF-8"),
+        (b"a: 1\0", r"x\.yaml is no text: there is a zero byte in it"),
+        (b"a: 1\nb: {c: 1, c: 2}", r"the key 'c' is there twice \(line 2\)"),
+        (b"a: 1\na: 2", r"the key 'a' is there twice \(line 2\)"),
+        (b"a: " + b"[" * 60 + b"]" * 60, "nested deeper than 50 levels"),
+        (b"a: &a [*a]", "nested deeper than 50 levels"),
+        (BOMB, "holds more than 1,000,000 values"),
+        (b"train: {5: 1}", "the key 5 is no text. Put it in quotes"),
+        (b"no: 1", "the key False is no text"),
     ],
 )
 def test_files_without_keys(tmp_path: Path, content: bytes, message: str) -> None:

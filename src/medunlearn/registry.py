@@ -9,6 +9,7 @@ nothing heavy. A name that is not in the table may be
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -20,9 +21,10 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import chain
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from medunlearn.errors import ConfigError, InputError, UnknownNameError, unknown_name
+from medunlearn.ranges import bounds_of, is_inside, range_text
 
 
 def names(group: str, table: Mapping[str, str]) -> dict[str, str]:
@@ -82,7 +84,8 @@ def made(what: str, name: str, cls: type, arguments: Mapping[str, Any]) -> Any:
         what: the singular noun of its table, e.g. ``"method"``; used in messages.
 
     Raises:
-        ConfigError: unknown settings or values of the wrong type, all at once.
+        ConfigError: unknown settings, values of the wrong type or outside the range that the field's annotation
+            declares (``Annotated[float, Field(gt=0)]``), all at once.
     """
     if not is_dataclass(cls):
         raise ConfigError([f"{what.capitalize()} {name!r} must be a dataclass, so that its settings have names."])
@@ -92,7 +95,8 @@ def made(what: str, name: str, cls: type, arguments: Mapping[str, Any]) -> Any:
     for key, value in arguments.items():
         if key not in types:
             continue
-        kinds, choices = _allowed(hints.get(key, types[key]))
+        hint = hints.get(key, types[key])
+        kinds, choices = _allowed(hint)
         if float in kinds and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         # True is an int to Python, but not to a user.
@@ -100,16 +104,25 @@ def made(what: str, name: str, cls: type, arguments: Mapping[str, Any]) -> Any:
         if not of_kind and value not in choices:
             wanted = " or ".join([*map(str, choices), *(kind.__name__ for kind in kinds if kind is not type(None))])
             problems.append(f"{name}.{key} must be {wanted}, not {value!r}")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            problems += _outside(f"{name}.{key}", value, bounds_of(hint))
         checked[key] = value
     if problems:
         raise ConfigError(problems)
     return cls(**checked)
 
 
+def _outside(key: str, value: float, bounds: Mapping[str, float]) -> list[str]:
+    """The problem of a number that is not finite or not within its bounds; none otherwise."""
+    if not math.isfinite(value):
+        return [f"{key} must be a finite number, not {value}"]
+    return [] if is_inside(value, bounds) else [f"{key} must be {range_text(bounds)}, not {value:.15g}"]
+
+
 def _hints(cls: type) -> dict[str, Any]:
     """Type hints of a class; none where its module names types that it imports for type checkers alone."""
     try:
-        return get_type_hints(cls)
+        return get_type_hints(cls, include_extras=True)
     except NameError:
         return {}
 
@@ -119,8 +132,15 @@ def choices_of(cls: type) -> dict[str, tuple[Any, ...]]:
     return {key: choices for key, hint in _hints(cls).items() if (choices := _allowed(hint)[1])}
 
 
+def ranges_of(cls: type) -> dict[str, str]:
+    """Settings of a class that have a range -> the range in words."""
+    return {key: text for key, hint in _hints(cls).items() if (text := range_text(bounds_of(hint)))}
+
+
 def _allowed(hint: Any) -> tuple[tuple[type, ...], tuple[Any, ...]]:
     """Types and single values that a type hint allows."""
+    if get_origin(hint) is Annotated:
+        return _allowed(get_args(hint)[0])
     if get_origin(hint) is Literal:
         return (), get_args(hint)
     if get_origin(hint) in (Union, UnionType):

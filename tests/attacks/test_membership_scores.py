@@ -118,11 +118,11 @@ def test_attacks_are_found_by_name_and_kind() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "error", "words"),
     [
-        *(("min_k", {"k": k}, InputError, r"20% is 0\.2") for k in (0.0, -0.1, 1.5)),
-        ("min_k_pp", {"k": 1.5}, InputError, r"20% is 0\.2"),
+        *(("min_k", {"k": k}, ConfigError, r"min_k\.k must be above 0 and at most 1") for k in (0.0, -0.1, 1.5)),
+        ("min_k_pp", {"k": 1.5}, ConfigError, r"min_k_pp\.k must be above 0"),
         ("min_k", {"q": 1}, ConfigError, "no min_k setting 'q'"),
-        ("cumulative", {"sides": "all"}, InputError, "sides"),
-        ("cumulative", {"context": "open"}, InputError, "context"),
+        ("cumulative", {"sides": "all"}, ConfigError, "sides must be forget or retain or both"),
+        ("cumulative", {"context": "open"}, ConfigError, "context"),
     ],
 )
 def test_wrong_settings_are_refused(name: str, arguments: dict[str, object], error: type, words: str) -> None:

@@ -108,7 +108,7 @@ def test_without_a_reference_it_is_unscored_and_says_why(medunlearn: Medunlearn,
         (("--attacks", "reference"), ["needs --reference MODEL"]),
         (
             ("--attacks", "min_k", "--min_k.k=2", "--min_k_pp.k=0.1", "--loss.k=1"),
-            ["min_k_pp is not among", "20% is 0.2"],
+            ["min_k_pp is not among", "min_k.k must be above 0 and at most 1, not 2"],
         ),
         (("--attacks", "membrship"), ["Did you mean 'membership'"]),
         (("--attacks", "loss", "--replicate=3"), ["Did you mean --replicates?"]),

@@ -81,7 +81,7 @@ def test_several_wrong_settings_are_told_at_once(medunlearn: Medunlearn, tmp_pat
     )
     assert "2 settings are wrong" in said.text
     assert "Did you mean --note-length?" in said.text
-    assert "institutions='x': input should be a valid integer" in said.text
+    assert "institutions='x': must be a whole number" in said.text
     assert not (tmp_path / "b").exists()
 
 

@@ -320,7 +320,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "no price": ((*HERE, "--llm.budget-money", "3"), "budget_money needs a price"),
     "a key": ((*HERE, "--llm.concurency=3"), "Did you mean 'concurrency'?"),
     "a sample": ((*HERE, "--limit", "99"), "the file holds 12"),
-    "no number": ((*HERE, "--limit", "some"), "limit='some': value error, give a number, or all"),
+    "no number": ((*HERE, "--limit", "some"), "limit='some': give a number, or all"),
     "use": ((*HERE, "--data-use", "secret"), "data_use='secret'"),
 }  # fmt: skip
 

@@ -45,7 +45,7 @@ def test_help_names_every_verb_in_the_order_of_use(medunlearn: Callable[..., Any
 def test_settings_stand_in_the_help_with_their_defaults(medunlearn: Callable[..., Any]) -> None:
     said = medunlearn("unlearn", "--help").stdout
     row = next(line for line in said.splitlines() if "--lr " in line)
-    assert "peak learning rate of AdamW [2e-05]" in row
+    assert "peak learning rate of AdamW (above 0) [2e-05]" in row
     assert said.index("Most used") < said.index("--lr ") < said.index("--weight-decay")
 
 
@@ -171,7 +171,9 @@ def test_list_methods(medunlearn: Callable[..., Any]) -> None:
     assert tuple(rows) == METHODS
     assert {name for name, row in rows.items() if row["kind"] == "edit"} == {"chip", "manu"}
     assert "beta=0.1" in rows["npo"]["settings"]
-    assert rows["rmu"]["settings"].startswith("variant=openunlearning (or wmdp), layer=7, coefficient=2.0")
+    assert rows["rmu"]["settings"].startswith(
+        "variant=openunlearning (or wmdp), layer=7 (at least 0), coefficient=2.0 (at least 0)"
+    )
     assert all(name in medunlearn("list", "methods").stdout for name in METHODS)
 
 
@@ -198,8 +200,8 @@ def test_list_attacks(medunlearn: Callable[..., Any]) -> None:
     }
     assert rows.pop("cumulative")["kind"] == "reconstruction"
     assert {row["kind"] for row in rows.values()} == {"membership"}
-    assert rows["min_k"]["settings"] == "k=0.2, eos=True"
-    assert rows["min_k.muse"]["settings"] == "k=0.4, eos=False"
+    assert rows["min_k"]["settings"] == "k=0.2 (above 0 and at most 1), eos=True"
+    assert rows["min_k.muse"]["settings"] == "k=0.4 (above 0 and at most 1), eos=False"
     assert all("higher = more likely a member" in row["what"] for row in rows.values())
 
 

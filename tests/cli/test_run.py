@@ -236,7 +236,7 @@ def test_wrong_settings(
         ("- a\n- b\n", "must hold keys and values"),
         ("", "must hold keys and values"),
         ("name: x\n", "out is missing"),
-        (b"\xff\xfe\x00bad", "cannot be read as YAML"),
+        (b"\xff\xfe\x00bad", "is not UTF-8 text"),
     ],
 )
 def test_broken_experiment_files(

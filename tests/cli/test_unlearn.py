@@ -156,8 +156,14 @@ def test_a_plug_in(unlearn: Unlearn, tmp_path: Path, plug_in: str) -> None:
             ["forgets every patient", "Leave out at least one patient"],
         ),
         ("random_10", "npo", ("--npo.beta=text",), ["npo.beta must be float, not 'text'"]),
+        (
+            "random_10",
+            "npo",
+            ("--npo.beta=-1", "--npo.alpha=.inf"),
+            ["npo.beta must be above 0, not -1", "npo.alpha must be a finite number, not inf"],
+        ),
         ("random_10", "npo", ("--batch-size=0",), ["batch_size=0: input should be greater than or equal to 1"]),
-        ("random_10", "npo", ("--lr=nan",), ["lr='nan'", "finite"]),
+        ("random_10", "npo", ("--lr=nan",), ["lr='nan': input should be a valid number"]),
         (
             "random_10",
             "npo",

@@ -104,7 +104,7 @@ def test_a_hash_that_is_no_text(folder: Path) -> None:
 @pytest.mark.parametrize("content", [b"a: [1", b"\tx: y", b"a: b: c", b"name: \xff\xfe"])
 def test_a_manifest_that_is_no_yaml(folder: Path, content: bytes) -> None:
     (folder / MANIFEST).write_bytes(content)
-    refused(folder, "cannot be read as YAML")
+    refused(folder, "cannot be read as YAML|is not UTF-8 text")
 
 
 @pytest.mark.parametrize("text", ["", "- a\n- b", "just words"])

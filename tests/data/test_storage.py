@@ -134,7 +134,7 @@ def test_a_table_comes_back_and_is_the_same_bytes(tmp_path: Path) -> None:
 def test_a_table_that_is_absent_or_a_folder(tmp_path: Path) -> None:
     with pytest.raises(BenchmarkError, match="is missing"):
         storage.read_table(tmp_path / "a")
-    with pytest.raises(BenchmarkError, match="cannot be read as Parquet"):
+    with pytest.raises(BenchmarkError, match="cannot be read: it is a folder"):
         storage.read_table(tmp_path)
 
 
@@ -154,7 +154,7 @@ def test_json_comes_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b'{"a":', b"\xff", b"[" * 200_000, b"1" * 5_000])
 def test_json_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.json").write_bytes(content)
-    with pytest.raises(InputError, match=r"a\.json cannot be read as JSON"):
+    with pytest.raises(InputError, match=r"a\.json (cannot be read as JSON|is not UTF-8 text)"):
         storage.read_json(tmp_path / "a.json")
 
 

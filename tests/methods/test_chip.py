@@ -101,12 +101,6 @@ def test_projection_by_hand() -> None:
     assert linear.bias.equal(bias)
 
 
-@pytest.mark.parametrize("wrong", [{"top": 0.0}, {"top": 101.0}, {"energy": 0.0}, {"vision": 1.5}])
-def test_values_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="chip"):
-        CHIP(**wrong)
-
-
 def side(language_model: Any, sequences: list[Any], nodes: list[str], batch_size: int) -> Side:
     groups = tuple({"disease": node[0], "patient": node} for node in nodes)
     return Side(SequenceReader(language_model, sequences, 2), groups, batch_size)

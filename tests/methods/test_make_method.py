@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, dataclass
-from typing import Any
+from dataclasses import FrozenInstanceError, dataclass, fields
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
+from medunlearn.attacks import ATTACKS, attack_class
 from medunlearn.errors import ConfigError, UnknownNameError
 from medunlearn.methods import METHODS, hyperparameters, is_edit, make_method, method_class
 from medunlearn.methods.editing import EditMethod
 from medunlearn.methods.protocol import LossMethod, default_trainable
-from medunlearn.registry import choices_of
+from medunlearn.registry import choices_of, made, ranges_of
 from medunlearn.training.trainable import choose_trainable, trained
 
 
@@ -50,6 +52,73 @@ def test_all_mistakes_come_at_once() -> None:
 def test_a_number_is_a_number(value: Any) -> None:
     with pytest.raises(ConfigError, match=re.escape("npo.beta must be float")):
         make_method("npo", {"beta": value})
+
+
+NAN, INFINITE = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("method", "key", "outside", "inside"),
+    [
+        ("npo", "beta", (-1, 0, NAN, INFINITE), (1e-6, 5)),
+        ("npo", "alpha", (-0.1, INFINITE), (0, 3)),
+        ("simnpo", "beta", (0, -4.5), (0.1,)),
+        ("simnpo", "delta", (-1,), (0, 1)),
+        ("simnpo", "gamma", (-0.125,), (0, 1)),
+        ("graddiff", "gamma", (-1, NAN), (0, 2)),
+        ("graddiff", "alpha", (-1,), (0,)),
+        ("kl_min", "alpha", (-1,), (0,)),
+        ("ngdiff", "every", (0, -3), (1,)),
+        ("ngdiff", "trust", (0.5, 0), (1, 10)),
+        ("rmu", "layer", (-1,), (0, 40)),
+        ("rmu", "coefficient", (-2, NAN), (0, None)),
+        ("rmu", "alpha", (-1,), (0, None)),
+        ("manu", "alpha", (0, 100), (0.1, 99)),
+        ("manu", "epsilon", (0, -1), (1e-9,)),
+        ("manu", "threshold", (-1,), (0,)),
+        ("chip", "top", (0, 101), (100, 1)),
+        ("chip", "energy", (0, 1.1), (1, 0.5)),
+        ("chip", "vision", (-0.1, 1.5), (0, 1)),
+    ],
+)
+def test_a_setting_stays_in_its_range(
+    method: str, key: str, outside: tuple[float, ...], inside: tuple[float | None, ...]
+) -> None:
+    for value in outside:
+        with pytest.raises(ConfigError, match=rf"^{method}\.{key} must be .*, not "):
+            make_method(method, {key: value})
+    for allowed in inside:
+        make_method(method, {key: allowed})
+    assert ranges_of(method_class(method))[key]
+
+
+def test_every_number_of_ours_has_a_range() -> None:
+    """A new method or attack declares one, or says here that any number will do."""
+    classes: dict[str, Any] = {name: method_class(name) for name in METHODS}
+    classes |= {name: attack_class(name) for name in ATTACKS}
+    numbers = {
+        (name, field.name)
+        for name, cls in classes.items()
+        for field in fields(cls)
+        if type(field.default) in (int, float)
+    }
+    assert numbers - {(name, key) for name, cls in classes.items() for key in ranges_of(cls)} == {("rmu", "seed")}
+
+
+@dataclass(frozen=True)
+class Bounded:
+    weight: Annotated[float, Field(gt=0, le=1)] = 1.0
+    free: float = 0.0
+
+
+def test_a_plug_in_declares_ranges_as_we_do() -> None:
+    assert made("method", "bounded", Bounded, {"weight": 1, "free": -5}).free == -5.0
+    with pytest.raises(ConfigError) as caught:
+        made("method", "bounded", Bounded, {"weight": 2, "free": NAN})
+    assert caught.value.problems == [
+        "bounded.weight must be above 0 and at most 1, not 2",
+        "bounded.free must be a finite number, not nan",
+    ]
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:

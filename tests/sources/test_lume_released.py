@@ -106,7 +106,7 @@ def test_a_missing_or_empty_file_is_never_skipped(released: Released, name: str,
     with pytest.raises(SourceError, match=rf"There is no .*{re.escape(name)}"):
         read_lume(folder, skip_bad_rows=skip)
     (folder / name).mkdir()
-    with pytest.raises(SourceError, match=rf"{re.escape(name)} cannot be read: Is a directory"):
+    with pytest.raises(SourceError, match=rf"{re.escape(name)} cannot be read: it is a folder"):
         read_lume(folder, skip_bad_rows=skip)
 
 

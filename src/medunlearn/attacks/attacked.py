@@ -11,6 +11,7 @@ import pandas as pd
 
 from medunlearn.attacks.membership.membership_results import ABOVE, AUC, BELOW, MEASURE, compare, privacy_leaks
 from medunlearn.attacks.reconstruction.reconstruction_results import ATTACK, compare_models
+from medunlearn.data.storage import read_frame
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import read_scores
 
@@ -60,12 +61,12 @@ class Attacked:
     @cached_property
     def summary(self) -> pd.DataFrame:
         """Means with intervals, as the kind's ``results.py`` summarizes its scores."""
-        return pd.read_parquet(self.record.folder / SUMMARIES[self.kind])
+        return read_frame(self.record.folder / SUMMARIES[self.kind])
 
     @cached_property
     def curves(self) -> pd.DataFrame:
         """ROC curves (:func:`medunlearn.attacks.membership.membership_results.curves`)."""
-        return pd.read_parquet(self.record.folder / CURVES)
+        return read_frame(self.record.folder / CURVES)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from medunlearn.audit.audit_tables import CELL, PROBES, SPANS, STARTS, VERB, baseline_folders, stored_responses
 from medunlearn.audit.probe_summary import differences, means, paper_differences, paper_summary
+from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import read_scores
@@ -74,7 +75,7 @@ class Audit:
         return read_scores(self.run.folder)
 
     def _read(self, name: str) -> pd.DataFrame:
-        return pd.read_parquet(self.run.folder / name)
+        return read_frame(self.run.folder / name)
 
     def probes(self) -> pd.DataFrame:
         """One row per probe: probe_id, record_id, subject, corpus, prefix_tokens, prefix, suffix, suffix_tokens."""

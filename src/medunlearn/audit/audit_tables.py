@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from medunlearn.data.responses import Response, ResponseStore
-from medunlearn.data.storage import read_json
+from medunlearn.data.storage import read_frame, read_json
 from medunlearn.errors import InputError
 from medunlearn.results.scores import COLUMNS
 
@@ -147,13 +147,7 @@ def _read(folder: Path, name: str) -> pd.DataFrame | None:
     path = folder / f"{name}.parquet"
     if not path.exists():
         return None
-    try:
-        table = pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as Parquet ({str(error).splitlines()[0]}).") from error
-    if missing := [column for column in _COLUMNS[name] if column not in table.columns]:
-        raise InputError(f"{path} lacks {', '.join(missing)}: it was not written by `medunlearn audit`.")
-    return table
+    return read_frame(path, _COLUMNS[name])
 
 
 def _token_count(response: Response) -> float:

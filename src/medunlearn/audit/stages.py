@@ -24,7 +24,7 @@ from medunlearn.config.settings import Settings
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import read_whole
 from medunlearn.data.records import Record
-from medunlearn.data.storage import read_json, write_atomically, write_json
+from medunlearn.data.storage import read_frame, read_json, write_atomically, write_json
 from medunlearn.errors import ConfigError
 from medunlearn.metrics.measure import Score
 from medunlearn.results.scores import replace_scores
@@ -236,7 +236,7 @@ def _search_identifiers(
 
 def _probed_records(folder: Path) -> list[Record]:
     """Records as far as the probes show them: the longest prefix with its suffix."""
-    probes = pd.read_parquet(folder / PROBES, columns=["record_id", "prefix_tokens", "prefix", "suffix"])
+    probes = read_frame(folder / PROBES, columns=["record_id", "prefix_tokens", "prefix", "suffix"])
     longest = probes.sort_values("prefix_tokens").drop_duplicates("record_id", keep="last")
     rows = longest.to_dict("records")
     return [Record(str(row["record_id"]), f"{row['prefix']}{row['suffix']}", {}) for row in rows]

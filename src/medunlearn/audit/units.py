@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from medunlearn.audit.measures import FIRST, Ids
 from medunlearn.errors import InputError, ModelError
+from medunlearn.input_files import regular_file
 from medunlearn.metrics.workers import in_processes, usable_cores
 
 WORDS = "words and punctuation marks"
@@ -157,7 +158,9 @@ def read_tokenizer(folder: str | Path) -> Any:
     if not path.exists():
         raise ModelError(f"There is no {path}. --tokenizer names a folder with a tokenizer.json.")
     try:
-        return Tokenizer.from_file(str(path))
+        return Tokenizer.from_file(str(regular_file(path, ModelError)))
+    except ModelError:
+        raise
     except Exception as error:  # the library raises bare Exception
         raise ModelError(f"{path} cannot be read as a tokenizer: {str(error).splitlines()[0][:200]}") from error
 

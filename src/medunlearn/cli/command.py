@@ -91,7 +91,14 @@ class Generated(click.Command):
     def setting_flags(self) -> dict[str, Flag]:
         models = [model for entry in self.models for model in entry]
         every = [pair for model in models for pair in flags_of(model).items()]
-        return {**dict(every), **dict(reversed(every))}  # of two with one key the first, in the first's place
+        first = {**dict(every), **dict(reversed(every))}  # of two with one key the first, in the first's place
+        # What is a path to one class may be a number to the other.
+        return {
+            key: replace(flag, kind="yaml")
+            if {"yaml", "text"} <= {own.kind for name, own in every if name == key}
+            else flag
+            for key, flag in first.items()
+        }
 
     @cached_property
     def plan_flag(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields
 from importlib import import_module
 from typing import Any
 
-from medunlearn.registry import choices_of, names
+from medunlearn.registry import choices_of, names, ranges_of
 
 Rows = list[dict[str, str]]
 SOURCES = {
@@ -113,11 +113,12 @@ TABLES: Mapping[str, Callable[[], Rows]] = {
 
 
 def _settings(cls: Any) -> str:
-    choices = choices_of(cls)
+    choices, ranges = choices_of(cls), ranges_of(cls)
 
     def shown(name: str, default: Any) -> str:
         others = [str(value) for value in choices.get(name, ()) if value != default]
-        return f"{name}={default}" + (f" (or {', '.join(others)})" if others else "")
+        more = f"or {', '.join(others)}" if others else ranges.get(name, "")
+        return f"{name}={default}" + (f" ({more})" if more else "")
 
     # A default of None may follow from another setting.
     example = cls() if all(field.default is not MISSING for field in fields(cls)) else None

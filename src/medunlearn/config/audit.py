@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from medunlearn.config.settings import Listed, Settings, Words
+from medunlearn.config.settings import MOST_REPLICATES, Numbers, Settings, Words
 
 PAPER_PREFIXES = (50, 100, 200, 300, 500)
 """Source: Memorization in Large Language Models in Medicine, Section 3.1."""
@@ -48,7 +48,7 @@ class AuditParts(Settings):
 class AuditSettings(Settings):
     """Measure what a model continues word for word of texts that it may have been trained on."""
 
-    prefixes: Annotated[tuple[int, ...], Listed] = Field(
+    prefixes: Annotated[tuple[int, ...], Numbers] = Field(
         PAPER_PREFIXES,
         min_length=1,
         description="tokens of a text that the model is given, each a probe of its own",
@@ -89,7 +89,7 @@ class AuditSettings(Settings):
     batch_size: int = Field(32, ge=1, description="probes decoded together")
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
     allow_missing: bool = Field(False, description="finish though a server left probes without a response")
-    replicates: int = Field(1000, ge=2, description="bootstrap replicates over subjects")
+    replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the sample, of what is drawn in decoding, and of the bootstrap")
 
     @field_validator("prefixes")

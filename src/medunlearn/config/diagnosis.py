@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from medunlearn.config.settings import Licence, Listed, Percents, Settings
+from medunlearn.config.settings import MOST_REPLICATES, Licence, Numbers, Percents, Settings
 
 Gold = Literal["principal", "any"]
 
@@ -51,7 +51,7 @@ class AskedSettings(Settings):
     """Prompting and scoring of diagnoses."""
 
     part: str = Field("test", description="which part of the benchmark is asked about")
-    k: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Listed] = Field(
+    k: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Numbers] = Field(
         (1, 2, 3), min_length=1, description="a response is right at k if one of its first k diagnoses is"
     )
     gold: Gold = Field(
@@ -62,7 +62,7 @@ class AskedSettings(Settings):
     )
     max_new_tokens: int | None = Field(None, ge=1, description="longest response; none: a little over any answer")
     batch_size: int = Field(64, ge=1, description="admissions asked at a time; changes memory, no number")
-    replicates: int = Field(2000, ge=1, description="bootstrap draws of patients")
+    replicates: int = Field(2000, ge=1, le=MOST_REPLICATES, description="bootstrap draws of patients")
     seed: int = Field(0, description="seed of the draws, and of the sample of probes")
 
     @field_validator("k")

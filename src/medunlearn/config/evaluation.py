@@ -7,10 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from medunlearn.config.settings import Context, Listed, OwnPrompt, Settings, Template, Words
+from medunlearn.config.settings import MOST_REPLICATES, Context, Listed, OwnPrompt, Settings, Template, Words
 
 Folds = Annotated[
-    tuple[Literal["train", "holdout", "rephrase", "utility"], ...], Listed, Field(description="folds to ask")
+    tuple[Literal["train", "holdout", "rephrase", "utility"], ...],
+    Listed,
+    Field(min_length=1, description="folds to ask"),
 ]
 
 
@@ -42,7 +44,7 @@ class EvaluateSettings(Settings):
     keywords: Path | None = Field(
         None, description="keywords of LS as `medunlearn build keywords --out` writes them; none: found when needed"
     )
-    replicates: int = Field(1000, ge=2, description="bootstrap replicates over subjects")
+    replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the subset and the bootstrap")
 
 
@@ -51,7 +53,9 @@ class AttackSettings(Settings):
 
     split: str = Field(description="split of the benchmark, or an ad-hoc request level=node,node")
     attacks: Words = Field(
-        ("membership",), description="names or kinds from `medunlearn list attacks`; a kind is all of its attacks"
+        ("membership",),
+        min_length=1,
+        description="names or kinds from `medunlearn list attacks`; a kind is all of its attacks",
     )
     arguments: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="settings of single attacks, by attack; --min_k.k 0.4"
@@ -61,7 +65,7 @@ class AttackSettings(Settings):
     )
     batch_size: int = Field(32, ge=1, description="sequences in one pass")
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
-    replicates: int = Field(1000, ge=2, description="bootstrap replicates over subjects")
+    replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the bootstrap")
 
 
@@ -84,7 +88,7 @@ class JudgeSettings(Settings):
     split: str | None = Field(None, description="of responses: the evaluation to take; none: the one there is")
     temperature: float | None = Field(0.0, ge=0, description="of the judges; null for servers that refuse it")
     max_tokens: int = Field(1024, ge=16, description="longest answer of a judge, its thoughts included")
-    replicates: int = Field(1000, ge=2, description="bootstrap replicates over subjects")
+    replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the sample, the judges and the bootstrap")
 
 
@@ -103,7 +107,7 @@ class UtilitySettings(Settings):
     chat: bool = Field(False, description="put prompts into the model's chat template")
     batch_size: int = Field(32, ge=1, description="sequences in one pass")
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
-    replicates: int = Field(1000, ge=2, description="bootstrap replicates over items")
+    replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over items")
     seed: int = Field(0, description="seed of examples in prompts and of the bootstrap")
 
 

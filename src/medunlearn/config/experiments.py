@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
-from medunlearn.config.settings import Context, Settings, listed
+from medunlearn.config.settings import Context, Numbers, Settings, listed
 
 
 def _names(value: Any) -> Any:
@@ -42,7 +42,9 @@ class SearchSettings(Settings):
     """A learning rate for each method of a sweep, out of the same few."""
 
     split: str = Field(description="split that rates are tried on; best one that is not reported")
-    lr: tuple[float, ...] = Field(min_length=1, description="rates that every method is tried at")
+    lr: Annotated[tuple[float, ...], Numbers] = Field(
+        min_length=1, description="rates that every method is tried at"
+    )
 
 
 class SweepSettings(Settings):
@@ -70,10 +72,12 @@ class SweepSettings(Settings):
     attack: dict[str, Any] = Field(
         default_factory=dict, description="settings of `attack`, on every model; none: no model is attacked"
     )
-    seeds: tuple[int, ...] = Field((), description="each trains models of its own and unlearns with it; none: 0")
+    seeds: Annotated[tuple[int, ...], Numbers] = Field(
+        (), min_length=1, description="each trains models of its own and unlearns with it; none: 0"
+    )
     seed: int | None = Field(None, description="one seed instead of seeds")
 
-    @field_validator("splits", "contexts", "seeds", mode="before")
+    @field_validator("splits", "contexts", mode="before")
     @classmethod
     def _lists(cls, value: Any) -> Any:
         return _names(value)

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from medunlearn.config.prompt_files import PromptFile
 from medunlearn.config.settings import Settings
+from medunlearn.ranges import bounds_of, range_text
 
 _LISTS = {tuple, list, abc.Sequence}
 _TEXTS = {str, Path, PromptFile, type(None)}
@@ -76,8 +77,13 @@ def _flag(key: str, field: FieldInfo, group: str) -> Flag:
         group=group,
         metavar="" if switch else _metavar(members),
         default=default if isinstance(default, str) else _shown(default),
-        help=field.description or "",
+        help=_with_range(field.description or "", bounds_of(field.annotation, field.metadata)),
     )
+
+
+def _with_range(text: str, bounds: Mapping[str, float]) -> str:
+    """The help text with the range behind it; that a count is not negative goes without saying."""
+    return text if not text or bounds in ({}, {"ge": 0}, {"ge": 1}) else f"{text} ({range_text(bounds)})"
 
 
 def _members(annotation: Any) -> Iterator[Any]:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from medunlearn.config.settings import Settings, Words
+from medunlearn.config.settings import MOST_REPLICATES, Settings, Words
 
 
 class IdentifierSettings(Settings):
@@ -39,5 +39,5 @@ class IdentifierSettings(Settings):
         description="folder with the tokenizer.json that a table's responses are counted in, to say which tokens a "
         "finding is; none: an audit's own",
     )
-    replicates: int = Field(1000, ge=2, description="bootstrap replicates over subjects")
+    replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the bootstrap and of samples")

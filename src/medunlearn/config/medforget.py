@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from medunlearn.config.settings import Licence, Listed, Percents, Server, Settings, Words, once
+from medunlearn.config.settings import Licence, Numbers, Percents, Server, Settings, Words, once
 
 SOURCES = ("synthetic", "mimic_cxr", "openi", "folder")
 
@@ -48,7 +48,7 @@ class MedforgetSettings(Settings):
     views: Literal["turned", "same"] = Field(
         "turned", description="rephrased questions show a turned or augmented view, or the same image"
     )
-    angles: Annotated[tuple[int, ...], Listed, AfterValidator(once), Field(min_length=1)] = Field(
+    angles: Annotated[tuple[int, ...], Numbers, AfterValidator(once), Field(min_length=1)] = Field(
         (-30, -15, 15, 30), description="degrees of turned views; the paper's"
     )
     image_size: int = Field(128, ge=32, le=1024, description="pixels a side of drawn and augmented images")

@@ -10,6 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from medunlearn.errors import InputError
+from medunlearn.input_files import read_text
+
+LONGEST_PROMPT = 2**20
+"""Bytes of a prompt file."""
 _ROLE = re.compile(r"^\[(System|User)\][ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 
@@ -85,11 +90,9 @@ def read_prompt_file(value: Any) -> PromptFile:
         return PromptFile(**value)
     path = Path(str(value))
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ValueError(f"there is no file {path}") from None
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read as text in UTF-8: {error}") from None
+        text = read_text(path, most=LONGEST_PROMPT)
+    except InputError as error:
+        raise ValueError(str(error).removesuffix(".")) from None
     if not text.strip():
         raise ValueError(f"{path} is empty")
     file = PromptFile(path.name, _sha256(text), text)

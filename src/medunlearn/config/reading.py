@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import ValidationError
 
 from medunlearn.config.settings import Settings
 from medunlearn.errors import ConfigError, InputError, unknown_name
+from medunlearn.input_files import parse_yaml, yaml_content
 
 T = TypeVar("T", bound=Settings)
 
@@ -22,10 +21,26 @@ def check(model: type[T], values: Mapping[str, Any]) -> T:
     Raises:
         ConfigError: every mistake, each with its key and the fix.
     """
+    problems = [problem for key, value in values.items() for problem in _broken_text(model, key, value)]
     try:
-        return model.model_validate(dict(values))
+        checked = model.model_validate(dict(values))
     except ValidationError as error:
-        raise ConfigError([_problem(model, problem) for problem in error.errors()]) from None
+        raise ConfigError([*problems, *(_problem(model, problem) for problem in error.errors())]) from None
+    if problems:
+        raise ConfigError(problems)
+    return checked
+
+
+def _broken_text(model: type[Settings], key: str, value: Any) -> list[str]:
+    """Problems of a text that types let through: nothing in it, or characters that no file can hold."""
+    field = model.model_fields.get(key)
+    if not isinstance(value, str) or field is None:
+        return []
+    if not value.strip() and field.get_default() != "":
+        return [f"{key} is empty: {field.description or 'leave it out, or give a value'}"]
+    if "\0" in value or value.encode("utf-8", "ignore") != value.encode("utf-8", "surrogatepass"):
+        return [f"{key}={value!r}: there is a zero byte or half a character in it"]
+    return []
 
 
 def _problem(model: type[Settings], error: Any) -> str:
@@ -37,44 +52,39 @@ def _problem(model: type[Settings], error: Any) -> str:
         return unknown_name("setting", key, model.model_fields)
     if kind == "missing":
         return f"{key} is missing: {field.description if field else 'it must be given'}"
-    return f"{key}={error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}"
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads 1e-4 as a number; YAML 1.1, for want of a point, reads it as text."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
-)
-
-
-def _load(text: str) -> Any:
-    return yaml.load(text, Loader=_Loader)
+    text, shown = error["msg"].removeprefix("Value error, "), repr(error["input"])
+    return f"{key}={shown if len(shown) <= 200 else shown[:200] + '...'}: {text[0].lower()}{text[1:]}"
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML file that holds keys and values.
 
     Raises:
-        InputError: not there, or not YAML.
+        InputError: not there, not YAML, or no text as a key.
     """
-    try:
-        values = _load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"There is no file {path}.") from None
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise InputError(f"{path} cannot be read as YAML: {error}") from error
+    values = yaml_content(path)
     if not isinstance(values, dict):
         raise InputError(f"{path} must hold keys and values, one `key: value` a line.")
+    if strange := [key for key in _keys(values) if not isinstance(key, str)]:
+        raise InputError(f"{path}: the key {strange[0]!r} is no text. Put it in quotes if it is a name.")
     return values
+
+
+def _keys(values: Any) -> Iterator[Any]:
+    """Every key, also of what is below."""
+    if isinstance(values, dict):
+        yield from values
+        values = list(values.values())
+    if isinstance(values, list):
+        for value in values:
+            yield from _keys(value)
 
 
 def as_value(text: str) -> Any:
     """A value as YAML reads it; text that is no YAML is itself."""
     try:
-        return _load(text)
-    except (ValueError, RecursionError, yaml.YAMLError):
+        return parse_yaml(text)
+    except ValueError:
         return text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
 
 from medunlearn.config.prompt_files import PromptFile, read_prompt_file
 
@@ -15,17 +15,36 @@ What = Literal["records", "questions", "both"]
 Images = Literal["use", "ignore"]
 LongNotes = Literal["refuse", "cut"]
 Licence = Annotated[str, Field(description="of your own files, for the benchmark's card and manifest")]
+MOST_REPLICATES = 100_000
+"""Bootstrap replicates: more change no digit that is shown, and take memory."""
 Percent = Annotated[int, Field(ge=1, le=99)]
+
+
+def numbers(value: Any) -> Any:
+    """As :func:`flat_list`, for numbers: what stood between commas is read as one."""
+    values = flat_list(value)
+    if not isinstance(values, list):
+        return values
+    return [_number(part) if isinstance(part, str) else part for part in values]
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def listed(value: Any) -> Any:
     """One value, or several with commas, as a list."""
     if isinstance(value, str):
         return [word.strip() for word in value.split(",") if word.strip()]
-    return [value] if isinstance(value, int) and not isinstance(value, bool) else value
+    return [value] if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def _flat_list(value: Any) -> Any:
+def flat_list(value: Any) -> Any:
     """Flags given several times, each perhaps with commas."""
     if isinstance(value, list | tuple):
         parts = [listed(part) for part in value]
@@ -56,15 +75,56 @@ Template = Annotated[TemplateName | PromptFile, BeforeValidator(_template)]
 """A prompt template by name, or a user's file."""
 OwnPrompt = Annotated[PromptFile, BeforeValidator(read_prompt_file)]
 """A user's file that replaces a prompt of ours."""
-Listed = BeforeValidator(_flat_list)
+Listed = BeforeValidator(flat_list)
 """Takes one value, several with commas, or a list."""
+Numbers = BeforeValidator(numbers)
+"""The same of numbers."""
 Words = Annotated[tuple[str, ...], Listed]
-Percents = Annotated[tuple[Percent, ...], Listed, AfterValidator(once), Field(min_length=1)]
+Percents = Annotated[tuple[Percent, ...], Numbers, AfterValidator(once), Field(min_length=1)]
 Server = Annotated[dict[str, Any], BeforeValidator(_address)]
 """Settings of a language-model server, or its address."""
 
 
+def _tell_kinds_apart(schema: Any) -> None:
+    """Make pydantic refuse true and "3" for a number, and 1 for a switch, everywhere in a schema."""
+    if isinstance(schema, list | tuple):
+        for part in schema:
+            _tell_kinds_apart(part)
+    elif isinstance(schema, dict):
+        kind = schema.get("type")
+        if kind in ("float", "bool"):
+            schema["strict"] = True
+        elif kind == "int":
+            # Not strict: 1e4 is a float to YAML, and a whole number to a user.
+            inner = dict(schema)
+            schema.clear()
+            schema |= {
+                "type": "function-before",
+                "function": {"type": "no-info", "function": _no_text},
+                "schema": inner,
+            }
+        else:
+            for part in schema.values():
+                _tell_kinds_apart(part)
+
+
+def _no_text(value: Any) -> Any:
+    if isinstance(value, bool | str):
+        quoted = isinstance(value, str) and value.strip("+-").isdecimal()
+        raise ValueError("must be a whole number" + (", without quotes" if quoted else ""))
+    return value
+
+
 class Settings(BaseModel):
-    """Base of all settings: unknown keys are mistakes, and a value never changes after it was checked."""
+    """Base of all settings: unknown keys are mistakes, and a value never changes after it was checked.
+
+    A number is a number and a switch a switch: true is not 1, and "3" is not 3.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        schema = handler(source)
+        _tell_kinds_apart(schema)
+        return schema

@@ -24,6 +24,7 @@ from medunlearn.data.records import FOLDS, KINDS, SIDES, Fold, Kind, Question, R
 from medunlearn.data.splits import Split, request
 from medunlearn.data.tables import question_rows, record_rows, split_rows, to_question, to_record, to_splits
 from medunlearn.errors import BenchmarkError, InputError, UnknownNameError
+from medunlearn.input_files import yaml_content
 
 MANIFEST = "benchmark.yaml"
 TABLES = ("records.parquet", "questions.parquet", "splits.parquet")
@@ -259,12 +260,9 @@ def _manifest(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise InputError(f"There is no benchmark folder {folder}. `medunlearn build --help` says how to make one.")
     path = folder / MANIFEST
-    try:
-        manifest = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BenchmarkError(f"{folder} is no benchmark: it has no {MANIFEST}.") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise BenchmarkError(f"{path} cannot be read as YAML: {error}.") from error
+    if not path.exists():
+        raise BenchmarkError(f"{folder} is no benchmark: it has no {MANIFEST}.")
+    manifest = yaml_content(path, BenchmarkError)
     if not isinstance(manifest, dict):
         raise BenchmarkError(f"{path} is not a table of keys and values.")
     wrong = [key for key, kind in _KEYS.items() if not isinstance(manifest.get(key), kind)]
@@ -275,6 +273,10 @@ def _manifest(folder: Path) -> dict[str, Any]:
             f"{path} has schema version {manifest['schema_version']}; this medunlearn reads "
             f"{tables.SCHEMA_VERSION}. Build it again with this version."
         )
+    levels = manifest["levels"]
+    names = {level for level in levels if isinstance(level, str) and level}
+    if not names or len(names) < len(levels):
+        raise BenchmarkError(f"{path}: levels must be names, each once, the coarsest first, not {levels!r}.")
     if set(manifest["sha256"]) != set(TABLES):
         raise BenchmarkError(f"{path} must give the SHA-256 of {', '.join(TABLES)}.")
     return manifest

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from medunlearn.errors import SourceError
+from medunlearn.input_files import regular_file
 
 Grey = NDArray[np.uint8]
 _DICOM = b"DICM"
@@ -34,7 +35,7 @@ def read_image(path: Path, size: int | None = None) -> Grey:
         SourceError: no such file, or none that can be read; names it.
     """
     try:
-        with path.open("rb") as file:
+        with regular_file(path, SourceError).open("rb") as file:
             is_dicom = file.read(132)[128:] == _DICOM
         image = Image.fromarray(_dicom(path)) if is_dicom else _plain(path)
     except FileNotFoundError:

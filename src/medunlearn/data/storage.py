@@ -10,13 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from medunlearn.data.leftovers import part_of, remove_stray_parts
 from medunlearn.errors import BenchmarkError, InputError, StorageError
+from medunlearn.input_files import read_text, regular_file
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
@@ -100,11 +104,12 @@ def read_json(path: Path) -> Any:
     Raises:
         InputError: it is not there or not JSON.
     """
+    if not path.exists() and not path.is_symlink():
+        raise InputError(f"There is no {path}.")
+    text = read_text(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"There is no {path}.") from None
-    except (OSError, ValueError, RecursionError) as error:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read as JSON: {error}.") from error
 
 
@@ -132,7 +137,7 @@ def read_table(path: Path, schema: pa.Schema | None = None) -> list[dict[str, An
         BenchmarkError: the file is missing, cut off, or has other columns.
     """
     try:
-        table = pq.ParquetFile(path).read()
+        table = pq.ParquetFile(regular_file(path, BenchmarkError)).read()
     except FileNotFoundError:
         raise BenchmarkError(f"{path} is missing. Build or copy the folder again.") from None
     except (OSError, pa.ArrowException) as error:
@@ -144,6 +149,35 @@ def read_table(path: Path, schema: pa.Schema | None = None) -> list[dict[str, An
         _check_columns(path, table.schema, schema)
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
+
+
+def read_frame(path: Path, needed: Sequence[str] = (), **how: Any) -> pd.DataFrame:
+    """A table of a run as a DataFrame; ``how`` goes to :func:`pandas.read_parquet`.
+
+    Args:
+        needed: columns that it must have.
+
+    Raises:
+        InputError: the file is missing, no Parquet, cut off, or lacks a column.
+    """
+    import pandas as pd
+
+    again = "Copy the whole folder again, or remove it and give the command that made it."
+    if not path.exists():
+        raise InputError(f"{path} is missing. {again}")
+    try:
+        table = pd.read_parquet(regular_file(path), **how)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(
+            f"{path} cannot be read as Parquet ({reason}). It is cut off or broken. {again}"
+        ) from error
+    if absent := [name for name in needed if name not in table.columns]:
+        raise InputError(
+            f"{path} lacks the column {', '.join(absent)}: it is another table, or another version of medunlearn "
+            f"wrote it. {again}"
+        )
+    return table
 
 
 def _check_columns(path: Path, schema: pa.Schema, expected: pa.Schema) -> None:
@@ -178,7 +212,7 @@ def refuse_nulls(path: Path, rows: Sequence[Mapping[str, Any]], allowed: Sequenc
 
 def sha256_of(path: Path) -> str:
     """SHA-256 of a file, hex."""
-    with path.open("rb") as file:
+    with regular_file(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from medunlearn.data.escaping import unescape_formula
 from medunlearn.errors import SourceError
+from medunlearn.input_files import regular_file
 from medunlearn.judging.tasks import JudgingTask
 
 NEEDED = ("case_id", "label")
@@ -60,7 +61,7 @@ def rows_of(path: Path, needed: Sequence[str] = NEEDED) -> list[tuple[int, dict[
         SourceError: no such file, no CSV in UTF-8, or a needed column is missing.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with regular_file(path, SourceError).open(encoding="utf-8-sig", newline="") as file:
             head = file.readline()
             file.seek(0)
             reader = csv.DictReader(file, delimiter=";" if head.count(";") > head.count(",") else ",", restval="")

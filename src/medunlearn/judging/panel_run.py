@@ -12,7 +12,7 @@ import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Record
-from medunlearn.data.storage import sha256_of_json, write_atomically, write_text
+from medunlearn.data.storage import read_frame, sha256_of_json, write_atomically, write_text
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
 from medunlearn.judging import cases as samples
 from medunlearn.judging.judges import Judge, JudgeSettings
@@ -70,7 +70,7 @@ class JudgingRun:
     def table(self, name: str) -> pd.DataFrame:
         """One of its tables; empty where this run has none of that name."""
         path = self.run.folder / name
-        return pd.read_parquet(path) if path.exists() else pd.DataFrame()
+        return read_frame(path) if path.exists() else pd.DataFrame()
 
     @property
     def words(self) -> str:

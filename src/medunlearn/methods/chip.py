@@ -5,9 +5,10 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from medunlearn.data.siblings import SiblingContrasts, sibling_contrasts
@@ -15,7 +16,6 @@ from medunlearn.errors import InputError
 from medunlearn.methods.editing import EditedModel, Kind, Matrix, Side, Site
 from medunlearn.models.activations import Look, Tokens
 
-SELECTIONS = ("samples", "nodes")
 LEAST = 1e-8
 """Length below which a difference of means is no direction."""
 
@@ -50,19 +50,11 @@ class CHIP:
     kind: ClassVar[Kind] = "edit"
 
     selection: Literal["samples", "nodes"] = "samples"
-    top: float = 10.0
-    energy: float = 0.95
-    vision: float = 0.3
+    top: Annotated[float, Field(gt=0, le=100)] = 10.0
+    energy: Annotated[float, Field(gt=0, le=1)] = 0.95
+    vision: Annotated[float, Field(ge=0, le=1)] = 0.3
     layers: str = "last:6"
     merger: bool = True
-
-    def __post_init__(self) -> None:
-        if self.selection not in SELECTIONS:
-            raise InputError(f"chip.selection={self.selection!r}: it is {' or '.join(SELECTIONS)}.")
-        if not 0 < self.top <= 100:
-            raise InputError(f"chip.top={self.top:g}: a percentage of the units, above 0 to 100.")
-        if not 0 < self.energy <= 1 or not 0 <= self.vision <= 1:
-            raise InputError("chip.energy must be above 0 to 1, and chip.vision 0 to 1.")
 
     @property
     def label(self) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from medunlearn.methods.protocol import Terms, View
 
@@ -21,8 +23,8 @@ class GradDiff:
 
     title: ClassVar[str] = "GradDiff"
 
-    gamma: float = 1.0
-    alpha: float = 1.0
+    gamma: Annotated[float, Field(ge=0)] = 1.0
+    alpha: Annotated[float, Field(ge=0)] = 1.0
 
     def loss(self, forget: View, retain: View) -> Terms:
         return {"forget": -self.gamma * forget.nll(), "retain": self.alpha * retain.nll()}

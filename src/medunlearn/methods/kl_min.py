@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from medunlearn.methods.protocol import Terms, View
 
@@ -28,8 +30,8 @@ class KLMin:
     title: ClassVar[str] = "KL-Min"
 
     variant: Literal["answers", "openunlearning"] = "answers"
-    gamma: float = 1.0
-    alpha: float = 1.0
+    gamma: Annotated[float, Field(ge=0)] = 1.0
+    alpha: Annotated[float, Field(ge=0)] = 1.0
 
     def loss(self, forget: View, retain: View) -> Terms:
         retain = retain.at("predicting" if self.variant == "answers" else "all")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from medunlearn.errors import InputError
 from medunlearn.methods.editing import EditedModel, Kind, Mlp, Side, Site
 from medunlearn.models.activations import Look
 
@@ -39,16 +39,10 @@ class MANU:
     title: ClassVar[str] = "MANU"
     kind: ClassVar[Kind] = "edit"
 
-    alpha: float = 2.0
-    epsilon: float = 1e-5
-    threshold: float = 0.1
+    alpha: Annotated[float, Field(gt=0, lt=100)] = 2.0
+    epsilon: Annotated[float, Field(gt=0)] = 1e-5
+    threshold: Annotated[float, Field(ge=0)] = 0.1
     layers: str = "all"
-
-    def __post_init__(self) -> None:
-        if not 0 < self.alpha < 100:
-            raise InputError(f"manu.alpha={self.alpha:g}: a percentage of the neurons, above 0 and below 100.")
-        if self.epsilon <= 0 or self.threshold < 0:
-            raise InputError("manu.epsilon must be above 0, and manu.threshold at least 0.")
 
     def passes(self, images: bool) -> int:
         return 2 if images else 1

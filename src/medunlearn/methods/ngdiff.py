@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from medunlearn.methods.protocol import Terms, View
 
@@ -35,8 +37,8 @@ class NGDiff:
     title: ClassVar[str] = "NGDiff"
 
     automatic: bool = True
-    every: int = 10
-    trust: float = 10.0
+    every: Annotated[int, Field(ge=1)] = 10
+    trust: Annotated[float, Field(ge=1)] = 10.0
 
     def loss(self, forget: View, retain: View) -> Terms:
         return {"forget": -forget.nll(), "retain": retain.nll()}
@@ -47,7 +49,7 @@ class NGDiff:
         return {name: 1.0 / length if length else 0.0 for name, length in lengths.items()}
 
     def looks(self, step: int) -> bool:
-        return self.automatic and step % max(self.every, 1) == 0
+        return self.automatic and step % self.every == 0
 
     def probe(self, forget: View, retain: View) -> Terms:
         return {"retain": retain.nll()}

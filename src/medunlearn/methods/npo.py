@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from pydantic import Field
 from torch.nn.functional import logsigmoid
 
 from medunlearn.methods.protocol import Terms, View
@@ -32,8 +33,8 @@ class NPO:
 
     title: ClassVar[str] = "NPO"
 
-    beta: float = 0.1
-    alpha: float = 1.0
+    beta: Annotated[float, Field(gt=0)] = 0.1
+    alpha: Annotated[float, Field(ge=0)] = 1.0
     reference: str = "target"
 
     @property

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
+from pydantic import Field
 
 from medunlearn.methods.protocol import Terms, View
 from medunlearn.models.sequences import Positions
@@ -45,9 +46,9 @@ class RMU:
     title: ClassVar[str] = "RMU"
 
     variant: Literal["openunlearning", "wmdp"] = "openunlearning"
-    layer: int = 7
-    coefficient: float | None = None
-    alpha: float | None = None
+    layer: Annotated[int, Field(ge=0)] = 7
+    coefficient: Annotated[float, Field(ge=0)] | None = None
+    alpha: Annotated[float, Field(ge=0)] | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
+from pydantic import Field
 from torch.nn.functional import logsigmoid
 
 from medunlearn.methods.protocol import Terms, View
@@ -33,10 +34,10 @@ class SimNPO:
     title: ClassVar[str] = "SimNPO"
 
     variant: Literal["paper", "openunlearning"] = "paper"
-    beta: float = 4.5
-    delta: float = 0.0
-    gamma: float = 0.125
-    alpha: float = 1.0
+    beta: Annotated[float, Field(gt=0)] = 4.5
+    delta: Annotated[float, Field(ge=0)] = 0.0
+    gamma: Annotated[float, Field(ge=0)] = 0.125
+    alpha: Annotated[float, Field(ge=0)] = 1.0
 
     def loss(self, forget: View, retain: View) -> Terms:
         margin = self.delta if self.variant == "paper" else self.beta * self.delta

@@ -10,6 +10,7 @@ from functools import cached_property
 import pandas as pd
 
 from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
 from medunlearn.results.composites import is_per_token
 from medunlearn.results.fact_table import FILE as FACTS
@@ -73,7 +74,7 @@ class Evaluated:
     @cached_property
     def table(self) -> pd.DataFrame:
         """The score table (:mod:`medunlearn.results.scores`), with side, fold, kind, level, node and identifier."""
-        return read_scores(self.record.folder)
+        return read_scores(self.record.folder, _ABOUT)
 
     @cached_property
     def scores(self) -> pd.DataFrame:
@@ -83,13 +84,13 @@ class Evaluated:
     @cached_property
     def summary(self) -> pd.DataFrame:
         """Means with intervals (:func:`summarize_evaluation`)."""
-        return pd.read_parquet(self.record.folder / SUMMARY)
+        return read_frame(self.record.folder / SUMMARY)
 
     @cached_property
     def groups(self) -> pd.DataFrame:
         """The benchmark's own measures by node of its grouping's level; empty where it has no grouping."""
         path = self.record.folder / GROUPS
-        return pd.read_parquet(path) if path.exists() else pd.DataFrame()
+        return read_frame(path) if path.exists() else pd.DataFrame()
 
     @cached_property
     def facts(self) -> pd.DataFrame:

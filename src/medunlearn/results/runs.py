@@ -22,7 +22,7 @@ import medunlearn
 from medunlearn.config import Context, LongNotes, PromptFile, Settings, Template
 from medunlearn.data.folder_lock import lock_folder, wait_for_writer
 from medunlearn.data.leftovers import LOCK, holds_nothing, is_leftover, remove_stray_parts, set_aside
-from medunlearn.data.storage import sha256_of_json
+from medunlearn.data.storage import read_frame, sha256_of_json
 from medunlearn.errors import InputError
 from medunlearn.models.folders import fingerprint, vocabulary_fingerprint
 from medunlearn.models.sequences import Rendering
@@ -145,7 +145,7 @@ class Run:
     def history(self) -> pd.DataFrame:
         """The curve of training, one row an optimizer step; empty for a run that trained nothing."""
         path = self.folder / HISTORY
-        return pd.read_parquet(path) if path.exists() else pd.DataFrame()
+        return read_frame(path) if path.exists() else pd.DataFrame()
 
 
 class Recording:

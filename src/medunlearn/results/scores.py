@@ -20,7 +20,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS, identifier_asked
 from medunlearn.data.records import Question
 from medunlearn.data.splits import Split
-from medunlearn.data.storage import write_atomically
+from medunlearn.data.storage import read_frame, write_atomically
 from medunlearn.errors import InputError
 from medunlearn.results.runs import Run
 
@@ -133,22 +133,23 @@ def replace_scores(folder: Path, rows: pd.DataFrame, **labels: Sequence[str]) ->
     return write_scores(folder, rows)
 
 
-def read_scores(folder: Path) -> pd.DataFrame:
+def read_scores(folder: Path, labels: Sequence[str] = ()) -> pd.DataFrame:
     """The score table of a record's folder.
 
+    Args:
+        labels: columns that it must have besides those of every score table.
+
     Raises:
-        InputError: there is none, or it is not of this schema.
+        InputError: there is none, it is broken, or it is not of this schema.
     """
     path = folder / FILE
     if not path.exists():
         raise InputError(f"{folder} holds no {FILE}. `medunlearn evaluate --help` says how to measure.")
-    table = pd.read_parquet(path)
-    absent = [name for name in COLUMNS if name not in table.columns]
-    if absent:
-        raise InputError(
-            f"{path} lacks the column {', '.join(absent)}: another version of medunlearn wrote it. Measure again."
-        )
-    return table
+    table = read_frame(path, (*COLUMNS, *labels))
+    try:
+        return table.assign(value=pd.array(numbers(table), dtype="Float64"))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def scores(paths: Path | str | Run | Sequence[Path | str | Run]) -> pd.DataFrame:

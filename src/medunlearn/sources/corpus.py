@@ -16,6 +16,7 @@ from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.records import FOLDS, Identifier
 from medunlearn.data.storage import sha256_of, sha256_of_json
 from medunlearn.errors import ConfigError, InputError, SourceError, unknown_name
+from medunlearn.input_files import read_text
 from medunlearn.sources.hub import PREFIX, files_of
 from medunlearn.sources.notes import PMC, PMC_FIELDS, NoteColumns, read_notes
 from medunlearn.sources.table_files import READERS, Row, read_rows, refuse_bad_rows
@@ -136,12 +137,7 @@ def _read(name: str, where: str, columns: NoteColumns) -> list[Corpus]:
 def _texts(name: str, folder: Path, files: Sequence[Path]) -> Corpus:
     documents = []
     for file in files:
-        try:
-            text = file.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise SourceError(f"{file} is not UTF-8 text (byte {error.start}). Save it as UTF-8.") from error
-        except OSError as error:
-            raise SourceError(f"{file} cannot be read: {error.strerror or error}.") from error
+        text = read_text(file, SourceError)
         record_id = file.relative_to(folder).with_suffix("").as_posix()
         documents.append(Document(record_id, text, record_id))
     return _without_empty(Corpus(name, tuple(documents), "text files", _hash(files)))

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from medunlearn.data.studies_of_patients import Exclusion, RadiologyStudy
 from medunlearn.errors import SourceError
+from medunlearn.input_files import read_text
 from medunlearn.sources.report_sections import read_report
 from medunlearn.sources.table_files import list_bad_rows, read_rows
 
@@ -91,9 +92,9 @@ class ImageTable:
         if not name:
             return ""
         try:
-            return (self._path.parent / name).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise SourceError(f"{place}: the report {name} cannot be read ({error}).") from error
+            return read_text(self._path.parent / name, SourceError)
+        except SourceError as error:
+            raise SourceError(f"{place}: the report {name} cannot be read. {error}") from error
 
 
 def _cell(row: Mapping[str, Any], names: Sequence[str]) -> str:

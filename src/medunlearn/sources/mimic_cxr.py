@@ -22,6 +22,7 @@ from typing import Literal
 
 from medunlearn.data.studies_of_patients import Exclusion, RadiologyStudy
 from medunlearn.errors import SourceError
+from medunlearn.input_files import read_text
 from medunlearn.sources.report_sections import read_report
 
 _GROUP, _PATIENT, _STUDY = re.compile(r"p\d{2}"), re.compile(r"p\d{8}"), re.compile(r"s\d{8}")
@@ -71,9 +72,9 @@ class MimicCxr:
             self.excluded.append(Exclusion("study", f"{patient}/{name}", f"its id is a study of {other} too"))
             return None
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            self.excluded.append(Exclusion("study", name, f"its report cannot be read ({type(error).__name__})"))
+            text = read_text(path, SourceError)
+        except SourceError:
+            self.excluded.append(Exclusion("study", name, "its report cannot be read (no file of UTF-8 text)"))
             return None
         sections = read_report(text).sections
         return RadiologyStudy(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.errors import HubError, SourceError
+from medunlearn.input_files import regular_file
 from medunlearn.sources.table_files import BROKEN, read_rows
 
 HUB = "hub"
@@ -144,7 +145,7 @@ def _row(path: Path, number: int, value: Any) -> Row:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return regular_file(path, SourceError).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise SourceError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
     except OSError as error:

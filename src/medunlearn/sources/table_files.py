@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from medunlearn.errors import SourceError
+from medunlearn.input_files import regular_file
 
 Row = Mapping[str, Any]
 Rows = Iterator[tuple[str, Row | str]]
@@ -62,7 +63,7 @@ def read_rows(path: Path) -> Rows:
     if read is None:
         raise SourceError(f"{path}: notes are read from {', '.join(READERS)}. Save the file as one of these.")
     try:
-        yield from read(path)
+        yield from read(regular_file(path, SourceError))
     except FileNotFoundError:
         raise SourceError(f"There is no file {path}.") from None
     except UnicodeDecodeError as error:

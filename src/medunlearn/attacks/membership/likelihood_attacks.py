@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from pydantic import Field
 
 from medunlearn.attacks.attack_protocol import Floats, MembershipAttack, Need, Passage
-from medunlearn.errors import InputError
 from medunlearn.metrics.measure import Score
 
 LEAST_DEVIATION = 1e-6
@@ -57,11 +57,8 @@ class MinK(MembershipAttack):
 
     title: ClassVar[str] = "Min-K%"
     source: ClassVar[str] = "Shi et al. 2024"
-    k: float = 0.2
+    k: Annotated[float, Field(gt=0, le=1)] = 0.2
     eos: bool = True
-
-    def __post_init__(self) -> None:
-        _refuse_share("min_k", self.k)
 
     def score(self, passage: Passage) -> Score:
         return _of_lowest(passage.log_probs, self.k, self.eos)
@@ -78,7 +75,7 @@ class MuseMinK(MinK):
     title: ClassVar[str] = "Min-40% without EOS"
     source: ClassVar[str] = "MUSE (arXiv 2407.06460), Section 3.3"
     variant: ClassVar[str] = "MUSE's code"
-    k: float = 0.4
+    k: Annotated[float, Field(gt=0, le=1)] = 0.4
     eos: bool = False
 
 
@@ -96,11 +93,8 @@ class MinKPlusPlus(MembershipAttack):
     title: ClassVar[str] = "Min-K%++"
     source: ClassVar[str] = "Zhang et al. 2024 (Min-K%++)"
     needs: ClassVar[tuple[Need, ...]] = ("moments",)
-    k: float = 0.2
+    k: Annotated[float, Field(gt=0, le=1)] = 0.2
     eos: bool = True
-
-    def __post_init__(self) -> None:
-        _refuse_share("min_k_pp", self.k)
 
     def score(self, passage: Passage) -> Score:
         assert passage.means is not None
@@ -161,8 +155,3 @@ def mean_of_lowest(values: Floats, share: float) -> float:
     # 0.2 * 15 is a little above 3 and 0.29 * 100 a little below 29: neither is meant.
     count = max(1, int(round(share * len(values), 9)))
     return float(np.partition(values, count - 1)[:count].mean())
-
-
-def _refuse_share(name: str, k: float) -> None:
-    if not 0.0 < k <= 1.0:
-        raise InputError(f"{name}.k={k}: k is a share of the tokens, above 0 and at most 1 (20% is 0.2).")

@@ -21,7 +21,7 @@ from medunlearn.attacks.membership.passes import (
 from medunlearn.attacks.membership.sample import Candidate
 from medunlearn.config import AttackSettings
 from medunlearn.data.leftovers import read_whole, set_aside
-from medunlearn.data.storage import write_atomically
+from medunlearn.data.storage import read_frame, write_atomically
 from medunlearn.errors import InputError
 from medunlearn.models.folders import model_folder
 from medunlearn.models.load import LanguageModel, load_model
@@ -194,4 +194,4 @@ def _stored(
     if not processes.on_main(is_there):
         table = pd.concat(processes.each(make), ignore_index=True)
         processes.on_main(lambda: write_atomically(path, table.to_parquet))
-    return processes.together(lambda: pd.read_parquet(path))
+    return processes.together(lambda: read_frame(path))

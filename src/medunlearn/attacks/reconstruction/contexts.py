@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
+from pydantic import Field
+
+from medunlearn.config import Context
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question
 from medunlearn.data.splits import Split
@@ -36,17 +39,9 @@ class Cumulative:
     title: ClassVar[str] = "Cumulative identifiers"
     source: ClassVar[str] = "MedForget, Section 5.4"
 
-    sides: str = "forget"
-    context: str = "closed_book"
-    max_new_tokens: int = 0
-
-    def __post_init__(self) -> None:
-        if self.sides not in ("forget", "retain", "both"):
-            raise InputError(f"cumulative.sides={self.sides!r}: forget, retain or both.")
-        if self.context not in ("closed_book", "note"):
-            raise InputError(f"cumulative.context={self.context!r}: closed_book or note.")
-        if self.max_new_tokens < 0:
-            raise InputError("cumulative.max_new_tokens must be at least 0.")
+    sides: Literal["forget", "retain", "both"] = "forget"
+    context: Context = "closed_book"
+    max_new_tokens: Annotated[int, Field(ge=0)] = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class _Prompter:
 
     @cached_property
     def rendering(self) -> Rendering:
-        return self.run.rendering(None, self.attack.context)  # type: ignore[arg-type]
+        return self.run.rendering(None, self.attack.context)
 
     @cached_property
     def limit(self) -> int:

@@ -14,7 +14,7 @@ from medunlearn.audit.audit_tables import KEY, PROBES, RESPONSES, Key, stored_re
 from medunlearn.audit.sheets import refuse_problems
 from medunlearn.audit.units import Unit, WordsUnit, continuations, tokenizer_in
 from medunlearn.data.records import Identifier, Record
-from medunlearn.data.storage import read_json
+from medunlearn.data.storage import read_frame, read_json
 from medunlearn.errors import InputError, ModelError, SourceError, UnknownNameError
 from medunlearn.sources.table_files import read_rows
 
@@ -87,7 +87,7 @@ def read_audit(folder: Path) -> list[RecordResponse]:
         raise InputError(
             f"{folder} is no audit: it has no {PROBES} with {RESPONSES}/. `medunlearn audit` makes one."
         )
-    probes = pd.read_parquet(folder / PROBES)[["probe_id", "record_id", "subject", "prefix"]]
+    probes = read_frame(folder / PROBES)[["probe_id", "record_id", "subject", "prefix"]]
     labels = {probe: columns for probe, *columns in probes.itertuples(index=False, name=None)}
     stored = stored_responses(folder)
     if unknown := sorted({key[0] for key in stored} - labels.keys()):

@@ -36,7 +36,7 @@ from medunlearn.config import check
 from medunlearn.config.identifiers import IdentifierSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Record
-from medunlearn.data.storage import read_json, sha256_of_json, write_json
+from medunlearn.data.storage import read_frame, read_json, sha256_of_json, write_json
 from medunlearn.errors import InputError
 from medunlearn.progress import progress
 from medunlearn.sources.corpus import DataUse
@@ -146,7 +146,7 @@ def _stored(folder: Path | None, name: str, key: str, make: Callable[[], pd.Data
     path = None if folder is None else folder / name
     if path is not None and path.exists():
         with suppress(OSError, ValueError):
-            stored = pd.read_parquet(path)
+            stored = read_frame(path)
             if stored.attrs.get("key") == key:
                 return stored
     table = make()

@@ -19,7 +19,7 @@ from medunlearn.audit.judge import AuditJudge, SensitiveContent
 from medunlearn.audit.sheets import write_private
 from medunlearn.config.identifiers import IdentifierSettings
 from medunlearn.data.records import Record
-from medunlearn.data.storage import read_json, sha256_of_json, write_json
+from medunlearn.data.storage import read_frame, read_json, sha256_of_json, write_json
 from medunlearn.judging.writing import Source, write
 from medunlearn.llm import CostEstimate
 
@@ -91,7 +91,7 @@ def read_judged(outputs: Sequence[RecordResponse], folder: Path) -> JudgedConten
         return None
     answered = set(map(tuple, facts["answered"]))
     answered_outputs = [output for output in outputs if output.key in answered]
-    return JudgedContent(str(facts["model"]), pd.read_parquet(folder / FILE), answered_outputs, facts["unanswered"])
+    return JudgedContent(str(facts["model"]), read_frame(folder / FILE), answered_outputs, facts["unanswered"])
 
 
 def plan_sensitive(

@@ -65,12 +65,12 @@ class OptionsAudit:
     @cached_property
     def options(self) -> pd.DataFrame:
         """One row per question and prompt: removed and gold letter, response, each match, or the reason."""
-        return pd.read_parquet(self.folder / OPTIONS, dtype_backend="numpy_nullable")
+        return storage.read_frame(self.folder / OPTIONS, dtype_backend="numpy_nullable")
 
     @cached_property
     def choices(self) -> pd.DataFrame:
         """One row per question and form: each option's log-probability, the chosen letter, whether it is right."""
-        return pd.read_parquet(self.folder / CHOICES, dtype_backend="numpy_nullable")
+        return storage.read_frame(self.folder / CHOICES, dtype_backend="numpy_nullable")
 
     def table(self) -> pd.DataFrame:
         """Rates with intervals over questions, and their paired differences from the baseline's.

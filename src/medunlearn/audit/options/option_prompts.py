@@ -10,10 +10,9 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, Literal, get_args
 
-import yaml
-
 from medunlearn.data.records import Question
-from medunlearn.errors import ConfigError, InputError, unknown_name
+from medunlearn.errors import ConfigError, unknown_name
+from medunlearn.input_files import yaml_content
 from medunlearn.seeds import generator
 from medunlearn.sources.multiple_choice import MultipleChoice, letter
 
@@ -202,12 +201,7 @@ def read_prompts(path: Path | None = None) -> dict[str, OptionPrompt]:
         ConfigError: every mistake in it.
     """
     path = path or PROMPTS_FILE
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"There is no file {path}.") from None
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InputError(f"{path} cannot be read as YAML: {error}") from error
+    values = yaml_content(path)
     if not isinstance(values, dict) or not values:
         raise ConfigError([f"{path} must hold prompts: NAME: with form: and prompt: below it"])
     problems = [problem for name, value in values.items() for problem in _problems(str(name), value)]

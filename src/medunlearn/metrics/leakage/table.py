@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from medunlearn.data import storage
 from medunlearn.errors import InputError
+from medunlearn.input_files import regular_file
 from medunlearn.metrics.leakage.keyword_selection import Keyword
 from medunlearn.metrics.leakage.phrases import words_of
 
@@ -101,7 +102,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 def _read(path: Path) -> Any:
     try:
-        return pq.ParquetFile(path).read()
+        return pq.ParquetFile(regular_file(path)).read()
     except FileNotFoundError:
         raise InputError(
             f"There is no file {path}. `medunlearn build keywords BENCHMARK --out {path}` writes it."

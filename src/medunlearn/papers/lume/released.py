@@ -17,6 +17,7 @@ from typing import NamedTuple
 from medunlearn.data.builders import PII_FIELDS
 from medunlearn.data.records import Fold, Identifier, Question, Record, Side
 from medunlearn.errors import SourceError
+from medunlearn.input_files import regular_file
 from medunlearn.papers.lume.identifiers import identifiers_in
 from medunlearn.sources.table_files import refuse_bad_rows
 
@@ -129,7 +130,7 @@ def read_lume(folder: Path, *, nonmembers: Path | None = None, skip_bad_rows: bo
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     empty = True
     try:
-        with path.open(encoding="utf-8", newline="\n") as file:
+        with regular_file(path, SourceError).open(encoding="utf-8-sig", newline="\n") as file:
             for place, line in enumerate(file, start=1):
                 if line.strip():
                     empty = False

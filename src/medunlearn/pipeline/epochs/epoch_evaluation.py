@@ -30,7 +30,7 @@ from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, U
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS
 from medunlearn.data.leftovers import problem_of, read_whole, set_aside
-from medunlearn.data.storage import sha256_of_json, write_atomically
+from medunlearn.data.storage import read_frame, sha256_of_json, write_atomically
 from medunlearn.models.load import LanguageModel
 from medunlearn.pipeline.epochs.epoch_selection import (
     TABLE,
@@ -285,7 +285,7 @@ class EpochEvaluation:
         table = pd.concat([_in_order(table, epoch) for table in tables], ignore_index=True)
         path = self.out / TABLE
         if path.exists():
-            before = pd.read_parquet(path)
+            before = read_frame(path)
             table = pd.concat([before[before["epoch"] < epoch], table], ignore_index=True)
         write_atomically(path, table.to_parquet)
         return self.rule.standings(table)

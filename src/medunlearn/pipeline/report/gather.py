@@ -14,6 +14,7 @@ from medunlearn.attacks.reconstruction.reconstruction_results import reported
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES
 from medunlearn.data.splits import shuffled
+from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
 from medunlearn.judging.panel_run import JudgingRun
 from medunlearn.judging.sections import panel_about, panel_title
@@ -210,7 +211,7 @@ def _epochs(models: Sequence[Evaluated]) -> pd.DataFrame:
     """The tables of epochs of the unlearning runs that have one for this split."""
     unlearned = [model.run for model in models if model.run.role == "unlearned"]
     paths = {run.label: run.folder / TABLE for run in unlearned if (run.folder / TABLE).exists()}
-    return _joined([pd.read_parquet(path).assign(model=label) for label, path in paths.items()])
+    return _joined([read_frame(path).assign(model=label) for label, path in paths.items()])
 
 
 def _comparisons(models: Sequence[Evaluated], replicates: int, seed: int) -> pd.DataFrame:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.storage import read_frame
 from medunlearn.errors import MedunlearnError
 from medunlearn.models.folders import model_identity
 from medunlearn.pipeline.experiment import benchmark_folder
@@ -50,7 +51,7 @@ def trials(sweep: Sweep, cell: SweepCell) -> list[Trial]:
         if search.evaluation is None:
             rows.append(Trial(method, rate, reason=search.reason or "not run"))
         else:
-            rows.append(trial_of(method, rate, pd.read_parquet(search.evaluation / SUMMARY)))
+            rows.append(trial_of(method, rate, read_frame(search.evaluation / SUMMARY)))
     return rows
 
 

@@ -116,7 +116,8 @@ def plan_from(sweep: Path | str | dict[str, Any], jobs: int | None, overrides: M
     """:func:`plan` of a file or settings with overrides; an override ``seed`` replaces all ``seeds``."""
     if jobs is not None and jobs < 1:
         raise ConfigError(["--jobs must be at least 1"])
-    return plan(merged(sweep, {**overrides, **({"seeds": ()} if "seed" in overrides else {})}))
+    values = merged(sweep, overrides)
+    return plan({key: value for key, value in values.items() if key != "seeds" or "seed" not in overrides})
 
 
 def plan(values: Mapping[str, Any]) -> Sweep:

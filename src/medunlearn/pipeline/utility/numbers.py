@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from medunlearn.config import UtilitySettings
+from medunlearn.data.storage import read_frame
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import COLUMNS, read_scores
 from medunlearn.statistics.bootstrap import Estimate, resample_means
@@ -80,7 +81,7 @@ class Utility:
     @cached_property
     def summary(self) -> pd.DataFrame:
         """As :func:`summary_table` gives it."""
-        return pd.read_parquet(self.record.folder / SUMMARY)
+        return read_frame(self.record.folder / SUMMARY)
 
     @property
     def value(self) -> float | None:

@@ -174,7 +174,7 @@ def test_folders_that_are_no_audits(audits: Path, tmp_path: Path):
     (tmp_path / "probes.parquet").write_bytes(b"PAR1 and no more")
     refused("cannot be read as Parquet")
     pd.DataFrame({"probe_id": ["a"]}).to_parquet(tmp_path / "probes.parquet")
-    refused("probes.parquet lacks record_id, subject")
+    refused("probes.parquet lacks the column record_id, subject")
 
 
 def test_an_audits_own_baselines_come_with_it(audits: Path, tmp_path: Path):

@@ -14,6 +14,7 @@ from medunlearn.audit.kinds import kinds
 from medunlearn.audit.kinds.sorting import agreement_of_ways, judge_of, number_spans
 from medunlearn.config.audit_report import AuditRelations
 from medunlearn.data.splits import shuffled
+from medunlearn.data.storage import read_frame
 from medunlearn.errors import ConfigError, InputError, unknown_name
 from medunlearn.papers.memorization.compare import places, ratios, trends
 from medunlearn.papers.memorization.compare.beyond import beyond_baselines
@@ -164,10 +165,7 @@ def _epochs(relations: AuditRelations) -> pd.DataFrame:
         return pd.DataFrame()
     if not path.exists():
         raise InputError(f"There is no {path}, which epoch_table names.")
-    try:
-        table = pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as Parquet ({str(error).splitlines()[0]}).") from error
+    table = read_frame(path)
     if lacks := [name for name in COLUMNS["epochs"] if name not in table.columns]:
         columns = ", ".join(COLUMNS["epochs"])
         raise InputError(f"{path} lacks {', '.join(lacks)}; a table of epochs has {columns}.")

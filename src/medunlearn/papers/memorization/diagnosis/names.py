@@ -9,9 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from medunlearn.errors import InputError
+from medunlearn.input_files import yaml_content
 from medunlearn.papers.memorization.declared import declared
 
 _WORD = re.compile(r"[^\W_]+")
@@ -68,12 +67,7 @@ def names_with(path: Path | None) -> Names:
     """
     if path is None:
         return own_names()
-    try:
-        synonyms = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"There is no file of synonyms {path}.") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{path} cannot be read as YAML: {error}") from error
+    synonyms = yaml_content(path)
     if not isinstance(synonyms, dict) or not all(_is_entry(name, others) for name, others in synonyms.items()):
         raise InputError(f"{path} must hold one `name: [synonym, synonym]` a line, all of them text.")
     built_in = declared("synonyms")

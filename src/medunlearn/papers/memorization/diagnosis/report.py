@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from medunlearn.config import DiagnoseSettings
+from medunlearn.data.storage import read_frame
 from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.diagnosis.rise import rise_finding
 from medunlearn.papers.memorization.report.drawing import Point, bars, epoch_panels, point
@@ -46,23 +47,23 @@ class Diagnosed:
     @cached_property
     def accuracy(self) -> pd.DataFrame:
         """:func:`~medunlearn.papers.memorization.diagnosis.accuracy.accuracy_table`."""
-        return pd.read_parquet(self.record.folder / ACCURACY)
+        return read_frame(self.record.folder / ACCURACY)
 
     @cached_property
     def differences(self) -> pd.DataFrame:
         """Paired differences of accuracy (:func:`.accuracy.difference_table`); empty with a single model."""
-        return pd.read_parquet(self.record.folder / DIFFERENCES)
+        return read_frame(self.record.folder / DIFFERENCES)
 
     @cached_property
     def predictions(self) -> pd.DataFrame:
         """One row a model and admission, without text."""
-        return pd.read_parquet(self.record.folder / PREDICTIONS)
+        return read_frame(self.record.folder / PREDICTIONS)
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
         """The table of epochs of the run; empty where it was not evaluated as it went on."""
         path = self.run.folder / TABLE
-        return pd.read_parquet(path) if path.exists() else pd.DataFrame()
+        return read_frame(path) if path.exists() else pd.DataFrame()
 
     def table(self) -> pd.DataFrame:
         return self.accuracy

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from medunlearn.audit.verbatim import RUN_LENGTHS
+from medunlearn.data.storage import read_frame
 from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.diagnosis.measures import LOSSES
 from medunlearn.papers.memorization.diagnosis.memorization import PROBES
@@ -84,7 +85,7 @@ def rises(run: Run, *, replicates: int, seed: int) -> list[Rise]:
     paths = [[run.epoch(epoch).folder / name for epoch in (0, last)] for name in (LOSSES, PROBES)]
     if not all(path.exists() for pair in paths for path in pair):
         return []
-    losses, (before, after) = ([pd.read_parquet(path) for path in pair] for pair in paths)
+    losses, (before, after) = ([read_frame(path) for path in pair] for pair in paths)
     draws = {"replicates": replicates, "seed": seed}
     loss = _loss(losses[0], losses[1], draws)
     changes = {

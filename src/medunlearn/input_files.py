@@ -1,0 +1,146 @@
+"""Files that a user names: regular ones alone (a FIFO waits for ever, a device never ends), as text or as YAML."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from medunlearn.errors import InputError
+
+LONGEST_TEXT = 64 * 2**20
+"""Bytes of a text that is read as a whole: settings, prompts, records of runs."""
+DEEPEST, LARGEST = 50, 1_000_000
+"""Levels of a YAML file, and its values once every alias is written out."""
+_SPECIAL = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder",
+}
+
+
+def regular_file(path: Path, error: type[InputError] = InputError) -> Path:
+    """The path itself, unless it (or what it links to) is there and is no file with an end.
+
+    Raises:
+        InputError: a folder, FIFO, socket or device, or a link to nothing; of the type ``error``.
+    """
+    try:
+        kind = stat.S_IFMT(path.stat().st_mode)
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise error(f"{path} is a link to {path.readlink()}, which is not there.") from None
+        return path
+    except ValueError as reason:  # a zero byte in the name
+        raise error(f"{str(path)!r} is no name of a file: {reason}.") from None
+    except OSError as reason:
+        raise error(f"{path} cannot be read: {reason.strerror or reason}.") from None
+    if kind == stat.S_IFREG:
+        return path
+    raise error(f"{path} cannot be read: it is {_SPECIAL.get(kind, 'something else')}, not a file.")
+
+
+def read_text(path: Path, error: type[InputError] = InputError, *, most: int = LONGEST_TEXT) -> str:
+    """A file's text, in UTF-8 with or without a byte order mark.
+
+    Raises:
+        InputError: no such file, not a regular one, larger than ``most`` bytes, or no text in UTF-8.
+    """
+    try:
+        size = regular_file(path, error).stat().st_size
+        if size > most:
+            raise error(f"{path} has {size:,} bytes, and {most:,} are the most that is read. Is it the right file?")
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise error(f"There is no file {path}.") from None
+    except UnicodeDecodeError as reason:
+        raise error(
+            f"{path} is not UTF-8 text ({reason.reason} at byte {reason.start}). Save it as UTF-8 and try again."
+        ) from None
+    except OSError as reason:
+        raise error(f"{path} cannot be read: {reason.strerror or reason}.") from None
+    if "\0" in text:
+        raise error(f"{path} is no text: there is a zero byte in it (character {text.index(chr(0)) + 1}).")
+    return text
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads 1e-4 as a number; YAML 1.1, for want of a point, reads it as text."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+
+
+def parse_yaml(text: str) -> Any:
+    """A value as YAML reads it.
+
+    Raises:
+        ValueError: no YAML, a key that is there twice, too many values or levels.
+    """
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _measure(node, {})
+        return loader.construct_document(node)
+    except RecursionError:
+        raise ValueError(f"it is nested deeper than {DEEPEST} levels") from None
+    except (yaml.YAMLError, LookupError, TypeError) as error:  # `!!bool x` is a KeyError, `!!int ""` an IndexError
+        raise ValueError(str(error)) from error
+
+
+def _measure(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """Values and levels of a node with every alias written out; ``known`` holds those of nodes seen before.
+
+    Raises:
+        ValueError: too many values or levels, a node that holds itself, a key that is there twice.
+    """
+    inside = list(_inside(node))
+    known[id(node)] = (LARGEST, DEEPEST)  # until it is known: what holds itself is too large
+    size, levels = 1, 0
+    for inner in inside:
+        more, below = known.get(id(inner)) or _measure(inner, known)
+        size, levels = size + more, max(levels, below)
+        if levels >= DEEPEST:
+            raise ValueError(f"it is nested deeper than {DEEPEST} levels")
+        if size > LARGEST:
+            raise ValueError(f"it holds more than {LARGEST:,} values")
+    known[id(node)] = (size, levels + 1)
+    return known[id(node)]
+
+
+def _inside(node: yaml.Node) -> Iterator[yaml.Node]:
+    """Nodes right below: the items of a list, the keys and values of a mapping."""
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            name = key.value if isinstance(key, yaml.ScalarNode) else None
+            if name and name in seen:
+                raise ValueError(f"the key {name!r} is there twice (line {key.start_mark.line + 1})")
+            seen.add(name or "")
+            yield key
+            yield value
+    elif isinstance(node, yaml.SequenceNode):
+        yield from node.value
+
+
+def yaml_content(path: Path, error: type[InputError] = InputError) -> Any:
+    """What a YAML file holds; no key may be there twice, at any level.
+
+    Raises:
+        InputError: not there, not a regular file, or not YAML.
+    """
+    text = read_text(path, error)
+    try:
+        return parse_yaml(text)
+    except ValueError as reason:
+        raise error(f"{path} cannot be read as YAML: {reason}.") from reason
