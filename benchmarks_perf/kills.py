@@ -33,7 +33,7 @@ from conftest import canned_answer
 
 TINY = ("--model=tiny", "--tiny-width=32", "--tiny-layers=2", "--precision=fp32", "--checkpoint-seconds=0")
 SPLIT = ("--split", "random_10")
-QUICK = ("--replicates=20", "--limit=2", "--max-new-tokens=4", "--batch-size=4")
+QUICK = ("--replicates=20", "--limit=2", "--max-new-tokens=4", "--batch-size=4", "--allow-broken")
 UNLEARN = ("--method=npo", "--precision=fp32", "--epochs=2", "--batch-size=8", "--checkpoint-seconds=0")
 EPOCHS = ("--evaluate-every=1", "--select=best", "--evaluate.limit=2", "--evaluate.max-new-tokens=4")
 EXPERIMENT = {
@@ -128,11 +128,18 @@ def cases(given: Path, server: FakeServer) -> list[Case]:
         Case("unlearn, epochs", words("unlearn", target, bench, *SPLIT, *UNLEARN, *EPOCHS, "--keep-epochs")),
         Case("unlearn, edit", words("unlearn", target, bench, *SPLIT, "--method=rmu", "--precision=fp32")),
         Case("evaluate", with_model(given / "bare-npo", "evaluate", *SPLIT, *QUICK)),
-        Case("score", lambda folder: ["score", own(npo, folder).name, "--measures=rouge_l,em"]),
+        Case("score", lambda folder: ["score", own(npo, folder).name, "--measures=rouge_l,em", "--allow-broken"]),
         Case("attack, membership", with_model(given / "bare-target", "attack", *SPLIT, "--replicates=20")),
         Case(
             "attack, reconstruction",
-            with_model(given / "bare-npo", "attack", *SPLIT, "--attacks=reconstruction", "--replicates=20"),
+            with_model(
+                given / "bare-npo",
+                "attack",
+                *SPLIT,
+                "--attacks=reconstruction",
+                "--replicates=20",
+                "--allow-broken",
+            ),
         ),
         Case(
             "audit",

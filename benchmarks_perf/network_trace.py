@@ -59,13 +59,13 @@ inspect bench --tables
 train bench --out target {SMALL}
 train bench --out retrained --without random_25 {SMALL}
 unlearn target bench --split random_25 --method graddiff --out forgot --epochs 1 --precision fp32
-evaluate forgot bench --split random_25 --against target --against retrained --limit 2 {QUICK}
-score forgot --measures rouge_l,token_f1
+evaluate forgot bench --split random_25 --against target --against retrained --limit 2 {QUICK} --allow-broken
+score forgot --measures rouge_l,token_f1 --allow-broken
 attack forgot bench --split random_25 --attacks membership --against target --against retrained --replicates 20
-utility forgot --tasks capitals --include tasks --limit 4 --replicates 20
-audit target bench --out audited --limit 4 --prefixes 8 --max-new-tokens 20 --replicates 20
+utility forgot --tasks capitals --include tasks --limit 4 --replicates 20 --allow-broken
+audit target bench --out audited --limit 4 --prefixes 8 --max-new-tokens 20 --replicates 20 --allow-broken
 audit URL pages=pages.csv --model-name rehearsal --out served --prefixes 8 --max-new-tokens 20 --replicates 20
-audit --responses kinds.jsonl --out stored --replicates 20
+audit --responses kinds.jsonl --out stored --replicates 20 --allow-broken
 audit identifiers find said.jsonl --records bench --out identifiers --replicates 20
 audit identifiers find said.jsonl --records bench --out sensitive --replicates 20 {ASK}
 audit identifiers review identifiers --limit 5 --out sheet
@@ -76,7 +76,7 @@ audit kinds find stored {ASK}
 audit kinds review stored --limit 3 --out kinds.csv
 audit kinds corrected stored kinds.csv
 train cases --model tiny --out diagnosed --preset diagnosis-tiny --tiny-width 32 --tiny-layers 2 --epochs 1
-audit diagnosis diagnosed cases --least-patients 2
+audit diagnosis diagnosed cases --least-patients 2 --allow-broken
 judge bench --task label {ASK} --out judged --limit 3
 annotate judged --limit 3 --out annotation
 agree judged annotation/labels.csv

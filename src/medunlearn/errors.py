@@ -8,7 +8,7 @@
     │   ├── SourceError              a row or file of a user's data that cannot be read
     │   ├── ModelError               a model folder that cannot be used
     │   └── OutOfMemoryError         training does not fit in memory with these settings; what was done is kept
-    ├── NonFiniteLossError           a loss became NaN or infinite; the last good checkpoint is kept
+    ├── NonFiniteLossError           a loss or a weight became NaN or infinite; the last good checkpoint is kept
     ├── FrozenParametersError        parameters that should have moved did not
     ├── ProcessError                 another process of the run failed, or was lost
     ├── HubError                     a model hub refused, or could not be reached
@@ -86,7 +86,7 @@ class OutOfMemoryError(InputError):
 
 
 class NonFiniteLossError(MedunlearnError):
-    """A loss term became NaN or infinite; training stopped at the last good checkpoint."""
+    """A loss term, gradient or weight became NaN or infinite; training stopped at the last good checkpoint."""
 
 
 class FrozenParametersError(MedunlearnError):

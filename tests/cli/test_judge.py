@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from fake_server import FakeServer
 
-QUICK = ("--replicates=20", "--limit=2", "--max-new-tokens=4")
+QUICK = ("--replicates=20", "--limit=2", "--max-new-tokens=4", "--allow-broken")
 Command = Callable[..., Any]
 
 
@@ -42,6 +42,7 @@ def test_labels_from_dry_run_to_people(medunlearn: Command, bench: Path, tmp_pat
             "--out",
             out,
             "--replicates=20",
+            "--allow-broken",
         )
         plan = medunlearn(*words, "--dry-run")
         assert "Nothing was sent." in plan.stdout
@@ -117,6 +118,7 @@ def test_the_responses_of_a_run(medunlearn: Command, bench: Path, target: Path, 
             "--llm.model",
             "m",
             "--replicates=20",
+            "--allow-broken",
         )
         assert "| all | m | 4.000 | 32 | 0 |" in " ".join(medunlearn(*words).stdout.split())
         assert server.count == 32
@@ -132,7 +134,7 @@ def test_a_report_has_the_panels(medunlearn: Command, bench: Path, target: Path,
     medunlearn("evaluate", run, bench, "--split", "random_10", *QUICK)
     with FakeServer(answer=lambda body: '{"reasoning": "Zanzibar", "rating": 4}') as server:
         words = ("--benchmark", bench, "--llm", panel(tmp_path, server), "--replicates=20", "--quiet")
-        medunlearn("judge", run, *words)
+        medunlearn("judge", run, *words, "--allow-broken")
     with FakeServer(answer=supports) as server:
         words = ("--task", "label", "--llm", panel(tmp_path, server), "--out", labels, "--replicates=20", "--quiet")
         medunlearn("judge", bench, *words)

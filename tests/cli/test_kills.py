@@ -46,7 +46,16 @@ def test_a_second_writer_is_refused_and_told_the_first(
 ) -> None:
     run = tmp_path / "target"
     shutil.copytree(target, run)
-    words = ("evaluate", run, bench, "--split=random_10", "--replicates=21", "--limit=1", "--max-new-tokens=2")
+    words = (
+        "evaluate",
+        run,
+        bench,
+        "--split=random_10",
+        "--replicates=21",
+        "--limit=1",
+        "--max-new-tokens=2",
+        "--allow-broken",
+    )
     medunlearn(*words)
     (evaluation,) = [path.parent for path in run.glob("evaluations/*/run.json") if ": 21" in path.read_text()]
     record = json.loads((evaluation / "run.json").read_text())

@@ -14,7 +14,7 @@ from medunlearn.data.benchmark import Benchmark
 
 Medunlearn = Callable[..., Any]
 TINY = ("--model", "tiny", "--tiny-width=32", "--tiny-layers=2", "--epochs=1", "--precision=fp32")
-QUICK = ("--replicates=20", "--max-new-tokens=4", "--quiet")
+QUICK = ("--replicates=20", "--max-new-tokens=4", "--allow-broken", "--quiet")
 FILES = ("report.html", "report.md", "report.json")
 
 
@@ -56,7 +56,10 @@ def test_report(medunlearn: Medunlearn, hospital: tuple[Path, Path], bench: Path
 
 def test_json_and_quiet(medunlearn: Medunlearn, hospital: tuple[Path, Path], tmp_path: Path) -> None:
     words = ("report", *hospital, "--split", "random_10", "--out", tmp_path / "r")
-    assert json.loads(medunlearn(*words, "--json").stdout) == {"report": str(tmp_path / "r" / "report.html")}
+    told = json.loads(medunlearn(*words, "--json").stdout)
+    # Four tokens of a target that was hardly trained are all the same.
+    assert len(told.pop("broken")) == 1
+    assert told == {"report": str(tmp_path / "r" / "report.html")}
     said = medunlearn(*words, "--quiet")
     assert (said.stdout, said.stderr) == ("", "")
 

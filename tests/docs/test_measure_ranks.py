@@ -20,7 +20,7 @@ START = (
     "medunlearn build amnesia --synthetic 20 --out bench/",
     "medunlearn train bench/ --model tiny --out runs/target --epochs 1 --tiny-width 32 --tiny-layers 2",
 )
-SMALL = ["--limit=2", "--max-new-tokens=4", "--replicates=20"]
+SMALL = ["--allow-broken", "--limit=2", "--max-new-tokens=4", "--replicates=20"]
 
 
 def test_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

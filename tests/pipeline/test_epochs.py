@@ -184,6 +184,8 @@ def numbered(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:
         ]
 
     monkeypatch.setattr(selection, "by_forgetting", standings)
+    # Models that were hardly trained answer everything alike; here only the numbers are to decide.
+    monkeypatch.setattr(module.EpochEvaluation, "_problem", lambda self, epoch: "")
 
 
 @pytest.mark.parametrize("trainable", ["default", "lora:2"])

@@ -16,7 +16,7 @@ from fake_server import FakeServer
 import medunlearn as mu
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.errors import ConfigError, InputError, MedunlearnError, SourceError
+from medunlearn.errors import ConfigError, InputError, MedunlearnError, ModelError, SourceError
 from medunlearn.judging.judges import JudgeSettings, judges_of
 from medunlearn.judging.panel_run import JudgingRun, material
 from medunlearn.judging.rated_responses import METRICS, job
@@ -171,7 +171,10 @@ def test_factuality_goes_into_the_scores(
 ) -> None:
     server, before = serve(), (evaluated.summary, evaluated.scores)
     how = {"benchmark": hospital, "llm": entries(server, "a", "b"), "replicates": 20, "quiet": True}
-    asked = job(evaluated.run, judges_of(how["llm"]), JudgeSettings(), benchmark=hospital)
+    with pytest.raises(ModelError, match=r"all of its 32 answers are the same"):
+        mu.judge(evaluated.run, **how)
+    how["allow_broken"] = True
+    asked = job(evaluated.run, judges_of(how["llm"]), JudgeSettings(allow_broken=True), benchmark=hospital)
     assert {one.requests for one in asked.plan().estimates.values()} == {32}
     judged = mu.judge(evaluated.run, **how)
     assert server.count == 64
@@ -208,7 +211,7 @@ def test_a_response_that_a_judge_did_not_rate_is_unscored(
 ) -> None:
     (a,) = entries(serve(), "a")
     (b,) = entries(serve(*["well"] * 3, "refusal"), "b", concurrency=1)
-    how = {"benchmark": hospital, "replicates": 20, "quiet": True, "groups": ("reasoning",)}
+    how = {"benchmark": hospital, "replicates": 20, "quiet": True, "groups": ("reasoning",), "allow_broken": True}
     mu.judge(evaluated.run, llm=[a, b], **how)
     scores = Evaluated.find(evaluated.run).scores
     found = scores[scores["measure"] == "factuality"].set_index("question_id")

@@ -14,7 +14,7 @@ import pytest
 import medunlearn as mu
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.errors import InputError, UnknownNameError
+from medunlearn.errors import InputError, ModelError, UnknownNameError
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.results.runs import Run
 
@@ -31,12 +31,15 @@ def scored(hospital: Benchmark, copy: Callable[..., Run], tmp_path: Path) -> tup
 def test_measures_are_added_and_replaced(scored: tuple[Run, Path]) -> None:
     run, folder = scored
     before = mu.scores(run.folder)
-    first = set(mu.score(run.folder).summary["measure"])
+    with pytest.raises(ModelError, match=r"all of its .* answers are the same"):
+        mu.score(run.folder)
+    how = {"allow_broken": True}  # four tokens of a model that was hardly trained
+    first = set(mu.score(run.folder, **how).summary["measure"])
     pd.testing.assert_frame_equal(mu.scores(run.folder), before)
-    added = mu.score(str(run.folder), measures="token_f1,answer_probability").table
+    added = mu.score(str(run.folder), measures="token_f1,answer_probability", **how).table
     assert set(added["measure"]) == {"rouge_l", "te", "token_f1", "answer_probability"}
     assert added.loc[added["measure"] == "token_f1", "value"].notna().all()
-    assert first < set(mu.score(run, benchmark=folder).summary["measure"])
+    assert first < set(mu.score(run, benchmark=folder, **how).summary["measure"])
     with pytest.raises(UnknownNameError, match="rouge_l"):
         mu.score(run, measures="rouge")
     shutil.rmtree(folder)
@@ -46,7 +49,7 @@ def test_measures_are_added_and_replaced(scored: tuple[Run, Path]) -> None:
 
 def test_nothing_heavy_is_loaded(scored: tuple[Run, Path]) -> None:
     code = (
-        f"import sys, medunlearn as mu\nmu.score({str(scored[0].folder)!r}, measures='exact_match,em')\n"
+        f"import sys, medunlearn as mu\nmu.score({str(scored[0].folder)!r}, measures='em', allow_broken=True)\n"
         "print(sorted({'torch', 'transformers', 'peft', 'scipy.stats', 'plotly'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -25,6 +25,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.models.folders import model_identity
+from medunlearn.models.health import refuse_broken
 from medunlearn.models.load import LanguageModel
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.runs import FILE, Recording, Run
@@ -41,15 +42,33 @@ def attack(
     device: str = "auto",
     quiet: bool = False,
 ) -> Attacks:
-    """Attack a run's model on a split, and the runs that it is compared with.
+    """Attack a run's model on a split, and the runs that it is compared with, as :func:`attack_each`.
+
+    Raises:
+        ModelError: a broken model, unless ``allow_broken``.
+    """
+    attacks = attack_each([run, *against], benchmark, settings, device=device, quiet=quiet)
+    refuse_broken(attacks.problems, allowed=settings.allow_broken)
+    return attacks
+
+
+def attack_each(
+    models: Sequence[Run | Path | str],
+    benchmark: Benchmark,
+    settings: AttackSettings,
+    *,
+    device: str = "auto",
+    quiet: bool = False,
+) -> Attacks:
+    """Attack the models of runs on a split; one whose answers are all alike is noted in its record.
 
     Results are kept in each run's folder; a complete attack is not run again.
 
     Raises:
         InputError: an unknown split, attack or model; a benchmark without non-members, or another one than a model
-            was trained on.
+            was trained on; weights that are not finite, unless ``allow_broken``.
     """
-    runs = [Run.of(one) for one in (run, *against)]
+    runs = [Run.of(one) for one in models]
     named = distinct_runs(runs)
     who = attackable(benchmark, settings)
     for one in named:
@@ -59,8 +78,8 @@ def attack(
     def likelihoods(length: int | None) -> Sequence[float]:
         return reference_likelihoods(str(settings.reference), who, length, settings, device, quiet)
 
-    models = [attack_one(one, benchmark, who, settings, likelihoods, device=device, quiet=quiet) for one in runs]
-    relabelled = tuple(replace(model, run=one) for model, one in zip(models, named, strict=True))
+    attacked = [attack_one(one, benchmark, who, settings, likelihoods, device=device, quiet=quiet) for one in runs]
+    relabelled = tuple(replace(model, run=one) for model, one in zip(attacked, named, strict=True))
     return Attacks(relabelled, settings.replicates, settings.seed)
 
 
@@ -147,6 +166,7 @@ def attack_one(
     how: dict[str, Any] = {"device": device, "quiet": quiet, "live": live}
     with recording.running():
         recording.info.results = {
+            "health": {"problems": []},
             "benchmark": benchmark.facts(),
             "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
         }

@@ -77,6 +77,11 @@ class Attacks:
     replicates: int
     seed: int
 
+    @property
+    def problems(self) -> dict[str, tuple[str, ...]]:
+        """Label of each model -> why it is broken; nothing of a healthy one."""
+        return {model.run.label: model.record.info.problems for model in self.models}
+
     @cached_property
     def comparisons(self) -> pd.DataFrame:
         """Paired differences with intervals: model, against, against_role, and the kind's columns.
@@ -114,7 +119,8 @@ class Attacks:
 
         Membership also has ``reading``, of the areas of unlearned models: ``over-forgotten`` where the area lies
         below the retrained model's (its interval of the difference leaves 0 out), ``still leaks`` where it lies
-        above, else ``not told apart``. Without a retrained model it is read against 0.5.
+        above, else ``not told apart``. Without a retrained model it is read against 0.5; of a broken model nothing
+        is read.
         """
         tables = [one.summary.assign(model=one.run.label, role=one.run.role) for one in self._measured]
         table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
@@ -143,7 +149,8 @@ class Attacks:
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
     def _reading(self, row: Mapping[Any, Any]) -> str | None:
-        if row["measure"] != AUC or row["role"] != "unlearned":
+        broken = any(one.record.info.problems for one in self.models if one.run.label == row["model"])
+        if row["measure"] != AUC or row["role"] != "unlearned" or broken:
             return None
         sides = [row["against_chance"]]
         gaps = self.comparisons

@@ -56,6 +56,11 @@ class Audit:
         return self.run.label
 
     @property
+    def problems(self) -> dict[str, tuple[str, ...]]:
+        """Label of this model and of each baseline -> why it is broken; nothing of a healthy one."""
+        return {audit.label: audit.run.info.problems for audit in (self, *self.baselines)}
+
+    @property
     def unit(self) -> str:
         """Unit of lengths: ``tokens of ...``, or ``words and punctuation marks``."""
         return str(self.run.info.results["unit"]["name"])

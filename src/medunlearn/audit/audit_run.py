@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.audit.audit_result import Audit
-from medunlearn.audit.audit_tables import BASELINES, BASELINES_FILE, RESPONSES, VERB
+from medunlearn.audit.audit_tables import BASELINES, BASELINES_FILE, RESPONSES, VERB, Key
 from medunlearn.audit.measures import MEASURES, default_measures, get_measure
 from medunlearn.audit.probe_scoring import score_all
-from medunlearn.audit.probes import draw_probes, write_probes
+from medunlearn.audit.probes import Probe, draw_probes, write_probes
 from medunlearn.audit.respondents import AuditedModel, AuditJob, audited_model, data_use_of, relabel
 from medunlearn.audit.stages import check_stages, run_stages
 from medunlearn.audit.stored import identity, is_table, read_stored
@@ -20,10 +20,11 @@ from medunlearn.config import check
 from medunlearn.config.audit import AuditParts, AuditSettings
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import read_whole
-from medunlearn.data.responses import ResponseStore
+from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import read_json, write_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.decodings import parse_decodings
+from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.progress import progress
 from medunlearn.registry import names as known_names
 from medunlearn.results.runs import FILE, Recording, Run
@@ -67,6 +68,7 @@ def audit(
     Raises:
         ConfigError: wrong settings, all at once.
         InputError: a corpus, file or model that cannot be used.
+        ModelError: a broken model, unless ``allow_broken``; what it answered is kept.
     """
     of_stages = {key: value for key, value in settings.items() if key.split(".")[0] in AuditParts.model_fields}
     parts = check_stages(of_stages, model=model is not None)
@@ -83,11 +85,14 @@ def audit(
         subject_model = audited_model(str(model), name=model_name, **how)  # type: ignore[arg-type]
         corpora = _corpora(sources, checked)
         _audit_model(subject_model, corpora, checked, folder, quiet)
+    _refuse_broken(folder, checked)
     labels, others = [Run.open(folder).label], []
     run_baseline = _Baselines(folder, corpora, checked, llm, allow_remote_llm, device, quiet)
     stages: dict[str, Any] = {"corpora": corpora, "device": device, "quiet": quiet}
+    stages["allow_broken"] = checked.allow_broken
     for word in baselines:
         path, other = run_baseline(word, labels)
+        _refuse_broken(path, checked)
         labels.append(Run.open(path).label)
         if path.is_relative_to(folder):
             others.append(run_stages(path, parts, model=other, **stages))
@@ -170,6 +175,7 @@ def _audit_model(
             responses = job.store.read()
             score_all(folder, probes, keys, responses, reasons, _measures(settings), unit)
         recording.info.results = {
+            "health": {"problems": [*model.problems, *_answer_problems(probes, responses)]},
             "unit": {"name": unit.name, "noun": unit.noun},
             "model": model.facts(),
             "corpora": [{**c.facts(), **counts} for c, (_, counts) in zip(corpora, samples, strict=True)],
@@ -209,6 +215,7 @@ def _audit_stored(file: Path, settings: AuditSettings, folder: Path, label: str 
         for probe in probes:
             records.setdefault(probe.corpus, set()).add(probe.record_id)
         recording.info.results = {
+            "health": {"problems": list(_answer_problems(probes, stored.responses))},
             "unit": {"name": unit.name, "noun": unit.noun},
             "model": {"kind": "stored responses", "source": str(file)},
             "corpora": [
@@ -220,6 +227,16 @@ def _audit_stored(file: Path, settings: AuditSettings, folder: Path, label: str 
             "without_response": 0,
             "rows_without_suffix": stored.empty,
         }
+
+
+def _answer_problems(probes: Sequence[Probe], responses: Mapping[Key, Response]) -> tuple[str, ...]:
+    suffixes = {probe.probe_id: probe.suffix for probe in probes}
+    return answer_problems((suffixes[key[0]], one.response, one.finished) for key, one in responses.items())
+
+
+def _refuse_broken(folder: Path, settings: AuditSettings) -> None:
+    audited = Run.open(folder)
+    refuse_broken({audited.label: audited.info.problems}, allowed=settings.allow_broken)
 
 
 def _store(recording: Recording, unit: Unit) -> ResponseStore:

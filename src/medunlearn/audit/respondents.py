@@ -107,8 +107,18 @@ class LocalModel:
             from medunlearn.models.folders import model_folder
             from medunlearn.models.load import load_model
 
-            self._model = load_model(model_folder(self.source), device=self._device, weights=settings.weights)
+            self._model = load_model(
+                model_folder(self.source),
+                device=self._device,
+                weights=settings.weights,
+                allow_broken=settings.allow_broken,
+            )
         return self._model
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Problems of the model's weights; none where it was not needed."""
+        return self._model.problems if self._model is not None else ()
 
 
 @dataclass
@@ -117,11 +127,13 @@ class ServedModel:
 
     Attributes:
         permitted: the user allows protected texts to leave this machine.
+        problems: none, since nobody sees its weights.
     """
 
     label: str
     server: ServerSettings
     permitted: bool
+    problems: tuple[str, ...] = ()
     _facts: dict[str, Any] = field(default_factory=dict)
 
     def identity(self) -> Any:

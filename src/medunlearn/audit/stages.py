@@ -124,6 +124,7 @@ def run_stages(
     model: AuditedModel | None = None,
     device: str = "auto",
     quiet: bool = False,
+    allow_broken: bool = False,
 ) -> StageResults:
     """Run the stages, in the order in which one may read another's table.
 
@@ -131,12 +132,13 @@ def run_stages(
         folder: of a complete audit.
         corpora: of the audit; none: the texts of its probes.
         model: of the audit; None with stored responses.
+        allow_broken: of the audit.
 
     Raises:
         InputError: another process writes to the folder.
     """
     with lock_folder(folder, "audit"):
-        return _run_stages(folder, parts, corpora, model, device, quiet)
+        return _run_stages(folder, parts, corpora, model, device, quiet, allow_broken)
 
 
 def _run_stages(
@@ -146,6 +148,7 @@ def _run_stages(
     model: AuditedModel | None,
     device: str,
     quiet: bool,
+    allow_broken: bool,
 ) -> StageResults:
     if parts.encoder or parts.bart:
         add_semantic(folder, parts, device=device, quiet=quiet)
@@ -160,7 +163,8 @@ def _run_stages(
         }
         kinds = sort_spans(read_tables(folder), check(KindSettings, parts.kinds), texts or None)
     if parts.options is not None and model is not None:
-        options = _audit_options(folder, parts.options, model, device, quiet)
+        section = {"allow_broken": allow_broken, **parts.options}
+        options = _audit_options(folder, section, model, device, quiet)
     return StageResults(identifiers, kinds, options)
 
 

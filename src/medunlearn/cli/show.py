@@ -22,6 +22,14 @@ HEADLINE = ("Model", "Utility", "Forgetting", "Distance")
 ROUNDED = 0.1  # share of what an adapter learned; from here on the rounding of a merge is mentioned
 
 
+def warn_of_broken(output: Output, models: Mapping[str, Sequence[str]]) -> None:
+    """The first lines of a result: which models are broken, and why."""
+    from medunlearn.models.health import banner
+
+    for line in banner(models):
+        output.line(f"WARNING: {line}")
+
+
 def by_model(
     output: Output,
     table: pd.DataFrame,
@@ -132,10 +140,13 @@ def evaluate(result: Any, output: Output, *, benchmark: str, semeval: bool = Fal
         for line in slow_ways(model.record.info["results"]):
             output.say(f"{model.run.label}: {line}")
     paper, table = _paper_measures(result, benchmark, semeval), result.table()
-    facts = {"table": table, "comparisons": result.comparisons}
+    facts, health = {"table": table, "comparisons": result.comparisons}, {"health": result.problems}
     refused = {} if result.reference is None else {"reference": list(result.reference.reasons)}
-    if output.data(lambda: {name: part.to_dict("records") for name, part in facts.items()} | refused | paper):
+    if output.data(
+        lambda: {name: part.to_dict("records") for name, part in facts.items()} | health | refused | paper
+    ):
         return
+    warn_of_broken(output, result.problems)
     _measures(output, table, result.models)
     contexts = ", ".join(sorted({model.context for model in result.models}))
     output.line(f"Asked in context: {contexts}. With --json or --out also by kind of question.")
@@ -163,7 +174,9 @@ def _paper_measures(evaluation: Any, folder: str, semeval: bool) -> dict[str, li
 
 
 def score(result: Any, output: Output) -> None:
-    if not output.data(lambda: {"table": result.summary.to_dict("records")}):
+    problems = {result.run.label: result.record.info.problems}
+    if not output.data(lambda: {"table": result.summary.to_dict("records"), "health": problems}):
+        warn_of_broken(output, problems)
         _measures(output, result.summary.assign(model=result.run.label), [result])
         _extractor(output, [result])
 
@@ -179,8 +192,9 @@ def _extractor(output: Output, models: Sequence[Any]) -> None:
 def utility(result: Any, output: Output) -> None:
     """Print the main metric of each task, a column a model, and ``utility`` last; the files have the others."""
     table = result.table()
-    if output.data(lambda: {"table": records(table)}):
+    if output.data(lambda: {"table": records(table), "health": result.problems}):
         return
+    warn_of_broken(output, result.problems)
     table = table[table["counts"] | (table["name"] == "utility")].rename(columns={"name": "task"})
     table, title = table.assign(about=result.models[0].description), "Utility: {}".format
     options: dict[str, Any] = {"counts": lambda row: str(row["n_scored"]), "empty_rows": True}
@@ -287,7 +301,10 @@ def run(result: Any, output: Output) -> None:
         return {"report": str(result.report), **headline, **({"findings": verdicts} if verdicts else {})}
 
     if output.data(payload):
+        _refuse_failed(result)
         return
+    for caveat in result.content.broken:
+        output.line(f"WARNING: {caveat}")
     results = Results(result.content)
     where = main_plane(results)
     table = headline_table(standings(results, where), where)
@@ -298,6 +315,16 @@ def run(result: Any, output: Output) -> None:
         output.line(caveat)
     if text := findings_text(findings):
         output.line(text)
+    _refuse_failed(result)
+
+
+def _refuse_failed(result: Any) -> None:
+    """Raise a MedunlearnError if a method of an experiment failed; the others are done."""
+    if result.failed:
+        shown = "".join(f"\n  - {name}: {reason}" for name, reason in result.failed)
+        raise MedunlearnError(
+            f"{len(result.failed)} methods have no result; the others are in {result.report}.{shown}"
+        )
 
 
 def sweep(result: Any, output: Output) -> None:
@@ -315,6 +342,8 @@ def sweep(result: Any, output: Output) -> None:
             ]
             output.table("Learning rates", ("Method", "Lr", "Utility", "Forgetting", "Score"), rows)
         if result.content is not None:
+            for caveat in result.content.broken:
+                output.line(f"WARNING: {caveat}")
             output.line(result.content.text())
         output.line(f"report: {result.report}" if result.report else "There is no report: no model was evaluated.")
     if result.failed:
@@ -341,6 +370,9 @@ def report(result: tuple[Any, Path], output: Output) -> None:
         facts |= {"findings": verdicts} if verdicts or audits else {}
     else:
         facts["findings"], text = content.verdicts(), content.text()
+    facts |= {"broken": list(content.broken)} if content.broken else {}
     if not output.data(facts):
+        for line in content.broken:
+            output.line(f"WARNING: {line}")
         output.line(text or "")
         output.say(f"report: {page}")

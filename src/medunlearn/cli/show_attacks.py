@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from medunlearn.cli.output import Output, Row, absent, difference, records, with_interval
-from medunlearn.cli.show import by_model
+from medunlearn.cli.show import by_model, warn_of_broken
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,9 +27,11 @@ def attack(result: Any, output: Output, *, benchmark: str) -> None:
             "privacy_leak": result.privacy_leaks.to_dict("records"),
             "reconstruction": records(reconstructions.table()),
             "reconstruction_comparisons": records(reconstructions.comparisons),
+            "health": result.problems,
         }
     ):
         return
+    warn_of_broken(output, result.problems)
     if len(tables):
         _membership(result, tables, output)
         from medunlearn import api

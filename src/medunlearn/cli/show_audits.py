@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from medunlearn.cli.output import Output, Row, absent, difference, records, with_interval
+from medunlearn.cli.show import warn_of_broken
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +29,7 @@ def audit(result: Audit, output: Output, *, paper_bootstrap: bool = False, show_
     """
     if output.data(lambda: _audit_json(result, paper_bootstrap)):
         return
+    warn_of_broken(output, result.problems)
     for (corpus, decoding), part in result.table().groupby(["corpus", "decoding"], sort=False):
         _corpus(result, f"{corpus}, {decoding}", part, output)
     scores = result.scores()
@@ -61,6 +63,7 @@ def _audit_json(result: Audit, paper: bool) -> dict[str, Any]:
         "folder": str(result.run.folder),
         "model": result.label,
         "results": result.run.info["results"],
+        "health": result.problems,
         "table": records(result.table()),
         "leaking_subjects": records(leaking_subjects(result.scores(), LEAK)),
     }
@@ -79,6 +82,9 @@ def _leaking(result: Audit, output: Output) -> None:
     from medunlearn.audit.probe_summary import leaking_subjects
     from medunlearn.reports.formatting import share_of_subjects, subjects_for_bounds
 
+    if result.run.info.problems:
+        output.line("What a broken model does not repeat is no bound on what it memorized.")
+        return
     rows = leaking_subjects(result.scores(), LEAK).to_dict("records")
     for row in rows:
         shown = share_of_subjects(row["n_leaking"], row["n_subjects"], "subject")
@@ -248,9 +254,10 @@ def diagnosis(result: Any, output: Output) -> None:
     from medunlearn.reports.claims import cases_table
 
     tables = {name: getattr(result, name) for name in ("accuracy", "differences", "epochs")}
-    facts = {"folder": str(result.record.folder), "rise": result.results["rise"]}
+    facts = {"folder": str(result.record.folder), "rise": result.results["rise"], "health": result.problems}
     if output.data(lambda: facts | {name: records(table) for name, table in tables.items()}):
         return
+    warn_of_broken(output, result.problems)
     rise = rise_finding(result.results["rise"])
     for title, table in (
         (f"top-k accuracy, {result.settings.part} part", report.accuracy_table(result)),

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from medunlearn.config.settings import MOST_REPLICATES, Licence, Numbers, Percents, Settings
+from medunlearn.config.settings import MOST_REPLICATES, AllowBroken, Licence, Numbers, Percents, Settings
 
 Gold = Literal["principal", "any"]
 
@@ -93,3 +93,4 @@ class DiagnoseSettings(AskedSettings):
         None, description="prompt template; left out: the one of training"
     )
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
+    allow_broken: AllowBroken = False

@@ -7,7 +7,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from medunlearn.config.settings import MOST_REPLICATES, Context, Listed, OwnPrompt, Settings, Template, Words
+from medunlearn.config.settings import (
+    MOST_REPLICATES,
+    AllowBroken,
+    Context,
+    Listed,
+    OwnPrompt,
+    Settings,
+    Template,
+    Words,
+)
 
 Folds = Annotated[
     tuple[Literal["train", "holdout", "rephrase", "utility"], ...],
@@ -44,6 +53,7 @@ class EvaluateSettings(Settings):
     keywords: Path | None = Field(
         None, description="keywords of LS as `medunlearn build keywords --out` writes them; none: found when needed"
     )
+    allow_broken: AllowBroken = False
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the subset and the bootstrap")
 
@@ -65,6 +75,7 @@ class AttackSettings(Settings):
     )
     batch_size: int = Field(32, ge=1, description="sequences in one pass")
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
+    allow_broken: AllowBroken = False
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the bootstrap")
 
@@ -88,6 +99,7 @@ class JudgeSettings(Settings):
     split: str | None = Field(None, description="of responses: the evaluation to take; none: the one there is")
     temperature: float | None = Field(0.0, ge=0, description="of the judges; null for servers that refuse it")
     max_tokens: int = Field(1024, ge=16, description="longest answer of a judge, its thoughts included")
+    allow_broken: AllowBroken = False
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the sample, the judges and the bootstrap")
 
@@ -107,6 +119,7 @@ class UtilitySettings(Settings):
     chat: bool = Field(False, description="put prompts into the model's chat template")
     batch_size: int = Field(32, ge=1, description="sequences in one pass")
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
+    allow_broken: AllowBroken = False
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over items")
     seed: int = Field(0, description="seed of examples in prompts and of the bootstrap")
 

@@ -7,7 +7,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from medunlearn.config.settings import MOST_REPLICATES, Licence, Listed, Percents, Settings, Template, Words
+from medunlearn.config.settings import (
+    MOST_REPLICATES,
+    AllowBroken,
+    Licence,
+    Listed,
+    Percents,
+    Settings,
+    Template,
+    Words,
+)
 
 
 class OptionsFields(Settings):
@@ -58,6 +67,7 @@ class AuditOptionsSettings(OptionsFields):
     data_use: Literal["open", "credentialed"] = Field(
         "credentialed", description="open: the questions are published and may go to a server off this machine"
     )
+    allow_broken: AllowBroken = False
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over questions")
     seed: int = Field(0, description="seed of the sample, the removed options and the bootstrap")
 

@@ -80,6 +80,13 @@ Listed = BeforeValidator(flat_list)
 Numbers = BeforeValidator(numbers)
 """The same of numbers."""
 Words = Annotated[tuple[str, ...], Listed]
+AllowBroken = Annotated[
+    bool,
+    Field(
+        description="score a model though its weights are not finite or its answers all empty or the same; every "
+        "page then warns, and no verdict is read from it"
+    ),
+]
 Percents = Annotated[tuple[Percent, ...], Numbers, AfterValidator(once), Field(min_length=1)]
 Server = Annotated[dict[str, Any], BeforeValidator(_address)]
 """Settings of a language-model server, or its address."""

@@ -22,6 +22,7 @@ from medunlearn.judging.tasks import JudgingCase
 from medunlearn.metrics import Item, Judgement, get_metric
 from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.judged import NOT_JUDGED
+from medunlearn.models.health import refuse_broken
 from medunlearn.registry import load
 from medunlearn.results.evaluated import SUMMARY, Evaluated, summarize_evaluation
 from medunlearn.results.runs import FILE, Recording, Run
@@ -72,6 +73,7 @@ def evaluated_responses(run: Run, benchmark: Benchmark, settings: JudgeSettings)
     evaluated = Evaluated.find(run, settings.split)
     if evaluated.record.info["results"]["benchmark"]["fingerprint"] != benchmark.fingerprint:
         raise InputError(f"{run.folder} was evaluated on another benchmark than the one named.")
+    refuse_broken({run.label: evaluated.record.info.problems}, allowed=settings.allow_broken)
     sides = dict(zip(evaluated.questions["question_id"], evaluated.questions["side"], strict=True))
     questions = [q for q in benchmark.questions if q.question_id in sides]
     kinds = kinds_to_judge(questions, settings.groups)

@@ -23,6 +23,7 @@ from medunlearn.data.storage import as_storage_error
 from medunlearn.errors import InputError, ModelError
 from medunlearn.models.delta import LARGEST_SHARE, apply_delta, save_delta
 from medunlearn.models.folders import MANIFEST, TENSORS, Weights, adapter_base, chain, is_adapter
+from medunlearn.models.health import refuse_broken, refuse_small_embedding, weight_problems
 from medunlearn.models.vision import family_of
 from medunlearn.models.vision.family import Family
 from medunlearn.models.vision.pictures import Pictures
@@ -36,13 +37,15 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 class LanguageModel:
     """A Hugging Face causal model and its tokenizer, which has an EOS and a pad token (maybe the same).
 
-    ``source`` is the folder or hub id that it came from, or how it was built; ``pictures`` are None for text alone.
+    ``source`` is the folder or hub id that it came from, or how it was built; ``pictures`` are None for text alone;
+    ``problems`` say why a model is broken that was loaded all the same (:mod:`medunlearn.models.health`).
     """
 
     model: Any
     tokenizer: Any
     source: str
     pictures: Pictures | None = None
+    problems: tuple[str, ...] = ()
 
     @property
     def device(self) -> torch.device:
@@ -94,6 +97,7 @@ def load_model(
     weights: Weights = "fp32",
     trust_remote_code: bool = False,
     images: Path | None = None,
+    allow_broken: bool = False,
 ) -> LanguageModel:
     """A causal model from a folder or a hub id; a delta or a LoRA adapter with its base put under it.
 
@@ -103,14 +107,26 @@ def load_model(
         source: a folder that holds a Hugging Face model, a delta or an adapter, or a hub id such as ``org/name``.
         device: ``auto`` takes a GPU where there is one.
         images: what the images of records count from, the folder of their benchmark.
+        allow_broken: load it though its weights or logits are not finite; :attr:`LanguageModel.problems` say so.
 
     Raises:
         ModelError: no such model, no tokenizer, no weights as safetensors, or not all of them; a delta whose base
-            is missing or another one.
+            is missing or another one; weights or logits that are not finite; a tokenizer larger than the embedding.
     """
     transformers_logging.disable_progress_bar()
     if is_adapter(Path(source)):
-        return _adapted(Path(source), device, weights, trust_remote_code, images)
+        loaded = _adapted(Path(source), device, weights, trust_remote_code, images, allow_broken)
+    else:
+        loaded = _plain(source, device, weights, trust_remote_code, images)
+    loaded.problems = weight_problems(loaded.model, loaded.tokenizer)
+    refuse_broken({loaded.source: loaded.problems}, allowed=allow_broken)
+    return loaded
+
+
+def _plain(
+    source: str | Path, device: str, weights: Weights, trust_remote_code: bool, images: Path | None
+) -> LanguageModel:
+    """A full model, or a delta on its base."""
     folder, root, deltas = Path(source), source, list[Path]()
     if folder.is_dir():
         root, *deltas = chain(folder)
@@ -120,7 +136,7 @@ def load_model(
     try:
         tokenizer = AutoTokenizer.from_pretrained(root, trust_remote_code=trust_remote_code)
         family = family_of(AutoConfig.from_pretrained(root, trust_remote_code=trust_remote_code))
-        model, loaded = (AutoModelForImageTextToText if family else AutoModelForCausalLM).from_pretrained(
+        model, info = (AutoModelForImageTextToText if family else AutoModelForCausalLM).from_pretrained(
             root,
             dtype=_DTYPES[weights],
             use_safetensors=True,
@@ -129,7 +145,7 @@ def load_model(
         )
     except LOADING_ERRORS as error:
         raise ModelError(f"Model {source} cannot be loaded: {str(error).strip().splitlines()[0]}") from error
-    refuse_missing(root, loaded["missing_keys"])
+    refuse_missing(root, info["missing_keys"])
     for delta in deltas:
         apply_delta(model, delta)
         model.name_or_path = str(delta)  # what PEFT notes as an adapter's base
@@ -137,6 +153,7 @@ def load_model(
         raise ModelError(f"The tokenizer of {source} has no EOS token; answers could not be ended.")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
+    refuse_small_embedding(model, tokenizer, str(source))
     pictures = None if family is None else _pictures(family, root, model, tokenizer, images)
     return LanguageModel(model.to(pick_device(device)), tokenizer, str(source), pictures)
 
@@ -157,13 +174,23 @@ def _pictures(family: Family, root: str | Path, model: Any, tokenizer: Any, imag
 
 
 def _adapted(
-    folder: Path, device: str, weights: Weights, trust_remote_code: bool, images: Path | None
+    folder: Path,
+    device: str,
+    weights: Weights,
+    trust_remote_code: bool,
+    images: Path | None,
+    allow_broken: bool,
 ) -> LanguageModel:
     """A LoRA adapter merged into its base; its own tokenizer where it has one."""
     from peft import PeftModel
 
     base = load_model(
-        adapter_base(folder), device=device, weights=weights, trust_remote_code=trust_remote_code, images=images
+        adapter_base(folder),
+        device=device,
+        weights=weights,
+        trust_remote_code=trust_remote_code,
+        images=images,
+        allow_broken=allow_broken,
     )
     try:
         with warnings.catch_warnings():
@@ -177,6 +204,7 @@ def _adapted(
     tokenizer = AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").exists() else base.tokenizer
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
+    refuse_small_embedding(model, tokenizer, str(folder))
     return LanguageModel(model, tokenizer, str(folder), base.pictures)
 
 

@@ -12,6 +12,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import write_atomically
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import question_items
+from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.models.load import LanguageModel
 from medunlearn.pipeline.questioning import Questioning, questions_to_ask
 from medunlearn.pipeline.score import metric_names, score_items, write_tables
@@ -39,10 +40,13 @@ def evaluate(
 
     Raises:
         InputError: an unknown split, metric or model.
+        ModelError: a broken model, unless ``allow_broken``; what it answered and its scores are kept.
     """
     runs = [Run.of(model) for model in (run, *against)]
     models = [evaluate_one(model, benchmark, settings, device=device, quiet=quiet) for model in runs]
-    return Evaluation(tuple(distinct(models)), settings.replicates, settings.seed)
+    evaluation = Evaluation(tuple(distinct(models)), settings.replicates, settings.seed)
+    refuse_broken(evaluation.problems, allowed=settings.allow_broken)
+    return evaluation
 
 
 def evaluate_one(
@@ -54,13 +58,13 @@ def evaluate_one(
     quiet: bool = False,
     live: LanguageModel | None = None,
 ) -> Evaluated:
-    """Score one run's model; a complete evaluation is returned as it is.
+    """Score one run's model; a complete evaluation is returned as it is. One whose answers are all alike is noted.
 
     Args:
         live: the run's model where it is in memory already, in evaluation mode; otherwise it is loaded.
 
     Raises:
-        InputError: an unknown split, metric or model.
+        InputError: an unknown split, metric or model; weights that are not finite, unless ``allow_broken``.
     """
     split, metrics = benchmark.split(settings.split), metric_names(benchmark, settings)
     questions = questions_to_ask(benchmark, split, settings)
@@ -82,6 +86,7 @@ def evaluate_one(
                 options, more = questioning.rate(questions, metrics)
             with recording.stage("rank"):
                 ranks, ranked = questioning.rank(split, metrics)
+                problems = questioning.problems
                 del questioning  # The model makes room for those of the measures.
             with recording.stage("score"):
                 items = question_items(questions, benchmark.sides(split), responses, options, keywords, ranks)
@@ -89,7 +94,11 @@ def evaluate_one(
                 if ranks:
                     write_atomically(folder / FACTS, fact_table(ranks, labels).to_parquet)
                 write_tables(folder, benchmark, settings, score_items(items, metrics, settings, labels, device))
+            problems += answer_problems(
+                (q.answer, (said := responses[q.question_id]).response, said.finished) for q in questions
+            )
             recording.info.results = {
+                "health": {"problems": list(problems)},
                 "context": rendering.context,
                 **disease_keywords.extractor_of(settings, metrics),
                 "responses": str(store.relative_to(run.folder)),

@@ -26,7 +26,7 @@ from medunlearn.config import (
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.storage import sha256_of_json
-from medunlearn.errors import ConfigError
+from medunlearn.errors import ConfigError, ModelError, NonFiniteLossError
 from medunlearn.methods import make_method
 from medunlearn.models.folders import model_identity
 from medunlearn.pipeline.benchmark_builds import from_section
@@ -40,6 +40,7 @@ from medunlearn.pipeline.epochs.epoch_settings import (
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.train import train
 from medunlearn.pipeline.unlearn import RETRAINED, unlearn, with_retrained
+from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Recording, Run
 from medunlearn.training.processes import Processes, join
 
@@ -60,10 +61,16 @@ class Experiment:
 
 
 class Finished(NamedTuple):
-    """A finished experiment: ``report.html``, beside which stand ``report.md`` and ``report.json``; its content."""
+    """A finished experiment.
+
+    Attributes:
+        report: ``report.html``, beside which stand ``report.md`` and ``report.json``.
+        failed: method and reason of each model that is not in it, because its weights are not finite.
+    """
 
     report: Path
     content: Any
+    failed: tuple[tuple[str, str], ...] = ()
 
 
 def plan(values: dict[str, Any]) -> Experiment:
@@ -123,6 +130,8 @@ def run_experiment(
     Args:
         say: told one line at the start of each stage.
 
+    A method that ends with NaN or infinity does not stop the others: see :attr:`Finished.failed`.
+
     Raises:
         InputError: another process writes to the experiment's folder.
         MedunlearnError: a stage failed; what was done stays, and the same call goes on from there.
@@ -155,32 +164,49 @@ def _run_stages(
             say(line)
             out = run_folder(benchmark, training, name, training.model, settings.out)
             runs.append(train(benchmark, training, out, device=device, quiet=quiet))
-    target = runs[0]
+    target, failed = runs[0], list[tuple[str, str]]()
     for method in (with_retrained(method, runs[-1].folder) for method in experiment.methods):
         say(f"unlearning: {method.method}")
         out = run_folder(benchmark, method, method.method, target.folder, settings.out)
-        runs.append(unlearn(target, benchmark, method, out, device=device, quiet=quiet))
+        try:
+            runs.append(unlearn(target, benchmark, method, out, device=device, quiet=quiet))
+        except NonFiniteLossError as error:
+            if processes.world > 1:
+                raise
+            failed.append((method.method, str(error)))
+            say(f"{method.method}: failed: {error}")
     say("evaluating every model on the same questions")
     if experiment.attack is not None:
         say(f"attacking every model: {', '.join(experiment.attack.attacks)}")
     if experiment.utility is not None:
         say(f"measuring every model's utility: {', '.join(experiment.utility.tasks)}")
     finished = processes.on_main(lambda: _evaluated(experiment, benchmark, runs, processes.device(device), quiet))
+    finished = finished._replace(failed=(*failed, *finished.failed))
+    for name, reason in finished.failed[len(failed) :]:
+        say(f"{name}: failed: {reason}")
     say(f"report: {finished.report}")
     return finished
 
 
 def _evaluated(experiment: Experiment, benchmark: Benchmark, runs: list[Run], device: str, quiet: bool) -> Finished:
-    from medunlearn.attacks.attack_run import attack
+    from medunlearn.attacks.attack_run import attack_each
     from medunlearn.pipeline.evaluate import evaluate_one
     from medunlearn.pipeline.report.gather import gather
     from medunlearn.pipeline.utility.harness_run import utility_one
     from medunlearn.reports.write import write_report
 
     settings = experiment.settings
-    models = [evaluate_one(run, benchmark, experiment.evaluate, device=device, quiet=quiet) for run in runs]
+    models, failed = list[Evaluated](), list[tuple[str, str]]()
+    for run in runs:
+        try:
+            models.append(evaluate_one(run, benchmark, experiment.evaluate, device=device, quiet=quiet))
+        except ModelError as error:
+            if run.role != "unlearned":
+                raise
+            failed.append((run.label, str(error)))
+    runs = [model.run for model in models]
     if experiment.attack is not None:
-        attack(runs[0], benchmark, experiment.attack, against=runs[1:], device=device, quiet=quiet)
+        attack_each(runs, benchmark, experiment.attack, device=device, quiet=quiet)
     if experiment.utility is not None:
         for run in runs:
             utility_one(run, experiment.utility, device=device, quiet=quiet)
@@ -192,7 +218,7 @@ def _evaluated(experiment: Experiment, benchmark: Benchmark, runs: list[Run], de
         replicates=experiment.evaluate.replicates,
         seed=experiment.evaluate.seed,
     )
-    return Finished(write_report(content, settings.out / "report"), content)
+    return Finished(write_report(content, settings.out / "report"), content, tuple(failed))
 
 
 def benchmark_folder(settings: ExperimentSettings | SweepSettings) -> Path:

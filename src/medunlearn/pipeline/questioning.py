@@ -86,7 +86,18 @@ class Questioning:
     @cached_property
     def language_model(self) -> LanguageModel:
         weights, images = self.settings.weights, self.benchmark.folder
-        return self.live or load_model(self.run.model, device=self.device, weights=weights, images=images)
+        return self.live or load_model(
+            self.run.model,
+            device=self.device,
+            weights=weights,
+            images=images,
+            allow_broken=self.settings.allow_broken,
+        )
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Problems of the model's weights; none where it was not needed."""
+        return self.language_model.problems if "language_model" in vars(self) else ()
 
     def ask(
         self,

@@ -22,6 +22,7 @@ from medunlearn.metrics import Item, Tools, get_metric
 from medunlearn.metrics import item_scoring as scoring
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import question_items
+from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.results.evaluated import GROUPS, SUMMARY, Evaluated, summarize_evaluation
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import FILE, measured, question_labels, read_scores, score_table
@@ -65,6 +66,7 @@ def score(
     measures: str | Sequence[str] = (),
     split: str | None = None,
     benchmark: Benchmark | Path | str | None = None,
+    allow_broken: bool = False,
     device: str = "auto",
 ) -> Evaluated:
     """Score the stored responses of a run's evaluation again; no model is asked.
@@ -76,10 +78,12 @@ def score(
         split: the evaluation's split; needed only where there are several
         measures: names from `medunlearn list measures`, or default; none for those of the evaluation
         benchmark: the benchmark or its folder; None for the folder that the evaluation recorded
+        allow_broken: show scores though the answers are all empty or the same; no verdict is read from them
 
     Raises:
         InputError: the run was not evaluated, the benchmark is missing or another one, responses are missing.
         UnknownNameError: a measure that there is not.
+        ModelError: a broken model, unless ``allow_broken``.
     """
     evaluated = Evaluated.find(Run.of(run), split)
     settings = EvaluateSettings.model_validate(evaluated.record.info.config)
@@ -95,6 +99,13 @@ def score(
         scores = read_scores(evaluated.record.folder)
         others = scores[~scores["measure"].isin(named)]
         write_tables(evaluated.record.folder, source, settings, pd.concat([others, table], ignore_index=True))
+        info, given = evaluated.record.info, evaluated.responses
+        found = answer_problems(
+            (item.reference, given[item.question_id].response, given[item.question_id].finished) for item in items
+        )
+        info.results["health"] = {"problems": list(dict.fromkeys((*info.problems, *found)))}
+        info.write(evaluated.record.folder)
+    refuse_broken({evaluated.run.label: info.problems}, allowed=allow_broken)
     return Evaluated(evaluated.run, evaluated.record)
 
 

@@ -15,6 +15,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import read_json, write_atomically
 from medunlearn.errors import InputError, OutOfMemoryError
 from medunlearn.models.batching import is_out_of_memory
+from medunlearn.models.health import refuse_non_finite
 from medunlearn.models.layouts import describe_layouts
 from medunlearn.models.load import LanguageModel, pick_device
 from medunlearn.models.precision import settled
@@ -170,10 +171,12 @@ def save(language_model: LanguageModel, history: History, out: Path, *, base: Pa
 
     Raises:
         FrozenParametersError: rounding took away all that an adapter learned.
+        NonFiniteLossError: a weight is NaN or infinite.
     """
     rounding: dict[str, float] = {}
     if hasattr(language_model.model, "merge_and_unload"):
         language_model.model, rounding["merge_rounding"] = merge(language_model.model)
+    refuse_non_finite(language_model.model, "This model is not saved")
     folder = out / "model"
     if base is None:
         language_model.save(folder)

@@ -8,7 +8,7 @@ than five subjects, or of a single training seed, settles nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -130,6 +130,7 @@ class Finding:
         context: the mode in which the models were asked, where a report has several.
         published: what the paper's own numbers say of it.
         needs: what a run must have for there to be a case.
+        of_collapse: it is about models that collapse, so that a broken model may decide it.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Finding:
     context: str = ""
     published: str = ""
     needs: str = ""
+    of_collapse: bool = False
 
     @property
     def counts(self) -> dict[Verdict, int]:
@@ -183,6 +185,25 @@ def settle(evidence: Sequence[Evidence], side: Literal["above", "below"] = "abov
     if not any(one.measured for one in evidence):
         return NOT_MEASURABLE
     return decide(getattr(one, side) for one in evidence)
+
+
+def without_broken(findings: Iterable[Finding], broken: Callable[[Case, str], str]) -> tuple[Finding, ...]:
+    """The findings with every settled case open that a broken model is in; all empty answers are no forgetting.
+
+    Args:
+        broken: case and context -> why a model in it is broken, or "".
+    """
+
+    def opened(case: Case, context: str) -> Case:
+        reason = broken(case, context) if case.verdict in (HOLDS, FAILS) else ""
+        return replace(case, verdict=OPEN, says=f"a broken model decides nothing: {reason}") if reason else case
+
+    return tuple(
+        finding
+        if finding.of_collapse
+        else replace(finding, cases=tuple(opened(case, finding.context) for case in finding.cases))
+        for finding in findings
+    )
 
 
 def cases_table(finding: Finding) -> Table:

@@ -28,6 +28,7 @@ class ModelResult:
             kind together) and measure. A value that is null is shown as unscored, never as 0.
         history: one row an optimizer step: step, epoch, lr, loss, ``loss/<term>``, gradient_norm, tokens, seconds.
         info: the run's ``run.json``.
+        problems: why it is broken; no verdict is read from a broken model.
     """
 
     label: str
@@ -36,6 +37,7 @@ class ModelResult:
     summary: pd.DataFrame
     history: pd.DataFrame
     info: Mapping[str, Any]
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ class ReportContent:
             high, p, n_pairs, n_subjects.
         metrics: a metric's name -> (title, meaning with range and direction).
         caveats: sentences for the top of the page.
+        broken: warnings of broken models; also the first caveats.
         reference: whether models may be read against the retrained one; None without target or retrained model.
         show_text: whether text of records, questions and responses may be shown.
         groups: the benchmark's own measures by node of one level: level, node, measure, side, fold, model, and a
@@ -155,6 +158,7 @@ class ReportContent:
     ranks: Ranks = field(default_factory=Ranks)
     epochs: pd.DataFrame = field(default_factory=pd.DataFrame)
     utility: pd.DataFrame = field(default_factory=pd.DataFrame)
+    broken: tuple[str, ...] = ()
     reference: ReferenceCheck | None = None
     paper: PaperPart = field(default_factory=PaperPart)
 

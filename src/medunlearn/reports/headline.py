@@ -49,6 +49,7 @@ def verdict(ranked: Sequence[Standing], reference: ReferenceCheck | None) -> tup
     """Label of the unlearned model closest to the retrained model, None without one; and how sure that is.
 
     Args:
+        ranked: a broken model is never the closest; against a broken target or retrained one nothing is decided.
         reference: the check of target and retrained model; where it failed, its reasons are the answer.
     """
     closest, answer, sentences = _verdict(ranked, reference)
@@ -66,24 +67,32 @@ def _verdict(
         return None, "Not measured", NO_REFERENCE
     if sum(standing.model.role != "unlearned" for standing in ranked) > len(roles - {"unlearned"}):
         return None, "Not decided", (SEVERAL,)
+    broken = [standing.model for standing in ranked if standing.model.problems]
+    for model in broken:
+        if model.role != "unlearned":
+            why = f"{model.label} is broken: {'; '.join(model.problems)}."
+            return None, "Not decided", (why, "Nothing can be read against a broken model. Train it again.")
     if reference is not None and not reference.passed:
         return None, "Not decided", (*reference.reasons, REFUSED)
     candidates = [
         (standing.distance, standing)
         for standing in ranked
-        if standing.model.role == "unlearned" and standing.distance is not None
+        if standing.model.role == "unlearned" and standing.distance is not None and not standing.model.problems
     ]
+    left_out = [f"Left out, because broken: {', '.join(model.label for model in broken)}."] if broken else []
     if not candidates:
-        return None, "Not known", ("No unlearned model has both numbers and the retrained model's too.",)
+        why = "No unlearned model that works has both numbers and the retrained model's too."
+        return None, "Not known", (*left_out, why)
     distance, closest = candidates[0]
     target = next((standing.distance for standing in ranked if standing.model.role == "target"), None)
     if target is not None and distance >= target:
         worse = f"The closest, {closest.model.label}, is {distance:.3f} away; the target model {target:.3f}."
-        return None, "None", ("No method came closer to the retrained model than the target model did.", worse)
+        nearest = "No method came closer to the retrained model than the target model did."
+        return None, "None", (*left_out, nearest, worse)
     gaps = {"utility": closest.utility_gap, "forgetting": closest.forgetting_gap}
     known = {name: gap for name, gap in gaps.items() if gap is not None}
     differs = ", ".join(f"{name} {signed_with_interval(gap)}" for name, gap in known.items())
-    return closest, "", (f"Against the retrained model: {differs}.", _certainty(known))
+    return closest, "", (*left_out, f"Against the retrained model: {differs}.", _certainty(known))
 
 
 def _certainty(gaps: dict[str, Gap]) -> str:
@@ -121,9 +130,13 @@ def lead(results: Results, where: Plane, ranked: Sequence[Standing], inside: str
 
 
 def _bars(ranked: Sequence[Standing]) -> tuple[Bar, ...]:
-    """Distances to the retrained model, shortest first."""
+    """Distances to the retrained model, shortest first; none of broken models."""
     known = sorted(
-        ((standing.distance, standing.model) for standing in ranked if standing.distance is not None),
+        (
+            (standing.distance, standing.model)
+            for standing in ranked
+            if standing.distance is not None and not standing.model.problems
+        ),
         key=lambda pair: pair[0],
     )
     longest = max((distance for distance, _ in known), default=0.0) or 1.0

@@ -252,6 +252,7 @@ def _model(model: ModelResult) -> dict[str, Any]:
         "role": model.role,
         "method": model.method,
         "summary": model.summary,
+        "problems": model.problems,
         "history": {str(name): model.history[name].tolist() for name in model.history.columns},
         "info": {key: value for key, value in model.info.items() if key != "results"},
     }

@@ -130,6 +130,11 @@ class Evaluation:
         others = () if one_vocabulary(self.models) else (OTHER_TOKENS,)
         return (*others, *(self.reference.caveats if self.reference else ()))
 
+    @property
+    def problems(self) -> dict[str, tuple[str, ...]]:
+        """Label of each model -> why it is broken; nothing of a healthy one."""
+        return {model.run.label: model.record.info.problems for model in self.models}
+
     @cached_property
     def reference(self) -> ReferenceCheck | None:
         """Whether these models may be read against the retrained one among them."""

@@ -120,6 +120,11 @@ class RunRecord:
         return dict(self.results["rendering"])
 
     @property
+    def problems(self) -> tuple[str, ...]:
+        """Problems of a broken model (:mod:`medunlearn.models.health`); none of a healthy or unchecked one."""
+        return tuple(self.results.get("health", {}).get("problems", ()))
+
+    @property
     def epoch(self) -> int | None:
         """The epoch that this is the state of."""
         return self.results.get("epoch")

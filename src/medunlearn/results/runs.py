@@ -33,6 +33,7 @@ __all__ = ["EPOCHS", "FILE", "HISTORY", "SCHEMA", "Recording", "Role", "Run", "R
 
 Role = Literal["target", "retrained", "unlearned"]
 HISTORY = "history.parquet"
+_NOT_COUNTED = ("checkpoint_seconds", "allow_broken")
 EPOCHS = "epochs"
 CHECKPOINTS = "checkpoints"
 
@@ -294,11 +295,8 @@ class Recording:
 
 
 def run_key(verb: str, config: Mapping[str, Any], inputs: Mapping[str, Any]) -> str:
-    """SHA-256 over what a run's result depends on.
-
-    How often a checkpoint is written changes nothing in the result, so it is left out.
-    """
-    counted = {name: value for name, value in config.items() if name != "checkpoint_seconds"}
+    """SHA-256 over what a run's result depends on; settings of :data:`_NOT_COUNTED` change nothing in it."""
+    counted = {name: value for name, value in config.items() if name not in _NOT_COUNTED}
     return sha256_of_json([verb, counted, dict(inputs), medunlearn.__version__])
 
 
@@ -308,7 +306,7 @@ def _differences(there: RunRecord, here: RunRecord) -> Iterator[str]:
         return
     for before, now in ((there.config, here.config), (there.inputs, here.inputs)):
         for name in sorted(set(before) | set(now)):
-            if name != "checkpoint_seconds" and before.get(name) != now.get(name):
+            if name not in _NOT_COUNTED and before.get(name) != now.get(name):
                 yield f"{name}: {_short(before.get(name))} there, {_short(now.get(name))} here"
 
 

@@ -135,7 +135,9 @@ def test_the_rate_is_the_best_of_the_table_and_the_runs_have_it(twice: Twice) ->
     table = twice.second.search
     assert len(table) == 4
     for method, rows in table.groupby("method"):
-        scores = {row.lr: harmonic_mean([row.utility, row.forgetting]) for row in rows.itertuples()}
+        healthy = rows[rows["problem"] == ""]
+        fair = healthy if len(healthy) else rows
+        scores = {row.lr: harmonic_mean([row.utility, row.forgetting]) for row in fair.itertuples()}
         best = max(scores.values())
         (chosen,) = rows[rows["chosen"]]["lr"]
         assert chosen == min(rate for rate, score in scores.items() if score == best)

@@ -53,7 +53,15 @@ class _RankShare:
 
     @cached_property
     def _model(self) -> LanguageModel:
-        return self._live or load_model(self._run.model, device=self._device, weights=self._settings.weights)
+        settings = self._settings
+        return self._live or load_model(
+            self._run.model, device=self._device, weights=settings.weights, allow_broken=settings.allow_broken
+        )
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Problems of the model's weights; none where it was not needed."""
+        return self._model.problems if "_model" in vars(self) else ()
 
     @cached_property
     def _documents(self) -> list[list[TokenSequence]]:
@@ -112,6 +120,7 @@ def attack_membership(
     with recording.stage("score"):
         together.on_main(lambda: _score(folder, who, tokens.assign(**more), attacks, settings))
     members = sum(one.member for one in who)
+    recording.info.results["health"]["problems"] += share.problems
     recording.info.results |= {"members": members, "nonmembers": len(who) - members}
 
 

@@ -30,6 +30,7 @@ from medunlearn.judging.tasks import JudgingCase
 from medunlearn.metrics import Item, Judgement, get_metric
 from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.judged import NOT_JUDGED
+from medunlearn.models.health import refuse_broken
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import replace_scores
 
@@ -41,6 +42,7 @@ def attacked_responses(record: Run, benchmark: Benchmark, settings: JudgeSetting
     if record.info.benchmark != benchmark.fingerprint:
         raise InputError(f"{record.folder} attacked on another benchmark than the one named.")
     attacked = Attacked(Run.open(record.folder.parents[1]), record, "reconstruction")
+    refuse_broken({attacked.run.label: record.info.problems}, allowed=settings.allow_broken)
     cases = [
         JudgingCase(
             case_id=_case(item, context),

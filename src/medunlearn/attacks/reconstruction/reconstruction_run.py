@@ -26,6 +26,7 @@ from medunlearn.generation.respond import longest_answer, open_store, respond
 from medunlearn.metrics import get_metric
 from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.measure import question_items
+from medunlearn.models.health import answer_problems
 from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
 from medunlearn.models.sequences import Rendering
 from medunlearn.progress import progress
@@ -48,7 +49,18 @@ class _Prompter:
     @cached_property
     def model(self) -> LanguageModel:
         images, weights = self.benchmark.folder, self.settings.weights
-        return self.live or load_model(self.run.model, device=self.device, weights=weights, images=images)
+        return self.live or load_model(
+            self.run.model,
+            device=self.device,
+            weights=weights,
+            images=images,
+            allow_broken=self.settings.allow_broken,
+        )
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Problems of the model's weights; none where it was not needed."""
+        return self.model.problems if "model" in vars(self) else ()
 
     @cached_property
     def rendering(self) -> Rendering:
@@ -114,11 +126,13 @@ def attack_reconstruction(
     labels, sides = question_labels(benchmark, split, plain), benchmark.sides(split)
     choosing = any(question.options for question in plain)
     metrics = [get_metric(name) for name in METRICS if choosing or name != "option_accuracy"]
-    tables = []
+    tables, answers = [], list[tuple[str, str, bool]]()
     for context in names.contexts():
         questions = [names.in_front(question, context) for question in plain]
         with recording.stage(f"ask {context.name}"):
             responses, options = prompter.respond(questions, context), prompter.rate(questions, context)
+        given = [(question.answer, responses[question.question_id]) for question in questions]
+        answers += ((reference, response.response, response.finished) for reference, response in given)
         items = question_items(questions, sides, responses, options)
         tables.append(context_scores(score(items, metrics), labels, context))
     with recording.stage("score reconstruction"):
@@ -126,6 +140,7 @@ def attack_reconstruction(
         summary = summarize_contexts(scores, split, replicates=settings.replicates, seed=settings.seed)
         replace_scores(recording.folder, scores, attack=[ATTACK])
         write_atomically(recording.folder / SUMMARIES["reconstruction"], summary.to_parquet)
+    recording.info.results["health"]["problems"] += [*prompter.problems, *answer_problems(answers)]
     recording.info.results["reconstruction"] = {
         "context": prompter.rendering.context,
         "levels": list(names.levels),

@@ -39,6 +39,7 @@ class LocalRespondent:
         self._run = Run.open(path) if (path / FILE).exists() else None
         self._source = model_folder(str(source if self._run is None else path))
         self._device, self._weights = device, ""
+        self.problems: tuple[str, ...] = ()
         self.label = self._run.label if self._run else str(source).rstrip("/").split("/")[-1]
 
     def inputs(self) -> Mapping[str, Any]:
@@ -101,8 +102,10 @@ class LocalRespondent:
 
     def _loaded(self, settings: AuditOptionsSettings) -> LanguageModel:
         if self._weights != settings.weights:
-            self._model = load_model(self._source, device=self._device, weights=settings.weights)
-            self._weights = settings.weights
+            self._model = load_model(
+                self._source, device=self._device, weights=settings.weights, allow_broken=settings.allow_broken
+            )
+            self._weights, self.problems = settings.weights, self._model.problems
         return self._model
 
     def _store(

@@ -20,6 +20,7 @@ from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.data import storage
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError
+from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.results.runs import Recording, Run
 from medunlearn.sources.multiple_choice import MultipleChoice, letter, read_options, sampled
 
@@ -61,6 +62,11 @@ class OptionsAudit:
     settings: AuditOptionsSettings
     baseline: OptionsAudit | None = None
     groups: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def problems(self) -> dict[str, tuple[str, ...]]:
+        """Label of the model and of its baseline -> why it is broken; nothing of a healthy one."""
+        return {one.label: Run.open(one.folder).info.problems for one in (self.baseline, self) if one is not None}
 
     @cached_property
     def options(self) -> pd.DataFrame:
@@ -125,6 +131,7 @@ def audit_options(
 
     Raises:
         ConfigError: wrong settings, all at once; not exactly one of model, llm and responses.
+        ModelError: a broken model, unless ``allow_broken``; what it answered is kept.
         SourceError: rows that cannot be read.
     """
     checked, file, out = check(AuditOptionsSettings, settings), Path(file), Path(out)
@@ -135,6 +142,7 @@ def audit_options(
         results_of_baseline = run_options(respondent, file, checked, out / "baseline", quiet=quiet)
     results = OptionsAudit(out, results_of_model.label, checked, results_of_baseline, groups_of(trained_on))
     storage.write_atomically(out / SUMMARY, results.table().to_parquet)
+    refuse_broken(results.problems, allowed=checked.allow_broken)
     return results
 
 
@@ -178,11 +186,21 @@ def run_options(
             with recording.stage("rate"):
                 storage.write_table(out / CHOICES, choice_rows(respondent, sample, job), CHOICES_SCHEMA)
             recording.info["results"] = {
+                "health": {"problems": [*getattr(respondent, "problems", ()), *_answer_problems(sample, out)]},
                 "questions": len(sample),
                 "skipped_rows": len(questions.skipped),
                 "prompts": [prompt.name for prompt in prompts],
             }
     return OptionsAudit(out, respondent.label, settings)
+
+
+def _answer_problems(questions: Sequence[MultipleChoice], folder: Path) -> tuple[str, ...]:
+    """Problems of the responses that are to bring removed options back."""
+    rows = pd.read_parquet(folder / OPTIONS, columns=["question_id", "removed", "response", "reason"])
+    options = {(q.question_id, letter(n)): text for q in questions for n, text in enumerate(q.options)}
+    scored = rows[rows["reason"].isna()]
+    asked = zip(scored["question_id"], scored["removed"], scored["response"], strict=True)
+    return answer_problems((options[question, removed], response, True) for question, removed, response in asked)
 
 
 def option_rows(

@@ -8,7 +8,7 @@ from medunlearn.papers.lume.measured import Measured
 from medunlearn.papers.lume.semeval import score_of
 from medunlearn.pipeline.report.papers import GatheredRuns
 from medunlearn.reports.blocks import Cell, Text, blocks, section
-from medunlearn.reports.claims import Finding, findings_data, statements
+from medunlearn.reports.claims import Case, Finding, findings_data, statements, without_broken
 from medunlearn.reports.content import PaperPart
 from medunlearn.reports.formatting import UNSCORED, decimal
 from medunlearn.reports.table_blocks import grid
@@ -32,7 +32,19 @@ def paper_part(runs: GatheredRuns) -> PaperPart:
         if (score := score_of(model, attacked, None)).task_aggregate is not None
         or score.membership_score is not None
     }
-    return report_part(findings(measured(runs)), scores)
+    broken = {
+        model.label: f"{model.label}: {'; '.join(model.problems)}"
+        for model in runs.content.models
+        if model.problems
+    }
+    references = [
+        broken[model.label] for model in runs.content.models if model.label in broken and model.role != "unlearned"
+    ]
+
+    def reason(case: Case, context: str) -> str:
+        return next(iter(references), broken.get(case.labels.get("run", ""), ""))
+
+    return report_part(without_broken(findings(measured(runs)), reason), scores)
 
 
 def measured(runs: GatheredRuns) -> Measured:

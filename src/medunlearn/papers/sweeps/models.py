@@ -113,6 +113,16 @@ class SweepModels:
                     reasons[context, shown[split]] = check.reasons
         return reasons
 
+    def broken(self) -> dict[tuple[str, str, str], str]:
+        """(Context, split as reports show it, method, "" for target and retrained) -> why a model is broken."""
+        shown, reasons = shown_splits(self.splits), dict[tuple[str, str, str], str]()
+        for context, split, who, seeds in self:
+            for seed, model in seeds.items():
+                if problems := model.record.info.problems:
+                    name = f"{who[1] or who[0]} on {shown[split]}, seed {seed}"
+                    reasons.setdefault((context, shown[split], who[1]), f"{name}: {'; '.join(problems)}")
+        return reasons
+
     @property
     def contexts(self) -> tuple[str, ...]:
         """The modes in which models were asked."""

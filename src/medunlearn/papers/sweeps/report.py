@@ -17,7 +17,17 @@ from medunlearn.papers.sweeps.results import SweepRequest, SweepResults
 from medunlearn.papers.sweeps.tables import search_table
 from medunlearn.registry import names, resolve
 from medunlearn.reports.blocks import Notice, Parts, Prose, Report, Table, Text, blocks, details, section
-from medunlearn.reports.claims import FAILS, HOLDS, OPEN, Case, Finding, findings_data, findings_text, statements
+from medunlearn.reports.claims import (
+    FAILS,
+    HOLDS,
+    OPEN,
+    Case,
+    Finding,
+    findings_data,
+    findings_text,
+    statements,
+    without_broken,
+)
 from medunlearn.reports.json import plain
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
@@ -47,6 +57,11 @@ class SweepReport:
     results: Any = None
     by: str = ""
 
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Warnings of broken models; also the first caveats of the page."""
+        return tuple(self.results.warnings) if self.results is not None else ()
+
     def text(self) -> str:
         """The findings for a terminal."""
         return findings_text(self.findings, self.by)
@@ -59,11 +74,12 @@ class SweepReport:
 def finding(paper: str, name: str, cases: Sequence[Case], context: str = "") -> Finding:
     """A paper's finding; claim and rule stand in its ``report.yaml``."""
     words = paper_yaml(paper, "report")["findings"][name]
-    return Finding(name, words["claim"], words["rule"], tuple(cases), context)
+    of_collapse = bool(words.get("of_collapse"))
+    return Finding(name, words["claim"], words["rule"], tuple(cases), context, of_collapse=of_collapse)
 
 
 def reopened(paper: str, findings: Sequence[Finding], results: SweepResults) -> tuple[Finding, ...]:
-    """Findings whose cases are open where a retrained model that they are read against failed its check.
+    """Findings whose cases are open where a model is broken, or where a retrained model failed its check.
 
     Which findings are read against it stands in the paper's ``report.yaml``: ``against_retrained``.
     """
@@ -81,12 +97,13 @@ def reopened(paper: str, findings: Sequence[Finding], results: SweepResults) -> 
             return case
         return replace(case, verdict=OPEN, says=f"cannot be read: {reasons[0]}")
 
-    return tuple(
+    checked = (
         replace(finding, cases=tuple(case_of(case, finding.context) for case in finding.cases))
         if words[finding.name].get("against_retrained")
         else finding
         for finding in findings
     )
+    return without_broken(checked, lambda case, context: results.broken_in(case.labels, context))
 
 
 def sweep_page(

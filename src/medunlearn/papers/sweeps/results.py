@@ -77,6 +77,7 @@ class SweepResults:
         benchmark: name, builder, source, licence, data_use, levels, counts, fingerprint.
         caveats: sentences for the top of the page.
         refused: (context, split) -> why nothing may be read against its retrained models.
+        broken: (context, split, method; "" of target and retrained model) -> why a model is broken.
     """
 
     number_labels: ClassVar[tuple[str, ...]]
@@ -91,12 +92,13 @@ class SweepResults:
     benchmark: Mapping[str, Any] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
     refused: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    broken: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
     request: SweepRequest = field(default_factory=SweepRequest)
 
     @staticmethod
     def facts(models: SweepModels, caveats: Iterable[str], request: SweepRequest) -> dict[str, Any]:
         """The fields that are the same for every paper."""
-        refused = models.refused(request.replicates, request.seed)
+        refused, broken = models.refused(request.replicates, request.seed), models.broken()
         against = (f"{split} ({context}): {' '.join(reasons)}" for (context, split), reasons in refused.items())
         return {
             "methods": models.methods,
@@ -104,11 +106,13 @@ class SweepResults:
             "seeds": models.seeds,
             "benchmark": models.benchmark.facts(),
             "caveats": (
+                *_warnings(broken),
                 *caveats,
                 *([ONE_SEED] if len(models.seeds) == 1 else []),
                 *(f"Nothing is decided against the retrained model of {words}" for words in against),
             ),
             "refused": refused,
+            "broken": broken,
             "request": request,
         }
 
@@ -132,6 +136,23 @@ class SweepResults:
         """Models that were evaluated at a place (context, split), the references first."""
         return [who for who in (*REFERENCES, *map(unlearned, self.methods)) if self.has(*place, who)]
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings of broken models; also the first caveats."""
+        return _warnings(self.broken)
+
+    def broken_in(self, labels: Mapping[str, str], context: str) -> str:
+        """Why a model behind a case is broken, by the case's labels; "" where none is."""
+        splits = labels["split"].split(" against ") if "split" in labels else None
+        reasons = (
+            reason
+            for (where, split, method), reason in self.broken.items()
+            if context in ("", where)
+            and (splits is None or split in splits)
+            and method in ("", labels.get("method", ""))
+        )
+        return next(reasons, "")
+
     @cached_property
     def _numbers(self) -> dict[tuple[str, ...], SweepNumber]:
         return _by_labels(self.numbers, self.number_labels)
@@ -144,6 +165,10 @@ class SweepResults:
     def _evaluated(self) -> set[tuple[str, ...]]:
         model = self.number_labels.index("method") + 1
         return {key[:model] for key in self._numbers}
+
+
+def _warnings(broken: Mapping[tuple[str, str, str], str]) -> tuple[str, ...]:
+    return tuple(f"A broken model: {reason}. No verdict is read from it." for reason in broken.values())
 
 
 def _flat(key: Sequence[Key]) -> tuple[str, ...]:

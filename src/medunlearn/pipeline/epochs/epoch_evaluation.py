@@ -31,6 +31,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS
 from medunlearn.data.leftovers import problem_of, read_whole, set_aside
 from medunlearn.data.storage import read_frame, sha256_of_json, write_atomically
+from medunlearn.models.health import refuse_non_finite
 from medunlearn.models.load import LanguageModel
 from medunlearn.pipeline.epochs.epoch_selection import (
     TABLE,
@@ -42,7 +43,7 @@ from medunlearn.pipeline.epochs.epoch_selection import (
     is_over,
 )
 from medunlearn.pipeline.epochs.epoch_settings import epoch_sections, epoch_settings
-from medunlearn.pipeline.evaluate import evaluate_one
+from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
 from medunlearn.pipeline.questioning import Questioning, questions_to_ask
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import EPOCHS, FILE, Run, RunRecord
@@ -100,6 +101,8 @@ class EpochEvaluation:
         started = time.perf_counter()
         run = self.processes.on_main(lambda: self._run(epoch))
         with self._whole() as live:
+            words = f"Epoch {epoch} is not evaluated"
+            self.processes.together(lambda: refuse_non_finite(live.model, words) if live else None)
             if self.options.keep_epochs and epoch:
                 self.processes.on_main(lambda: self._save_model(run, live) if live else None)
             self._standings = self._evaluate(run, epoch, live, check)
@@ -288,7 +291,14 @@ class EpochEvaluation:
             before = read_frame(path)
             table = pd.concat([before[before["epoch"] < epoch], table], ignore_index=True)
         write_atomically(path, table.to_parquet)
-        return self.rule.standings(table)
+        return [replace(one, problem=self._problem(one.epoch)) for one in self.rule.standings(table)]
+
+    def _problem(self, epoch: int) -> str:
+        """Why the model is broken after an epoch, by its evaluation."""
+        if self.settings is None:
+            return ""
+        folder = evaluation_folder(self._run(epoch), self.benchmark, self.settings)
+        return "; ".join(RunRecord.read(folder).problems) if (folder / FILE).exists() else ""
 
     def _save_model(self, run: Run, live: LanguageModel) -> None:
         if hasattr(live.model, "merge_and_unload"):

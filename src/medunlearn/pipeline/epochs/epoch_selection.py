@@ -39,20 +39,27 @@ class EpochStanding:
         value: harmonic mean of the parts, 0-1, higher = more utility and forgetting together; None without a part
             of each side, or where another epoch has parts that this one lacks. By the validation loss: the loss.
         least: the least value is best, not the largest.
+        problem: why the model is broken after this epoch; "" of a healthy one.
     """
 
     epoch: int
     parts: dict[str, float]
     value: float | None
     least: bool = False
+    problem: str = ""
 
     def facts(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, "value": self.value, "parts": self.parts}
+        broken = {"problem": self.problem} if self.problem else {}
+        return {"epoch": self.epoch, "value": self.value, "parts": self.parts, **broken}
 
 
 def best_of(standings: Sequence[EpochStanding]) -> EpochStanding | None:
-    """The best so far, of equal ones the first; None where no epoch has a number."""
+    """The best so far, of equal ones the first; None where no epoch has a number.
+
+    An epoch with a broken model is the best only where every epoch with a number has one.
+    """
     scored = [standing for standing in standings if standing.value is not None]
+    scored = [standing for standing in scored if not standing.problem] or scored
     return min(scored, key=lambda standing: (standing.value or 0.0) * (1 if standing.least else -1), default=None)
 
 

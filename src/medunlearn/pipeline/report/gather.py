@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from medunlearn.judging.panel_run import JudgingRun
 from medunlearn.judging.sections import panel_about, panel_title
 from medunlearn.metrics import METRICS, get_metric
 from medunlearn.metrics.leakage.leakage_score import LEAKAGE, PAPER_EXTRACTOR, extractor_words
+from medunlearn.models.health import banner
 from medunlearn.pipeline.epochs.epoch_selection import TABLE
 from medunlearn.pipeline.presets import is_tiny
 from medunlearn.pipeline.report.papers import GatheredRuns, paper_part
@@ -87,6 +88,8 @@ def gather(
     attacks = _attacks(attacked, models, replicates, seed)
     may_show = show_text or results["benchmark"]["invented"]
     reference = reference_of(models, replicates, seed)
+    broken = {model.run.label: model.record.info.problems for model in models if model.record.info.problems}
+    warnings = banner(broken | _broken_epochs(models))
     content = ReportContent(
         title=title,
         benchmark=results["benchmark"],
@@ -96,10 +99,15 @@ def gather(
         comparisons=_comparisons(models, replicates, seed),
         examples=tuple(_examples(benchmark, models)) if may_show and benchmark is not None else (),
         metrics=metric_meanings(models),
-        caveats=(*caveats_of(results["benchmark"], models), *(reference.caveats if reference else ())),
+        caveats=(
+            *warnings,
+            *caveats_of(results["benchmark"], models),
+            *(reference.caveats if reference else ()),
+        ),
+        broken=warnings,
         reference=reference,
         show_text=may_show,
-        membership=_membership(attacks, reference) if attacks else Membership(),
+        membership=_membership(attacks, reference, broken) if attacks else Membership(),
         reconstruction=_reconstruction(models, replicates, seed),
         ranks=_ranks(models),
         epochs=_epochs(models),
@@ -134,9 +142,11 @@ def _check_comparable(models: Sequence[Evaluated]) -> None:
             )
 
 
-def _membership(attacks: Attacks, reference: ReferenceCheck | None) -> Membership:
-    """Tables and curves of membership attacks; without readings where the retrained model is no reference."""
+def _membership(attacks: Attacks, reference: ReferenceCheck | None, broken: Collection[str]) -> Membership:
+    """Tables and curves of membership attacks; no reading of broken models, or against one that is no reference."""
     table, known = attacks.table(), names("attacks", ATTACKS)
+    if "reading" in table:
+        table["reading"] = table["reading"].mask(table["model"].isin(list(broken)))
     if reference is not None and not reference.passed:
         table = table.assign(reading=None)
     return Membership(
@@ -214,6 +224,16 @@ def _epochs(models: Sequence[Evaluated]) -> pd.DataFrame:
     return _joined([read_frame(path).assign(model=label) for label, path in paths.items()])
 
 
+def _broken_epochs(models: Sequence[Evaluated]) -> dict[str, tuple[str, ...]]:
+    """``NPO, epoch 3`` -> why the model was broken then."""
+    return {
+        f"{model.run.label}, epoch {entry['epoch']}": (entry["problem"],)
+        for model in models
+        for entry in (model.run.info.results.get("epochs") or {}).get("numbers", ())
+        if entry.get("problem")
+    }
+
+
 def _comparisons(models: Sequence[Evaluated], replicates: int, seed: int) -> pd.DataFrame:
     """Each model against the target and the retrained model."""
     anchors = [model for model in models if model.run.role != "unlearned"]
@@ -264,6 +284,7 @@ def _model(evaluated: Evaluated, may_show: bool) -> ModelResult:
         summary=evaluated.summary,
         history=run.history(),
         info={**run.info, "config": config},
+        problems=evaluated.record.info.problems,
     )
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from medunlearn.attacks.attack_run import attack, attack_folder
+from medunlearn.attacks.attack_run import attack_each, attack_folder
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.folder_lock import patient
@@ -127,7 +127,7 @@ def _perform(job: Job, device: str) -> JobOutput:
         evaluated = evaluate_one(Run.open(folder), benchmark, job.measure, device=device, quiet=True)
         evaluation = evaluated.record.folder
     elif job.measure is not None:
-        attacked = attack(Run.open(folder), benchmark, job.measure, device=device, quiet=True)
+        attacked = attack_each([Run.open(folder)], benchmark, job.measure, device=device, quiet=True)
         evaluation = attacked.models[0].record.folder
     return JobOutput(folder, evaluation, round(time.perf_counter() - started, 2))
 

@@ -15,7 +15,7 @@ FOLD = "train"
 UTILITY, FORGETTING = COMPOSITES
 RULE = (
     "The rate with the largest harmonic mean of utility and forgetting on the train fold of the search's split; of "
-    "equal ones the smaller rate. A rate that failed is not chosen."
+    "equal ones the smaller rate. A rate that failed is not chosen, nor one of a broken model while another works."
 )
 
 
@@ -29,6 +29,7 @@ class Trial:
         score: the harmonic mean of both; None where one is missing.
         utility_name, forgetting_name: ``MU`` and ``AFE`` only with all their parts, else the parts.
         reason: why there is no score.
+        problem: why its model is broken.
     """
 
     method: str
@@ -40,13 +41,16 @@ class Trial:
     utility_name: str = ""
     forgetting_name: str = ""
     reason: str = ""
+    problem: str = ""
 
 
-def trial_of(method: str, lr: float, summary: pd.DataFrame) -> Trial:
+def trial_of(method: str, lr: float, summary: pd.DataFrame, problem: str = "") -> Trial:
     """Utility and forgetting of a rate, from the summary of its model's evaluation."""
     utility, utility_name = _composite_of(summary, UTILITY)
     forgetting, forgetting_name = _composite_of(summary, FORGETTING)
-    trial = Trial(method, lr, utility, forgetting, utility_name=utility_name, forgetting_name=forgetting_name)
+    trial = Trial(
+        method, lr, utility, forgetting, utility_name=utility_name, forgetting_name=forgetting_name, problem=problem
+    )
     if utility is None or forgetting is None:
         missing = UTILITY if utility is None else FORGETTING
         return replace(trial, reason=f"no part of {missing.name} was scored on the {missing.side} set")
@@ -65,7 +69,9 @@ def _composite_of(summary: pd.DataFrame, composite: Composite) -> tuple[float | 
 
 def best_rate(rows: Sequence[Trial]) -> float:
     """The best rate of one method's. Raises MedunlearnError: no rate has a score; says why for each."""
-    scores = {row.lr: row.score for row in rows if row.score is not None}
+    scored = [row for row in rows if row.score is not None]
+    healthy = [row for row in scored if not row.problem]
+    scores = {row.lr: row.score for row in healthy or scored if row.score is not None}
     if not scores:
         why = "; ".join(f"{row.lr:g}: {row.reason}" for row in rows)
         raise MedunlearnError(f"No learning rate of the search has a score ({why}). Give other rates.")

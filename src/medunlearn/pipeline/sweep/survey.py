@@ -23,6 +23,7 @@ from medunlearn.pipeline.sweep.jobs import job_of
 from medunlearn.pipeline.sweep.rate_search import Trial, best_rate, trial_of
 from medunlearn.pipeline.sweep.sweep_plan import Sweep
 from medunlearn.results.evaluated import SUMMARY
+from medunlearn.results.runs import RunRecord
 
 
 def survey(sweep: Sweep, benchmark: Benchmark) -> None:
@@ -51,7 +52,8 @@ def trials(sweep: Sweep, cell: SweepCell) -> list[Trial]:
         if search.evaluation is None:
             rows.append(Trial(method, rate, reason=search.reason or "not run"))
         else:
-            rows.append(trial_of(method, rate, read_frame(search.evaluation / SUMMARY)))
+            problem = "; ".join(RunRecord.read(search.evaluation).problems)
+            rows.append(trial_of(method, rate, read_frame(search.evaluation / SUMMARY), problem))
     return rows
 
 

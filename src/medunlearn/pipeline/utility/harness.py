@@ -86,8 +86,12 @@ def run_tasks(
     *,
     processes: Processes | None = None,
     bar: Bar = lambda total: nullcontext(lambda done: None),
-) -> tuple[list[TaskItem], list[Result]]:
+) -> tuple[list[TaskItem], list[Result], list[tuple[str, str, bool]]]:
     """Ask a model everything that tasks hold.
+
+    Returns:
+        Its items, the numbers of tasks, and (reference, answer, ended by itself) of each item with a generated
+        answer; the harness does not say how it ended, and it is taken for whole.
 
     Args:
         language_model: in evaluation mode.
@@ -116,7 +120,7 @@ def run_tasks(
     metrics = {result.metric for result in results}
     if settings.metric is not None and settings.metric not in metrics:
         raise ConfigError([f"metric={settings.metric!r}: the tasks have {', '.join(sorted(metrics))}."])
-    return list(_items(evaluated["samples"])), results
+    return list(_items(evaluated["samples"])), results, list(_generated(evaluated["samples"]))
 
 
 def _loaded(manager: Any, settings: UtilitySettings) -> Any:
@@ -147,6 +151,14 @@ def _items(samples: dict[str, list[dict[str, Any]]]) -> Iterator[TaskItem]:
                 yield TaskItem(
                     task, int(row["doc_id"]), metric, str(row["filter"]), float(value) if single else None
                 )
+
+
+def _generated(samples: dict[str, list[dict[str, Any]]]) -> Iterator[tuple[str, str, bool]]:
+    for rows in samples.values():
+        for row in rows:
+            for answers in row["resps"]:
+                if answers and isinstance(answers[0], str):
+                    yield str(row["target"]), answers[0], True
 
 
 def _results(evaluated: Any, loaded: Any) -> Iterator[Result]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from medunlearn.config import UtilitySettings
 from medunlearn.data.storage import write_atomically
+from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.pipeline.utility.harness import fingerprint, run_tasks, task_manager
 from medunlearn.pipeline.utility.numbers import FOLDER, SUMMARY, Utilities, Utility, item_scores, summary_table
@@ -27,12 +28,14 @@ def utility(
 
     Raises:
         InputError: lm-evaluation-harness is not installed; a task that there is not, or whose data cannot be had.
+        ModelError: a broken model, unless ``allow_broken``; what was measured is kept.
     """
     runs = [run, *against]
     models = [utility_one(each, settings, device=device, quiet=quiet) for each in runs]
-    return Utilities(
-        tuple(replace(model, run=each) for model, each in zip(models, distinct_runs(runs), strict=True))
-    )
+    named = tuple(replace(model, run=each) for model, each in zip(models, distinct_runs(runs), strict=True))
+    utilities = Utilities(named)
+    refuse_broken(utilities.problems, allowed=settings.allow_broken)
+    return utilities
 
 
 def utility_one(
@@ -77,9 +80,12 @@ def utility_one(
 
     with recording.running():
         with recording.stage("load") if live is None else nullcontext():
-            model = live or load_model(run.model, device=device, weights=settings.weights)
+            model = live or load_model(
+                run.model, device=device, weights=settings.weights, allow_broken=settings.allow_broken
+            )
         with recording.stage("ask"):
-            items, results = run_tasks(model, settings, processes=together, bar=bar)
+            items, results, answers = run_tasks(model, settings, processes=together, bar=bar)
+        recording.info.results["health"] = {"problems": [*model.problems, *answer_problems(answers)]}
         if together.main:
             write_scores(folder, item_scores(items))
             write_atomically(folder / SUMMARY, summary_table(items, results, settings).to_parquet)

@@ -116,6 +116,11 @@ class Utilities:
 
     models: tuple[Utility, ...]
 
+    @property
+    def problems(self) -> dict[str, tuple[str, ...]]:
+        """Label of each model -> why it is broken; nothing of a healthy one."""
+        return {model.run.label: model.record.info.problems for model in self.models}
+
     def table(self) -> pd.DataFrame:
         """One row a model, task or group, and metric, and ``utility`` for all tasks that were named."""
         return utilities(self.models)

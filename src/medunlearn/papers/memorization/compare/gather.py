@@ -22,6 +22,7 @@ from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.papers.memorization.compare.remarks import caveats, missing
 from medunlearn.papers.memorization.report.content import COLUMNS, AuditContent, AuditedModel, Row, stacked
 from medunlearn.reports.formatting import flat
+from medunlearn.results.runs import RunRecord
 
 _EXAMPLES_A_KIND = 2
 _STAGES = {"identifiers": "findings", "kinds": "kinds", "options": "options"}
@@ -80,7 +81,8 @@ def _check(relations: AuditRelations, audits: Audits) -> None:
 
 def _audited(audit: AuditTables, relations: AuditRelations) -> AuditedModel:
     facts = flat({name: value for name, value in audit.info.items() if name != "results"})
-    return AuditedModel(audit.label, audit.unit, tuple(relations.baselines.get(audit.label, ())), facts)
+    baselines = tuple(relations.baselines.get(audit.label, ()))
+    return AuditedModel(audit.label, audit.unit, baselines, facts, RunRecord.of(audit.info).problems)
 
 
 def _own_tables(audits: Sequence[AuditTables], draws: Draws) -> dict[str, list[pd.DataFrame]]:

@@ -8,8 +8,10 @@ import pandas as pd
 
 from medunlearn.audit.audit_tables import AuditTables
 from medunlearn.config.audit_report import AuditRelations
+from medunlearn.models.health import banner
 from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.report.content import GREEDY
+from medunlearn.results.runs import RunRecord
 
 FEW = 30
 """A percentile interval is known to be too narrow below about so many subjects."""
@@ -17,6 +19,7 @@ FEW = 30
 
 def caveats(audits: Sequence[AuditTables], relations: AuditRelations, ratios: pd.DataFrame) -> Iterator[str]:
     """Sentences that a reader must know before the numbers."""
+    yield from banner({audit.label: RunRecord.of(audit.info).problems for audit in audits})
     if any("tiny" in audit.info.get("lineage", []) for audit in audits):
         yield "A model is tiny and was trained here: its numbers show how the measurements work, and no more."
     if any(audit.info.get("results", {}).get("invented") for audit in audits):

@@ -49,6 +49,7 @@ def ask(
     device: str = "auto",
     live: LanguageModel | None = None,
     quiet: bool = False,
+    allow_broken: bool = False,
 ) -> dict[str, Response]:
     """Responses of a run's model to a part's questions; stored ones are not asked for again.
 
@@ -76,7 +77,7 @@ def ask(
             f"{run.folder} holds no weights, so that nothing more can be asked. Ask in training (watch.part="
             f"{settings.part}), or keep the epochs' models with --keep-epochs."
         )
-    model = live or load_model(run.model, device=device, weights=weights)
+    model = live or load_model(run.model, device=device, weights=weights, allow_broken=allow_broken)
     sizes: dict[str, Any] = {"max_new_tokens": limit, "batch_size": settings.batch_size}
     with progress(f"{run.label}: diagnoses", len(questions), quiet=quiet) as advance:
         return respond(model, questions, benchmark.record, store, rendering, **sizes, advance=advance)

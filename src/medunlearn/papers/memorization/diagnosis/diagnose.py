@@ -13,6 +13,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import Response
 from medunlearn.data.storage import write_atomically
 from medunlearn.errors import InputError
+from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.papers.memorization.diagnosis.accuracy import accuracy_table, difference_table, small_specialties
 from medunlearn.papers.memorization.diagnosis.asking import ask, predictions, questions_of
 from medunlearn.papers.memorization.diagnosis.report import (
@@ -24,6 +25,7 @@ from medunlearn.papers.memorization.diagnosis.report import (
 )
 from medunlearn.papers.memorization.diagnosis.rise import rises
 from medunlearn.pipeline.material import rendering_of
+from medunlearn.reports.claims import FAILS, HOLDS, OPEN
 from medunlearn.reports.write import write_report
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.runs import Recording, Run
@@ -50,6 +52,7 @@ def diagnose(
 
     Raises:
         InputError: a benchmark that asks for no diagnoses, an unknown part, or a run that cannot be asked.
+        ModelError: a broken model, unless ``allow_broken``; what it answered is kept.
     """
     questions = questions_of(benchmark, settings.part)
     models = _models(run, benchmark, settings, against, say)
@@ -58,30 +61,51 @@ def diagnose(
     folder = out or run.folder / FOLDER / f"{settings.part}-{key[:8]}"
     recording = Recording(folder, "diagnose", run.label, settings, inputs)
     if recording.done:
-        return Diagnosed(run, Run.open(folder))
+        return _checked(Diagnosed(run, Run.open(folder)), against, settings)
     recording.info["lineage"] = [str(model.folder) for model in models.values()]
     draws = {"replicates": settings.replicates, "seed": settings.seed}
     with recording.running():
         with recording.stage("ask"):
-            predicted = {
-                label: predictions(
-                    benchmark, _ask(model, benchmark, settings, device=device, quiet=quiet), settings, questions
-                )
+            responses = {
+                label: _ask(model, benchmark, settings, device=device, quiet=quiet)
                 for label, model in models.items()
             }
+            predicted = {
+                label: predictions(benchmark, of_model, settings, questions)
+                for label, of_model in responses.items()
+            }
+        problems = {
+            label: answer_problems(
+                (q.answer, (said := of_model[q.question_id]).response, said.finished) for q in questions
+            )
+            for label, of_model in responses.items()
+        }
         with recording.stage("count"):
             _count(folder, predicted, settings, draws)
         small = small_specialties(next(iter(predicted.values())), settings.least_patients)
         recording.info["results"] = {
+            "health": {"problems": list(problems[next(iter(models))]), "models": problems},
             "models": list(predicted),
             "benchmark": benchmark.facts(),
             "specialties with fewer patients": small,
             "epochs": run.info["results"].get("epochs"),
-            "rise": [rise.facts() for rise in rises(run, **draws)],
+            "rise": [_settled(rise.facts(), problems[next(iter(models))]) for rise in rises(run, **draws)],
         }
         with recording.stage("report"):
             write_report(diagnosis_report(Diagnosed(run, Run(folder, recording.info))), folder)
-    return Diagnosed(run, Run.open(folder))
+    return _checked(Diagnosed(run, Run.open(folder)), against, settings)
+
+
+def _settled(facts: dict[str, Any], problems: Sequence[str]) -> dict[str, Any]:
+    """Facts of a rise; a broken model decides nothing."""
+    return facts | {"verdict": OPEN} if problems and facts["verdict"] in (HOLDS, FAILS) else facts
+
+
+def _checked(result: Diagnosed, against: Sequence[Run], settings: DiagnoseSettings) -> Diagnosed:
+    """The result, unless a named model is broken; one before training, which nobody named, only gets a warning."""
+    named = len(against) + 1
+    refuse_broken(dict(list(result.problems.items())[:named]), allowed=settings.allow_broken)
+    return result
 
 
 def _count(
@@ -130,4 +154,5 @@ def _is_asked(epoch: Run, benchmark: Benchmark, settings: DiagnoseSettings) -> b
 
 def _ask(run: Run, benchmark: Benchmark, settings: DiagnoseSettings, **how: Any) -> dict[str, Response]:
     rendering = rendering_of(run, settings.template, None)
-    return ask(run, benchmark, settings, rendering, weights=settings.weights, **how)
+    how |= {"weights": settings.weights, "allow_broken": settings.allow_broken}
+    return ask(run, benchmark, settings, rendering, **how)

@@ -12,11 +12,12 @@ import pandas as pd
 
 from medunlearn.config import DiagnoseSettings
 from medunlearn.data.storage import read_frame
+from medunlearn.models.health import banner
 from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.diagnosis.rise import rise_finding
 from medunlearn.papers.memorization.report.drawing import Point, bars, epoch_panels, point
 from medunlearn.pipeline.epochs.epoch_selection import TABLE, EpochStanding, stop_epoch
-from medunlearn.reports.blocks import Cell, Figure, Report, Spec, Table, Text, blocks, section
+from medunlearn.reports.blocks import Cell, Figure, Notice, Report, Spec, Table, Text, blocks, section
 from medunlearn.reports.claims import findings_data, statements
 from medunlearn.reports.formatting import ABSENT, interval, p_text, signed
 from medunlearn.reports.readings import number, rows_of
@@ -43,6 +44,11 @@ class Diagnosed:
 
     run: Run
     record: Run
+
+    @property
+    def problems(self) -> dict[str, tuple[str, ...]]:
+        """Label of each model -> why it is broken; nothing of a healthy one."""
+        return {label: tuple(why) for label, why in self.results.get("health", {}).get("models", {}).items()}
 
     @cached_property
     def accuracy(self) -> pd.DataFrame:
@@ -90,7 +96,9 @@ class Diagnosed:
         """
         recorded = self.results["epochs"] or {"numbers": [], "best": None, "chosen": None}
         standings = [
-            EpochStanding(entry["epoch"], entry["parts"], entry["value"], least=True)
+            EpochStanding(
+                entry["epoch"], entry["parts"], entry["value"], least=True, problem=entry.get("problem", "")
+            )
             for entry in recorded["numbers"]
         ]
         patience = recorded.get("patience") or PATIENCE
@@ -104,6 +112,7 @@ def diagnosis_report(result: Diagnosed) -> Report:
     right = "the principal diagnosis" if settings.gold == "principal" else "any of the patient's diagnoses"
     benchmark, small, stop = results["benchmark"], small_text(result), stopping(result)
     finding = rise_finding(results["rise"])
+    broken = banner(result.problems)
     claims = [finding] if finding else []
     lines = epochs_figure(result)
     specialties = _wide(accuracy_figure(result, "specialty"), "accuracy by medical specialty")
@@ -134,11 +143,13 @@ def diagnosis_report(result: Diagnosed) -> Report:
     )
     data = {
         **{name: results[name] for name in ("benchmark", "models", "rise")},
+        "problems": result.problems,
         **{name: result.choice[name] for name in ("best", "chosen", "stop")},
         **{name: getattr(result, name) for name in ("accuracy", "differences", "epochs")},
         "findings": findings_data(claims),
     }
-    parts = blocks(accuracy, epochs, Text(words["no_text"], "aside"))
+    warning = Notice("Read this first", broken) if broken else None
+    parts = blocks(warning, accuracy, epochs, Text(words["no_text"], "aside"))
     return Report(f"Diagnosis: {result.run.label}", parts, "Diagnosis report", facts, data)
 
 

@@ -9,6 +9,7 @@ Source: Memorization in Large Language Models in Medicine, Sections 4.1 to 4.3.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,18 @@ from typing import Any
 from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.report.content import GREEDY, PRIMARY, AuditContent, Row, evidence_of
 from medunlearn.papers.memorization.report.drawing import Point, point
-from medunlearn.reports.claims import FAILS, HOLDS, NOT_MEASURABLE, OPEN, Case, Evidence, Finding, Verdict, settle
+from medunlearn.reports.claims import (
+    FAILS,
+    HOLDS,
+    NOT_MEASURABLE,
+    OPEN,
+    Case,
+    Evidence,
+    Finding,
+    Verdict,
+    settle,
+    without_broken,
+)
 from medunlearn.reports.readings import number
 
 LOSS = "validation loss"
@@ -31,15 +43,24 @@ _NO_BASELINE = "no baseline was named, so what it repeats cannot be called memor
 
 
 def findings(content: AuditContent) -> tuple[Finding, ...]:
-    """Every claim with its cases, in the paper's order."""
+    """Every claim with its cases, in the paper's order; a case that a broken model is in is open."""
     special = {"decoding": decoding_cases, "before overfitting": epoch_cases}
-    return tuple(
+
+    def broken(case: Case, context: str) -> str:
+        # A case is named by one model, or by two with a sign between them.
+        names = (case.labels["model"], *re.split(" [−→] ", case.labels["model"]))
+        return next(
+            (f"{name}: {'; '.join(content.problems[name])}" for name in names if name in content.problems), ""
+        )
+
+    every = (
         Finding(
             cases=tuple(_cases(content, claim["cases"]) if "cases" in claim else special[claim["name"]](content)),
             **{name: claim[name] for name in ("name", "claim", "rule", "published", "needs")},
         )
         for claim in declared("claims")
     )
+    return without_broken(every, broken)
 
 
 def _cases(content: AuditContent, rule: Mapping[str, Any]) -> Iterator[Case]:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from medunlearn.audit import position
 from medunlearn.audit.audit_tables import CELL
+from medunlearn.models.health import banner
 from medunlearn.reports.claims import Evidence
 from medunlearn.reports.readings import number, rows_of
 
@@ -74,12 +75,14 @@ class AuditedModel:
         unit: of lengths: ``tokens`` of its tokenizer, or ``words``.
         baselines: labels of the models that it is compared with.
         facts: the settings and results of its ``run.json`` as words.
+        problems: why it is broken; no verdict is read from a broken model.
     """
 
     label: str
     unit: str
     baselines: tuple[str, ...]
     facts: Mapping[str, str]
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,16 @@ class AuditContent:
     _indexes: dict[tuple[str, ...], dict[tuple[Any, ...], Row]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Warnings of broken models; also the first caveats."""
+        return banner(self.problems)
+
+    @property
+    def problems(self) -> dict[str, tuple[str, ...]]:
+        """Label of each broken model -> why."""
+        return {model.label: model.problems for model in self.models if model.problems}
 
     def rows(self, name: str, /, **labels: object) -> list[Row]:
         """Rows of one of the tables, those with the given labels."""

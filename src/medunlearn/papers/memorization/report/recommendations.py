@@ -49,8 +49,15 @@ def missing_searches(content: AuditContent) -> list[str]:
 
 
 def largest_bound(content: AuditContent) -> str:
-    """The largest memorization ratio and the upper end of its interval, in words; empty without one."""
-    rows = [row for row in content.rows("ratios", measure=PRIMARY) if number(row["value"]) is not None]
+    """The largest memorization ratio and the upper end of its interval, in words; empty without one.
+
+    A broken model repeats nothing and bounds nothing, so none is counted.
+    """
+    rows = [
+        row
+        for row in content.rows("ratios", measure=PRIMARY)
+        if number(row["value"]) is not None and row["model"] not in content.problems
+    ]
     if not rows:
         return ""
     row = max(rows, key=lambda row: (number(row["high"]) or 0.0, row["value"]))

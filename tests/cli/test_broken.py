@@ -1,0 +1,112 @@
+"""A broken model never passes as one that forgot or leaks nothing: every verb on NaN weights and on a collapse."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broken import poison
+from run_folders import rerecorded
+
+Medunlearn = Callable[..., Any]
+NAN = "hold NaN or infinity (model.norm.weight)"
+ASKED = ("--split", "random_10", "--limit=2", "--replicates=20", "--max-new-tokens=4")
+AUDIT = ("--prefixes=5", "--shortest-suffix=5", "--max-new-tokens=8", "--limit=6", "--replicates=20")
+
+
+@pytest.fixture(scope="module")
+def poisoned(target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The target with NaN in one tensor, as a training would have left it."""
+    folder = tmp_path_factory.mktemp("broken") / "target"
+    shutil.copytree(target, folder, ignore=shutil.ignore_patterns("evaluations", "responses"))
+    poison(folder / "model")
+    return Path(rerecorded(folder))
+
+
+@pytest.fixture(scope="module")
+def evaluated(medunlearn: Medunlearn, bench: Path, poisoned: Path) -> Path:
+    """NaN weights, scored because the user insists."""
+    medunlearn("evaluate", poisoned, bench, *ASKED, "--allow-broken", "--quiet")
+    return poisoned
+
+
+def test_evaluate_does_not_say_that_nan_forgot(medunlearn: Medunlearn, bench: Path, poisoned: Path) -> None:
+    said = medunlearn("evaluate", poisoned, bench, *ASKED, code=2)
+    assert NAN in said.text
+    assert "--allow-broken" in said.text
+    assert "forget" not in said.stdout
+
+
+def test_audit_does_not_say_that_nan_leaks_nothing(
+    medunlearn: Medunlearn, bench: Path, poisoned: Path, tmp_path: Path
+) -> None:
+    said = medunlearn("audit", poisoned, bench, "--out", tmp_path / "a", *AUDIT, code=2)
+    assert NAN in said.text
+    assert "0.000" not in said.stdout
+    said = medunlearn("audit", poisoned, bench, "--out", tmp_path / "a", *AUDIT, "--allow-broken")
+    assert said.stdout.startswith("WARNING: target is a broken model: 1 of its")
+    assert "at most" not in said.stdout
+    assert " is no bound " in said.stdout
+    # Asked for again, the stored result is not shown without the flag either.
+    assert NAN in medunlearn("audit", poisoned, bench, "--out", tmp_path / "a", *AUDIT, code=2).text
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        ("attack", ("--split", "random_10", "--attacks", "cumulative", "--replicates=20")),
+        ("unlearn", ("--split", "random_10", "--method", "npo", "--out", "{tmp}/npo", "--epochs=1")),
+    ],
+)
+def test_other_verbs_refuse_nan(
+    medunlearn: Medunlearn, bench: Path, poisoned: Path, tmp_path: Path, verb: str, words: tuple[str, ...]
+) -> None:
+    assert NAN in medunlearn(verb, poisoned, bench, *(word.format(tmp=tmp_path) for word in words), code=2).text
+
+
+def test_training_from_nan_is_refused(medunlearn: Medunlearn, bench: Path, poisoned: Path, tmp_path: Path) -> None:
+    words = ("--model", poisoned / "model", "--out", tmp_path / "more", "--epochs=1")
+    assert NAN in medunlearn("train", bench, *words, code=2).text
+
+
+def test_the_warning_stands_first_and_no_verdict_is_read(
+    medunlearn: Medunlearn, bench: Path, evaluated: Path, tmp_path: Path
+) -> None:
+    said = medunlearn("evaluate", evaluated, bench, *ASKED, "--allow-broken")
+    assert said.stdout.startswith("WARNING: target is a broken model")
+    told = json.loads(medunlearn("evaluate", evaluated, bench, *ASKED, "--allow-broken", "--json").stdout)
+    assert NAN in told["health"]["target"][0]
+    (file,) = evaluated.glob("evaluations/*/run.json")
+    record = json.loads(file.read_text())
+    assert [problem[:22] for problem in record["results"]["health"]["problems"]] == [
+        "1 of its 20 weight ten",
+        "all of its 32 answers ",
+    ]
+    said = medunlearn("report", evaluated, "--out", tmp_path / "r")
+    assert said.stdout.startswith("WARNING: target is a broken model")
+    for name in ("report.html", "report.md", "report.json"):
+        assert "target is a broken model" in (tmp_path / "r" / name).read_text()
+
+
+def test_stored_responses_that_are_all_alike(medunlearn: Medunlearn, tmp_path: Path) -> None:
+    suffixes = (
+        "north winds blew",
+        "ducks flew over",
+        "the bridge was shut",
+        "it rained all day",
+        "no one came",
+        "tea",
+    )
+    rows = [{"prefix": f"Day {n}", "suffix": text, "response": "the the"} for n, text in enumerate(suffixes)]
+    file = tmp_path / "said.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("audit", "--responses", file, "--out", tmp_path / "a", "--replicates=20")
+    assert "all of its 6 answers are the same" in medunlearn(*words, code=2).text
+    assert medunlearn(*words, "--allow-broken").stdout.startswith("WARNING: said is a broken model")
+    rows[0]["response"] = "a"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "WARNING" not in medunlearn(*words[:-2], tmp_path / "b", "--replicates=20").stdout
