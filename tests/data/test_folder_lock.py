@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from forking import PATIENCE, Forked
 
-from medunlearn.data.folder_lock import lock_folder, patient
+from medunlearn.data.folder_lock import lock_folder, patient, remove_leftovers
 from medunlearn.errors import InputError
 
 
@@ -47,6 +47,18 @@ def test_a_second_process_is_told_who_writes_and_a_dead_one_does_not_count(tmp_p
     with patient(PATIENCE), lock_folder(out, "train"):
         assert (out / ".lock").exists()
     assert [path.name for path in out.iterdir()] == ["held"]
+
+
+def test_locks_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path: Path) -> None:
+    dead, living = hold(tmp_path / "dead"), hold(tmp_path / "living")
+    dead.kill()
+    dead.wait()
+    with lock_folder(tmp_path, "sweep"):
+        remove_leftovers(tmp_path)
+        assert (tmp_path / ".lock").exists()
+    assert [path.parent.name for path in tmp_path.rglob(".lock")] == ["living"]
+    living.kill()
+    living.wait()
 
 
 def test_a_patient_process_waits_for_the_lock(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
 
-from medunlearn.data.leftovers import LOCK
+from medunlearn.data.leftovers import LOCK, remove_stray_parts
 from medunlearn.errors import InputError
 from medunlearn.progress import remark
 
@@ -76,6 +76,14 @@ def wait_for_writer(folder: Path) -> None:
     if _patience.get() and (folder / LOCK).exists():
         with lock_folder(folder, "wait"):
             return
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove part files and locks of dead processes from a folder and those below it."""
+    remove_stray_parts(folder)
+    for path in list(folder.glob(f"**/{LOCK}")):
+        with suppress(InputError), patient(0.0), lock_folder(path.parent, "clean"):
+            continue
 
 
 def _lock(folder: Path, what: str) -> int | None:

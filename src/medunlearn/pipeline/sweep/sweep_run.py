@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.folder_lock import lock_folder
+from medunlearn.data.folder_lock import lock_folder, remove_leftovers
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError, MedunlearnError, StorageError
 from medunlearn.metrics.workers import usable_cores
@@ -58,6 +58,7 @@ def run_sweep(
     if sweep.settings.out.exists() and not sweep.settings.out.is_dir():
         raise InputError(f"{sweep.settings.out} is a file, not a folder. Choose another --out.")
     with lock_folder(sweep.settings.out, "sweep"):
+        remove_leftovers(sweep.settings.out)
         benchmark = sweep.benchmark()
         survey(sweep, benchmark)
         pending = [cell for cell in sweep.cells if not cell.done]
