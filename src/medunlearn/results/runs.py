@@ -193,7 +193,7 @@ class Recording:
         if self.done and self.writes and any((self.folder / name).exists() for name in (CHECKPOINTS, LOCK)):
             # Its process was killed after the record said complete; another one may be about to end.
             with suppress(InputError), lock_folder(self.folder, verb):
-                self._drop_checkpoints()
+                drop_checkpoints(self.folder)
 
     @staticmethod
     def key_of(verb: str, settings: Settings, inputs: Mapping[str, Any]) -> str:
@@ -242,11 +242,8 @@ class Recording:
             with self._recorded():
                 yield
             # Only now: a run that is killed before its record says complete goes on from its last checkpoint.
-            self._drop_checkpoints()
-
-    def _drop_checkpoints(self) -> None:
-        if self.writes:
-            shutil.rmtree(self.folder / CHECKPOINTS, ignore_errors=True)
+            if self.writes:
+                drop_checkpoints(self.folder)
 
     def _lock(self, lock: ExitStack) -> None:
         lock.enter_context(lock_folder(self.folder, self.info.verb))
@@ -292,6 +289,11 @@ class Recording:
             self._write()
         except Exception:
             return
+
+
+def drop_checkpoints(folder: Path) -> None:
+    """Remove the checkpoints of a complete run."""
+    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
 
 
 def run_key(verb: str, config: Mapping[str, Any], inputs: Mapping[str, Any]) -> str:

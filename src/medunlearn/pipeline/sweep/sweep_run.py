@@ -31,7 +31,7 @@ from medunlearn.pipeline.sweep.survey import costs, survey, trials
 from medunlearn.pipeline.sweep.sweep_plan import Sweep
 from medunlearn.progress import Advance, progress
 from medunlearn.results.evaluated import Evaluated
-from medunlearn.results.runs import Run
+from medunlearn.results.runs import Run, drop_checkpoints
 
 Say = Callable[[str], None]
 LOGS = "logs"
@@ -61,6 +61,9 @@ def run_sweep(
         remove_leftovers(sweep.settings.out)
         benchmark = sweep.benchmark()
         survey(sweep, benchmark)
+        for cell in sweep.cells:
+            if cell.done and cell.folder:
+                drop_checkpoints(cell.folder)  # of a process that was killed before it did
         pending = [cell for cell in sweep.cells if not cell.done]
         # Choosing takes no process.
         slots = lend(jobs, device, max(1, sum(cell.kind != "choose" for cell in pending)))
