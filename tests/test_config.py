@@ -149,7 +149,7 @@ def test_a_functions_parameters_are_flags_too() -> None:
     ("text", "value"),
     [
         ("1e-4", 0.0001), ("-2E+3", -2000.0), ("1.5e-4", 0.00015), (".5", 0.5), ("3", 3), ("true", True),
-        ("[rouge_l,em]", ["rouge_l", "em"]), ("[1e-4, 2]", [0.0001, 2]), ("null", None), ("", None),
+        ("[rouge_l,em]", ["rouge_l", "em"]), ("[1e-4, 2]", [0.0001, 2]), ("null", None), ("", ""),
         ("patient=p1,p2", "patient=p1,p2"), ("pattern:a=b", "pattern:a=b"), ("runs/a b", "runs/a b"),
         ("nan", "nan"), ("inf", "inf"), ("a: b: c", "a: b: c"), ("'12'", "12"), ("{beta: 1e-1}", {"beta": 0.1}),
     ],

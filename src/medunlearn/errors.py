@@ -114,6 +114,11 @@ class HubError(MedunlearnError):
     """A model hub refused a push, or could not be reached."""
 
 
+def first_line(error: BaseException, most: int = 200) -> str:
+    """The first line of an error's text, of its type where it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:most]
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that a misspelt one most likely means."""
     return next(iter(get_close_matches(name.lower(), list(known), n=1, cutoff=0.5)), None)

@@ -161,6 +161,9 @@ def test_a_stopped_run_keeps_its_folder_once_it_has_a_checkpoint(
     out = tmp_path / "r"
     with pytest.raises(ConfigError, match="is not understood"):
         train(hospital, train_settings({**small, "trainable": "bogus"}), out, quiet=True)
+    assert not out.exists()
+    with pytest.raises(InputError, match="Device 'nonsense'"):
+        train(hospital, train_settings({**small, "seed": 5}), out, device="nonsense", quiet=True)
     assert json.loads((out / "run.json").read_text())["status"] == "failed"
     with monkeypatch.context() as patch:
         patch.setattr(module, "_report_steps", lambda *settings: stop)

@@ -187,8 +187,8 @@ class Lossless:
 
 def test_methods_and_layers_that_do_not_fit_are_refused(hospital: Benchmark, target: Run, tmp_path: Path) -> None:
     for wanted, message in (
-        (settings(method="rmu", arguments={"layer": 9}), r"the model has 2 layers.*Set rmu.layer, or trainable"),
-        (settings(trainable="layers:5"), r"'layers:5' matches no parameter of this LlamaForCausalLM\.$"),
+        (settings(method="rmu", arguments={"layer": 9}), r"rmu.layer=9: the model has layers 0 to 1"),
+        (settings(trainable="layers:5"), r"'layers:5': a LlamaForCausalLM with layers 0 to 1\.$"),
     ):
         with pytest.raises(ConfigError, match=message):
             unlearn(target, hospital, wanted, tmp_path / "r", quiet=True)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from medunlearn.errors import ConfigError, FrozenParametersError
+from medunlearn.models.tiny import build_tiny
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken
@@ -35,9 +36,8 @@ def test_layers(tiny: Tiny, choice: str, layers: str) -> None:
 
 
 def test_layer_1_is_not_layer_10() -> None:
-    model = torch.nn.ModuleDict({"layers": torch.nn.ModuleList(torch.nn.Linear(1, 1) for _ in range(12))})
-    whole = torch.nn.ModuleDict({"model": model})
-    assert set(trained(choose_trainable(whole, "layers:1"))) == {"model.layers.1.weight", "model.layers.1.bias"}
+    model = build_tiny(["a"], width=16, layers=12).model
+    assert {name.split(".")[2] for name in trained(choose_trainable(model, "layers:1"))} == {"1"}
 
 
 def test_pattern(tiny: Tiny) -> None:
@@ -83,7 +83,8 @@ def test_wrong_forms_are_answered_with_the_right_ones(tiny: Tiny, choice: str) -
         ("lora:4:x", "alpha must be whole numbers"),
         ("lora:4:4:4", "alpha must be whole numbers"),
         ("pattern:(", "is no regular expression"),
-        ("layers:9", "matches no parameter"),
+        ("layers:9", "layers 0 to 2"),
+        ("layers:0,9", "layers 0 to 2"),
         ("layers:2-1", "matches no parameter"),
         ("pattern:vision", "matches no parameter"),
     ],

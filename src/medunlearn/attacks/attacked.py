@@ -61,7 +61,7 @@ class Attacked:
     @cached_property
     def summary(self) -> pd.DataFrame:
         """Means with intervals, as the kind's ``results.py`` summarizes its scores."""
-        return read_frame(self.record.folder / SUMMARIES[self.kind])
+        return read_frame(self.record.folder / SUMMARIES[self.kind], ("value", "low", "high"))
 
     @cached_property
     def curves(self) -> pd.DataFrame:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medunlearn.audit.measures import FIRST, Ids
-from medunlearn.errors import InputError, ModelError
+from medunlearn.errors import InputError, ModelError, first_line
 from medunlearn.input_files import regular_file
 from medunlearn.metrics.workers import in_processes, usable_cores
 
@@ -162,7 +162,7 @@ def read_tokenizer(folder: str | Path) -> Any:
     except ModelError:
         raise
     except Exception as error:  # the library raises bare Exception
-        raise ModelError(f"{path} cannot be read as a tokenizer: {str(error).splitlines()[0][:200]}") from error
+        raise ModelError(f"{path} cannot be read as a tokenizer: {first_line(error)}") from error
 
 
 def unit_of(tokenizer: Any, owner: str) -> TokenizerUnit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 import click
 
 from medunlearn.cli.launch import end_together, rank_zero_output
-from medunlearn.errors import MedunlearnError
+from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.terminal import printable
 
 INTERRUPTED = 130
@@ -50,17 +51,26 @@ def print_error(error: BaseException) -> None:
         click.echo(" What was done is kept; give the same command again and it goes on from there.", err=True)
     elif isinstance(error, MedunlearnError | OSError):
         if isinstance(error, OSError):
-            from medunlearn.data.storage import as_storage_error
-
-            error = as_storage_error(error, Path(error.filename or "a file")) or error
+            error = _refused(error)
         click.secho("error:", fg="red", bold=True, err=True, nl=False)
         click.echo(f" {printable(error)}", err=True)
 
 
+def _refused(error: OSError) -> MedunlearnError:
+    """The system's refusal of a file: bad input, unless the disk is full."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        from medunlearn.data.storage import as_storage_error
+
+        return as_storage_error(error, Path(error.filename or "a file")) or MedunlearnError(str(error))
+    if not error.filename:
+        return MedunlearnError(f"The system refused: {error.strerror or error}.")
+    return InputError(f"{error.filename} cannot be opened: {error.strerror or error}.")
+
+
 def _exit_code(error: MedunlearnError | KeyboardInterrupt | OSError) -> int:
-    if isinstance(error, MedunlearnError):
-        return error.exit_code
-    return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    return (error if isinstance(error, MedunlearnError) else _refused(error)).exit_code
 
 
 @dataclass(frozen=True)

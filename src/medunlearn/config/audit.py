@@ -59,7 +59,9 @@ class AuditSettings(Settings):
         min_length=1,
         description="greedy, temperature=0.7, top_k=10, temperature=0.7+top_k=10, with commas",
     )
-    samples_per_prompt: int = Field(1, ge=1, description="continuations of a probe under each decoding that draws")
+    samples_per_prompt: int = Field(
+        1, ge=1, le=10_000, description="continuations of a probe under each decoding that draws"
+    )
     limit: int = Field(1000, ge=0, description="documents of a corpus at most, drawn by seed; 0: all of them")
     shortest_suffix: int = Field(
         30, ge=1, description="tokens that must follow a prefix in the text; else the text has no such probe"

@@ -7,7 +7,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from medunlearn.config.settings import Licence, Listed, OwnPrompt, Percents, Server, Settings, Words, once
+from medunlearn.config.settings import (
+    MOST_INVENTED,
+    Licence,
+    Listed,
+    OwnPrompt,
+    Percents,
+    Server,
+    Settings,
+    Words,
+    once,
+)
 
 
 class SplitFields(Settings):
@@ -23,12 +33,17 @@ class AmnesiaSettings(SplitFields):
     """An AMNESIA benchmark from an invented hospital."""
 
     builder: Literal["amnesia"] = "amnesia"
-    synthetic: int = Field(ge=2, description="patients to invent")
-    institutions: int = Field(4, ge=1, description="institutions that they are spread over")
-    studies: int = Field(0, ge=0, description="dated chest studies a patient, each with four report sections")
+    synthetic: int = Field(ge=2, le=MOST_INVENTED, description="patients to invent")
+    institutions: int = Field(4, ge=1, le=MOST_INVENTED, description="institutions that they are spread over")
+    studies: int = Field(
+        0, ge=0, le=1000, description="dated chest studies a patient, each with four report sections"
+    )
     note_length: Literal["short", "medium", "long"] = Field("short", description="length of a note")
     nonmember_patients: int = Field(
-        0, ge=0, description="patients invented besides, that no model is trained on and nothing is asked about"
+        0,
+        ge=0,
+        le=MOST_INVENTED,
+        description="patients invented besides, that no model is trained on and nothing is asked about",
     )
     seed: int = Field(0, description="seed of hospital and splits")
 
@@ -109,13 +124,20 @@ class LumeNewSettings(Settings):
         True, description="build anew, as many documents as in the paper", json_schema_extra={"flag": "switch"}
     )
     synthetic: int | None = Field(
-        None, ge=2, description="invent so many documents of each task; none: the paper's numbers"
+        None, ge=2, le=MOST_INVENTED, description="invent so many documents of each task; none: the paper's numbers"
     )
-    stories: int = Field(393, ge=2, description="short stories; the paper's number")
-    personal_biographies: int = Field(405, ge=2, description="biographies with identifiers; the paper's number")
-    public_biographies: int = Field(589, ge=2, description="biographies of an encyclopedia; the paper's number")
+    stories: int = Field(393, ge=2, le=MOST_INVENTED, description="short stories; the paper's number")
+    personal_biographies: int = Field(
+        405, ge=2, le=MOST_INVENTED, description="biographies with identifiers; the paper's number"
+    )
+    public_biographies: int = Field(
+        589, ge=2, le=MOST_INVENTED, description="biographies of an encyclopedia; the paper's number"
+    )
     nonmembers: int = Field(
-        100, ge=0, description="further public biographies that no model is to be trained on (fold holdout)"
+        100,
+        ge=0,
+        le=MOST_INVENTED,
+        description="further public biographies that no model is to be trained on (fold holdout)",
     )
     articles: Path | None = Field(
         None, description="CSV, TSV, JSONL, JSON or Parquet of articles, cut to 100-200 words; none: invented lives"

@@ -7,7 +7,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from medunlearn.config.settings import MOST_REPLICATES, AllowBroken, Licence, Numbers, Percents, Settings
+from medunlearn.config.settings import (
+    MOST_INVENTED,
+    MOST_REPLICATES,
+    AllowBroken,
+    Licence,
+    Numbers,
+    Percents,
+    Settings,
+)
 
 Gold = Literal["principal", "any"]
 
@@ -17,7 +25,9 @@ class DiagnosisSettings(Settings):
 
     builder: Literal["diagnosis"] = "diagnosis"
     admissions: Path | None = Field(None, description="CSV, TSV, JSONL, JSON or Parquet, one admission a row")
-    synthetic: Annotated[int, Field(ge=4)] | None = Field(None, description="patients to invent, instead of a file")
+    synthetic: Annotated[int, Field(ge=4, le=MOST_INVENTED)] | None = Field(
+        None, description="patients to invent, instead of a file"
+    )
     validation: Annotated[int, Field(ge=1)] | None = Field(
         None, description="patients of the validation part; none: 2 of 13, as the paper's 2,000 of 13,000"
     )
@@ -30,7 +40,9 @@ class DiagnosisSettings(Settings):
     percents: Percents = Field(
         (5, 10), description="shares of the training patients that splits forget, for unlearning"
     )
-    institutions: int = Field(4, ge=1, description="of synthetic: institutions that patients are spread over")
+    institutions: int = Field(
+        4, ge=1, le=MOST_INVENTED, description="of synthetic: institutions that patients are spread over"
+    )
     hpi_column: str = Field("hpi", description="column of the history of present illness")
     diagnoses_column: str = Field("diagnoses", description="column of the diagnoses, the principal one first")
     hpi_date_column: str = Field("hpi_date", description="column of the history's date")

@@ -54,6 +54,9 @@ class EvaluateSettings(Settings):
         None, description="keywords of LS as `medunlearn build keywords --out` writes them; none: found when needed"
     )
     allow_broken: AllowBroken = False
+    other_texts: bool = Field(
+        False, description="ask also about texts that the model was not trained on; the report says so"
+    )
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the subset and the bootstrap")
 

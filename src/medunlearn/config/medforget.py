@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from medunlearn.config.settings import Licence, Numbers, Percents, Server, Settings, Words, once
+from medunlearn.config.settings import MOST_INVENTED, Licence, Numbers, Percents, Server, Settings, Words, once
 
 SOURCES = ("synthetic", "mimic_cxr", "openi", "folder")
 
@@ -19,6 +19,7 @@ class MedforgetSettings(Settings):
     synthetic: int | None = Field(
         None,
         ge=1,
+        le=MOST_INVENTED,
         description="invent so many patients in all, with drawn chest phantoms; the paper's number is 64",
     )
     mimic_cxr: Path | None = Field(None, description="folder of MIMIC-CXR (files/p10/...), credentialed")
@@ -26,10 +27,10 @@ class MedforgetSettings(Settings):
     folder: Path | None = Field(None, description="table with the columns patient, study, image and report")
     images: Path | None = Field(None, description="folder of the images, where they are not beside the reports")
     text_only: bool = Field(False, description="build without images though there are some")
-    institutions: int = Field(8, ge=1, description="institutions; the paper's number")
-    patients: int = Field(8, ge=1, description="patients an institution; the paper's number")
-    studies: int = Field(4, ge=1, description="studies a patient; the paper's number")
-    sections: int = Field(4, ge=1, description="sections a study; the paper's number")
+    institutions: int = Field(8, ge=1, le=MOST_INVENTED, description="institutions; the paper's number")
+    patients: int = Field(8, ge=1, le=MOST_INVENTED, description="patients an institution; the paper's number")
+    studies: int = Field(4, ge=1, le=1000, description="studies a patient; the paper's number")
+    sections: int = Field(4, ge=1, le=1000, description="sections a study; the paper's number")
     required: Annotated[Words, AfterValidator(once)] = Field(
         ("examination", "indication", "findings", "impression"),
         description="sections that a study must have, with commas; the paper's four",

@@ -21,11 +21,13 @@ def check(model: type[T], values: Mapping[str, Any]) -> T:
     Raises:
         ConfigError: every mistake, each with its key and the fix.
     """
-    problems = [problem for key, value in values.items() for problem in _broken_text(model, key, value)]
+    broken = {key: problem for key, value in values.items() for problem in _broken_text(model, key, value)}
+    problems = list(broken.values())
     try:
         checked = model.model_validate(dict(values))
     except ValidationError as error:
-        raise ConfigError([*problems, *(_problem(model, problem) for problem in error.errors())]) from None
+        others = [other for other in error.errors() if not (other["loc"] and other["loc"][0] in broken)]
+        raise ConfigError([*problems, *(_problem(model, other) for other in others)]) from None
     if problems:
         raise ConfigError(problems)
     return checked
@@ -81,7 +83,9 @@ def _keys(values: Any) -> Iterator[Any]:
 
 
 def as_value(text: str) -> Any:
-    """A value as YAML reads it; text that is no YAML is itself."""
+    """A value as YAML reads it; text that is no YAML is itself, and so is none at all: ``--without "$UNSET"``."""
+    if not text.strip():
+        return text
     try:
         return parse_yaml(text)
     except ValueError:

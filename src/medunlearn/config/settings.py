@@ -15,6 +15,8 @@ What = Literal["records", "questions", "both"]
 Images = Literal["use", "ignore"]
 LongNotes = Literal["refuse", "cut"]
 Licence = Annotated[str, Field(description="of your own files, for the benchmark's card and manifest")]
+MOST_INVENTED = 100_000
+"""Patients, documents or parts of each that are invented: a benchmark is made in memory."""
 MOST_REPLICATES = 100_000
 """Bootstrap replicates: more change no digit that is shown, and take memory."""
 Percent = Annotated[int, Field(ge=1, le=99)]

@@ -16,7 +16,9 @@ TINIES = {"tiny": "tiny", "tiny-vision": "tiny-vision"}
 class LoopFields(Settings):
     """Settings of every training loop."""
 
-    epochs: int = Field(3, ge=0, description="passes over the training set (unlearning: over the forget set)")
+    epochs: int = Field(
+        3, ge=0, le=100_000, description="passes over the training set (unlearning: over the forget set)"
+    )
     lr: float = Field(2e-5, gt=0, description="peak learning rate of AdamW")
     batch_size: int = Field(64, ge=1, description="sequences a side in an optimizer step")
     micro_batch_size: int = Field(
@@ -86,7 +88,9 @@ class TrainSettings(EpochFields):
         description="length of a retrained model's training (--without): steps: the target's, in more "
         "epochs; epochs: the target's epochs, which have fewer steps without the forget set",
     )
-    pretrain_epochs: int = Field(1, ge=0, description="passes over the records alone, before fine-tuning")
+    pretrain_epochs: int = Field(
+        1, ge=0, le=100_000, description="passes over the records alone, before fine-tuning"
+    )
     pack_records: bool = Field(
         False, description="pretraining counts rows of max_length tokens, filled with records, as its sequences"
     )
@@ -123,17 +127,25 @@ class TrainSettings(EpochFields):
         "watch.prefix_tokens=50, ...",
     )
     seed: int = Field(0, description="seed of order, dropout and the tiny model's weights")
-    tiny_width: int = Field(192, ge=16, multiple_of=8, description="tiny model: width of the hidden states")
-    tiny_layers: int = Field(4, ge=1, description="tiny model: decoder layers")
-    tiny_vocabulary: int = Field(2048, ge=300, description="tiny model: tokens in the vocabulary at most")
+    tiny_width: int = Field(
+        192, ge=16, le=8192, multiple_of=8, description="tiny model: width of the hidden states"
+    )
+    tiny_layers: int = Field(4, ge=1, le=512, description="tiny model: decoder layers")
+    tiny_vocabulary: int = Field(
+        2048, ge=300, le=1_000_000, description="tiny model: tokens in the vocabulary at most"
+    )
     tiny_tokenizer: Literal["shared", "common", "own"] = Field(
         "shared",
         description="what the tiny model's tokenizer is fitted on. shared: all texts of the benchmark, also those "
         "that the model never sees; common: words of at least two subjects, so that no token is one's alone; "
         "own: a retrained model's without its forget set; measures counted in tokens then do not compare",
     )
-    tiny_pixels: int = Field(64, ge=8, description="tiny-vision: width and height to which images are scaled")
-    tiny_patch: int = Field(16, ge=2, description="tiny-vision: width of the piece behind one picture token")
+    tiny_pixels: int = Field(
+        64, ge=8, le=4096, description="tiny-vision: width and height to which images are scaled"
+    )
+    tiny_patch: int = Field(
+        16, ge=2, le=4096, description="tiny-vision: width of the piece behind one picture token"
+    )
 
     @model_validator(mode="after")
     def _note_in_template(self) -> TrainSettings:
@@ -158,6 +170,9 @@ class UnlearnSettings(EpochFields):
     )
     stop_early: int = Field(
         0, ge=0, description="end after so many epochs without a better one by the rule of select=best; 0: never"
+    )
+    other_texts: bool = Field(
+        False, description="unlearn also with texts that the target was not trained on; the report says so"
     )
     keep_gb: float = Field(
         4.0, ge=0, description="GB on disk for what is the same in every epoch and is computed once; 0: nothing"

@@ -160,6 +160,16 @@ class Benchmark:
             "splits": len(self.splits),
         }
 
+    @cached_property
+    def texts_fingerprint(self) -> str:
+        """SHA-256 over what a model is trained on: the records, and the questions of the train fold with answers.
+
+        It stays the same with other splits, and with other questions of the other folds.
+        """
+        records = sorted((record.record_id, record.text) for record in self.records)
+        asked = sorted((q.record_id, q.question, q.answer) for q in self.questions if q.fold == "train")
+        return storage.sha256_of_json([records, asked])
+
     def facts(self) -> dict[str, Any]:
         """Provenance and counts for run records and reports; no record's text."""
         return {

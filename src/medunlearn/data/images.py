@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from medunlearn.errors import SourceError
+from medunlearn.errors import SourceError, first_line
 from medunlearn.input_files import regular_file
 
 Grey = NDArray[np.uint8]
@@ -112,7 +112,7 @@ def _dicom(path: Path) -> Grey:
             data = pydicom.dcmread(path)
             values = np.asarray(data.pixel_array, dtype=float)
     except Exception as error:
-        raise SourceError(f"The DICOM image {path} cannot be read ({str(error).splitlines()[0]}).") from error
+        raise SourceError(f"The DICOM image {path} cannot be read ({first_line(error)}).") from error
     if values.ndim != 2:
         raise SourceError(f"The DICOM image {path} is no single grey frame (its shape is {values.shape}).")
     grey = _scaled(values)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from medunlearn.data.leftovers import part_of, remove_stray_parts
-from medunlearn.errors import BenchmarkError, InputError, StorageError
+from medunlearn.errors import BenchmarkError, InputError, StorageError, first_line
 from medunlearn.input_files import read_text, regular_file
 
 if TYPE_CHECKING:
@@ -53,6 +53,10 @@ def write_together(files: Mapping[Path, Callable[[Path], None]]) -> None:
         for part in scratch.values():
             with suppress(OSError):
                 part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename:
+            own = {*files, *scratch.values(), *path.parents}
+            if Path(str(error.filename)) not in own:  # what is written is made from another file
+                raise InputError(f"{error.filename} cannot be read: {error.strerror or error}.") from error
         refused = as_storage_error(error, path)
         if refused is None:
             raise
@@ -142,7 +146,7 @@ def read_table(path: Path, schema: pa.Schema | None = None) -> list[dict[str, An
         raise BenchmarkError(f"{path} is missing. Build or copy the folder again.") from None
     except (OSError, pa.ArrowException) as error:
         raise BenchmarkError(
-            f"{path} cannot be read as Parquet ({str(error).splitlines()[0]}). It is cut off or broken: "
+            f"{path} cannot be read as Parquet ({first_line(error)}). It is cut off or broken: "
             "build or copy the folder again."
         ) from error
     if schema is not None:
@@ -168,9 +172,8 @@ def read_frame(path: Path, needed: Sequence[str] = (), **how: Any) -> pd.DataFra
     try:
         table = pd.read_parquet(regular_file(path), **how)
     except (OSError, ValueError, pa.ArrowException) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(
-            f"{path} cannot be read as Parquet ({reason}). It is cut off or broken. {again}"
+            f"{path} cannot be read as Parquet ({first_line(error)}). It is cut off or broken. {again}"
         ) from error
     if absent := [name for name in needed if name not in table.columns]:
         raise InputError(

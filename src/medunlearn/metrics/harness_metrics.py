@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.errors import InputError
+from medunlearn.input_files import read_text
 from medunlearn.metrics import Item, get_metric
 from medunlearn.metrics.item_scoring import score
 
@@ -23,9 +24,9 @@ def documents(path: Path) -> list[dict[str, Any]]:
         InputError: the file is not there, or a line of it is no JSON.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_text(path, most=2**32).splitlines()
         return [json.loads(line) for line in lines if line]
-    except (OSError, ValueError) as error:
+    except (InputError, ValueError) as error:
         raise InputError(
             f"{path} cannot be read: {error}. Write the tasks again: medunlearn export tasks."
         ) from error

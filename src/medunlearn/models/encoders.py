@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from medunlearn.errors import ModelError
+from medunlearn.errors import ModelError, first_line
 from medunlearn.models.load import LOADING_ERRORS, pick_device, refuse_missing
 
 BATCH = 64
@@ -93,7 +93,7 @@ def load_pretrained(source: str, cls: Any, device: str, kind: str = "Encoder") -
         tokenizer = AutoTokenizer.from_pretrained(source)
         model, loaded = cls.from_pretrained(source, use_safetensors=True, output_loading_info=True)
     except LOADING_ERRORS as error:
-        raise ModelError(f"{kind} {source} cannot be loaded: {str(error).strip().splitlines()[0]}") from error
+        raise ModelError(f"{kind} {source} cannot be loaded: {first_line(error)}") from error
     # Sentence vectors are means of states: the pooler, which many encoders come without, is not used for them.
     pooler_used = cls is not AutoModel
     refuse_missing(source, [name for name in loaded["missing_keys"] if pooler_used or "pooler" not in name])

@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 
 from medunlearn.data.storage import read_json, sha256_of, sha256_of_json
 from medunlearn.errors import InputError, ModelError
+from medunlearn.input_files import regular_file
 
 Weights = Literal["fp32", "bf16", "fp16"]
 MANIFEST = "delta.json"
@@ -125,6 +126,7 @@ def chain(folder: Path, *, check: bool = True) -> list[Path]:
         ModelError: a base is not there or not the one that the delta was made from, or the chain is a circle.
     """
     folders = [folder]
+    refuse_irregular(folder)
     while is_delta(folders[0]):
         delta = folders[0]
         manifest = read_manifest(delta)
@@ -142,8 +144,20 @@ def chain(folder: Path, *, check: bool = True) -> list[Path]:
                 f"{now}: it is another model, or was changed. Restore that base, or write the folder of the "
                 f'right one under "base" in {delta / MANIFEST}.'
             )
+        refuse_irregular(base)
         folders.insert(0, base)
     return folders
+
+
+def refuse_irregular(folder: Path) -> None:
+    """Refuse a model folder whose files cannot be read to their end, before a library opens one.
+
+    Raises:
+        ModelError: a file that decides over answers is a FIFO, a device, a folder or a broken link.
+    """
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.suffix == ".safetensors" or path.name in (*_TELLING, MANIFEST, ADAPTER):
+            regular_file(path, ModelError)
 
 
 def where(folder: Path) -> dict[str, Path]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoImageProcessor,
@@ -20,16 +19,17 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from medunlearn.data.storage import as_storage_error
-from medunlearn.errors import InputError, ModelError
+from medunlearn.errors import InputError, ModelError, first_line
 from medunlearn.models.delta import LARGEST_SHARE, apply_delta, save_delta
-from medunlearn.models.folders import MANIFEST, TENSORS, Weights, adapter_base, chain, is_adapter
+from medunlearn.models.folders import MANIFEST, TENSORS, Weights, adapter_base, chain, is_adapter, refuse_irregular
 from medunlearn.models.health import refuse_broken, refuse_small_embedding, weight_problems
 from medunlearn.models.vision import family_of
 from medunlearn.models.vision.family import Family
 from medunlearn.models.vision.pictures import Pictures
 from medunlearn.models.vision.seeing import give_sight
 
-LOADING_ERRORS = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
+LOADING_ERRORS = (Exception,)
+"""Libraries in other languages raise errors of their own, and broken JSON any."""
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -130,7 +130,7 @@ def _plain(
     folder, root, deltas = Path(source), source, list[Path]()
     if folder.is_dir():
         root, *deltas = chain(folder)
-        _check_folder(root)
+        check_model_folder(root)
     elif folder.is_absolute() or str(source).startswith((".", "~")) or str(source).count("/") != 1:
         raise ModelError(f"There is no model folder {source}. Give a folder, a hub id (org/name), or tiny.")
     try:
@@ -144,7 +144,7 @@ def _plain(
             output_loading_info=True,
         )
     except LOADING_ERRORS as error:
-        raise ModelError(f"Model {source} cannot be loaded: {str(error).strip().splitlines()[0]}") from error
+        raise ModelError(f"Model {source} cannot be loaded: {first_line(error)}") from error
     refuse_missing(root, info["missing_keys"])
     for delta in deltas:
         apply_delta(model, delta)
@@ -166,7 +166,7 @@ def _pictures(family: Family, root: str | Path, model: Any, tokenizer: Any, imag
     except LOADING_ERRORS as error:
         raise ModelError(
             f"{root} is a {family.title} model without an image processor (preprocessor_config.json): "
-            f"{str(error).strip().splitlines()[0]} Copy the whole model, or save the processor there too."
+            f"{first_line(error)} Copy the whole model, or save the processor there too."
         ) from error
     pictures = Pictures(family, processor, model.config, tokenizer, images)
     give_sight(model, pictures)
@@ -184,6 +184,7 @@ def _adapted(
     """A LoRA adapter merged into its base; its own tokenizer where it has one."""
     from peft import PeftModel
 
+    refuse_irregular(folder)
     base = load_model(
         adapter_base(folder),
         device=device,
@@ -199,8 +200,8 @@ def _adapted(
             # It only warns where the file lacks what the base asks for, and goes on with the bare base.
             warnings.filterwarnings("error", message="Found missing adapter keys", category=UserWarning)
             model = PeftModel.from_pretrained(base.model, folder).merge_and_unload()
-    except (*LOADING_ERRORS, TypeError, UserWarning) as error:
-        raise ModelError(f"Adapter {folder} does not fit its base: {str(error).strip().splitlines()[0]}") from error
+    except LOADING_ERRORS as error:
+        raise ModelError(f"Adapter {folder} does not fit its base: {first_line(error)}") from error
     tokenizer = AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").exists() else base.tokenizer
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -219,11 +220,11 @@ def load_tokenizer(folder: Path) -> Any:
         root = adapter_base(folder)
     if not is_adapter(Path(root)) and Path(root).is_dir():
         root = chain(Path(root), check=False)[0]
-        _check_folder(root)
+        check_model_folder(root)
     try:
         return AutoTokenizer.from_pretrained(root)
     except LOADING_ERRORS as error:
-        raise ModelError(f"The tokenizer of {root} cannot be loaded: {str(error).strip()[:200]}") from error
+        raise ModelError(f"The tokenizer of {root} cannot be loaded: {first_line(error)}") from error
 
 
 def refuse_missing(source: str | Path, missing: Iterable[str]) -> None:
@@ -241,7 +242,8 @@ def refuse_missing(source: str | Path, missing: Iterable[str]) -> None:
         )
 
 
-def _check_folder(folder: Path) -> None:
+def check_model_folder(folder: Path) -> None:
+    """Refuse a folder that lacks a configuration, a tokenizer, or weights as safetensors. Raises ModelError."""
     if not (folder / "config.json").exists():
         raise ModelError(f"{folder} is no model folder: it has no config.json.")
     if not any((folder / name).exists() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
@@ -265,4 +267,4 @@ def pick_device(device: str) -> torch.device:
         torch.empty(0, device=device)
         return torch.device(device)
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"Device {device!r} cannot be used here: {str(error).splitlines()[0]}") from error
+        raise InputError(f"Device {device!r} cannot be used here: {first_line(error)}") from error

@@ -150,11 +150,12 @@ def chosen_layers(layers: str, depth: int) -> list[int]:
 
 def _numbers(layers: str, depth: int) -> Iterator[int]:
     if layers.startswith("last:"):
-        yield from range(depth - int(layers.removeprefix("last:")), depth)
+        yield from range(max(-1, depth - int(layers.removeprefix("last:"))), depth)
         return
     for part in layers.split(","):
         first, dash, last = part.partition("-")
-        yield from range(int(first), (int(last) if dash else int(first)) + 1)
+        # One too high is enough to be refused: nobody counts to a billion.
+        yield from range(min(int(first), depth), min(int(last) if dash else int(first), depth) + 1)
 
 
 def _mlp(place: int, layer: nn.Module) -> Mlp:

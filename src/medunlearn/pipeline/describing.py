@@ -8,7 +8,7 @@ from typing import Any
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.describe import Description, describe
-from medunlearn.errors import ModelError
+from medunlearn.errors import ModelError, first_line
 
 BATCH = 1024
 
@@ -47,7 +47,7 @@ def _load(where: str | Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(root)
     except LOADING_ERRORS as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        reason = first_line(error)
         raise ModelError(
             f"There is no tokenizer in {where}: {reason} Give a folder with tokenizer.json, a run, or a hub id."
         ) from error

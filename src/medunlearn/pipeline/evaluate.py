@@ -67,6 +67,9 @@ def evaluate_one(
         InputError: an unknown split, metric or model; weights that are not finite, unless ``allow_broken``.
     """
     split, metrics = benchmark.split(settings.split), metric_names(benchmark, settings)
+    if not settings.other_texts:
+        unless = ", or say --other-texts where you want that"
+        run.refuse_other_texts(benchmark.texts_fingerprint, benchmark.fingerprint, unless)
     questions = questions_to_ask(benchmark, split, settings)
     rendering = run.rendering(settings.template, settings.context)
     folder = evaluation_folder(run, benchmark, settings)
@@ -109,6 +112,7 @@ def evaluate_one(
                     "level": split.level,
                     **benchmark.split_sizes(split),
                 },
+                "other_texts": not run.saw(benchmark.texts_fingerprint, benchmark.fingerprint),
                 **how,
                 **more,
                 **ranked,

@@ -27,7 +27,6 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import ConfigError, ModelError, NonFiniteLossError
-from medunlearn.methods import make_method
 from medunlearn.models.folders import model_identity
 from medunlearn.pipeline.benchmark_builds import from_section
 from medunlearn.pipeline.epochs.epoch_settings import (
@@ -37,6 +36,7 @@ from medunlearn.pipeline.epochs.epoch_settings import (
     epoch_settings,
     utility_section,
 )
+from medunlearn.pipeline.part_check import Shape, check_unlearning, shape_with
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.train import train
 from medunlearn.pipeline.unlearn import RETRAINED, unlearn, with_retrained
@@ -79,7 +79,7 @@ def plan(values: dict[str, Any]) -> Experiment:
     problems: list[str] = []
     shared = {"seed": settings.seed}
     target = collect(problems, "train", lambda: train_settings({**shared, **settings.train}))
-    section = dict(settings.unlearn)
+    shape, section = shape_with(problems, target), dict(settings.unlearn)
     names = section.pop("methods", None)
     if not isinstance(names, list) or not names:
         problems.append("unlearn.methods is missing: a list of methods, e.g. [graddiff, npo]")
@@ -87,7 +87,7 @@ def plan(values: dict[str, Any]) -> Experiment:
     for name in sorted({str(name) for name in names if names.count(name) > 1}):
         problems.append(f"unlearn.methods names {name!r} twice; each needs settings of its own: another experiment")
     methods = [
-        collect(problems, "unlearn", lambda: _method(name, section, settings, target))  # noqa: B023
+        collect(problems, "unlearn", lambda: _method(name, section, settings, target, shape))  # noqa: B023
         for name in names
     ]
     on = shared | {"split": settings.split}
@@ -103,7 +103,11 @@ def plan(values: dict[str, Any]) -> Experiment:
 
 
 def _method(
-    name: str, section: dict[str, Any], settings: ExperimentSettings, target: TrainSettings | None
+    name: str,
+    section: dict[str, Any],
+    settings: ExperimentSettings,
+    target: TrainSettings | None,
+    shape: Shape | None,
 ) -> UnlearnSettings:
     tiny = None if target is None else TINIES.get(target.model)
     values = {"seed": settings.seed, **section, "method": name, "split": settings.split}
@@ -114,7 +118,7 @@ def _method(
             values[part] = {**getattr(settings, part), **(values.get(part) or {})}
         checked = unlearn_settings(values, tiny=tiny)
     epoch_settings(checked, checked.split)
-    make_method(name, checked.arguments)
+    check_unlearning(checked, shape)
     return checked
 
 

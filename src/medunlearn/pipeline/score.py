@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.config import EvaluateSettings
+from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.alternatives import VERSION, pool_of
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS, IDENTIFIER, Grouping, default_metrics_of
@@ -86,7 +86,7 @@ def score(
         ModelError: a broken model, unless ``allow_broken``.
     """
     evaluated = Evaluated.find(Run.of(run), split)
-    settings = EvaluateSettings.model_validate(evaluated.record.info.config)
+    settings = check(EvaluateSettings, evaluated.record.info.config)
     texts = [measures] if isinstance(measures, str) else measures
     named = [word.strip() for text in texts for word in text.split(",")]
     named = [name for name in named if name] or list(evaluated.record.info.inputs["metrics"])

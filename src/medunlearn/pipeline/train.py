@@ -14,6 +14,7 @@ from medunlearn.models.tiny import build_tiny, common_words
 from medunlearn.models.vision.tiny_vision import build_tiny_vision
 from medunlearn.pipeline.epochs.epoch_settings import check_epochs, has_measures
 from medunlearn.pipeline.material import loop_settings, phase_plans, rendering_for
+from medunlearn.pipeline.part_check import check_training, trained_shape
 from medunlearn.pipeline.trainer import Trainer, explain_out_of_memory
 from medunlearn.progress import remark
 from medunlearn.registry import load
@@ -41,6 +42,7 @@ def train(
         OutOfMemoryError: a single sequence does not fit in memory; the last good checkpoint is kept.
     """
     loop_settings(settings, settings.seed)
+    check_training(settings, trained_shape(settings))
     check_epochs(settings, benchmark, None)
     label = "target" if settings.without is None else "retrained"
     if settings.without is not None:
@@ -52,7 +54,7 @@ def train(
     recording = open_recording(processes, out, "train", label, settings, inputs)
     if recording.done:
         return Run.open(out)
-    recording.info.lineage = [settings.model]
+    recording.info.lineage, recording.info.texts = [settings.model], benchmark.texts_fingerprint
 
     def build() -> LanguageModel:
         return _model(benchmark, settings, processes.device(device))

@@ -12,7 +12,7 @@ import pandas as pd
 
 from medunlearn.config import EpochFields, LoopFields
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.storage import read_json, write_atomically
+from medunlearn.data.storage import write_atomically
 from medunlearn.errors import InputError, OutOfMemoryError
 from medunlearn.models.batching import is_out_of_memory
 from medunlearn.models.health import refuse_non_finite
@@ -192,7 +192,7 @@ def is_complete(folder: Path | None) -> bool:
     if folder is None or not (folder / FILE).exists():
         return False
     try:
-        return RunRecord.of(read_json(folder / FILE)).complete
+        return RunRecord.read(folder).complete
     except InputError:
         return False  # it is broken, and what stands on it is done again
 

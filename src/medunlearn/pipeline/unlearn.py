@@ -8,16 +8,17 @@ from typing import Any
 from medunlearn.config import UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES
-from medunlearn.errors import ConfigError, InputError
-from medunlearn.methods import hyperparameters, make_method
+from medunlearn.errors import InputError
+from medunlearn.methods import hyperparameters
 from medunlearn.methods.editing import EditMethod
-from medunlearn.methods.protocol import LossMethod, default_trainable
+from medunlearn.methods.protocol import default_trainable
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.pipeline.epochs.epoch_settings import check_epochs
 from medunlearn.pipeline.material import loop_settings, sequences, training_data
+from medunlearn.pipeline.part_check import check_unlearning, choose_parts, shape_of, unlearning_method
 from medunlearn.pipeline.trainer import Trainer, explain_out_of_memory
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
@@ -27,7 +28,6 @@ from medunlearn.training.precompute import CachePlan
 from medunlearn.training.processes import join
 from medunlearn.training.recording import open_recording
 from medunlearn.training.sharding import ShardedReference, check_sharding, shard
-from medunlearn.training.trainable import choose_trainable
 from medunlearn.training.views import LOG_PROBS
 
 TARGET, RETRAINED = "target", "retrained"
@@ -51,6 +51,9 @@ def unlearn(
     """
     method = unlearning_method(settings)
     benchmark.split(settings.split)
+    if not settings.other_texts:
+        unless = ", or say --other-texts where you want that"
+        target.refuse_other_texts(benchmark.texts_fingerprint, benchmark.fingerprint, unless)
     check_epochs(settings, benchmark, target)
     loop_settings(settings, settings.seed)
     inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model)}
@@ -63,7 +66,9 @@ def unlearn(
     recording = open_recording(processes, out, "unlearn", label, settings, inputs)
     if recording.done:
         return Run.open(out)
+    check_unlearning(settings, shape_of(str(target.model)))
     recording.info.lineage = [*target.info.lineage, str(target.folder)]
+    recording.info.texts = benchmark.texts_fingerprint
     rendering = target.rendering(settings.template, settings.context, settings.max_length, settings.long_notes)
     with recording.running():
         if isinstance(method, EditMethod):
@@ -184,44 +189,6 @@ def _forget(
         "kept_bytes": cache_plan.bytes,
     }
     trainer.finish(history, "unlearn", facts)
-
-
-def choose_parts(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
-    """The model with what the settings or the method train marked.
-
-    Raises:
-        ConfigError: the model has no such part; says how to choose another.
-    """
-    try:
-        return choose_trainable(model, trainable, seed=settings.seed)
-    except ConfigError as error:
-        if settings.trainable != "default":
-            raise
-        layers = getattr(model.config, "num_hidden_layers", "an unknown number of")
-        raise ConfigError(
-            [
-                f"{problem} Method {settings.method} asks for it by default; the model has {layers} layers, the "
-                f"first is 0. Set {settings.method}.layer, or trainable."
-                for problem in error.problems
-            ]
-        ) from None
-
-
-def unlearning_method(settings: UnlearnSettings) -> LossMethod | EditMethod:
-    """The method that the settings name: one that trains, or one that edits the weights.
-
-    Raises:
-        ConfigError: it is neither.
-    """
-    method = make_method(settings.method, settings.arguments, settings.seed)
-    if not isinstance(method, LossMethod | EditMethod):
-        raise ConfigError(
-            [
-                f"Method {settings.method!r} has no loss(forget, retain) -> terms and no edit(model, forget, "
-                "retain); see medunlearn.methods.protocol and medunlearn.methods.editing."
-            ]
-        )
-    return method
 
 
 def training_sides(

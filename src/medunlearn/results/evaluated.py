@@ -17,7 +17,7 @@ from medunlearn.results.fact_table import FILE as FACTS
 from medunlearn.results.reference_check import ReferenceCheck, check_reference
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import read_scores
-from medunlearn.results.summary import EVALUATION, compare, summarize
+from medunlearn.results.summary import EVALUATION, NUMBERS, compare, summarize
 
 FOLDER = "evaluations"
 SUMMARY, GROUPS = "summary.parquet", "groups.parquet"
@@ -84,7 +84,7 @@ class Evaluated:
     @cached_property
     def summary(self) -> pd.DataFrame:
         """Means with intervals (:func:`summarize_evaluation`)."""
-        return read_frame(self.record.folder / SUMMARY)
+        return read_frame(self.record.folder / SUMMARY, (*EVALUATION, "measure", *NUMBERS))
 
     @cached_property
     def groups(self) -> pd.DataFrame:
@@ -96,7 +96,7 @@ class Evaluated:
     def facts(self) -> pd.DataFrame:
         """Ranks of facts (:func:`medunlearn.results.fact_table.fact_table`); empty where none was ranked."""
         path = self.record.folder / FACTS
-        return pd.read_parquet(path) if path.exists() else pd.DataFrame()
+        return read_frame(path) if path.exists() else pd.DataFrame()
 
     @cached_property
     def questions(self) -> pd.DataFrame:

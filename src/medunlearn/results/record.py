@@ -15,6 +15,44 @@ SCHEMA = 2
 """Version of what a run folder holds. 2: one ``scores.parquet`` of ``item, subject, measure, value, reason``."""
 
 
+_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("verb", "label", "key", "status", "started", "error", "texts"), str),
+    **dict.fromkeys(("config", "inputs", "code", "packages", "hardware", "stages", "results"), dict),
+    "lineage": list,
+    "schema": int,
+    "seconds": (int, float),
+    "peak_memory_bytes": int,
+}
+_RESULTS: Mapping[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("benchmark", "split", "rendering", "saved", "epochs", "unit", "model", "method"), dict),
+    **dict.fromkeys(("context", "fingerprint", "benchmark_folder"), str),
+    **dict.fromkeys(("epoch", "steps"), int),
+    "responses": (str, int),
+}
+_NEEDED = ("verb", "label", "key", "config", "inputs", "results")
+
+
+class StoredFacts(dict[str, Any]):
+    """Part of a ``run.json`` that was read; a key that it lacks is an error that names the file."""
+
+    file = ""
+
+    @staticmethod
+    def of(value: Any, file: str) -> Any:
+        """A JSON value with every object in it as facts."""
+        if isinstance(value, dict):
+            facts = StoredFacts({key: StoredFacts.of(inner, file) for key, inner in value.items()})
+            facts.file = file
+            return facts
+        return [StoredFacts.of(inner, file) for inner in value] if isinstance(value, list) else value
+
+    def __missing__(self, key: str) -> Any:
+        raise InputError(f"{self.file} lacks {key!r}. {_CHANGED}")
+
+
+_CHANGED = "Somebody changed it. Copy the whole folder again, or give its command again with another --out."
+
+
 @dataclass
 class RunRecord:
     """Record of one run: the content of ``run.json``.
@@ -28,6 +66,7 @@ class RunRecord:
         lineage: the models that it was made from, the first one first.
         started, seconds: ISO time in UTC, and wall clock.
         stages: seconds and peak resident memory of each part.
+        texts: fingerprint of the texts that its model was trained on (:attr:`Benchmark.texts_fingerprint`).
     """
 
     verb: str = ""
@@ -47,6 +86,7 @@ class RunRecord:
     seconds: float | None = None
     peak_memory_bytes: int | None = None
     error: str | None = None
+    texts: str | None = None
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> RunRecord:
@@ -60,12 +100,14 @@ class RunRecord:
         """Of a run's folder.
 
         Raises:
-            InputError: the file is not a run's, or an older version wrote it.
+            InputError: the file is not a run's, lacks fields, or an older version wrote it.
         """
         content = read_json(folder / FILE)
         if not isinstance(content, dict):
             raise InputError(f"{folder / FILE} is not what a run writes. Remove the folder, or choose another.")
-        record = RunRecord.of(content)
+        if problems := list(_problems(content)):
+            raise InputError(f"{folder / FILE}: {'; '.join(problems)}. {_CHANGED}")
+        record = RunRecord.of(StoredFacts.of(content, str(folder / FILE)))
         if record.schema != SCHEMA and record.status:
             raise InputError(
                 f"Another version of medunlearn wrote {folder} (run schema {record.schema}, not {SCHEMA}). "
@@ -152,3 +194,21 @@ class RunRecord:
         """A field by name; the default where it is not set."""
         value = getattr(self, name, None) if name in self else None
         return default if value is None else value
+
+
+def _problems(content: Mapping[str, Any]) -> Iterator[str]:
+    """Fields that a record must have and has not, or that hold a value of another type."""
+    results = content.get("results")
+    for part, kinds in ((content, _KINDS), (results if isinstance(results, dict) else {}, _RESULTS)):
+        for name, kind in kinds.items():
+            value = part.get(name)
+            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+                yield f"{name} is {type(value).__name__}, not {_words(kind)}"
+    if not all(isinstance(name, str) for name in content.get("lineage") or []):
+        yield "lineage holds what is no folder"
+    if content.get("status") == "complete" and content.get("schema") == SCHEMA:
+        yield from (f"{name} is missing" for name in _NEEDED if content.get(name) is None)
+
+
+def _words(kind: type | tuple[type, ...]) -> str:
+    return " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))

@@ -6,6 +6,7 @@ one that was cut off resumes; a folder that holds another run is refused, never 
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -89,6 +90,26 @@ class Run:
         """Its name in tables and figures."""
         return self.info.label
 
+    def refuse_other_texts(self, texts: str, benchmark: str, unless: str = "") -> None:
+        """Refuse a benchmark whose texts are not those that the run's model was trained on (:meth:`saw`).
+
+        Raises:
+            InputError: they differ.
+        """
+        if not self.saw(texts, benchmark):
+            raise InputError(
+                f"The model in {self.folder} was trained on other texts than this benchmark's: it never saw its "
+                f"forget set. Name the benchmark that it was trained on{unless}."
+            )
+
+    def saw(self, texts: str, benchmark: str) -> bool:
+        """Whether its model was trained on a benchmark, or on one of the same texts.
+
+        Args:
+            texts, benchmark: its ``texts_fingerprint`` and ``fingerprint``.
+        """
+        return self.info.benchmark in (None, benchmark) or self.info.texts == texts
+
     def relabelled(self, label: str) -> Run:
         """The same run under another name."""
         return Run(self.folder, replace(self.info, label=label))
@@ -146,7 +167,8 @@ class Run:
     def history(self) -> pd.DataFrame:
         """The curve of training, one row an optimizer step; empty for a run that trained nothing."""
         path = self.folder / HISTORY
-        return read_frame(path) if path.exists() else pd.DataFrame()
+        table = read_frame(path) if os.path.lexists(path) else pd.DataFrame()
+        return read_frame(path, ("step", "loss")) if len(table) else table
 
 
 class Recording:

@@ -22,6 +22,8 @@ from medunlearn.statistics.bootstrap import REPLICATES, Statistic
 from medunlearn.statistics.intervals import UNIT, Array, Bounds, holm
 
 EVALUATION = ("side", "fold", "kind")
+NUMBERS = ("value", "low", "high", "n_scored", "n_unscored")
+"""Columns of every stored summary."""
 """Labels by which an evaluation is summarized, the kind rolled up."""
 
 

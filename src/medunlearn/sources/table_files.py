@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from medunlearn.errors import SourceError
+from medunlearn.errors import SourceError, first_line
 from medunlearn.input_files import regular_file
 
 Row = Mapping[str, Any]
@@ -193,7 +193,7 @@ def _parquet(path: Path) -> Rows:
                     number += 1
                     yield f"{path.name} row {number}", row
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise SourceError(f"{path} cannot be read as Parquet ({reason}). It is cut off or broken.") from error
 
 

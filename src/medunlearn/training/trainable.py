@@ -21,7 +21,11 @@ from medunlearn.seeds import stable_seed
 from medunlearn.training.processes import ALONE, Processes
 
 _PIECE = 1 << 20
+MOST_RANK = 8192
+"""Rank of a LoRA adapter: above the width of a layer it is larger than what it adapts."""
 
+_NUMBER = "[0-9]{1,6}"
+_LAYERS = rf"{_NUMBER}(-{_NUMBER})?"
 FORMS = "all, lora, lora:RANK, lora:RANK:ALPHA, layers:7, layers:5-7, layers:0,3, through:7, or pattern:REGEX"
 
 
@@ -60,13 +64,12 @@ def _matcher(model: Any, choice: str) -> Any:
     form, _, value = choice.partition(":")
     if choice == "all":
         return lambda name: True
-    if form == "layers" and re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", value):
+    if form == "layers" and re.fullmatch(rf"{_LAYERS}(,{_LAYERS})*", value):
+        _check_depth(model, choice, max(map(int, re.split("[,-]", value))))
         layers = {layer for part in value.split(",") for layer in _span(part)}
         return lambda name: any(re.search(rf"\.(layers|h|blocks)\.{layer}\.", name) for layer in layers)
-    if form == "through" and value.isdecimal():
-        depth = len(decoder_layers(model))
-        if int(value) >= depth:
-            raise ConfigError([f"trainable={choice!r}: a {type(model).__name__} with layers 0 to {depth - 1}."])
+    if form == "through" and re.fullmatch(_NUMBER, value):
+        _check_depth(model, choice, int(value))
         above, tensors = parameters_above(model, int(value)), dict(model.named_parameters())
         return lambda name: id(tensors[name]) not in above
     if form == "pattern" and value:
@@ -77,21 +80,35 @@ def _matcher(model: Any, choice: str) -> Any:
     raise ConfigError([f"trainable={choice!r} is not understood. It is {FORMS}."])
 
 
+def _check_depth(model: Any, choice: str, last: int) -> None:
+    depth = len(decoder_layers(model))
+    if last >= depth:
+        raise ConfigError([f"trainable={choice!r}: a {type(model).__name__} with layers 0 to {depth - 1}."])
+
+
 def _span(part: str) -> range:
     first, _, last = part.partition("-")
     return range(int(first), int(last or first) + 1)
 
 
-def _with_lora(model: Any, choice: str, seed: int, dropout: float) -> Any:
-    from peft import LoraConfig, get_peft_model
-
+def lora_numbers(choice: str) -> tuple[int, int]:
+    """Rank and alpha of ``lora:RANK:ALPHA``; either may be left out. Raises ConfigError: they are no numbers."""
     _, *numbers = choice.split(":")
     rank, *scale = numbers or ["16"]
-    if len(scale) > 1 or not all(number.isdigit() and int(number) >= 1 for number in (rank, *scale)):
-        raise ConfigError([f"trainable={choice!r}: rank and alpha must be whole numbers of at least 1."])
+    if len(scale) > 1 or not all(
+        re.fullmatch(_NUMBER, number) and 1 <= int(number) <= MOST_RANK for number in (rank, *scale)
+    ):
+        raise ConfigError([f"trainable={choice!r}: rank and alpha must be whole numbers from 1 to {MOST_RANK}."])
+    return int(rank), int(scale[0]) if scale else 2 * int(rank)
+
+
+def _with_lora(model: Any, choice: str, seed: int, dropout: float) -> Any:
+    rank, alpha = lora_numbers(choice)
+    from peft import LoraConfig, get_peft_model
+
     config = LoraConfig(
-        r=int(rank),
-        lora_alpha=int(scale[0]) if scale else 2 * int(rank),
+        r=rank,
+        lora_alpha=alpha,
         lora_dropout=dropout,
         target_modules="all-linear" if sight_of(model) is None else decoder_maps(model),
         task_type="CAUSAL_LM",

@@ -135,8 +135,9 @@ def test_mistakes_are_told_before_anything_runs(
     wrong = {**asked(tasks), "fewshots": 2}
     assert "Did you mean 'fewshot'" in refused(evaluate_every=1, utility=wrong)
     everybody = mu.build.lume(new=True, stories=2, personal_biographies=2, public_biographies=2, nonmembers=0)
+    wanted = npo(evaluate_every=1, attack=AREAS, other_texts=True)
     with pytest.raises(InputError, match="no documents that no model is trained on"):
-        unlearn(lume_target, everybody, npo(evaluate_every=1, attack=AREAS), tmp_path / "r", quiet=True)
+        unlearn(lume_target, everybody, wanted, tmp_path / "r", quiet=True)
 
 
 def test_an_experiment_hands_its_sections_on(tasks: Path) -> None:

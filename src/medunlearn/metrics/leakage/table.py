@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from medunlearn.data import storage
-from medunlearn.errors import InputError
+from medunlearn.errors import InputError, first_line
 from medunlearn.input_files import regular_file
 from medunlearn.metrics.leakage.keyword_selection import Keyword
 from medunlearn.metrics.leakage.phrases import words_of
@@ -109,7 +109,7 @@ def _read(path: Path) -> Any:
         ) from None
     except (OSError, pa.ArrowException) as error:
         raise InputError(
-            f"{path} cannot be read as Parquet ({str(error).splitlines()[0]}). `medunlearn build keywords` writes "
+            f"{path} cannot be read as Parquet ({first_line(error)}). `medunlearn build keywords` writes "
             "such files."
         ) from error
 

@@ -59,6 +59,7 @@ def epoch_settings(settings: EpochFields, split: str | None) -> EvaluateSettings
         problems.append(f"evaluate.weights={section['weights']!r}: the model in training has {weights} weights.")
     default = split or getattr(settings, "without", None)
     defaults = {"seed": getattr(settings, "seed", 0), "weights": weights, **({"split": default} if default else {})}
+    defaults["other_texts"] = getattr(settings, "other_texts", False)
     checked = collect(problems, "evaluate", lambda: _checked_evaluation({**defaults, **section}))
     try:
         epoch_sections(settings, section.get("split", default))

@@ -13,9 +13,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaC
 
 from medunlearn.config import TrainSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.errors import ModelError
+from medunlearn.errors import ModelError, first_line
 from medunlearn.models.folders import chain, model_folder
-from medunlearn.models.load import load_tokenizer
+from medunlearn.models.load import LOADING_ERRORS, load_tokenizer
 from medunlearn.models.vision import family_of
 from medunlearn.pipeline.train import tiny_model
 
@@ -79,9 +79,9 @@ def blueprint_of(source: str, *, trust_remote_code: bool = False) -> Blueprint:
     try:
         config = AutoConfig.from_pretrained(root, **options)
         tokenizer = load_tokenizer(Path(root)) if local else AutoTokenizer.from_pretrained(root, **options)
-    except (OSError, ValueError, KeyError) as error:
+    except LOADING_ERRORS as error:
         if local:
-            raise ModelError(f"Model {source} cannot be read: {str(error).strip().splitlines()[0]}") from error
+            raise ModelError(f"Model {source} cannot be read: {first_line(error)}") from error
         return _stand_in(source)
     if family_of(config) is not None:
         raise ModelError(NOT_ESTIMATED)

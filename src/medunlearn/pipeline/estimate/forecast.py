@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.data.benchmark import MANIFEST, Benchmark
-from medunlearn.errors import MedunlearnError
+from medunlearn.errors import MedunlearnError, first_line
 from medunlearn.pipeline.benchmark_builds import open_section
 from medunlearn.pipeline.epochs.epoch_settings import check_watched
 from medunlearn.pipeline.estimate.blueprint import blueprint
@@ -32,12 +32,16 @@ SHARDED_PLAN = (
 
 @dataclass(frozen=True)
 class Forecast:
-    """Cost of an experiment; ``doubts`` say why some of the numbers are estimates."""
+    """Cost of an experiment; ``doubts`` say why some of the numbers are estimates.
+
+    ``guessed``: the model is not on this machine; the numbers are those of a usual one of the size in its name.
+    """
 
     name: str
     stages: tuple[Stage, ...]
     capacity: Capacity
     doubts: tuple[str, ...] = ()
+    guessed: bool = False
 
     @property
     def total(self) -> Work:
@@ -134,7 +138,8 @@ def forecast(experiment: Experiment, *, device: str = "auto") -> Forecast:
     doubts = [model.doubt] if model.doubt else []
     if planner.processes == 1 and any(s.sharding != "none" for s in (target, *experiment.methods)):
         doubts.append(SHARDED_PLAN)
-    return Forecast(settings.name, tuple(stages), capacity_of(device, settings.out), tuple(doubts))
+    guessed = bool(model.doubt)
+    return Forecast(settings.name, tuple(stages), capacity_of(device, settings.out), tuple(doubts), guessed)
 
 
 def _attacks_and_utility(
@@ -165,7 +170,7 @@ def _estimated(name: str, estimate: Callable[[], Stage]) -> Stage:
     except MedunlearnError:
         raise
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:80]
+        reason = first_line(error, 80)
         return Stage(name, "to do", f"cannot be estimated: {type(error).__name__}: {reason}")
 
 
@@ -175,16 +180,22 @@ def _text_bytes(benchmark: Benchmark) -> int:
 
 
 def announce(
-    say: Callable[[str], None] | None, estimate: Callable[[], Forecast | Stage], out: Path | None, device: str
+    say: Callable[[str], None] | None,
+    estimate: Callable[[], Forecast | Stage | None],
+    out: Path | None,
+    device: str,
 ) -> None:
-    """Say memory and disk of a run before it starts, on rank 0; nothing where the run in ``out`` is complete."""
+    """Say memory and disk of a run before it starts, on rank 0; nothing where the run in ``out`` is complete.
+
+    Nothing either of a model that is not on this machine: whether its id is right is not known yet.
+    """
     if say is None or not join().main:
         return
     try:
         cost = None if is_complete(out) else estimate()
         if isinstance(cost, Stage):
             cost = Forecast(cost.name, (cost,), capacity_of(device, out or Path()))
-        lines = list(cost.lines()) if cost else []
+        lines = list(cost.lines()) if cost and not cost.guessed else []
     except Exception:
         # An estimate keeps no run from starting; mistakes in the settings the run reports itself.
         return

@@ -31,9 +31,10 @@ from medunlearn.pipeline.estimate.step_cost import Rehearsal
 from medunlearn.pipeline.estimate.work import Work, moments, nbytes
 from medunlearn.pipeline.evaluate import evaluation_folder
 from medunlearn.pipeline.material import phase_plans, rendering_for
+from medunlearn.pipeline.part_check import choose_parts, unlearning_method
 from medunlearn.pipeline.questioning import longest_answer, questions_to_ask, store_of
 from medunlearn.pipeline.trainer import is_complete
-from medunlearn.pipeline.unlearn import choose_parts, training_sides, unlearning_method
+from medunlearn.pipeline.unlearn import training_sides
 from medunlearn.results.runs import Run
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.checkpoint import STATE
@@ -179,9 +180,12 @@ class Planner:
         return Rendering(template, context, max_length, long_notes or target.long_notes, target.images)
 
 
-def train_stage(benchmark: Benchmark, settings: TrainSettings, device: str) -> Stage:
-    """A new run of ``train``."""
-    planner = Planner(benchmark, blueprint(benchmark, settings), rendering_for(settings), device)
+def train_stage(benchmark: Benchmark, settings: TrainSettings, device: str) -> Stage | None:
+    """A new run of ``train``; None where its model is not on this machine."""
+    model = blueprint(benchmark, settings)
+    if model.doubt:
+        return None
+    planner = Planner(benchmark, model, rendering_for(settings), device)
     return planner.training("train", settings)
 
 

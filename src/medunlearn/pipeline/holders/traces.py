@@ -13,6 +13,7 @@ from typing import Literal
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError
+from medunlearn.input_files import read_text
 
 Trace = Literal["id", "identifier", "part of an identifier", "text"]
 Phrase = tuple[str, ...]
@@ -207,12 +208,7 @@ def read_identifiers(path: Path) -> list[str]:
     Raises:
         InputError: it cannot be read, or has none.
     """
-    try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path} cannot be read as text in UTF-8 ({error}). Write an identifier a line."
-        ) from error
+    lines = [line.strip() for line in read_text(path).splitlines()]
     if not any(lines):
         raise InputError(f"{path} has no identifier. Write one a line.")
     return [line for line in lines if line]

@@ -336,6 +336,11 @@ def caveats_of(facts: Mapping[str, Any], models: Sequence[Evaluated]) -> list[st
         f"Leakage scores (ls) have {extractor_words(extractors)}, not by AMNESIA's scispaCy: they compare models "
         "with each other, not with its Table 2.": bool(extractors - {PAPER_EXTRACTOR}),
         OTHER_TOKENS: not one_vocabulary(models),
+        "A model was trained on other texts than those that it was asked about or made to forget (--other-texts): "
+        "what it never saw it cannot have forgotten.": any(
+            model.record.info.results.get("other_texts") or model.run.info.config.get("other_texts")
+            for model in models
+        ),
         "Leakage scores by different extractors stand side by side and do not compare.": len(extractors) > 1,
     }
     return [caveat for caveat, holds in caveats.items() if holds]

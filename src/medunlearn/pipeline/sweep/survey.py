@@ -53,7 +53,8 @@ def trials(sweep: Sweep, cell: SweepCell) -> list[Trial]:
             rows.append(Trial(method, rate, reason=search.reason or "not run"))
         else:
             problem = "; ".join(RunRecord.read(search.evaluation).problems)
-            rows.append(trial_of(method, rate, read_frame(search.evaluation / SUMMARY), problem))
+            table = read_frame(search.evaluation / SUMMARY, ("measure", "value"))
+            rows.append(trial_of(method, rate, table, problem))
     return rows
 
 

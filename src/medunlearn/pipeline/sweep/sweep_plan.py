@@ -25,10 +25,11 @@ from medunlearn.pipeline.benchmark_builds import from_section, needs_folder, ope
 from medunlearn.pipeline.epochs.epoch_settings import attack_section, check_watched, collect
 from medunlearn.pipeline.evaluate import metric_names
 from medunlearn.pipeline.experiment import benchmark_folder
+from medunlearn.pipeline.part_check import Shape, check_unlearning, shape_with
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.sweep.cells import SweepCell, make_cells
 from medunlearn.pipeline.sweep.rate_search import FOLD, FORGETTING, UTILITY
-from medunlearn.pipeline.unlearn import RETRAINED, unlearning_method, with_retrained
+from medunlearn.pipeline.unlearn import RETRAINED, with_retrained
 from medunlearn.training.processes import ALONE, several
 from medunlearn.training.sharding import check_sharding
 
@@ -137,7 +138,8 @@ def plan(values: Mapping[str, Any]) -> Sweep:
                 "share one tokenizer. Take common: no token of it is one subject's alone."
             )
     search = _search(problems, unlearn)
-    methods = _methods(problems, unlearn, tiny=TINIES.get(str(train.get("model"))))
+    shape = shape_with(problems, target)
+    methods = _methods(problems, unlearn, tiny=TINIES.get(str(train.get("model"))), shape=shape)
     collect(problems, "evaluate", lambda: check(EvaluateSettings, {**evaluate, "split": "any"}))
     collect(problems, "attack", lambda: attack_section(attack, {"split": "any"}))
     opened = None
@@ -229,7 +231,9 @@ def _search(problems: list[str], section: dict[str, Any]) -> SearchSettings | No
     return search
 
 
-def _methods(problems: list[str], section: dict[str, Any], *, tiny: str | None) -> dict[str, UnlearnSettings]:
+def _methods(
+    problems: list[str], section: dict[str, Any], *, tiny: str | None, shape: Shape | None
+) -> dict[str, UnlearnSettings]:
     """The methods, taken out of the section ``unlearn``, with settings by what is left of it."""
     names = section.pop("methods", None)
     if not isinstance(names, list) or not names:
@@ -238,7 +242,7 @@ def _methods(problems: list[str], section: dict[str, Any], *, tiny: str | None) 
 
     def method(name: str) -> UnlearnSettings:
         settings = unlearn_settings({**section, "method": name, "split": "any"}, tiny=tiny)
-        unlearning_method(settings)
+        check_unlearning(settings, shape)
         check_sharding(settings.sharding, ALONE)
         return settings
 

@@ -81,7 +81,7 @@ class Utility:
     @cached_property
     def summary(self) -> pd.DataFrame:
         """As :func:`summary_table` gives it."""
-        return read_frame(self.record.folder / SUMMARY)
+        return read_frame(self.record.folder / SUMMARY, ("name", "value", "reason"))
 
     @property
     def value(self) -> float | None:

@@ -9,7 +9,7 @@ from typing import Any
 from medunlearn.audit.identifiers.detectors import DetectedSpan, without_overlaps
 from medunlearn.audit.identifiers.kinds import kind_of, kinds
 from medunlearn.data.storage import sha256_of
-from medunlearn.errors import InputError
+from medunlearn.errors import InputError, first_line
 
 LABELS: Mapping[str, str] = {
     "per": "name",
@@ -132,7 +132,7 @@ def _load(folder: Path) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         model = AutoModelForTokenClassification.from_pretrained(folder, local_files_only=True, use_safetensors=True)
     except (OSError, ValueError) as error:
-        raise InputError(f"{folder} holds no token classification model: {str(error).splitlines()[0]}") from error
+        raise InputError(f"{folder} holds no token classification model: {first_line(error)}") from error
     if not tokenizer.is_fast:
         raise InputError(f"{folder}: its tokenizer does not say where tokens stand; a fast tokenizer is needed.")
     # A tokenizer without a limit would never cut a text, and the model has one.

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from medunlearn.config import DiagnoseSettings
+from medunlearn.config import DiagnoseSettings, check
 from medunlearn.data.storage import read_frame
 from medunlearn.models.health import banner
 from medunlearn.papers.memorization.declared import declared
@@ -80,7 +80,7 @@ class Diagnosed:
 
     @cached_property
     def settings(self) -> DiagnoseSettings:
-        return DiagnoseSettings.model_validate(self.record.info["config"])
+        return check(DiagnoseSettings, self.record.info.config)
 
     @property
     def results(self) -> Mapping[str, Any]:
