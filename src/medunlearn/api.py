@@ -302,20 +302,22 @@ def report(
 
 
 def export(
-    source: RunOrFolder, out: Folder | None = None, *, push: str | None = None, private: bool = False,
-    benchmark: BenchmarkOrFolder | None = None, split: str | None = None, show_text: bool = False,
-    say: Say = lambda line: None
+    source: RunOrFolder, out: Folder | None = None, *, push: str | None = None, public: bool = False,
+    allow_push: bool = False, benchmark: BenchmarkOrFolder | None = None, split: str | None = None,
+    show_text: bool = False, say: Say = lambda line: None, confirm: Callable[[str], bool] | None = None
 ) -> Path:  # fmt: skip
     """Write a model as a full Hugging Face folder: LoRA is merged, a delta is put together with its base.
 
     Args:
         source: run, or model folder
         out: folder of the exported model
-        push: also push to this hub id (org/name), under your own login
-        private: make the repository that --push creates private
+        push: also push to this hub id (org/name), under your own login; private unless --public
+        public: anybody may see the repository that --push sends to
+        allow_push: permit pushing a model of credentialed data, or of data that nobody recorded
         benchmark: say, and write into README.md, how many strings of the tokenizer are in one subject's texts alone
         split: and how many in its forget set's alone; none: the run's own
         show_text: print those strings and whose they are; README.md never has them
+        confirm: asks a person whether a model of unrecorded data may be pushed; none: it is refused
     """
     from medunlearn.pipeline.export import export
     from medunlearn.results.runs import Run
@@ -325,7 +327,8 @@ def export(
     folder = source.folder if isinstance(source, Run) else source
     bench = None if benchmark is None else _benchmark(benchmark)
     whose: dict[str, Any] = {"benchmark": bench, "split": split, "show_text": show_text, "say": say}
-    return export(folder, Path(out), push=push, private=private, **whose)
+    push_how: dict[str, Any] = {"push": push, "public": public, "permitted": allow_push, "confirm": confirm}
+    return export(folder, Path(out), **push_how, **whose)
 
 
 def verify(

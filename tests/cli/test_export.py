@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -16,6 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 import medunlearn as mu
+from medunlearn.errors import InputError
 from medunlearn.models.load import load_model
 
 Medunlearn = Callable[..., Any]
@@ -48,7 +50,8 @@ def one_layer(medunlearn: Medunlearn, bench: Path, target: Path) -> Path:
     out = bench.parent / "one_layer"
     words = ("--split=random_10", "--method=graddiff", "--trainable=layers:1", "--lr=1e-3", "--epochs=1")
     medunlearn("unlearn", target, bench, "--out", out, *words, "--precision=fp32")
-    assert sorted(file.name for file in (out / "model").iterdir()) == ["delta.json", "delta.safetensors"]
+    names = ["delta.json", "delta.safetensors", "lineage.json"]
+    assert sorted(file.name for file in (out / "model").iterdir()) == names
     return out
 
 
@@ -173,30 +176,167 @@ def test_it_says_whose_strings_the_tokenizer_holds(
     assert "--split is for --benchmark" in lonely.text
 
 
-def test_push(medunlearn: Medunlearn, exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+class Hub:
+    """In the place of ``huggingface_hub.HfApi``: keeps what is asked of it."""
 
-    sent: list[tuple[str, str, object]] = []
-    for cls in (PreTrainedModel, PreTrainedTokenizerBase):
-        monkeypatch.setattr(
-            cls, "push_to_hub", lambda self, name, private=None: sent.append((type(self).__name__, name, private))
-        )
+    def __init__(self, *, public: bool = False, error: Exception | None = None) -> None:
+        self.public, self.error = public, error
+        self.created: list[tuple[str, bool]] = []
+        self.sent: list[tuple[str, list[str]]] = []
+
+    def __call__(self) -> Hub:
+        return self
+
+    def create_repo(self, name: str, *, private: bool, exist_ok: bool) -> None:
+        assert exist_ok
+        if self.error:
+            raise self.error
+        self.created.append((name, private))
+
+    def repo_info(self, name: str) -> Any:
+        return SimpleNamespace(private=self.created[-1][1] and not self.public)
+
+    def upload_folder(self, *, repo_id: str, folder_path: Path, allow_patterns: list[str]) -> None:
+        assert all((folder_path / name).is_file() for name in allow_patterns)
+        self.sent.append((repo_id, allow_patterns))
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
+    found = Hub()
+    monkeypatch.setattr("huggingface_hub.HfApi", found)
+    return found
+
+
+def test_push(medunlearn: Medunlearn, exported: Path, hub: Hub) -> None:
     source = exported.parent / "one_layer"
-    said = medunlearn("export", source, "--out", exported, "--push", "clinic/model", "--private")
+    (exported / "notes.txt").write_text("mine")
+    said = medunlearn("export", source, "--out", exported, "--push", "clinic/model")
     assert "pushed to clinic/model" in said.text
-    assert [(name, private) for _, name, private in sent] == [("clinic/model", True)] * 2
-    assert sent[0][0] == "LlamaForCausalLM"
+    [(name, files)] = hub.sent
+    assert name == "clinic/model"
+    assert hub.created == [("clinic/model", True)]
+    assert {"model.safetensors", "tokenizer.json", "README.md", "lineage.json"} <= set(files)
+    assert "notes.txt" not in files
+    assert "Data use: **open**" in (exported / "README.md").read_text()
+    medunlearn("export", source, "--out", exported, "--push", "clinic/model", "--public")
+    assert hub.created[1:] == [("clinic/model", False)]
+    (exported / "notes.txt").unlink()
 
 
-def test_a_hub_that_refuses(
-    medunlearn: Medunlearn, one_layer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_public_repository_is_refused(medunlearn: Medunlearn, exported: Path, hub: Hub) -> None:
+    hub.public = True
+    words = ("export", exported.parent / "one_layer", "--out", exported, "--push", "clinic/model")
+    assert "is public on the hub, so nothing was pushed" in medunlearn(*words, code=2).text
+    assert hub.sent == []
+
+
+def recorded(run: Path, use: str | None, *, lineage: list[str] | None = None) -> None:
+    """Edit what a run says of its data."""
+    info = json.loads((run / "run.json").read_text())
+    info |= {} if lineage is None else {"lineage": lineage}
+    (run / "run.json").write_text(json.dumps({**info, "data_use": use}))
+
+
+@pytest.fixture
+def line(one_layer: Path, target: Path, tmp_path: Path) -> dict[str, Path]:
+    """base -> target -> unlearned (a delta of the target), copied, with an adapter and an export of the last."""
+    runs = {name: tmp_path / "line" / name for name in ("base", "target", "one_layer")}
+    for name, run in runs.items():
+        shutil.copytree(one_layer if name == "one_layer" else target, run)
+    recorded(runs["target"], "open", lineage=[str(runs["base"])])
+    recorded(runs["one_layer"], "open", lineage=["tiny", str(runs["target"])])
+    adapter = tmp_path / "line" / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(runs["one_layer"])}))
+    (adapter / "adapter_model.safetensors").touch()
+    return {**runs, "adapter": adapter}
+
+
+@pytest.mark.parametrize("where", ["base", "base/model", "target", "one_layer", "one_layer/model"])
+@pytest.mark.parametrize("pushed", ["one_layer", "one_layer/model", "adapter"])
+def test_a_credentialed_lineage_is_not_pushed(
+    medunlearn: Medunlearn, line: dict[str, Path], hub: Hub, tmp_path: Path, where: str, pushed: str
 ) -> None:
-    from transformers import PreTrainedModel
+    """Wherever in the lineage of run, delta or adapter the record stands."""
+    place = tmp_path / "line" / where
+    if where.endswith("model"):
+        (place / "lineage.json").write_text('{"data_use": "credentialed"}')
+    else:
+        recorded(place, "credentialed")
+    words = ("export", tmp_path / "line" / pushed, "--out", tmp_path / "hf", "--push", "clinic/model")
+    said = medunlearn(*words, code=2).text
+    assert "was trained on credentialed data" in said
+    assert "pass --allow-push if you are permitted" in said
+    assert (hub.created, hub.sent) == ([], [])
+    assert not (tmp_path / "hf").exists()
 
-    def refuse(*args: Any, **kwargs: Any) -> None:
-        raise ConnectionError("no route to the hub")
 
-    monkeypatch.setattr(PreTrainedModel, "push_to_hub", refuse)
+def test_a_permitted_push_says_what_it_is(
+    medunlearn: Medunlearn, line: dict[str, Path], hub: Hub, tmp_path: Path
+) -> None:
+    recorded(line["base"], "credentialed")
+    out = tmp_path / "hf"
+    medunlearn("export", line["one_layer"], "--out", out, "--push", "clinic/model", "--allow-push")
+    assert hub.created == [("clinic/model", True)]
+    assert len(hub.sent) == 1
+    assert "Data use: **credentialed**" in (out / "README.md").read_text()
+    # The exported folder by itself is as credentialed as its run.
+    assert json.loads((out / "lineage.json").read_text())["data_use"] == "credentialed"
+    said = medunlearn("export", out, "--out", tmp_path / "again", "--push", "clinic/model", code=2).text
+    assert "was trained on credentialed data" in said
+    assert len(hub.sent) == 1
+
+
+@pytest.mark.parametrize("pushed", ["plain", "adapter", "old run", "delta"])
+def test_an_unknown_lineage_asks(
+    medunlearn: Medunlearn, line: dict[str, Path], hub: Hub, tmp_path: Path, pushed: str
+) -> None:
+    source = tmp_path / pushed
+    if pushed == "adapter":
+        source = line["adapter"]
+    elif pushed == "old run":
+        shutil.copytree(line["target"], source)
+        recorded(source, None)
+    else:
+        shutil.copytree(line["target" if pushed == "plain" else "one_layer"] / "model", source)
+        (source / "lineage.json").unlink()
+    how: dict[str, Any] = {"push": "clinic/model"}
+    # Without a terminal.
+    said = medunlearn("export", source, "--out", tmp_path / "hf", "--push", "clinic/model", code=2).text
+    assert "Nobody recorded what" in said
+    assert "--allow-push" in said
+    asked: list[str] = []
+    with pytest.raises(InputError, match="counts as credentialed"):
+        mu.export(source, tmp_path / "hf", **how, confirm=lambda question: bool(asked.append(question)))
+    assert len(asked) == 1
+    assert hub.created == []
+    assert not (tmp_path / "hf").exists()
+    if pushed == "plain":
+        mu.export(source, tmp_path / "hf", **how, confirm=lambda question: True)
+        assert len(hub.sent) == 1
+        assert "unknown" in (tmp_path / "hf" / "README.md").read_text()
+
+
+def test_a_terminal_is_asked(
+    line: dict[str, Path], hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from medunlearn.cli import calls
+
+    recorded(line["target"], None)
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(calls, "sys", SimpleNamespace(stdin=terminal, stderr=terminal))
+    answers = iter([False, True])
+    monkeypatch.setattr("click.confirm", lambda question, **how: next(answers))
+    with pytest.raises(InputError, match="Nobody recorded"):
+        calls.export(line["target"], out=tmp_path / "hf", push="clinic/model")
+    assert hub.sent == []
+    calls.export(line["target"], out=tmp_path / "hf", push="clinic/model")
+    assert len(hub.sent) == 1
+
+
+def test_a_hub_that_refuses(medunlearn: Medunlearn, one_layer: Path, tmp_path: Path, hub: Hub) -> None:
+    hub.error = ConnectionError("no route to the hub")
     said = medunlearn("export", one_layer, "--out", tmp_path / "hf", "--push", "clinic/model", code=1)
     assert "clinic/model was not pushed: no route to the hub" in said.text
     assert "hf auth login" in said.text
@@ -211,7 +351,8 @@ def test_a_hub_that_refuses(
         (("RUN", "--out", "RUN/run.json"), "is a file, not a folder"),
         (("RUN", "--out", "RUN/model"), "is not empty and holds no exported model"),
         (("RUN", "--out", "hf", "--push", "model"), "'model' is no hub id. Write it as org/name"),
-        (("RUN", "--out", "hf", "--private"), "give --push org/name too"),
+        (("RUN", "--out", "hf", "--public"), "give --push org/name too"),
+        (("RUN", "--out", "hf", "--allow-push"), "give --push org/name too"),
         (("BENCH", "--out", "hf"), "no model folder"),
     ],
 )

@@ -77,7 +77,7 @@ def test_a_second_writer_is_refused_and_told_the_first(
 def test_a_run_that_another_process_ends_meanwhile_is_taken_as_it_is(tmp_path: Path) -> None:
     out = tmp_path / "run"
     settings = TrainSettings(model="tiny")
-    record = Recording(out, "train", "target", settings, {})
+    record = Recording(out, "train", "target", settings, {}, data_use="open")
 
     def end_soon() -> None:
         with record.running():
@@ -88,9 +88,9 @@ def test_a_run_that_another_process_ends_meanwhile_is_taken_as_it_is(tmp_path: P
     while not (out / "held").exists():
         assert other.poll() is None, other.communicate()
         time.sleep(0.01)
-    late = Recording(out, "train", "target", settings, {})
+    late = Recording(out, "train", "target", settings, {}, data_use="open")
     with patient(30):
-        assert Recording(out, "train", "target", settings, {}).done
+        assert Recording(out, "train", "target", settings, {}, data_use="open").done
     assert other.wait() == 0
     with pytest.raises(InputError, match="Another process has completed"), late.running():
         pass

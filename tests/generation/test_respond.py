@@ -43,6 +43,7 @@ def ask(model: Any, folder: Path, questions: list[Question] = QUESTIONS, **setti
         weights="fp32",
         rendering=rendering,
         max_new_tokens=MOST,
+        data_use="open",
     )
     options = {"max_new_tokens": MOST, "batch_size": BATCH, **settings}
     return respond(model, questions, RECORDS, store, rendering, **options)
@@ -129,6 +130,7 @@ def test_contexts_models_and_limits_are_stored_apart(tmp_path: Path) -> None:
         "weights": "fp32",
         "rendering": CLOSED,
         "max_new_tokens": 5,
+        "data_use": "open",
     }
     changes: list[dict[str, Any]] = [
         {},
@@ -142,7 +144,8 @@ def test_contexts_models_and_limits_are_stored_apart(tmp_path: Path) -> None:
     folders = [open_store(tmp_path, **{**usual, **change}).folder for change in changes]
     assert len(set(folders)) == len(changes)
     assert folders[0].name.startswith("closed_book-")
-    assert open_store(tmp_path, **usual).folder == folders[0]
+    for use in ("credentialed", None):  # it is recorded, and not in the name
+        assert open_store(tmp_path, **{**usual, "data_use": use}).folder == folders[0]
     assert ResponseStore(folders[0], {"decoding": "greedy"}).folder == folders[0]
 
 

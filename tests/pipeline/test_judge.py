@@ -127,7 +127,7 @@ def test_identified_records_stay_here(hospital: Benchmark, tmp_path: Path) -> No
     # Nobody said that a table is open: it counts as credentialed.
     table = tmp_path / "t.csv"
     table.write_text("case_id,title,category\n1,A mass,Cancer\n")
-    with pytest.raises(InputError, match="the data is credentialed"):
+    with pytest.raises(InputError, match="nobody says that the data is open"):
         mu.judge(table, llm=away, task="label", out=tmp_path / "out")
 
 

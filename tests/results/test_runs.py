@@ -21,7 +21,7 @@ def settings(**changes: Any) -> TrainSettings:
 
 
 def recording(folder: Path, inputs: dict[str, str] = INPUTS, verb: str = "train", **changes: Any) -> Recording:
-    return Recording(folder, verb, "target", settings(**changes), inputs)
+    return Recording(folder, verb, "target", settings(**changes), inputs, data_use="open")
 
 
 def written(folder: Path) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
         {"patient": "p1", "study": "s1", "image": "x/b.png", "report": "", "report_file": ""},
         {"patient": "p1", "study": "s2", "image": "", "report": "", "report_file": "two.txt"},
     ])  # fmt: skip
-    found = ImageTable(path, None, "open")
+    found = ImageTable(path, None)
     first, second = found.studies("p1")
     assert first.image == tmp_path / "x" / "a.png"
     assert first.sections == {"findings": "Clear."}
@@ -167,15 +167,13 @@ def test_a_table_that_contradicts_itself_is_refused_with_every_row(tmp_path: Pat
         row | {"report": "FINDINGS: B."},
     ])  # fmt: skip
     with pytest.raises(SourceError, match="in 3 rows") as caught:
-        ImageTable(path, None, "open")
+        ImageTable(path, None)
     for said in ("'p1' is in two institutions", "'s1' belongs to patient 'p1'", "'s1' has another report"):
         assert said in str(caught.value)
     with pytest.raises(SourceError, match="names no study"):
-        ImageTable(table(tmp_path / "u.csv", [row | {"study": ""}]), None, "open")
+        ImageTable(table(tmp_path / "u.csv", [row | {"study": ""}]), None)
     with pytest.raises(SourceError, match=r"the report none\.txt cannot be read"):
-        ImageTable(
-            table(tmp_path / "v.csv", [{"patient": "1", "study": "2", "report_file": "none.txt"}]), None, "open"
-        )
+        ImageTable(table(tmp_path / "v.csv", [{"patient": "1", "study": "2", "report_file": "none.txt"}]), None)
 
 
 def test_pmc_vqa_gives_three_tasks_a_row(tmp_path: Path) -> None:

@@ -22,8 +22,10 @@ from medunlearn.attacks.reconstruction.contexts import attacked_questions
 from medunlearn.attacks.reconstruction.reconstruction_run import attack_reconstruction
 from medunlearn.config import AttackSettings, check
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import tightest
 from medunlearn.data.records import SIDES
 from medunlearn.errors import ConfigError, InputError
+from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import model_identity
 from medunlearn.models.health import refuse_broken
 from medunlearn.models.load import LanguageModel
@@ -154,7 +156,9 @@ def attack_one(
     split, names = benchmark.split(settings.split), expand(settings.attacks)
     inputs, folder = _inputs(run, benchmark, settings), attack_folder(run, benchmark, settings)
     together = processes or Processes()
-    recording = open_recording(together, folder, "attack", run.label, settings, inputs)
+    other = [] if settings.reference is None else [model_use(settings.reference)]
+    use = tightest([benchmark.data_use, model_use(run.folder), *other])
+    recording = open_recording(together, folder, "attack", run.label, settings, inputs, data_use=use)
     if recording.done:
         # A report takes the latest attack.
         with suppress(OSError):

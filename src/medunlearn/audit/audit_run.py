@@ -12,12 +12,20 @@ from medunlearn.audit.audit_tables import BASELINES, BASELINES_FILE, RESPONSES, 
 from medunlearn.audit.measures import MEASURES, default_measures, get_measure
 from medunlearn.audit.probe_scoring import score_all
 from medunlearn.audit.probes import Probe, draw_probes, write_probes
-from medunlearn.audit.respondents import AuditedModel, AuditJob, audited_model, data_use_of, relabel
-from medunlearn.audit.stages import check_stages, run_stages
+from medunlearn.audit.respondents import (
+    AuditedModel,
+    AuditJob,
+    audit_use,
+    audited_model,
+    recorded_audit,
+    relabel,
+)
+from medunlearn.audit.stages import check_stages, options_respondent, run_stages
 from medunlearn.audit.stored import identity, is_table, read_stored
 from medunlearn.audit.units import Unit, WordsUnit, unit_without_model
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts, AuditSettings
+from medunlearn.data.data_use import settled, use_of_file
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import read_whole
 from medunlearn.data.responses import Response, ResponseStore
@@ -84,6 +92,11 @@ def audit(
         how = {"llm": llm, "permitted": allow_remote_llm, "label": label, "device": device}
         subject_model = audited_model(str(model), name=model_name, **how)  # type: ignore[arg-type]
         corpora = _corpora(sources, checked)
+        if parts.options is not None:
+            # What it refuses is refused before anything is sent.
+            use = audit_use(subject_model, corpora, checked, folder)
+            whole: Any = {f"audit {folder}": use} if use == "credentialed" else {}
+            options_respondent(parts.options, subject_model, device, **whole)
         _audit_model(subject_model, corpora, checked, folder, quiet)
     _refuse_broken(folder, checked)
     labels, others = [Run.open(folder).label], []
@@ -148,9 +161,12 @@ def _audit_model(
         "measures": _measures(settings),
         "decodings": [decoding.name for decoding in decodings],
     }
-    recording = Recording(folder, VERB, model.label, settings, inputs)
+    use = audit_use(model, corpora, settings, folder)
+    recording = Recording(folder, VERB, model.label, settings, inputs, data_use=use)
     if recording.done:
         return
+    if recording.info.data_use == "credentialed":  # so also where an audit that was cut off said it
+        settings = settings.model_copy(update={"data_use": "credentialed"})
     model.check(corpora, settings)
     with recording.running():
         with recording.stage("probes"):
@@ -179,7 +195,6 @@ def _audit_model(
             "unit": {"name": unit.name, "noun": unit.noun},
             "model": model.facts(),
             "corpora": [{**c.facts(), **counts} for c, (_, counts) in zip(corpora, samples, strict=True)],
-            "data_use": data_use_of(corpora, settings),
             "probes": len(probes),
             "responses": len(responses),
             "without_response": len(reasons),
@@ -197,7 +212,8 @@ def _refuse_empty(empty: Sequence[str], unit: Unit, settings: AuditSettings) -> 
 def _audit_stored(file: Path, settings: AuditSettings, folder: Path, label: str | None) -> None:
     unit, measures = unit_without_model(settings.tokenizer), _measures(settings)
     inputs = {"model": identity(file), "unit": unit.fingerprint, "measures": measures}
-    recording = Recording(folder, VERB, label or file.name.split(".")[0], settings, inputs)
+    use = settled(settings.data_use, {f"table {file}": use_of_file(file), **recorded_audit(folder)})
+    recording = Recording(folder, VERB, label or file.name.split(".")[0], settings, inputs, data_use=use)
     if recording.done:
         return
     with recording.running():
@@ -221,7 +237,6 @@ def _audit_stored(file: Path, settings: AuditSettings, folder: Path, label: str 
             "corpora": [
                 {"name": name, "kind": "stored responses", "used": len(ids)} for name, ids in records.items()
             ],
-            "data_use": settings.data_use or "credentialed",
             "probes": len(probes),
             "responses": len(keys),
             "without_response": 0,
@@ -240,7 +255,8 @@ def _refuse_broken(folder: Path, settings: AuditSettings) -> None:
 
 
 def _store(recording: Recording, unit: Unit) -> ResponseStore:
-    return ResponseStore(recording.folder / RESPONSES, {"key": recording.key, "unit": unit.name})
+    how = {"key": recording.key, "unit": unit.name}
+    return ResponseStore(recording.folder / RESPONSES, how, data_use=recording.info.data_use)
 
 
 @dataclass(frozen=True)

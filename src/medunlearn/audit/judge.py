@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from medunlearn.config import check
+from medunlearn.data.data_use import DataUse
 from medunlearn.data.records import Record
 from medunlearn.errors import ConfigError, MedunlearnError
 from medunlearn.judging.writing import Reject, Source, WritingTask, estimated
@@ -115,7 +116,7 @@ def audit_judge(
     model: str | None,
     folder: Path,
     *,
-    data_use: Literal["open", "credentialed"],
+    data_use: DataUse | None,
     records: Sequence[Record] = (),
     overrides: Mapping[str, Any] | None = None,
     permitted: bool = False,

@@ -12,13 +12,15 @@ from medunlearn.audit.probes import Probe
 from medunlearn.audit.units import Unit, continuations, unit_of, unit_without_model
 from medunlearn.config import check
 from medunlearn.config.audit import AuditSettings
+from medunlearn.data.data_use import DataUse, recorded_use, settled
 from medunlearn.data.records import Record
 from medunlearn.data.responses import ResponseStore
 from medunlearn.data.storage import read_json
 from medunlearn.errors import ConfigError, MedunlearnError
 from medunlearn.generation.decodings import Decoding
 from medunlearn.llm import ServerSettings, decide
-from medunlearn.sources.corpus import Corpus, DataUse
+from medunlearn.models.ancestry import model_use
+from medunlearn.sources.corpus import Corpus
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ class ServedModel:
         from medunlearn.generation.server import ServerPrompt, continue_on_server
 
         # Where nobody looked for identifiers, open texts are taken to have none.
-        unknown = () if data_use_of(job.corpora, job.settings) == "open" else None
+        unknown = () if prompts_use(job.corpora, job.settings) == "open" else None
         identifiers = {
             document.record_id: unknown
             if document.identifiers is None
@@ -192,7 +194,7 @@ class ServedModel:
 
     def _decision(self, corpora: Sequence[Corpus], settings: AuditSettings) -> Any:
         records = (Record(d.record_id, d.text, {}, d.identifiers or ()) for c in corpora for d in c.documents)
-        use = data_use_of(corpora, settings)
+        use = prompts_use(corpora, settings)
         return decide(self.server.base_url, data_use=use, records=records, permitted=self.permitted)
 
 
@@ -233,8 +235,32 @@ def relabel(model: AuditedModel, taken: Sequence[str]) -> AuditedModel:
     return model
 
 
-def data_use_of(corpora: Sequence[Corpus], settings: AuditSettings) -> DataUse:
-    """``open`` only where the user or every corpus says so."""
-    if settings.data_use is not None:
-        return settings.data_use
-    return "open" if all(corpus.data_use == "open" for corpus in corpora) else "credentialed"
+def prompts_use(corpora: Sequence[Corpus], settings: AuditSettings) -> DataUse | None:
+    """Use of the texts that a model is given.
+
+    Raises:
+        ConfigError: the settings say open of a corpus that is credentialed.
+    """
+    return settled(settings.data_use, {f"corpus {corpus.name}": corpus.data_use for corpus in corpora})
+
+
+def audit_use(
+    model: AuditedModel, corpora: Sequence[Corpus], settings: AuditSettings, folder: Path
+) -> DataUse | None:
+    """Use of an audit: of the texts, and of everything that its model was made from, which may come out.
+
+    Raises:
+        ConfigError: the settings say open of something that is credentialed.
+    """
+    sources = {f"corpus {corpus.name}": corpus.data_use for corpus in corpora}
+    if isinstance(model, LocalModel):
+        sources[f"model {model.source}"] = model_use(model.source)
+    else:
+        sources[f"model {model.label}"] = None
+    return settled(settings.data_use, sources | recorded_audit(folder))
+
+
+def recorded_audit(folder: Path) -> dict[str, DataUse | None]:
+    """The record of an audit that is there already, as a source of :func:`settled` where it is credentialed."""
+    use = recorded_use(folder)
+    return {f"audit {folder}": use} if use == "credentialed" else {}

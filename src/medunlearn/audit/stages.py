@@ -14,13 +14,14 @@ import pandas as pd
 
 from medunlearn.audit.audit_result import Audit
 from medunlearn.audit.audit_tables import PROBES, SCORE_KEY, read_tables
-from medunlearn.audit.respondents import AuditedModel, LocalModel
+from medunlearn.audit.respondents import AuditedModel, LocalModel, recorded_audit
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts
 from medunlearn.config.audit_report import KindSettings
 from medunlearn.config.identifiers import IdentifierSettings
 from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.config.settings import Settings
+from medunlearn.data.data_use import DataUse, recorded_use
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import read_whole
 from medunlearn.data.records import Record
@@ -32,7 +33,7 @@ from medunlearn.sources.corpus import Corpus
 
 if TYPE_CHECKING:
     from medunlearn.audit.identifiers.search import IdentifierSearch
-    from medunlearn.audit.options.option_audit import OptionsAudit
+    from medunlearn.audit.options.option_audit import OptionsAudit, Respondent
 
 SEMANTIC_FILE = "semantic.json"
 _SEMANTIC = ("encoder", "bart", "semantic_variant")
@@ -233,7 +234,9 @@ def _search_identifiers(
     records = [Record(document.record_id, document.text, {}, document.identifiers or ()) for document in documents]
     subjects = {document.record_id: document.subject for document in documents}
     records, tokens = records or _probed_records(folder), response_tokens(folder)
-    search = IdentifierSearch(read_audit(folder), records, subjects, settings, folder, tokens, quiet=quiet)
+    search = IdentifierSearch(
+        read_audit(folder), records, subjects, settings, folder, tokens, recorded_use(folder), quiet=quiet
+    )
     search.tables()
     return search
 
@@ -249,15 +252,35 @@ def _probed_records(folder: Path) -> list[Record]:
 def _audit_options(
     folder: Path, section: Mapping[str, Any], model: AuditedModel, device: str, quiet: bool
 ) -> OptionsAudit:
-    from medunlearn.audit.options.option_audit import OPTIONS, groups_of, make_respondent, run_options
+    from medunlearn.audit.options.option_audit import OPTIONS, groups_of, run_options
+
+    respondent, use, settings = options_respondent(section, model, device, **recorded_audit(folder))
+    file, trained_on = Path(section["file"]), section.get("trained_on")
+    results = run_options(respondent, file, settings, folder / "options", data_use=use, quiet=quiet)
+    write_atomically(folder / OPTIONS, results.options.to_parquet)
+    return replace(results, label=model.label, groups=groups_of(trained_on))
+
+
+def options_respondent(
+    section: Mapping[str, Any], model: AuditedModel, device: str, **sources: DataUse | None
+) -> tuple[Respondent, DataUse | None, AuditOptionsSettings]:
+    """Who answers the questions of the stage ``options``, the data use, and the settings.
+
+    Args:
+        sources: what the stage rests on besides -> its use.
+
+    Raises:
+        ConfigError: the settings say open of something that is credentialed.
+        RemoteRefusedError: the questions must stay on this machine.
+    """
+    from medunlearn.audit.options.option_audit import make_respondent, options_use
 
     values = dict(section)
     file, trained_on = Path(values.pop("file")), values.pop("trained_on", None)
     settings = check(AuditOptionsSettings, values)
     if isinstance(model, LocalModel):
-        respondent = make_respondent(settings, model=model.source, device=device)
-    else:
-        respondent = make_respondent(settings, llm=model.server.model_dump(), permitted=model.permitted)
-    results = run_options(respondent, file, settings, folder / "options", quiet=quiet)
-    write_atomically(folder / OPTIONS, results.options.to_parquet)
-    return replace(results, label=model.label, groups=groups_of(trained_on))
+        use = options_use(settings, file, trained_on, model.source, **sources)
+        return make_respondent(use, model=model.source, device=device), use, settings
+    use = options_use(settings, file, trained_on, **sources)
+    server = model.server.model_dump()
+    return make_respondent(use, llm=server, permitted=model.permitted), use, settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -294,6 +295,17 @@ def correct_kinds(audit: Path, sheets: Sequence[Path]) -> Any:
     folder = Path(audit)
     read_spans(read_tables(folder), settings_of(folder), *map(Path, sheets))
     return KindSummary.open(folder)
+
+
+def export(source: Path | str, **options: Any) -> Path:
+    """:func:`medunlearn.api.export`, which asks at a terminal before it pushes a model of unrecorded data."""
+    return api.export(source, **options, confirm=_confirm if sys.stdin.isatty() and sys.stderr.isatty() else None)
+
+
+def _confirm(question: str) -> bool:
+    import click
+
+    return click.confirm(question, err=True)
 
 
 def listed(what: str) -> Any:

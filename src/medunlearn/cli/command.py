@@ -22,7 +22,7 @@ from medunlearn.errors import ConfigError, nearest
 from medunlearn.registry import load
 
 SHORT = {"-q": "quiet", "-h": "help", "-j": "jobs"}
-HIDDEN = ("quiet", "say", "llm_model")
+HIDDEN = ("quiet", "say", "llm_model", "confirm")
 TEXTS = {
     "device": "auto, cpu, cuda, cuda:1, ...",
     "seed": "seed of everything random in this command",

@@ -87,7 +87,9 @@ def _described(result: tuple[Benchmark, Any], output: Output) -> None:
 def _run(info: dict[str, Any], folder: str, output: Output) -> None:
     if output.data(info):
         return
-    facts = {key: info.get(key) for key in ("label", "verb", "status", "error", "started", "seconds", "key")}
+    facts = {
+        key: info.get(key) for key in ("label", "verb", "status", "error", "data_use", "started", "seconds", "key")
+    }
     output.table("run", ("what", "value"), [(key, value) for key, value in facts.items() if value is not None])
     output.table("settings", ("key", "value"), info["config"].items())
     output.table("results", ("what", "value"), info["results"].items())

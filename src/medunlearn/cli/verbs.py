@@ -330,9 +330,10 @@ _VERBS = (
         "export",
         "Write a model as a full Hugging Face folder; LoRA is merged, a delta is put together with its base.",
         "runs/npo --out hf/",
-        "out benchmark push private",
-        notes="Also: export tasks. A hub is asked only with --push. A model that was trained on real patients may "
-        "repeat them: push it where its data may go.",
+        "out benchmark push public",
+        notes="Also: export tasks. A hub is asked only with --push. A model that was trained on credentialed data "
+        "may repeat it, and is not pushed without --allow-push.",
+        run=f"{CALLS}:export",
         out=True,
     ),
     Verb(

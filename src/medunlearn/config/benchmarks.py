@@ -142,6 +142,11 @@ class LumeNewSettings(Settings):
     articles: Path | None = Field(
         None, description="CSV, TSV, JSONL, JSON or Parquet of articles, cut to 100-200 words; none: invented lives"
     )
+    data_use: Literal["open", "credentialed"] | None = Field(
+        None,
+        description="open: the articles are public; none: articles are credentialed and stay on this machine, what "
+        "is invented is open",
+    )
     licence: Licence = ""
     title: str = Field("title", description="column of an article's title")
     text: str = Field("text", description="column of an article's text")

@@ -51,8 +51,8 @@ class DiagnosisSettings(Settings):
     specialty_column: str = Field("specialty", description="column of the medical specialty")
     part_column: str = Field("part", description="column of a partition of your own: train, validation, test")
     id_column: str = Field("id", description="column of the admission's name")
-    data_use: Literal["open", "credentialed"] = Field(
-        "credentialed", description="of a file: credentialed data stay on this machine"
+    data_use: Literal["open", "credentialed"] | None = Field(
+        None, description="credentialed data stay on this machine; none: open if invented, a file is credentialed"
     )
     licence: Licence = ""
     skip_bad_rows: bool = Field(False, description="leave out rows that cannot be read and list them")

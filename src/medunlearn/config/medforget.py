@@ -54,8 +54,9 @@ class MedforgetSettings(Settings):
     )
     image_size: int = Field(128, ge=32, le=1024, description="pixels a side of drawn and augmented images")
     copy_images: bool = Field(False, description="copy images as PNG into the folder instead of pointing to them")
-    data_use: Literal["open", "credentialed"] = Field(
-        "credentialed", description="of --folder: credentialed data stay on this machine"
+    data_use: Literal["open", "credentialed"] | None = Field(
+        None,
+        description="credentialed: it stays on this machine; none: open if invented or Open-i, else credentialed",
     )
     licence: Licence = ""
     general: Path | None = Field(None, description="PMC-VQA's file, or a table with image, question and answer")

@@ -36,7 +36,9 @@ class OptionsSettings(OptionsFields):
     file: Path = Field(description="CSV, TSV, JSONL, JSON or Parquet, one question a row")
     nonmembers: int = Field(0, ge=0, description="questions, drawn by the seed, that no model is trained on")
     percents: Percents = Field((5, 10, 25), description="shares of the questions that splits forget")
-    data_use: Literal["open", "credentialed"] = Field("open", description="credentialed: it stays on this machine")
+    data_use: Literal["open", "credentialed"] | None = Field(
+        None, description="open: the file is published; none: credentialed, it stays on this machine"
+    )
     licence: Licence = ""
     seed: int = Field(0, description="seed of sample, non-members and splits")
 

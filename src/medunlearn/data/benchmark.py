@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
 from medunlearn.data import storage, tables
 from medunlearn.data.card import card
 from medunlearn.data.checks import content_problems
+from medunlearn.data.data_use import DataUse
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import FOLDS, KINDS, SIDES, Fold, Kind, Question, Record, Side
 from medunlearn.data.splits import Split, request
@@ -45,7 +46,7 @@ class Benchmark:
         levels: from the coarsest to the finest.
         subject_level: the level whose nodes are the subjects; statistics resample these.
         splits: by name.
-        seed, source, licence, data_use: provenance; ``data_use`` is ``open`` or ``credentialed``.
+        seed, source, licence, data_use: provenance; ``data_use`` is credentialed unless the builder says open.
         notes: facts about the build, e.g. how many rows were skipped.
         titles: record id -> one sentence that says what the record is about, where it has one; shown to people and
             judges, never to a model. Not part of its identity.
@@ -65,7 +66,7 @@ class Benchmark:
     seed: int = 0
     source: str = ""
     licence: str = ""
-    data_use: Literal["open", "credentialed"] = "open"
+    data_use: DataUse = "credentialed"
     notes: Mapping[str, Any] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     folder: Path | None = field(default=None, compare=False, repr=False)

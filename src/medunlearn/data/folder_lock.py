@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from medunlearn.data.leftovers import LOCK, remove_stray_parts
+from medunlearn.data.storage import make_folder
 from medunlearn.errors import InputError
 from medunlearn.progress import remark
 
@@ -91,7 +92,7 @@ def _lock(folder: Path, what: str) -> int | None:
     path, until = folder / LOCK, time.monotonic() + _patience.get()
     while True:
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(folder)
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:
             return None  # what is to be written says why it cannot be

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from medunlearn.data import storage
+from medunlearn.data.data_use import DataUse, recorded_use, tighter_record
 from medunlearn.data.leftovers import read_whole, set_aside
 from medunlearn.data.records import Question
 from medunlearn.errors import BenchmarkError, InputError
@@ -73,6 +74,7 @@ class ResponseStore:
 
     Args:
         folder: where they are kept; made when the first batch is added.
+        data_use: of model and questions; recorded beside the settings, and not one of them.
         settings: what they depend on (model fingerprint, template, decoding). A folder that was written under
             other settings is refused.
 
@@ -80,16 +82,18 @@ class ResponseStore:
         InputError: the folder holds responses of other settings.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, Any], *, data_use: DataUse | None = None) -> None:
         self.folder = folder
         self.settings = dict(settings)
-        there = read_whole(folder / SETTINGS, storage.read_json)
+        there = read_whole(folder / SETTINGS, lambda path: self.settings_of(path.parent))
         if there is None and self._parts():
             # Nobody knows under which settings they were made.
             for part in self._parts():
                 set_aside(part, f"its store has no {SETTINGS}")
         if there is not None and there != self.settings:
             raise InputError(f"{folder} holds responses made with other settings. Choose another folder.")
+        self._recorded = recorded_use(folder)
+        self.data_use = tighter_record(self._recorded, data_use)
         self._next = 1 + max((int(part.stem.split("-")[1]) for part in self._parts()), default=-1)
 
     @staticmethod
@@ -100,7 +104,7 @@ class ResponseStore:
             InputError: the folder is no store.
         """
         settings: dict[str, Any] = storage.read_json(folder / SETTINGS)
-        return settings
+        return {name: value for name, value in settings.items() if name != "data_use"}
 
     def _parts(self) -> list[Path]:
         return sorted(self.folder.glob("part-*.parquet"))
@@ -111,8 +115,10 @@ class ResponseStore:
         Raises:
             StorageError: the disk refused; what was stored before stays.
         """
-        if not (self.folder / SETTINGS).exists():
-            storage.write_json(self.folder / SETTINGS, self.settings)
+        if not (self.folder / SETTINGS).exists() or self._recorded != self.data_use:
+            use = {} if self.data_use is None else {"data_use": self.data_use}
+            storage.write_json(self.folder / SETTINGS, {**self.settings, **use})
+            self._recorded = self.data_use
         # Not `asdict`, which copies every token by itself.
         rows = [{name: getattr(response, name) for name in RESPONSES.names} for response in responses]
         content = storage.table_bytes(rows, RESPONSES)

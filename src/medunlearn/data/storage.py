@@ -33,7 +33,7 @@ def write_together(files: Mapping[Path, Callable[[Path], None]]) -> None:
 
     Args:
         files: where each is to stand -> what writes its whole content to the path that it is given; replaced in
-            this order. Folders are made, private to their owner.
+            this order. Files are readable by their owner alone (0600), and so are folders that are made (0700).
 
     Raises:
         StorageError: the disk refused; what stood there before is untouched.
@@ -42,9 +42,11 @@ def write_together(files: Mapping[Path, Callable[[Path], None]]) -> None:
     path = next(iter(files))
     try:
         for path, write in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(path.parent)
             _clean(path.parent, os.getpid())
+            scratch[path].touch(mode=0o600)
             write(scratch[path])
+            scratch[path].chmod(0o600)  # a writer may have put a file of its own there
             with scratch[path].open("rb") as file:
                 os.fsync(file.fileno())
         for path in files:
@@ -67,6 +69,20 @@ def write_together(files: Mapping[Path, Callable[[Path], None]]) -> None:
 def _clean(folder: Path, process: int) -> None:
     """Remove part files of dead processes from a folder, once a process."""
     remove_stray_parts(folder, ".*.part")
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and the missing ones above it, all readable by their owner alone (0700)."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def close_folder(folder: Path) -> None:
+    """Let only the owner read the files in a folder, whatever library wrote them."""
+    for file in folder.iterdir():
+        if file.is_file():
+            file.chmod(0o600)
 
 
 def as_storage_error(error: BaseException, path: Path) -> StorageError | None:

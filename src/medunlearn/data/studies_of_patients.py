@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from medunlearn.data.data_use import DataUse
+
 MASK = "___"
 """A word removed by de-identification, as MIMIC-CXR writes it; Open-i's ``XXXX`` becomes it."""
 
@@ -62,7 +64,7 @@ class RadiologySource(Protocol):
         name: prefix of every question's provenance.
         source: one line for the manifest.
         licence: of the data, as hubs call it; empty if unknown.
-        data_use: credentialed data stay on this machine.
+        data_use: recorded or known of it; None where nobody says.
         has_images: a source without images is built as text alone.
         composed: patients are composed of several people's studies.
         excluded: what could not be read; grows while it is read.
@@ -71,7 +73,7 @@ class RadiologySource(Protocol):
     name: str
     source: str
     licence: str
-    data_use: Literal["open", "credentialed"]
+    data_use: DataUse | None
     has_images: bool
     composed: bool
     excluded: list[Exclusion]

@@ -8,6 +8,7 @@ from typing import Any
 
 from medunlearn.data.alternatives import VERSION
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import DataUse
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import sha256_of_json
@@ -30,6 +31,7 @@ def open_store(
     rendering: Rendering,
     max_new_tokens: int,
     alternatives: int | None = None,
+    data_use: DataUse | None,
 ) -> ResponseStore:
     """The store of one model under one way of asking one benchmark, in a folder named by the settings' hash.
 
@@ -49,7 +51,8 @@ def open_store(
     }
     if alternatives is not None:
         settings |= {"alternatives": alternatives, "alternatives_version": VERSION}
-    return ResponseStore(folder / f"{rendering.context}-{sha256_of_json(settings)[:12]}", settings)
+    name = f"{rendering.context}-{sha256_of_json(settings)[:12]}"
+    return ResponseStore(folder / name, settings, data_use=data_use)
 
 
 def respond(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
 from medunlearn.config import JudgeSettings
+from medunlearn.data.data_use import DataUse
 from medunlearn.data.records import Record
 from medunlearn.judging.judges import Judge
 from medunlearn.judging.tasks import JudgingCase, JudgingTask
@@ -44,7 +45,7 @@ class JudgingMaterial:
 
     Attributes:
         categories: in use, for tasks that have some.
-        data_use: of the data; ``credentialed`` where nobody said.
+        data_use: of the data; None where nobody says.
         records: all that the prompts can hold something of.
     """
 
@@ -52,7 +53,7 @@ class JudgingMaterial:
     cases: Sequence[JudgingCase]
     categories: tuple[str, ...]
     settings: JudgeSettings
-    data_use: Literal["open", "credentialed"] = "credentialed"
+    data_use: DataUse | None = None
     records: Sequence[Record] = ()
 
     def requests(self) -> Iterator[Request]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import DataUse, use_of_file
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_frame, sha256_of_json, write_atomically, write_text
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
@@ -99,7 +100,7 @@ def material(source: Benchmark | Path, task: str, settings: JudgeSettings) -> Ju
     if isinstance(source, Path):
         if settings.splits:
             raise InputError("--splits goes with a benchmark; a table has none.")
-        return material_of(samples.read_cases(source, get_task(task)), task, settings, "credentialed", ())
+        return material_of(samples.read_cases(source, get_task(task)), task, settings, use_of_file(source), ())
     if get_task(task).rates:
         raise InputError("A benchmark holds no responses to rate. Name a run and --benchmark, or a table.")
     cases = (
@@ -118,7 +119,7 @@ def material_of(
     cases: Sequence[JudgingCase],
     task: str,
     settings: JudgeSettings,
-    data_use: Literal["open", "credentialed"],
+    data_use: DataUse | None,
     records: Sequence[Record],
 ) -> JudgingMaterial:
     """The sample of the cases that the settings ask for; see :func:`material`."""
@@ -200,9 +201,10 @@ def judge(
         **(inputs or {}),
     }
     settings = what.settings
-    recording = Recording(out, "judge", LABEL[what.task.name], settings, depends)
+    recording = Recording(out, "judge", LABEL[what.task.name], settings, depends, data_use=what.data_use)
     if recording.done and not again:
         return JudgingRun(Run.open(out))
+    what = replace(what, data_use=recording.info.data_use)  # a run that was cut off is never loosened
     decisions = what.decisions(judges, permitted=permitted)
     for decision in decisions.values():
         decision.enforce()

@@ -12,6 +12,7 @@ import pandas as pd
 from medunlearn.config import check
 from medunlearn.config.reading import without_prefix
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import tightest
 from medunlearn.data.records import Question
 from medunlearn.data.storage import write_json, write_together
 from medunlearn.errors import InputError
@@ -95,7 +96,7 @@ def evaluated_responses(run: Run, benchmark: Benchmark, settings: JudgeSettings)
     plain = settings.model_copy(update={"groups": ()})
     name = evaluated.record.folder.name
     return JudgedResponses(
-        material_of(cases, TASK, plain, benchmark.data_use, benchmark.records),
+        material_of(cases, TASK, plain, tightest([benchmark.data_use, evaluated.data_use]), benchmark.records),
         store_of(run),
         str(run.folder / FOLDER / f"{name}-"),
         {"evaluation": name},

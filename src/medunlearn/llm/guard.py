@@ -14,10 +14,11 @@ import ipaddress
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 
+from medunlearn.data.data_use import DataUse
 from medunlearn.data.records import Record
 from medunlearn.errors import InputError
 
@@ -39,7 +40,7 @@ class Decision:
     server: str
     on_this_machine: bool
     encrypted: bool
-    data_use: Literal["open", "credentialed"]
+    data_use: DataUse | None
     records_with_identifiers: int
     permitted: bool
     reason: str
@@ -71,11 +72,14 @@ class Decision:
 def decide(
     base_url: str,
     *,
-    data_use: Literal["open", "credentialed"],
+    data_use: DataUse | None,
     records: Iterable[Record] = (),
     permitted: bool = False,
 ) -> Decision:
     """Decide whether a server may get all the records that prompts will be made of.
+
+    Args:
+        data_use: of everything in the prompts (:mod:`medunlearn.data.data_use`); None, unknown, as credentialed.
 
     Raises:
         InputError: the address is none that can be read safely.
@@ -84,7 +88,11 @@ def decide(
     here = is_loopback(url.host)
     server = f"{url.scheme}://{url.netloc.decode()}"
     named = sum(bool(record.identifiers) for record in records)
-    reasons = {"the data is credentialed": data_use == "credentialed", f"{named} records carry identifiers": named}
+    reasons = {
+        "the data is credentialed": data_use == "credentialed",
+        "nobody says that the data is open": data_use not in ("open", "credentialed"),
+        f"{named} records carry identifiers": named,
+    }
     why = " and ".join(reason for reason, applies in reasons.items() if applies)
     allowed = here or permitted or not why
     if here:

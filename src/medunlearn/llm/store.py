@@ -21,6 +21,7 @@ from typing import Any
 
 import pandas as pd
 
+from medunlearn.data.storage import make_folder
 from medunlearn.errors import InputError, StorageError
 from medunlearn.llm.requests import LogProbs, Outcome
 from medunlearn.llm.usage import Usage
@@ -90,7 +91,7 @@ class Store:
         self.path = Path(folder) / FILE
         self._lock = threading.Lock()
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(self.path.parent)
             # Made before SQLite opens it, so that at no moment anyone else can read it; its log inherits the mode.
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
             self.path.chmod(0o600)

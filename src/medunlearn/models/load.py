@@ -18,7 +18,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from medunlearn.data.storage import as_storage_error
+from medunlearn.data.storage import as_storage_error, close_folder, make_folder
 from medunlearn.errors import InputError, ModelError, first_line
 from medunlearn.models.delta import LARGEST_SHARE, apply_delta, save_delta
 from medunlearn.models.folders import MANIFEST, TENSORS, Weights, adapter_base, chain, is_adapter, refuse_irregular
@@ -60,13 +60,14 @@ class LanguageModel:
         """
         transformers_logging.disable_progress_bar()
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(folder)
             for name in (MANIFEST, TENSORS):  # a full folder is no delta
                 (folder / name).unlink(missing_ok=True)
             self.model.save_pretrained(folder, safe_serialization=True)
             self.tokenizer.save_pretrained(folder)
             if self.pictures is not None:
                 self.pictures.processor.save_pretrained(folder)
+            close_folder(folder)
         except Exception as error:
             refused = as_storage_error(error, folder)
             if refused is None:

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import medunlearn
 from medunlearn.config import AmnesiaNotesSettings, LumeNewSettings, MedforgetSettings, Settings, check
 from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.data.data_use import DataUse
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import holds_nothing, is_leftover, remove_stray_parts
 from medunlearn.data.records import Record
@@ -81,7 +82,7 @@ class Writer:
         settings: WritingSettings,
         out: Path,
         *,
-        data_use: Literal["open", "credentialed"],
+        data_use: DataUse,
         records: Iterable[Record] = (),
     ) -> Writer:
         """Check server and guard before anything is sent.

@@ -21,6 +21,7 @@ from medunlearn.config import (
 from medunlearn.config.options import OptionsSettings
 from medunlearn.data.benchmark import MANIFEST, TABLES, Benchmark
 from medunlearn.data.builders import BENCHMARKS
+from medunlearn.data.data_use import DataUse
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import is_leftover
 from medunlearn.errors import ConfigError, InputError
@@ -84,9 +85,29 @@ def save_new(benchmark: Benchmark, folder: Path) -> Benchmark:
     with lock_folder(folder, "build"):
         if not (folder / MANIFEST).exists():
             benchmark.save(folder)
-        elif Benchmark.load(folder).fingerprint != benchmark.fingerprint:
+            return replace(benchmark, folder=folder)
+        there = Benchmark.load(folder)
+        if there.fingerprint != benchmark.fingerprint:
             raise InputError(f"{folder} holds another benchmark. Choose another --out, or remove it.")
-    return replace(benchmark, folder=folder)
+        return replace(benchmark, data_use=keep_tighter(there, benchmark.data_use).data_use, folder=folder)
+
+
+def keep_tighter(there: Benchmark, stated: DataUse | None) -> Benchmark:
+    """A benchmark in its folder, whose manifest is tightened where a build says so.
+
+    Raises:
+        InputError: the build says open of a benchmark that is recorded as credentialed.
+    """
+    if (there.data_use, stated) == ("credentialed", "open"):
+        raise InputError(
+            f"{there.folder} holds this benchmark as credentialed. A build may tighten that, not loosen it: leave "
+            "data_use out, or choose another --out."
+        )
+    if there.folder is None or stated in (None, there.data_use):
+        return there
+    tightened = replace(there, data_use="credentialed")
+    tightened.save(there.folder)
+    return tightened
 
 
 def refuse_foreign(folder: Path) -> None:

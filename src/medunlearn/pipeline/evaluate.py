@@ -9,9 +9,11 @@ from typing import Any
 
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import tightest
 from medunlearn.data.storage import write_atomically
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import question_items
+from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.models.load import LanguageModel
 from medunlearn.pipeline.questioning import Questioning, questions_to_ask
@@ -73,7 +75,9 @@ def evaluate_one(
     questions = questions_to_ask(benchmark, split, settings)
     rendering = run.rendering(settings.template, settings.context)
     folder = evaluation_folder(run, benchmark, settings)
-    recording = Recording(folder, "evaluate", run.label, settings, _inputs(run, benchmark, settings))
+    use = tightest([benchmark.data_use, model_use(run.folder)])
+    inputs = _inputs(run, benchmark, settings)
+    recording = Recording(folder, "evaluate", run.label, settings, inputs, data_use=use)
     if recording.done:
         # A report takes the evaluation that was asked for last.
         with suppress(OSError):

@@ -10,16 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import LINEAGE, UNKNOWN, DataUse, recorded_use, write_lineage
 from medunlearn.data.leftovers import holds_nothing, part_of, remove_stray_parts
 from medunlearn.data.storage import write_text
 from medunlearn.errors import HubError, InputError
+from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import fingerprint, is_delta, model_folder, stored_weights
-from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.load import load_model
 from medunlearn.models.vocabulary import Vocabulary, forgotten_subjects, vocabulary_owners
 from medunlearn.pipeline.presets import is_tiny
 from medunlearn.results.runs import FILE, Run
 
+CARD = "README.md"
 TITLE = "## Whose strings the tokenizer holds"
+PUSH_FLAG = "--allow-push"
+_USES = {
+    "open": "The data that it was trained on is open.",
+    "credentialed": "It was trained on data under an agreement, and may repeat it. It goes where that data may go.",
+    None: "Nobody recorded what it was trained on.",
+}
 
 
 def export(
@@ -27,7 +36,9 @@ def export(
     out: Path,
     *,
     push: str | None = None,
-    private: bool = False,
+    public: bool = False,
+    permitted: bool = False,
+    confirm: Callable[[str], bool] | None = None,
     benchmark: Benchmark | None = None,
     split: str | None = None,
     show_text: bool = False,
@@ -37,13 +48,15 @@ def export(
 
     A delta is put together with its base; a LoRA adapter (a folder that PEFT wrote) is merged into its base. The
     weights keep their type; where an adapter was merged they have its base's, fp32 if that is on a hub. A folder
-    that holds the same model already is left as it is.
+    that holds the same model already is left as it is. A model card and ``lineage.json`` say the data use.
 
     Args:
         source: a run, or a model folder.
         out: the new folder; a run or another model there is refused.
         push: hub id ``org/name`` to send it to as well; the hub's login is used.
-        private: make that repository private, if the push makes it.
+        public: anybody may see the repository; otherwise it is made private, and a public one is refused.
+        permitted: the user allows pushing a model of credentialed data, or of data that nobody recorded.
+        confirm: asks a person a question, for a model of which nobody recorded the data; None refuses it.
         benchmark: of the model; it is then said, and written into the folder's README.md, how many strings of the
             tokenizer only one subject has, and only the forget set.
         split: whose forget set; none: the split that the run's model forgot or was trained without.
@@ -51,12 +64,15 @@ def export(
         say: is told what is found.
 
     Raises:
-        InputError: no model there, a folder that cannot be used, or no hub id.
+        InputError: no model there, a folder that cannot be used, no hub id, or a push that needs a permission.
         ModelError: the model cannot be loaded, as of :func:`medunlearn.models.load.load_model`.
         StorageError: the disk refused; nothing is left half written.
         HubError: the hub refused; the folder is whole.
     """
-    _check(source, out, push, private)
+    _check(source, out, push, public, permitted)
+    use = "credentialed" if recorded_use(out) == "credentialed" else model_use(source)
+    if push is not None and not permitted:
+        _refuse_push(source, push, use, confirm)
     folder = Path(model_folder(source))
     run = Run.open(source) if (Path(source) / FILE).exists() else None
     split = _split(run, benchmark, split)
@@ -67,18 +83,22 @@ def export(
     remove_stray_parts(scratch.parent, f".{escape(out.absolute().name)}.*.part")
     try:
         language_model.save(scratch)
+        files = sorted(file.name for file in scratch.iterdir())
+        _describe(scratch, use)
         if holds_nothing(out):
             shutil.rmtree(out, ignore_errors=True)
             scratch.replace(out)
         elif fingerprint(out) != fingerprint(scratch):
             raise InputError(f"{out} holds another model. Choose another --out, or remove it.")
+        elif recorded_use(out) != use or not all((out / name).exists() for name in (CARD, LINEAGE)):
+            _describe(out, use)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if benchmark is not None:
         backend = getattr(language_model.tokenizer, "backend_tokenizer", None)
         _say_whose(backend, run, benchmark, split, out, say, show_text=show_text)
     if push is not None:
-        _push(language_model, out, push, private)
+        _push(out, [*files, CARD, LINEAGE], push, public)
     return out
 
 
@@ -124,12 +144,11 @@ def _say_whose(
             say(f"{', '.join(owned.subjects)}: {owned.text}")
     for line in lines:
         say(line.replace("**", ""))
-    card = out / "README.md"
-    before = card.read_text(encoding="utf-8").partition(TITLE)[0].rstrip() if card.exists() else "# Exported model"
-    write_text(card, "\n\n".join((before, TITLE, *lines)) + "\n")
+    before = (out / CARD).read_text(encoding="utf-8").partition(TITLE)[0].rstrip()
+    write_text(out / CARD, "\n\n".join((before, TITLE, *lines)) + "\n")
 
 
-def _check(source: Path | str, out: Path, push: str | None, private: bool) -> None:
+def _check(source: Path | str, out: Path, push: str | None, public: bool, permitted: bool) -> None:
     """Refuse before a model is loaded what can be refused then."""
     folder = Path(source)
     if not folder.is_dir():
@@ -142,19 +161,69 @@ def _check(source: Path | str, out: Path, push: str | None, private: bool) -> No
         raise InputError(f"{out} is not empty and holds no exported model. Choose another --out.")
     if push is not None and not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", push):
         raise InputError(f"--push {push!r} is no hub id. Write it as org/name.")
-    if private and push is None:
-        raise InputError("--private is for the repository that --push makes: give --push org/name too.")
+    if (public or permitted) and push is None:
+        flag = "--public" if public else PUSH_FLAG
+        raise InputError(f"{flag} is for the repository that --push sends to: give --push org/name too.")
 
 
-def _push(language_model: LanguageModel, out: Path, name: str, private: bool) -> None:
+def _refuse_push(source: Path | str, push: str, use: DataUse | None, confirm: Callable[[str], bool] | None) -> None:
+    """Refuse a push without permission; ask where nobody recorded the data.
+
+    Raises:
+        InputError: the model's data is credentialed, or it is unknown and nobody says that it may go.
+    """
+    permit = f"pass {PUSH_FLAG} if you are permitted to send it there."
+    if use == "credentialed":
+        raise InputError(
+            f"{source} was trained on credentialed data, and its weights may repeat it: it is not pushed to "
+            f"{push}. Leave out --push, or {permit}"
+        )
+    unknown = f"Nobody recorded what {source} was trained on"
+    if use is None and not (confirm and confirm(f"{unknown}. Push it to {push}?")):
+        raise InputError(
+            f"{unknown}, so it counts as credentialed and is not pushed to {push}. Leave out --push, or {permit}"
+        )
+
+
+def _describe(folder: Path, use: DataUse | None) -> None:
+    """Write the model card and the lineage. They name no benchmark, split or path: these may name patients."""
+    write_lineage(folder, use, {})
+    card = f"""\
+---
+library_name: transformers
+tags: [medunlearn]
+---
+
+# A model exported by medunlearn
+
+Data use: **{use or UNKNOWN}**. {_USES[use]}
+"""
+    write_text(folder / CARD, card)
+
+
+def _push(out: Path, files: list[str], name: str, public: bool) -> None:
+    """Send the files of the exported folder in one commit.
+
+    Raises:
+        InputError: the repository is public, and nobody asked for that.
+        HubError: the hub refused.
+    """
+    from huggingface_hub import HfApi
+
+    api = HfApi()
     try:
-        pictures = language_model.pictures
-        parts = [language_model.model, language_model.tokenizer, *([pictures.processor] if pictures else [])]
-        for part in parts:
-            part.push_to_hub(name, private=private or None)
+        api.create_repo(name, private=not public, exist_ok=True)
+        seen = not public and not api.repo_info(name).private
+        if not seen:
+            api.upload_folder(repo_id=name, folder_path=out, allow_patterns=files)
     except Exception as error:  # the hub's client raises errors of many libraries
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise HubError(
             f"{out} is written, but {name} was not pushed: {reason} Check the network, and log in with "
             "`hf auth login` or HF_TOKEN; then give the command again."
         ) from error
+    if seen:
+        raise InputError(
+            f"{name} is public on the hub, so nothing was pushed. Make it private there, choose another name, or "
+            "pass --public."
+        )

@@ -11,6 +11,7 @@ from pathlib import Path
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.alternatives import pool_of
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import tightest
 from medunlearn.data.fact_ranks import FactRank, known_ranks
 from medunlearn.data.records import SIDES, Question, Side
 from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
@@ -22,6 +23,7 @@ from medunlearn.generation.respond import longest_answer as longest_answer
 from medunlearn.generation.respond import open_store, respond
 from medunlearn.generation.sharing import Way, way_of
 from medunlearn.metrics import get_metric
+from medunlearn.models.ancestry import model_use
 from medunlearn.models.layouts import attention_window, batch_counts, describe_layouts
 from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
 from medunlearn.models.sequences import Rendering
@@ -221,4 +223,5 @@ def store_of(
         rendering=rendering,
         max_new_tokens=limit,
         alternatives=alternatives,
+        data_use=tightest([benchmark.data_use, model_use(run.folder)]),
     )

@@ -8,6 +8,8 @@ from typing import Any
 
 from medunlearn.config import TINIES, TrainSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import tightest
+from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import model_folder, model_identity
 from medunlearn.models.load import LanguageModel, load_model, pick_device
 from medunlearn.models.tiny import build_tiny, common_words
@@ -51,7 +53,8 @@ def train(
     inputs = {"benchmark": benchmark.fingerprint, "model": model_identity(settings.model)}
     processes, rendering = join(), rendering_for(settings)
     check_sharding(settings.sharding, processes)
-    recording = open_recording(processes, out, "train", label, settings, inputs)
+    use = tightest([benchmark.data_use, model_use(settings.model)])
+    recording = open_recording(processes, out, "train", label, settings, inputs, data_use=use)
     if recording.done:
         return Run.open(out)
     recording.info.lineage, recording.info.texts = [settings.model], benchmark.texts_fingerprint

@@ -7,11 +7,13 @@ from typing import Any
 
 from medunlearn.config import UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import tightest
 from medunlearn.data.records import SIDES
 from medunlearn.errors import InputError
 from medunlearn.methods import hyperparameters
 from medunlearn.methods.editing import EditMethod
 from medunlearn.methods.protocol import default_trainable
+from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.reference import Reference
@@ -63,7 +65,8 @@ def unlearn(
     processes = join()
     check_sharding(settings.sharding, processes)
     label = str(getattr(method, "label", None) or getattr(method, "title", settings.method))
-    recording = open_recording(processes, out, "unlearn", label, settings, inputs)
+    use = tightest([benchmark.data_use, *(model_use(run.folder) for run in (target, other) if run is not None)])
+    recording = open_recording(processes, out, "unlearn", label, settings, inputs, data_use=use)
     if recording.done:
         return Run.open(out)
     check_unlearning(settings, shape_of(str(target.model)))

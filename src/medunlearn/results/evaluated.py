@@ -9,9 +9,11 @@ from functools import cached_property
 
 import pandas as pd
 
+from medunlearn.data.data_use import DataUse, tightest
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
+from medunlearn.models.ancestry import model_use
 from medunlearn.results.composites import is_per_token
 from medunlearn.results.fact_table import FILE as FACTS
 from medunlearn.results.reference_check import ReferenceCheck, check_reference
@@ -70,6 +72,11 @@ class Evaluated:
     def extractor(self) -> str:
         """Extractor of the disease keywords behind the leakage score; empty where it was not measured."""
         return str(self.record.info.results.get("extractor", ""))
+
+    @property
+    def data_use(self) -> DataUse | None:
+        """Of the questions and of everything that the model was made from."""
+        return tightest([self.record.info.data_use, model_use(self.run.folder)])
 
     @cached_property
     def table(self) -> pd.DataFrame:

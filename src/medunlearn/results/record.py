@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from medunlearn.data.data_use import DataUse
 from medunlearn.data.storage import read_json, write_json
 from medunlearn.errors import InputError
 
@@ -64,6 +65,7 @@ class RunRecord:
         status: running, complete, interrupted or failed (``error`` says why).
         config, inputs: the resolved settings, and fingerprints of what the result depends on besides them.
         lineage: the models that it was made from, the first one first.
+        data_use: of everything that it was made from (:mod:`medunlearn.data.data_use`); None: unknown.
         started, seconds: ISO time in UTC, and wall clock.
         stages: seconds and peak resident memory of each part.
         texts: fingerprint of the texts that its model was trained on (:attr:`Benchmark.texts_fingerprint`).
@@ -76,6 +78,7 @@ class RunRecord:
     config: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
     lineage: list[str] = field(default_factory=list)
+    data_use: DataUse | None = None
     code: Mapping[str, Any] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
     hardware: dict[str, Any] = field(default_factory=dict)
@@ -206,6 +209,8 @@ def _problems(content: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{name} is {type(value).__name__}, not {_words(kind)}"
     if not all(isinstance(name, str) for name in content.get("lineage") or []):
         yield "lineage holds what is no folder"
+    if content.get("data_use") not in (None, "open", "credentialed"):
+        yield f"data_use is {content['data_use']!r}, not open or credentialed"
     if content.get("status") == "complete" and content.get("schema") == SCHEMA:
         yield from (f"{name} is missing" for name in _NEEDED if content.get(name) is None)
 

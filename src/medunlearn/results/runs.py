@@ -21,6 +21,7 @@ import pandas as pd
 
 import medunlearn
 from medunlearn.config import Context, LongNotes, PromptFile, Settings, Template
+from medunlearn.data.data_use import DataUse, tighter_record, write_lineage
 from medunlearn.data.folder_lock import lock_folder, wait_for_writer
 from medunlearn.data.leftovers import LOCK, holds_nothing, is_leftover, remove_stray_parts, set_aside
 from medunlearn.data.storage import read_frame, sha256_of_json
@@ -177,6 +178,7 @@ class Recording:
     Args:
         label: what tables call the result.
         inputs: what the result depends on besides the settings, as fingerprints.
+        data_use: of everything that goes in. It is not in the key; what a run recorded before is never loosened.
         writes: whether this process is the one that writes the file.
         on_main: does something in the process that writes, and raises its errors in all processes of the run.
 
@@ -192,6 +194,7 @@ class Recording:
         settings: Settings,
         inputs: Mapping[str, Any],
         *,
+        data_use: DataUse | None,
         writes: bool = True,
         on_main: Callable[[Callable[[], None]], None] = lambda work: work(),
     ) -> None:
@@ -205,6 +208,7 @@ class Recording:
             "running",
             config,
             dict(inputs),
+            data_use=data_use,
             code=code(),
             packages=packages(),
             hardware=hardware(),
@@ -245,6 +249,11 @@ class Recording:
             raise InputError(
                 f"{self.folder} holds another run (differs in {differs}). Choose another --out, or remove it."
             )
+        self.info.data_use = tighter_record(there.data_use, self.info.data_use)
+        if there.complete and self.writes and there.data_use != self.info.data_use:
+            there.data_use = self.info.data_use
+            there.write(self.folder)
+            self._write_lineage()
         return there.complete
 
     def _made_nothing(self, there: RunRecord) -> bool:
@@ -289,6 +298,7 @@ class Recording:
         self.info.peak_memory_bytes = max(
             [memory.bytes(), *(stage["peak_memory_bytes"] for stage in self.info.stages.values())]
         )
+        self._write_lineage()
         self._write()
 
     @contextmanager
@@ -304,6 +314,12 @@ class Recording:
     def _write(self) -> None:
         if self.writes:
             self.info.write(self.folder)
+
+    def _write_lineage(self) -> None:
+        """Put the record into the model's folder too, which may be copied without the run's."""
+        folder = self.folder / "model"
+        if self.writes and folder.is_dir():
+            write_lineage(folder, self.info.data_use, self.info.inputs)
 
     def _write_if_possible(self) -> None:
         # The error that ended the run is the one to report, not that a full disk also refused this line.

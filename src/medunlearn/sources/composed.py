@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal
 
 from medunlearn.data.studies_of_patients import Exclusion, RadiologySource, RadiologyStudy
 from medunlearn.seeds import generator
@@ -26,7 +25,7 @@ class Composed:
         self, source: RadiologySource, unfit: Callable[[RadiologyStudy], str], studies: int, seed: int
     ) -> None:
         self.name, self.source, self.licence = source.name, source.source, source.licence
-        self.data_use: Literal["open", "credentialed"] = source.data_use
+        self.data_use = source.data_use
         self.has_images = source.has_images
         self.excluded: list[Exclusion] = []
         fit = []

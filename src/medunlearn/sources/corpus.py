@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.data.data_use import DataUse, use_of_file
 from medunlearn.data.records import FOLDS, Identifier
 from medunlearn.data.storage import sha256_of, sha256_of_json
 from medunlearn.errors import ConfigError, InputError, SourceError, unknown_name
@@ -21,7 +22,6 @@ from medunlearn.sources.hub import PREFIX, files_of
 from medunlearn.sources.notes import PMC, PMC_FIELDS, NoteColumns, read_notes
 from medunlearn.sources.table_files import READERS, Row, read_rows, refuse_bad_rows
 
-DataUse = Literal["open", "credentialed"]
 TEXT_FILES = (".txt", ".md", ".text")
 TEXT_COLUMNS = ("text", "note", "content", "document", "body", "abstract", "article", "report")
 OPENI_FIELDS = frozenset(("uid", "MeSH", "Problems", "image", "indication", "comparison", "findings", "impression"))
@@ -140,7 +140,7 @@ def _texts(name: str, folder: Path, files: Sequence[Path]) -> Corpus:
         text = read_text(file, SourceError)
         record_id = file.relative_to(folder).with_suffix("").as_posix()
         documents.append(Document(record_id, text, record_id))
-    return _without_empty(Corpus(name, tuple(documents), "text files", _hash(files)))
+    return _without_empty(Corpus(name, tuple(documents), "text files", _hash(files), use_of_file(folder)))
 
 
 def _benchmark(name: str, benchmark: Benchmark) -> list[Corpus]:
@@ -171,7 +171,8 @@ def _table(name: str, files: Sequence[Path], columns_named: NoteColumns) -> Corp
         Document(note.note_id, note.text, note.subject, note.identifiers, note.copies) for note in notes.notes
     )
     empty = {"empty": len(notes.excluded)} if notes.excluded else {}
-    return Corpus(name, documents, "table", _hash(files), "open" if notes.is_pmc else None, empty)
+    use = use_of_file(files[0], "open" if notes.is_pmc else None)
+    return Corpus(name, documents, "table", _hash(files), use, empty)
 
 
 def _columns(file: Path, rows: Sequence[Row], named: NoteColumns) -> NoteColumns:
@@ -209,7 +210,7 @@ def _openi(name: str, files: Sequence[Path]) -> Corpus:
         if not uid:
             raise SourceError(f"{place}: a report without uid. Take the file as it was published.")
         documents.append(Document(uid, text, uid))
-    return _without_empty(Corpus(name, tuple(documents), "open-i", _hash(files), "open"))
+    return _without_empty(Corpus(name, tuple(documents), "open-i", _hash(files), use_of_file(files[0], "open")))
 
 
 def _good(files: Sequence[Path]) -> Iterator[tuple[str, Row]]:

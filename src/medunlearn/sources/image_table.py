@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from medunlearn.data.data_use import use_of_file
 from medunlearn.data.studies_of_patients import Exclusion, RadiologyStudy
 from medunlearn.errors import SourceError
 from medunlearn.input_files import read_text
@@ -40,9 +41,9 @@ class ImageTable:
     licence = ""
     composed = False
 
-    def __init__(self, path: Path, images: Path | None, data_use: Literal["open", "credentialed"]) -> None:
+    def __init__(self, path: Path, images: Path | None) -> None:
         self.source = path.name
-        self.data_use: Literal["open", "credentialed"] = data_use
+        self.data_use = use_of_file(path)
         self.excluded: list[Exclusion] = []
         self._path, self._images = path, images or path.parent
         self._patients: dict[str, dict[str, RadiologyStudy]] = {}

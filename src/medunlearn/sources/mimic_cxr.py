@@ -18,8 +18,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
+from medunlearn.data.data_use import DataUse
 from medunlearn.data.studies_of_patients import Exclusion, RadiologyStudy
 from medunlearn.errors import SourceError
 from medunlearn.input_files import read_text
@@ -45,7 +45,7 @@ class MimicCxr:
     name = "mimic_cxr"
     source = "MIMIC-CXR"
     licence = "physionet-credentialed-health-data-1.5.0"
-    data_use: Literal["open", "credentialed"] = "credentialed"
+    data_use: DataUse | None = "credentialed"
     has_images = True
     composed = False
 

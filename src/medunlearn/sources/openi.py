@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from medunlearn.data.data_use import DataUse, use_of_file
 from medunlearn.data.studies_of_patients import MASK, Exclusion, RadiologyStudy
 from medunlearn.errors import SourceError
 from medunlearn.sources.table_files import read_rows
@@ -42,11 +43,11 @@ class OpenI:
     name = "openi"
     source = "Open-i, the Indiana University chest X-ray collection"
     licence = "cc-by-nc-nd-4.0"
-    data_use: Literal["open", "credentialed"] = "open"
     composed = False
 
     def __init__(self, where: Path, images: Path | None = None) -> None:
         self._path = where / REPORTS if where.is_dir() else where
+        self.data_use: DataUse | None = use_of_file(where, "open")
         self.excluded: list[Exclusion] = []
         if images is not None and not images.is_dir():
             raise SourceError(f"There is no folder of images {images}.")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from medunlearn.data.data_use import DataUse, use_of_file
 from medunlearn.data.records import Kind
 from medunlearn.data.studies_of_patients import Exclusion
 from medunlearn.errors import SourceError
@@ -23,6 +24,7 @@ _FOLDERS = (".", "images", "figures", "images_2")
 _LETTERED = re.compile(r"^\s*[A-Da-d]\s*[:.)]\s*")
 _CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
 LONGEST_CLOZE = 5
+PMC_VQA = frozenset(("Figure_path", "Question", "Answer", "Answer_label"))
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,12 @@ def read_general(path: Path, rows: int, seed: int) -> tuple[list[GeneralQuestion
         raise SourceError(f"{path} holds no question on an image that is there{why}.")
     places = generator("general", seed).permutation(len(questions))[:rows]
     return [questions[place] for place in sorted(places.tolist())], excluded
+
+
+def general_use(path: Path) -> DataUse | None:
+    """PMC-VQA's own files are open; of another table nobody says, or the folder that it lies in."""
+    first = next((row for _, row in read_rows(path) if not isinstance(row, str)), {})
+    return use_of_file(path, "open" if first.keys() >= PMC_VQA else None)
 
 
 def _question(path: Path, place: str, row: Mapping[str, Any]) -> GeneralQuestion | str:

@@ -7,10 +7,10 @@ belongs to is known from the benchmark alone, as with de-identified reports.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
+from medunlearn.data.data_use import DataUse
 from medunlearn.data.studies_of_patients import Exclusion, RadiologyStudy
 from medunlearn.seeds import generator
 from medunlearn.synthetic.clinical_cases import pick
@@ -26,7 +26,7 @@ class InventedRadiology:
 
     name = "invented"
     licence = "apache-2.0"
-    data_use: Literal["open", "credentialed"] = "open"
+    data_use: DataUse | None = "open"
     has_images = True
     composed = False
 

@@ -7,23 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.config import Settings
+from medunlearn.data.data_use import DataUse
 from medunlearn.results.runs import Recording
 from medunlearn.training.processes import Processes
 
 
 def open_recording(
-    processes: Processes, out: Path, verb: str, label: str, settings: Settings, inputs: Mapping[str, Any]
+    processes: Processes,
+    out: Path,
+    verb: str,
+    label: str,
+    settings: Settings,
+    inputs: Mapping[str, Any],
+    *,
+    data_use: DataUse | None,
 ) -> Recording:
     """The run's record, the same in every process; rank 0 writes it.
 
     Raises:
         InputError: the folder holds another run.
     """
-    recording = processes.together(
-        lambda: Recording(
-            out, verb, label, settings, inputs, writes=processes.main, on_main=lambda work: processes.on_main(work)
-        )
-    )
+    how: dict[str, Any] = {"data_use": data_use, "writes": processes.main, "on_main": processes.on_main}
+    recording = processes.together(lambda: Recording(out, verb, label, settings, inputs, **how))
     recording.done = processes.on_main(lambda: recording.done)
     recording.info.hardware["processes"] = processes.world
     return recording

@@ -109,6 +109,7 @@ def test_thumbnails_are_of_open_data_alone(
     pictured = replace(wards, records=records, folder=tmp_path)
     facts = {**pictured.facts(), "invented": False, "data_use": data_use}
     models = [LevelFolder(tmp_path / "runs", pictured, attacked=False).model("target", "institution_50")]
+    monkeypatch.setattr(Evaluated, "data_use", data_use)
     monkeypatch.setattr(Benchmark, "facts", lambda self: facts)
     pictures = gather(models, 20, pictured, show_text=True)
     assert [one["thumbnail"].startswith("data:image/png;base64,") for one in pictures.examples] == [shown]

@@ -11,6 +11,7 @@ from medunlearn.attacks.attacked import SUMMARIES, Attacked
 from medunlearn.attacks.reconstruction.contexts import ContextLevel, NodeNames
 from medunlearn.attacks.reconstruction.reconstruction_results import ATTACK, context_scores, summarize_contexts
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import tightest
 from medunlearn.data.records import Question
 from medunlearn.data.responses import ResponseStore
 from medunlearn.data.storage import write_atomically
@@ -30,6 +31,7 @@ from medunlearn.judging.tasks import JudgingCase
 from medunlearn.metrics import Item, Judgement, get_metric
 from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.judged import NOT_JUDGED
+from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import refuse_broken
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import replace_scores
@@ -53,8 +55,9 @@ def attacked_responses(record: Run, benchmark: Benchmark, settings: JudgeSetting
         for question, context, item in _items(attacked, benchmark, settings.groups)
     ]
     plain = settings.model_copy(update={"groups": (), "split": None})
+    use = tightest([benchmark.data_use, record.info.data_use, model_use(attacked.run.folder)])
     return JudgedResponses(
-        material_of(cases, TASK, plain, benchmark.data_use, benchmark.records),
+        material_of(cases, TASK, plain, use, benchmark.records),
         store_of(attacked.run),
         f"{record.folder / FOLDER}/",
         {"attack": record.info.key},

@@ -18,6 +18,7 @@ from medunlearn.attacks.reconstruction.reconstruction_results import (
 )
 from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import tightest
 from medunlearn.data.records import SIDES, Question
 from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
 from medunlearn.data.storage import write_atomically
@@ -26,6 +27,7 @@ from medunlearn.generation.respond import longest_answer, open_store, respond
 from medunlearn.metrics import get_metric
 from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.measure import question_items
+from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems
 from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
 from medunlearn.models.sequences import Rendering
@@ -79,6 +81,7 @@ class _Prompter:
             weights=self.settings.weights,
             rendering=self.rendering,
             max_new_tokens=limit,
+            data_use=tightest([self.benchmark.data_use, model_use(self.run.folder)]),
         )
 
     def respond(self, questions: Sequence[Question], context: ContextLevel) -> Mapping[str, Response]:

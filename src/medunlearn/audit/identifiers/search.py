@@ -30,16 +30,22 @@ from medunlearn.audit.identifiers.sensitive import find_terms, term_lists_versio
 from medunlearn.audit.identifiers.sensitive_judge import JudgedContent, judge_sensitive, read_judged
 from medunlearn.audit.judge import AuditJudge
 from medunlearn.audit.position import SEGMENT
-from medunlearn.audit.sheets import write_private
 from medunlearn.audit.units import tokenizer_in
 from medunlearn.config import check
 from medunlearn.config.identifiers import IdentifierSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import DataUse, recorded_use, tightest, use_of_file
 from medunlearn.data.records import Record
-from medunlearn.data.storage import read_frame, read_json, sha256_of_json, write_json
+from medunlearn.data.storage import (
+    make_folder,
+    read_frame,
+    read_json,
+    sha256_of_json,
+    write_atomically,
+    write_json,
+)
 from medunlearn.errors import InputError
 from medunlearn.progress import progress
-from medunlearn.sources.corpus import DataUse
 
 FILE = "identifiers.json"
 FINDINGS, SENSITIVE, PARTS = "findings.parquet", "sensitive.parquet", ".findings"
@@ -152,7 +158,7 @@ def _stored(folder: Path | None, name: str, key: str, make: Callable[[], pd.Data
     table = make()
     if path is not None:
         table.attrs["key"] = key
-        write_private(path, lambda part: table.to_parquet(part, index=False))
+        write_atomically(path, lambda part: table.to_parquet(part, index=False))
     return table
 
 
@@ -174,7 +180,7 @@ class IdentifierSearch:
     settings: IdentifierSettings
     folder: Path
     tokens: ResponseTokens | None = None
-    data_use: DataUse = "credentialed"
+    data_use: DataUse | None = None
     origin: Mapping[str, str | None] = field(default_factory=dict)
     show_text: bool = False
     quiet: bool = False
@@ -198,9 +204,10 @@ class IdentifierSearch:
         Raises:
             MedunlearnError: responses of the judge are missing; the others are kept.
         """
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self.folder)
         self.tables()
-        write_json(self.folder / FILE, {**self.origin, "settings": self.settings.model_dump(mode="json")})
+        content = {**self.origin, "data_use": self.data_use, "settings": self.settings.model_dump(mode="json")}
+        write_json(self.folder / FILE, content)
         if judge is not None:
             options: dict[str, Any] = {"tokens": self.tokens, "quiet": self.quiet}
             judge_sensitive(self.outputs, self.records, self.settings, judge, self.folder, **options)
@@ -370,7 +377,9 @@ def read_source(
         )
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder. Choose another --out.")
-    data_use: DataUse = "credentialed" if benchmark is None else benchmark.data_use
+    said = use_of_file(source, recorded_use(source))
+    uses = [said, None if benchmark is None else benchmark.data_use]
+    data_use = use_of_file(folder, tightest(uses))
     origin = {"said": os.path.abspath(source), "records": None if records is None else os.path.abspath(records)}
     rows, options = list(by_id.values()), {"show_text": show_text, "quiet": quiet}
     return IdentifierSearch(outputs, rows, subjects, settings, folder, tokens, data_use, origin, **options)

@@ -16,6 +16,7 @@ from medunlearn.audit.kinds.kind_rules import GROUPS, kinds
 from medunlearn.audit.kinds.sorting import WAYS, agreement_of_ways, judge_of, judge_spans, settings_of, sort_spans
 from medunlearn.config import check
 from medunlearn.config.audit_report import KindSettings
+from medunlearn.data.data_use import recorded_use
 from medunlearn.errors import ConfigError, InputError, unknown_name
 from medunlearn.sources.corpus import read_corpora
 
@@ -75,8 +76,8 @@ def kind_settings(folder: Path, values: Mapping[str, Any]) -> KindSettings:
 
 def kinds_judge(folder: Path, url: str, model: str | None, **options: Any) -> AuditJudge:
     """A judge of an audit's spans, which are records' text; ``options`` as for :func:`audit_judge`."""
-    use = read_tables(folder).info.get("results", {}).get("data_use", "credentialed")
-    return audit_judge(url, model, folder, data_use=use, **options)
+    read_tables(folder)
+    return audit_judge(url, model, folder, data_use=recorded_use(folder), **options)
 
 
 def find_kinds(

@@ -119,6 +119,7 @@ class LocalRespondent:
             weights=job.settings.weights,
             rendering=rendering,
             max_new_tokens=limit,
+            data_use=job.data_use,
         )
 
 

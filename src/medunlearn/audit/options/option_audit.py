@@ -19,7 +19,9 @@ from medunlearn.config import check
 from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.data import storage
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import DataUse, settled, use_of_file
 from medunlearn.errors import ConfigError
+from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.results.runs import Recording, Run
 from medunlearn.sources.multiple_choice import MultipleChoice, letter, read_options, sampled
@@ -135,19 +137,48 @@ def audit_options(
         SourceError: rows that cannot be read.
     """
     checked, file, out = check(AuditOptionsSettings, settings), Path(file), Path(out)
-    respondent = make_respondent(checked, model, llm, responses, permitted=allow_remote_llm, device=device)
-    results_of_model, results_of_baseline = run_options(respondent, file, checked, out, quiet=quiet), None
+    use = options_use(checked, file, trained_on, model, responses)
+    respondent = make_respondent(use, model, llm, responses, permitted=allow_remote_llm, device=device)
+    results_of_model = run_options(respondent, file, checked, out, data_use=use, quiet=quiet)
+    results_of_baseline = None
     if baseline is not None:
-        respondent = make_respondent(checked, baseline, device=device)
-        results_of_baseline = run_options(respondent, file, checked, out / "baseline", quiet=quiet)
+        use = options_use(checked, file, trained_on, baseline)
+        respondent = make_respondent(use, baseline, device=device)
+        below = out / "baseline"
+        results_of_baseline = run_options(respondent, file, checked, below, data_use=use, quiet=quiet)
     results = OptionsAudit(out, results_of_model.label, checked, results_of_baseline, groups_of(trained_on))
     storage.write_atomically(out / SUMMARY, results.table().to_parquet)
     refuse_broken(results.problems, allowed=checked.allow_broken)
     return results
 
 
-def make_respondent(
+def options_use(
     settings: AuditOptionsSettings,
+    file: Path,
+    trained_on: Benchmark | Path | str | None = None,
+    model: Run | Path | str | None = None,
+    responses: Path | str | None = None,
+    **sources: DataUse | None,
+) -> DataUse | None:
+    """Use of questions and responses.
+
+    Raises:
+        ConfigError: the settings say open of something that is credentialed.
+    """
+    sources[f"file {file}"] = use_of_file(file)
+    if trained_on is not None:
+        loaded = trained_on if isinstance(trained_on, Benchmark) else Benchmark.load(Path(trained_on))
+        sources[f"benchmark {loaded.name}"] = loaded.data_use
+    if model is not None:
+        folder = model.folder if isinstance(model, Run) else model
+        sources[f"model {folder}"] = model_use(folder)
+    if responses is not None:
+        sources[f"table {responses}"] = use_of_file(Path(responses))
+    return settled(settings.data_use, sources)
+
+
+def make_respondent(
+    data_use: DataUse | None,
     model: Run | Path | str | None = None,
     llm: Mapping[str, Any] | None = None,
     responses: Path | str | None = None,
@@ -165,18 +196,24 @@ def make_respondent(
     if llm is not None:
         from medunlearn.audit.options.option_server import ServerRespondent
 
-        return ServerRespondent(llm, settings, permitted=permitted)
+        return ServerRespondent(llm, data_use, permitted=permitted)
     return StoredRespondent(Path(str(responses)))
 
 
 def run_options(
-    respondent: Respondent, file: Path, settings: AuditOptionsSettings, out: Path, *, quiet: bool = False
+    respondent: Respondent,
+    file: Path,
+    settings: AuditOptionsSettings,
+    out: Path,
+    *,
+    data_use: DataUse | None,
+    quiet: bool = False,
 ) -> OptionsAudit:
     """Ask one model and write ``options.parquet`` and ``choices.parquet`` to a run's folder."""
-    prompts, job = respondent.prompts(settings), OptionsJob(settings, out, quiet)
+    prompts, job = respondent.prompts(settings), OptionsJob(settings, out, quiet, data_use)
     inputs = {"file": storage.sha256_of(file), **respondent.inputs()}
     inputs["prompts"] = storage.sha256_of_json([[prompt.name, prompt.form, prompt.template] for prompt in prompts])
-    recording = Recording(out, "audit_options", respondent.label, settings, inputs)
+    recording = Recording(out, "audit_options", respondent.label, settings, inputs, data_use=data_use)
     if not recording.done:
         questions = read_options(file, count_from=settings.count_from, skip_bad_rows=settings.skip_bad_rows)
         sample = sampled(questions.questions, settings.limit, settings.seed)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from medunlearn.audit.options.option_prompts import choice_question
 from medunlearn.config.options import OptionsSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import build_use, use_of_file
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Record
 from medunlearn.data.splits import nested_splits, shuffled
@@ -48,7 +49,7 @@ def build(settings: OptionsSettings) -> Benchmark:
         seed=settings.seed,
         source=settings.file.name,
         licence=settings.licence,
-        data_use=settings.data_use,
+        data_use=build_use(settings.data_use, {f"file {settings.file}": use_of_file(settings.file)}),
         notes={
             "questions without a known answer": sum(choice.gold is None for choice in sample),
             **({"questions that no model is trained on": len(outside)} if outside else {}),

@@ -9,6 +9,7 @@ from typing import Any
 
 from medunlearn.audit.options.option_prompts import OptionPrompt, Removal, select_prompts
 from medunlearn.config.options import AuditOptionsSettings
+from medunlearn.data.data_use import DataUse
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import SourceError
 from medunlearn.sources.multiple_choice import MultipleChoice
@@ -27,11 +28,12 @@ STORED = "stored"
 
 @dataclass(frozen=True)
 class OptionsJob:
-    """Settings of one run, and its folder, where responses are kept."""
+    """Settings of one run, and its folder, where responses are kept under the use of what they are made of."""
 
     settings: AuditOptionsSettings
     folder: Path
     quiet: bool = False
+    data_use: DataUse | None = None
 
 
 class StoredRespondent:

@@ -17,6 +17,7 @@ from medunlearn.audit.options.option_prompts import (
 from medunlearn.audit.options.option_respondents import OptionsJob, Ratings, Responses
 from medunlearn.config import check
 from medunlearn.config.options import AuditOptionsSettings
+from medunlearn.data.data_use import DataUse
 from medunlearn.data.records import Question
 from medunlearn.errors import ConfigError, MedunlearnError
 from medunlearn.llm import Budget, Client, LogProbs, Message, Outcome, Request, ServerSettings, Store, decide
@@ -33,13 +34,13 @@ class ServerRespondent:
 
     Args:
         llm: settings of the server.
-        settings: of the audit; its ``data_use`` decides what may leave this machine.
+        data_use: of the questions.
         permitted: the user allows questions that are not open to be sent.
     """
 
-    def __init__(self, llm: Mapping[str, Any], settings: AuditOptionsSettings, *, permitted: bool = False) -> None:
+    def __init__(self, llm: Mapping[str, Any], data_use: DataUse | None, *, permitted: bool = False) -> None:
         self.server = check(ServerSettings, llm)
-        self.decision = decide(self.server.base_url, data_use=settings.data_use, permitted=permitted).enforce()
+        self.decision = decide(self.server.base_url, data_use=data_use, permitted=permitted).enforce()
         self.label = self.server.name
         self.budget = Budget(self.server)  # one for all that it is asked
 

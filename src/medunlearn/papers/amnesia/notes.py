@@ -15,7 +15,7 @@ import pyarrow as pa
 from medunlearn.config import AmnesiaNotesSettings, check
 from medunlearn.config.reading import with_server
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.storage import write_table
+from medunlearn.data.storage import make_folder, write_table
 from medunlearn.errors import MedunlearnError
 from medunlearn.judging.writing import Source, WritingTask, reasons
 from medunlearn.llm import CostEstimate
@@ -65,7 +65,7 @@ def build_from_notes(values: Mapping[str, Any], out: Path, *, quiet: bool = True
     refuse_foreign(out)
     notes = read_input(settings, out)
     refuse_another(out, notes.key, again=settings.again)
-    out.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(out)
     facts = build_facts(notes.key, settings) | {"notes": notes.inputs()}
     with recorded(out, facts):
         with notes.writer.session(facts, quiet=quiet) as session:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from medunlearn.config import AmnesiaNotesSettings
+from medunlearn.data.data_use import DataUse, build_use, use_of_file
 from medunlearn.data.records import Record
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import sha256_of, sha256_of_json
@@ -40,7 +41,7 @@ class NotesInput:
     files: tuple[Path, ...]
     notes: Notes
     chosen: tuple[Note, ...]
-    data_use: Literal["open", "credentialed"]
+    data_use: DataUse
     label_task: DiseaseLabel
     question_task: AmnesiaQuestions
 
@@ -90,7 +91,8 @@ def read_input(settings: AmnesiaNotesSettings, out: Path) -> NotesInput:
             ["no column tells a note's disease: name one with --title (a sentence on the note, or the note's own "
              "column), or give diseases of your own with --disease"]
         )  # fmt: skip
-    data_use = settings.data_use or ("open" if notes.is_pmc else "credentialed")
+    known = use_of_file(files[0], "open" if notes.is_pmc else None)
+    data_use = build_use(settings.data_use, {f"notes {settings.notes}": known})
     chosen = _sample(notes, settings)
     records = (Record(note.note_id, note.text, {}, note.identifiers or ()) for note in chosen)
     writer = Writer.of(settings, out, data_use=data_use, records=records)

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from medunlearn.config import LumeSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import build_use, use_of_file
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import SIDES
 from medunlearn.data.splits import request, shuffled
@@ -50,7 +51,7 @@ def build(settings: LumeSettings) -> Benchmark:
         seed=settings.seed,
         source=f"released files {' and '.join(FILES.values())}",
         licence="apache-2.0",
-        data_use="open",
+        data_use=build_use(None, {"released files": use_of_file(settings.released, "open")}),
         notes={
             "documents by task and side": {f"{task} {side}": n for (task, side), n in counts},
             **({"documents that no model is trained on": len(outside)} if outside else {}),

@@ -16,6 +16,7 @@ from typing import Any
 from medunlearn.config import LumeNewSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.completions import completion_questions
+from medunlearn.data.data_use import DataUse, build_use, use_of_file
 from medunlearn.data.duplicates import Duplicate, Seen
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Identifier, Question, Record
@@ -167,6 +168,17 @@ def articles(settings: LumeNewSettings, count: int | None = None) -> Iterator[Dr
         yield make_draft(name, PUBLIC, by_name[name].text)
 
 
+def documents_use(settings: LumeNewSettings) -> DataUse:
+    """Use of the documents: invented ones are open, of articles the settings say it.
+
+    Raises:
+        ConfigError: the settings say open of articles that are credentialed.
+    """
+    path = settings.articles
+    known: DataUse | None = "open" if path is None else use_of_file(path)
+    return build_use(settings.data_use, {"invented documents" if path is None else f"articles {path}": known})
+
+
 def lives(settings: LumeNewSettings, count: int) -> Iterator[Draft]:
     """Public biographies of people who never were; more than are wanted."""
     drawn_lives = invent_lives(_spare(count), generator("lume lives", settings.seed))
@@ -223,7 +235,7 @@ def assemble(
         seed=settings.seed,
         source="invented" if settings.articles is None else f"invented, and articles of {settings.articles.name}",
         licence="apache-2.0" if settings.articles is None else settings.licence,
-        data_use="open",
+        data_use=documents_use(settings),
         notes={
             **({"invented": True} if settings.articles is None else {}),
             "documents by task": dict(Counter(draft.task for draft in drafts)),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.config import LumeNewSettings, check
+from medunlearn.data.storage import make_folder
 from medunlearn.errors import ConfigError
 from medunlearn.judging.cases import document_cases
 from medunlearn.judging.judges import Judge, read_judges
@@ -42,6 +43,7 @@ from medunlearn.papers.lume.invented import (
     Screen,
     articles,
     assemble,
+    documents_use,
     invent_drafts,
     is_askable,
     lives,
@@ -77,7 +79,7 @@ def build_new(
     settings = check(LumeNewSettings, values)
     refuse_foreign(out)
     files = [settings.articles, *settings.reviewed, settings.verifiers]
-    key = build_key(settings, files, besides=("articles", "reviewed", "verifiers"))
+    key = build_key(settings, files, besides=("articles", "data_use", "reviewed", "verifiers"))
     refuse_another(out, key, again=settings.again)
     screen = Screen(settings.alike, _refused(settings))
     facts = build_facts(key, settings)
@@ -87,7 +89,7 @@ def build_new(
         if settings.llm:
             writer = _writer(settings, out)
             _verifiers(settings)  # what is wrong with them is said before anything is paid for
-            out.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(out)
             with writer.session(facts, quiet=quiet) as session:
                 drafts = write_documents(settings, session, screen)
             written = session.rejects
@@ -134,8 +136,8 @@ def plan_new(values: Mapping[str, Any], out: Path) -> dict[str, CostEstimate]:
 
 
 def _writer(settings: LumeNewSettings, out: Path) -> Writer:
-    # Everybody in the prompts is invented or stands in a public article, so no record is named to the guard.
-    return Writer.of(settings, out, data_use="open")
+    # Everybody in the prompts is invented or stands in an article, so no record is named to the guard.
+    return Writer.of(settings, out, data_use=documents_use(settings))
 
 
 def _verifiers(settings: LumeNewSettings) -> list[Judge]:
@@ -206,8 +208,8 @@ def _verify(
     with ExitStack() as stack:
         clients = {}
         for judge in judges:
-            permitted = settings.allow_remote_llm
-            decision = decide(judge.settings.base_url, data_use="open", records=(), permitted=permitted)
+            permitted, use = settings.allow_remote_llm, documents_use(settings)
+            decision = decide(judge.settings.base_url, data_use=use, permitted=permitted)
             # What a verifier uses is on the build's bill, and counts against its budget.
             budget = Budget(judge.settings, within=session.budget)
             client = Client(judge.settings, decision.enforce(), store=session.store, budget=budget)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from medunlearn.config import MedforgetSettings, check
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.image_files import NOTE, checked_images, write_image_table
-from medunlearn.data.storage import write_table
+from medunlearn.data.storage import make_folder, write_table
 from medunlearn.llm import CostEstimate
 from medunlearn.papers.llm_build import (
     BuildResult,
@@ -30,12 +30,12 @@ from medunlearn.papers.llm_build import (
     recorded,
     refuse_another,
 )
-from medunlearn.papers.medforget.build import assemble, open_source
+from medunlearn.papers.medforget.build import assemble, open_source, source_use
 from medunlearn.papers.medforget.pictures import Gallery
 from medunlearn.papers.medforget.questions import Items, templated
 from medunlearn.papers.medforget.selection import ChosenStudy, Selection, select
 from medunlearn.papers.medforget.writing import cost, write_items
-from medunlearn.pipeline.benchmark_builds import refuse_foreign, save_new
+from medunlearn.pipeline.benchmark_builds import keep_tighter, refuse_foreign, save_new
 from medunlearn.sources.openi import REPORTS
 from medunlearn.sources.vqa import read_general
 
@@ -65,12 +65,13 @@ def build_medforget(values: Mapping[str, Any], out: Path, *, quiet: bool = True,
     key = _key(settings)
     refuse_another(out, key, again=settings.again)
     if (out / MANIFEST).exists():
-        benchmark = Benchmark.load(out)
+        benchmark = keep_tighter(Benchmark.load(out), settings.data_use)
         checked_images(benchmark)
         return BuildResult(benchmark, (), {"key": key})
     source = open_source(settings)
     # Before anything is read at length: a server that may not have the data is refused.
-    writer = Writer.of(settings, out, data_use=source.data_use) if settings.llm else None
+    use = source_use(source, settings)
+    writer = Writer.of(settings, out, data_use=use) if settings.llm else None
     selection = select(source, settings)
     general, excluded_rows = (
         read_general(settings.general, settings.general_rows, settings.seed) if settings.general else ((), ())
@@ -101,7 +102,7 @@ def plan_medforget(values: Mapping[str, Any], out: Path) -> dict[str, CostEstima
     if not settings.llm:
         return {}
     source = open_source(settings)
-    writer = Writer.of(settings, out, data_use=source.data_use)
+    writer = Writer.of(settings, out, data_use=source_use(source, settings))
     return cost(select(source, settings), settings, writer)
 
 
@@ -109,7 +110,7 @@ def _written(
     selection: Selection, settings: MedforgetSettings, writer: Writer, out: Path, facts: dict[str, Any], quiet: bool
 ) -> tuple[Items, dict[str, Any]]:
     """Items by a language model, and what the manifest says of them."""
-    out.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(out)
     with writer.session(facts, quiet=quiet) as session:
         items = write_items(selection, settings, session)
     rejects = record_rejects(out, session.rejects, facts)
@@ -127,4 +128,6 @@ def _study_row(drawn: ChosenStudy) -> dict[str, str]:
 
 def _key(settings: MedforgetSettings) -> str:
     reports = settings.openi / REPORTS if settings.openi is not None and settings.openi.is_dir() else settings.openi
-    return build_key(settings, [settings.folder, reports, settings.general])
+    # Folders were built when this was the default.
+    counted = settings.model_copy(update={"data_use": settings.data_use or "credentialed"})
+    return build_key(counted, [settings.folder, reports, settings.general])

@@ -17,6 +17,7 @@ from typing import Any
 
 from medunlearn.config import MedforgetSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import DataUse, build_use
 from medunlearn.data.image_files import ImageFile
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.studies_of_patients import RadiologySource
@@ -28,7 +29,7 @@ from medunlearn.sources.composed import Composed
 from medunlearn.sources.image_table import ImageTable
 from medunlearn.sources.mimic_cxr import MimicCxr
 from medunlearn.sources.openi import OpenI
-from medunlearn.sources.vqa import GeneralQuestion
+from medunlearn.sources.vqa import GeneralQuestion, general_use
 from medunlearn.synthetic.radiology import InventedRadiology
 
 _IDENTIFIERS = {"institution": "institution", "patient": "name", "study": "study_id"}
@@ -82,8 +83,20 @@ def open_source(settings: MedforgetSettings) -> RadiologySource:
         released = OpenI(settings.openi, settings.images)
         return Composed(released, lambda study: unfit(released, study, settings), settings.studies, settings.seed)
     if settings.folder is not None:
-        return ImageTable(settings.folder, settings.images, settings.data_use)
+        return ImageTable(settings.folder, settings.images)
     return InventedRadiology(settings.institutions * settings.patients, settings.studies, settings.seed)
+
+
+def source_use(source: RadiologySource, settings: MedforgetSettings, *, general: bool = False) -> DataUse:
+    """Use of a collection, with that of the general questions where they are in it.
+
+    Raises:
+        ConfigError: the settings say open of something that is credentialed.
+    """
+    sources = {source.source: source.data_use}
+    if general and settings.general is not None:
+        sources[f"file {settings.general}"] = general_use(settings.general)
+    return build_use(settings.data_use, sources)
 
 
 def assemble(
@@ -126,7 +139,7 @@ def assemble(
         seed=settings.seed,
         source=source.source,
         licence=source.licence or settings.licence,
-        data_use=source.data_use,
+        data_use=source_use(source, settings, general=bool(general)),
         notes={**_notes(source, selection, settings, images), **(more_notes or {})},
     )
 

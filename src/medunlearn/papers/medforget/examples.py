@@ -28,7 +28,7 @@ def level_examples(sweep: LevelSweep, *, show_text: bool = False) -> tuple[dict[
     facts = benchmark.facts()
     if not (show_text or facts["invented"]):
         return ()
-    pictures = bool(facts["invented"]) or facts["data_use"] == "open"
+    pictures = bool(facts["invented"]) or sweep.models.data_use == "open"
     return tuple(
         {
             "split": scope.split,

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from medunlearn.config import MuseSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import build_use, use_of_file
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import MEMBERSHIP, SIDES, Fold, Question, Record
 from medunlearn.data.splits import request
@@ -62,7 +63,7 @@ def build(settings: MuseSettings) -> Benchmark:
         seed=settings.seed,
         source=f"released files of {repository}",
         licence="cc-by-4.0",
-        data_use="open",
+        data_use=build_use(None, {"released files": use_of_file(folder, "open")}),
         notes={
             "retained documents": " and ".join(retained),
             "texts of membership attacks": settings.membership,

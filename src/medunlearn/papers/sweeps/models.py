@@ -8,6 +8,7 @@ from functools import cached_property
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import DataUse, tightest
 from medunlearn.errors import InputError
 from medunlearn.pipeline.report.gather import check_made_for_this, shown_split
 from medunlearn.results.evaluated import Evaluated, one_vocabulary
@@ -122,6 +123,12 @@ class SweepModels:
                     name = f"{who[1] or who[0]} on {shown[split]}, seed {seed}"
                     reasons.setdefault((context, shown[split], who[1]), f"{name}: {'; '.join(problems)}")
         return reasons
+
+    @property
+    def data_use(self) -> DataUse | None:
+        """Of the benchmark, and of everything that the models were made from."""
+        every = (model.data_use for *_, seeds in self for model in seeds.values())
+        return tightest([self.benchmark.data_use, *every])
 
     @property
     def contexts(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
+from medunlearn.data.data_use import UNKNOWN
 from medunlearn.papers.sweeps.models import REFERENCES, SweepModels, Who, unlearned
 from medunlearn.reports.claims import Case, Evidence, Verdict, decide
 from medunlearn.reports.readings import Reading, number, rows_of
@@ -104,7 +105,7 @@ class SweepResults:
             "methods": models.methods,
             "contexts": models.contexts,
             "seeds": models.seeds,
-            "benchmark": models.benchmark.facts(),
+            "benchmark": {**models.benchmark.facts(), "data_use": models.data_use or UNKNOWN},
             "caveats": (
                 *_warnings(broken),
                 *caveats,

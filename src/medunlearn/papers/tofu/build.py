@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from medunlearn.config import TofuSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import build_use, use_of_file
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Fold, Question, Record
 from medunlearn.data.splits import request
@@ -87,7 +88,7 @@ def build(settings: TofuSettings) -> Benchmark:
         seed=settings.seed,
         source=f"released files of {REPOSITORY}",
         licence="mit",
-        data_use="open",
+        data_use=build_use(None, {"released files": use_of_file(folder, "open")}),
         notes={"questions with alternatives": dict(with_alternatives)},
     )
 

@@ -29,6 +29,7 @@ import torch
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UtilitySettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS
+from medunlearn.data.data_use import write_lineage
 from medunlearn.data.leftovers import problem_of, read_whole, set_aside
 from medunlearn.data.storage import read_frame, sha256_of_json, write_atomically
 from medunlearn.models.health import refuse_non_finite
@@ -170,7 +171,8 @@ class EpochEvaluation:
                 "rendering": asdict(self.trainer.rendering),
             },
         )
-        if read_whole(folder / FILE, lambda path: RunRecord.read(path.parent)) is None:
+        there = read_whole(folder / FILE, lambda path: RunRecord.read(path.parent))
+        if there is None or there.data_use != record.data_use:
             record.write(folder)
         return Run.open(folder)
 
@@ -307,6 +309,7 @@ class EpochEvaluation:
             live.save(run.model)
         else:
             live.save_smaller(self.trainer.target.model, run.model)
+        write_lineage(run.model, run.info.data_use, run.info.inputs)
 
     def _remove_others(self, epoch: int) -> None:
         for folder in self._weights(epoch).parent.iterdir():

@@ -12,6 +12,7 @@ from medunlearn.attacks import ATTACKS, attack_class
 from medunlearn.attacks.attacked import Attacked, Attacks
 from medunlearn.attacks.reconstruction.reconstruction_results import reported
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import UNKNOWN, tightest
 from medunlearn.data.records import SIDES
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_frame
@@ -92,7 +93,7 @@ def gather(
     warnings = banner(broken | _broken_epochs(models))
     content = ReportContent(
         title=title,
-        benchmark=results["benchmark"],
+        benchmark={**results["benchmark"], "data_use": tightest(model.data_use for model in models) or UNKNOWN},
         split={**results["split"], "name": shown_split(results["split"]["name"], may_show)},
         context=results["context"],
         models=tuple(_model(model, may_show) for model in models),

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import IO, Any, NamedTuple
 from unittest import mock
 
+from medunlearn.data.storage import make_folder
 from medunlearn.errors import MedunlearnError
 from medunlearn.metrics.workers import main_module_hidden
 
@@ -117,7 +118,8 @@ class _Worker:
         self._process: BaseProcess | None = None
 
     def submit(self, call: Call) -> Future[tuple[Any, str]]:
-        call.log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(call.log.parent)
+        call.log.touch(mode=0o600)
         if self._executor is not None:
             try:
                 return self._executor.submit(_answer, call, self._slot)

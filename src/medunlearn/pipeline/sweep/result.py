@@ -11,7 +11,9 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import tightest
 from medunlearn.data.storage import write_json
+from medunlearn.models.ancestry import model_use
 from medunlearn.pipeline.sweep.rate_search import RULE, Trial
 from medunlearn.pipeline.sweep.sweep_plan import Sweep
 from medunlearn.registry import load
@@ -23,12 +25,13 @@ SWEEP_REPORT = "medunlearn.papers.sweeps.report:sweep_report"
 """The report of the benchmark's paper; loaded at the end of a sweep."""
 
 
-def sweep_facts(sweep: Sweep, jobs: int) -> dict[str, Any]:
+def sweep_facts(sweep: Sweep, benchmark: Benchmark, jobs: int) -> dict[str, Any]:
     """The part of ``sweep.json`` that does not change while a sweep runs."""
     return {
         "name": sweep.settings.name,
         "status": "running",
         "settings": sweep.settings.model_dump(mode="json"),
+        "data_use": tightest([benchmark.data_use, model_use(str(sweep.settings.train.get("model")))]),
         "notes": list(sweep.notes),
         "jobs": jobs,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -91,7 +91,7 @@ class _SweepWork:
     """A running sweep: its cells, and the rates tried."""
 
     def __init__(self, sweep: Sweep, benchmark: Benchmark, jobs: int, say: Say) -> None:
-        self.sweep, self.facts, self.say = sweep, sweep_facts(sweep, jobs), say
+        self.sweep, self.facts, self.say = sweep, sweep_facts(sweep, benchmark, jobs), say
         self.board = Board(sweep.cells, costs(sweep, benchmark))
         self.trials: list[Trial] = []
         for cell in sweep.cells:

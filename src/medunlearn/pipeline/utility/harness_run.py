@@ -9,6 +9,7 @@ from pathlib import Path
 
 from medunlearn.config import UtilitySettings
 from medunlearn.data.storage import write_atomically
+from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.pipeline.utility.harness import fingerprint, run_tasks, task_manager
@@ -60,7 +61,8 @@ def utility_one(
     """
     together = processes or Processes()
     folder = utility_folder(run, settings)
-    recording = open_recording(together, folder, "utility", run.label, settings, _inputs(run, settings))
+    inputs, use = _inputs(run, settings), model_use(run.folder)
+    recording = open_recording(together, folder, "utility", run.label, settings, inputs, data_use=use)
     if recording.done:
         # A report takes the measurement that was asked for last.
         with suppress(OSError):

@@ -13,6 +13,7 @@ from medunlearn.audit.audit_tables import KEY, AuditTables
 from medunlearn.audit.kinds import kinds
 from medunlearn.audit.kinds.sorting import agreement_of_ways, judge_of, number_spans
 from medunlearn.config.audit_report import AuditRelations
+from medunlearn.data.data_use import UNKNOWN, recorded_use, tightest
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import ConfigError, InputError, unknown_name
@@ -43,6 +44,7 @@ def gather_audits(
         title=title,
         models=tuple(_audited(audit, relations) for audit in audits),
         tables=tables,
+        data_use=tightest(recorded_use(audit.folder) for audit in audits) or UNKNOWN,
         clinical=relations.clinical,
         datasets=relations.datasets,
         caveats=tuple(caveats(audits, relations, tables["ratios"])),

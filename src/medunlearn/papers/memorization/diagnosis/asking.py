@@ -9,10 +9,12 @@ import pandas as pd
 
 from medunlearn.config import AskedSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import tightest
 from medunlearn.data.records import Question
 from medunlearn.data.responses import Response
 from medunlearn.errors import InputError
 from medunlearn.generation.respond import open_store, respond
+from medunlearn.models.ancestry import model_use
 from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
 from medunlearn.models.sequences import Rendering
 from medunlearn.papers.memorization.diagnosis.build import PART, SPECIALTY
@@ -68,6 +70,7 @@ def ask(
         weights=weights,
         rendering=rendering,
         max_new_tokens=limit,
+        data_use=tightest([benchmark.data_use, model_use(run.folder)]),
     )
     known = store.read()
     if all((question.question_id, rendering.context, 0) in known for question in questions):

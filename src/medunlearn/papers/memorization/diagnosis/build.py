@@ -17,6 +17,7 @@ from typing import Any
 
 from medunlearn.config import DiagnosisSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import build_use, use_of_file
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split, nested_splits, shuffled
@@ -56,6 +57,8 @@ def build(settings: DiagnosisSettings) -> Benchmark:
     parts = _own_parts(stays, parts) if any(parts.values()) else _drawn_parts(stays, settings)
     records = tuple(_record(stay, parts[stay.patient]) for stay in stays)
     invented = settings.admissions is None
+    source = "medunlearn.synthetic (no person in it exists)" if invented else "a file of admissions"
+    use = "open" if settings.admissions is None else use_of_file(settings.admissions)
     counts = {
         "patients by part": {part: list(parts.values()).count(part) for part in PARTS},
         "records by specialty": dict(Counter(s.specialty for s in stays if s.specialty).most_common()),
@@ -69,9 +72,9 @@ def build(settings: DiagnosisSettings) -> Benchmark:
         questions=tuple(map(_question, stays, records)),
         splits=_splits(records, settings),
         seed=settings.seed,
-        source="medunlearn.synthetic (no person in it exists)" if invented else "a file of admissions",
+        source=source,
         licence="apache-2.0" if invented else settings.licence,
-        data_use="open" if invented else settings.data_use,
+        data_use=build_use(settings.data_use, {source: use}),
         notes={**({"invented": True} if invented else {}), **counts, **notes},
     )
 

@@ -10,9 +10,11 @@ import pandas as pd
 
 from medunlearn.config import DiagnoseSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import UNKNOWN, tightest
 from medunlearn.data.responses import Response
 from medunlearn.data.storage import write_atomically
 from medunlearn.errors import InputError
+from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.papers.memorization.diagnosis.accuracy import accuracy_table, difference_table, small_specialties
 from medunlearn.papers.memorization.diagnosis.asking import ask, predictions, questions_of
@@ -59,7 +61,8 @@ def diagnose(
     inputs = {"benchmark": benchmark.fingerprint, "models": [model.fingerprint for model in models.values()]}
     key = Recording.key_of("diagnose", settings, inputs)
     folder = out or run.folder / FOLDER / f"{settings.part}-{key[:8]}"
-    recording = Recording(folder, "diagnose", run.label, settings, inputs)
+    use = tightest([benchmark.data_use, *(model_use(model.folder) for model in models.values())])
+    recording = Recording(folder, "diagnose", run.label, settings, inputs, data_use=use)
     if recording.done:
         return _checked(Diagnosed(run, Run.open(folder)), against, settings)
     recording.info["lineage"] = [str(model.folder) for model in models.values()]
@@ -86,7 +89,7 @@ def diagnose(
         recording.info["results"] = {
             "health": {"problems": list(problems[next(iter(models))]), "models": problems},
             "models": list(predicted),
-            "benchmark": benchmark.facts(),
+            "benchmark": {**benchmark.facts(), "data_use": recording.info.data_use or UNKNOWN},
             "specialties with fewer patients": small,
             "epochs": run.info["results"].get("epochs"),
             "rise": [_settled(rise.facts(), problems[next(iter(models))]) for rise in rises(run, **draws)],

@@ -22,6 +22,7 @@ from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import sha256_of_json, write_atomically
 from medunlearn.generation.decode import decode, greedy_prefix
+from medunlearn.models.ancestry import model_use
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import TokenSequence, record_sequences
@@ -133,7 +134,8 @@ class Memorization:
             "max_new_tokens": self.settings.new_tokens,
             "decoding": VARIANT,
         }
-        store = ResponseStore(run.folder / "probes" / sha256_of_json(settings)[:12], settings)
+        folder = run.folder / "probes" / sha256_of_json(settings)[:12]
+        store = ResponseStore(folder, settings, data_use=model_use(run.folder))
         known = {probe_id: response for (probe_id, _, _), response in store.read().items()}
         missing = [probe.sequence for probe in self.probes if probe.sequence.key not in known]
         size = self.settings.probe_batch_size

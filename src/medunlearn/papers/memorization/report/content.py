@@ -11,6 +11,7 @@ import pandas as pd
 
 from medunlearn.audit import position
 from medunlearn.audit.audit_tables import CELL
+from medunlearn.data.data_use import UNKNOWN
 from medunlearn.models.health import banner
 from medunlearn.reports.claims import Evidence
 from medunlearn.reports.readings import number, rows_of
@@ -91,6 +92,7 @@ class AuditContent:
 
     Attributes:
         tables: every table of :data:`COLUMNS`; each may be empty.
+        data_use: of all audits together, in words.
         clinical, datasets: corpora declared to be patients' records, and questions with answers.
         missing: (part of the report, how to get it).
         searches: stage (``identifiers``, ``kinds``, ``options``) -> labels of the models in which it was run.
@@ -101,6 +103,7 @@ class AuditContent:
     title: str
     models: tuple[AuditedModel, ...]
     tables: Mapping[str, pd.DataFrame]
+    data_use: str = UNKNOWN
     clinical: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()

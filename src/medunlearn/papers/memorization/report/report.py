@@ -80,6 +80,7 @@ def facts(content: AuditContent) -> tuple[tuple[str, str], ...]:
         ("Prefixes", f"{prefixes} {'/'.join(dict.fromkeys(model.unit for model in content.models))}"),
         ("Decodings", decodings or "none"),
         ("Records of patients", ", ".join(content.clinical) or "no corpus was declared so"),
+        ("Data use", content.data_use),
         ("Intervals", "95%, over subjects"),
     )
 
@@ -90,7 +91,7 @@ def data(content: AuditContent, claims: Sequence[Finding], advice: Sequence[Reco
     words = {name: tables.measure_words(name) for name in names}
     return {
         "models": [asdict(model) for model in content.models],
-        **{name: getattr(content, name) for name in ("clinical", "datasets", "replicates", "caveats")},
+        **{name: getattr(content, name) for name in ("data_use", "clinical", "datasets", "replicates", "caveats")},
         "missing": [{"name": name, "how": how} for name, how in content.missing],
         "measures": {name: {"title": title, "meaning": text} for name, (title, text) in words.items()},
         "findings": findings_data(claims),

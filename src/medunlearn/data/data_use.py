@@ -1,0 +1,100 @@
+"""``data_use``: whether data may leave this machine. It travels with everything made from the data.
+
+One rule: the tighter of what is known wins, and unknown (None) counts as credentialed wherever something could
+leave the machine. A setting may tighten what is recorded, never loosen it. Records stand in a benchmark's manifest,
+in ``run.json``, in the ``settings.json`` of stored responses, and in the ``lineage.json`` of a model's folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from medunlearn.data.storage import read_json, write_json
+from medunlearn.errors import ConfigError, InputError
+
+DataUse = Literal["open", "credentialed"]
+LINEAGE = "lineage.json"
+"""A model folder's own record: ``data_use``, and fingerprints of the benchmark and model that it was made from."""
+UNKNOWN = "unknown, so it counts as credentialed"
+
+
+def tightest(uses: Iterable[DataUse | None]) -> DataUse | None:
+    """Use of what is made of several things: credentialed if one is, else unknown if one is or there is none."""
+    every = set(uses)
+    return "credentialed" if "credentialed" in every else "open" if every == {"open"} else None
+
+
+def tighter_record(before: DataUse | None, now: DataUse | None) -> DataUse | None:
+    """Use of one thing that was recorded twice: a record that is there stands where the other says nothing."""
+    return "credentialed" if "credentialed" in (before, now) else before or now
+
+
+def settled(stated: DataUse | None, sources: Mapping[str, DataUse | None]) -> DataUse | None:
+    """Use of what is made of some sources, with what a setting states of them; None: nobody says.
+
+    Args:
+        stated: setting ``data_use``.
+        sources: description -> its recorded use.
+
+    Raises:
+        ConfigError: ``open`` is stated of something that is recorded as credentialed.
+    """
+    credentialed = [name for name, use in sources.items() if use == "credentialed"]
+    if stated == "open" and credentialed:
+        raise ConfigError(
+            [
+                f"data_use=open: recorded as credentialed: {', '.join(credentialed)}. A setting may tighten that, "
+                "not loosen it: leave data_use out"
+            ]
+        )
+    return stated or tightest(sources.values())
+
+
+def build_use(stated: DataUse | None, sources: Mapping[str, DataUse | None]) -> DataUse:
+    """Use of a benchmark: as :func:`settled`, and credentialed where nobody says.
+
+    Raises:
+        ConfigError: ``open`` is stated of something that is recorded as credentialed.
+    """
+    return settled(stated, sources) or "credentialed"
+
+
+def recorded_use(folder: Path) -> DataUse | None:
+    """What the records in a folder say; the tighter one of several."""
+    use: DataUse | None = None
+    for value in _records(folder):
+        if value in ("open", "credentialed"):
+            use = tighter_record(use, value)
+    return use
+
+
+def _records(folder: Path) -> Iterator[Any]:
+    for name in ("run.json", "sweep.json", "identifiers.json", "settings.json", LINEAGE, "benchmark.yaml"):
+        try:
+            content = (
+                yaml.safe_load((folder / name).read_text(encoding="utf-8"))
+                if name.endswith("yaml")
+                else read_json(folder / name)
+            )
+        except (InputError, OSError, ValueError, yaml.YAMLError):
+            continue
+        if isinstance(content, dict):
+            results = content.get("results")
+            yield content.get("data_use")
+            # Audits of 0.1.0 have it among their results.
+            yield results.get("data_use") if isinstance(results, dict) else None
+
+
+def use_of_file(path: Path, known: DataUse | None = None) -> DataUse | None:
+    """Use of a file or folder: credentialed inside a folder that is recorded so, else what is known of it."""
+    places = {place for path in (path.absolute(), path.resolve()) for place in (path, *path.parents)}
+    return "credentialed" if any(recorded_use(place) == "credentialed" for place in places) else known
+
+
+def write_lineage(folder: Path, use: DataUse | None, made_from: Mapping[str, Any]) -> None:
+    """Write the record of a model's folder; it names no path and no person."""
+    write_json(folder / LINEAGE, {"data_use": use or "unknown", "made_from": dict(made_from)})
