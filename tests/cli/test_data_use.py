@@ -369,28 +369,6 @@ def test_a_file_in_a_credentialed_folder_is_credentialed(house: Path, tmp_path: 
     assert use_of_file(house / "closed" / "bench" / "records.parquet", "open") == "credentialed"
     assert use_of_file(house / "open" / "bench" / "records.parquet") is None
     assert use_of_file(tmp_path / "notes.csv", "open") == "open"
-    # By another name too.
-    (tmp_path / "link.jsonl").symlink_to(house / "closed" / "bench" / "notes.jsonl")
-    assert use_of_file(tmp_path / "link.jsonl", "open") == "credentialed"
-    (tmp_path / "model").symlink_to(house / "closed" / "run" / "model")
-    assert model_use(tmp_path / "model") == "credentialed"
-
-
-def test_a_judging_that_was_cut_off_stays_credentialed(house: Path, tmp_path: Path) -> None:
-    """Though the manifest is edited meanwhile: the use is not in the key."""
-    bench, out = Path(shutil.copytree(house / "closed" / "bench", tmp_path / "bench")), tmp_path / "out"
-    with FakeServer() as server:
-        words = f"judge {bench} --task label {LLM}"
-        assert run_words(house, out, words, "closed", server.base_url).exit_code in (0, 1)
-        sent = server.count
-        assert sent > 0
-        info = json.loads((out / "run.json").read_text())
-        (out / "run.json").write_text(json.dumps({**info, "status": "interrupted"}))
-        say(bench, "open", "benchmark.yaml")
-        away = server.base_url.replace("127.0.0.1", "127.1")
-        result = run_words(house, out, words + " --again", "closed", away)
-        assert (result.exit_code, server.count) == (2, sent), result.stderr
-        assert "the data is credentialed" in " ".join(result.stderr.split())
 
 
 def test_only_the_owner_reads(medunlearn: Medunlearn, house: Path, trained: Path, tmp_path: Path) -> None:

@@ -280,7 +280,10 @@ class _Reader:
             if not equals and rest and not rest[0].startswith("-"):
                 rest.pop(0)
         elif flag.kind == "switch":
-            self.values[flag.key] = as_value(value) if equals else positive
+            truth = as_value(value) if equals else positive
+            if not isinstance(truth, bool):
+                self.problems.append(f"{name} is switched by {name} or --no-{name[2:]}, not by {value!r}")
+            self.values[flag.key] = truth
         elif not equals and (not rest or rest[0].startswith("--")):
             self.problems.append(f"{name} needs a value: {flag.help}")
         else:

@@ -32,7 +32,7 @@ def to_html(report: Report) -> str:
     script = asset("page.js").decode()
     scripts = [script, *((gzip.decompress(plotly_archive()).decode(),) if drawn else ())]
     anchors = _anchors(report)
-    return (
+    page = (
         _environment()
         .get_template("page.html.jinja")
         .render(
@@ -46,6 +46,11 @@ def to_html(report: Report) -> str:
             template=TEMPLATE,
         )
     )
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", page)
+
+
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""HTML allows none of them, and a terminal that shows the page's source obeys them."""
 
 
 @cache

@@ -1,0 +1,32 @@
+"""One small world of benchmarks, runs and sheets, in which hostile commands are given."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def arena(tmp_path_factory: pytest.TempPathFactory) -> object:
+    from hostile_arena import Arena
+    from hostile_inputs import know_world
+    from hostile_world import make_world
+
+    top = tmp_path_factory.mktemp("hostile")
+    world = top / "world"
+    world.mkdir()
+    here = Path.cwd()
+    os.chdir(world)
+    try:
+        make_world(world)
+    finally:
+        os.chdir(here)
+    know_world(world)
+    importlib.import_module("medunlearn.pipeline.utility.harness")
+    gc.collect()
+    gc.freeze()  # or each process copies what it looks through for garbage
+    return Arena(world, top / "box")

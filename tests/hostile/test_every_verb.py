@@ -1,0 +1,47 @@
+"""Every verb under drawn hostile inputs, and under text and code of strangers.
+
+A case is given again with ``HOSTILE_SEED=... pytest tests/hostile -k "..."``, as the message of a failure says;
+``benchmarks_perf/hostile.py --random 5000 --seed 7`` draws more of them.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hostile_arena import Arena
+from hostile_cases import Case, drawn_case, judged, outcome, strangers_code, strangers_text
+from hostile_world import BASES
+
+SEED = int(os.environ.get("HOSTILE_SEED", "18"))
+EACH = 7
+"""Drawn inputs of each way to call a verb: 301 in all."""
+WELL = ("clear error", "handled")
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_hostile_input_ends_in_a_clear_error(base: str, arena: Arena) -> None:
+    failed = []
+    for place in range(EACH):
+        case = drawn_case(base, SEED, place)
+        seen = arena.attempt(case.words, case.prepare)
+        kind, why = judged(seen, case.refused, [])
+        if kind not in WELL:
+            failed.append(f"HOSTILE_SEED={SEED}, input {place}: {str(case)!a} -> {kind}: {why}\n{seen.err}")
+    assert not failed, "\n".join(failed)
+
+
+KEPT = [case for case in strangers_code() if "python/name" not in case.name and "python/module" not in case.name]
+"""YAML tags, pickles, code beside weights, templates that call: none of it is run."""
+
+
+@pytest.mark.parametrize("case", KEPT, ids=lambda case: case.name)
+def test_code_of_strangers_is_not_run(case: Case, arena: Arena) -> None:
+    kind, why = outcome(case, arena)
+    assert kind in WELL, why
+
+
+@pytest.mark.parametrize("case", list(strangers_text()), ids=lambda case: case.name)
+def test_text_of_strangers_stays_text(case: Case, arena: Arena) -> None:
+    kind, why = outcome(case, arena)
+    assert kind == "handled", why
