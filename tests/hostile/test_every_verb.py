@@ -10,7 +10,7 @@ import os
 
 import pytest
 from hostile_arena import Arena
-from hostile_cases import Case, drawn_case, judged, outcome, strangers_code, strangers_text
+from hostile_cases import Case, bad_files, drawn_case, judged, outcome, strangers_code, strangers_text
 from hostile_world import BASES
 
 SEED = int(os.environ.get("HOSTILE_SEED", "18"))
@@ -39,6 +39,14 @@ KEPT = [case for case in strangers_code() if "python/name" not in case.name and 
 def test_code_of_strangers_is_not_run(case: Case, arena: Arena) -> None:
     kind, why = outcome(case, arena)
     assert kind in WELL, why
+
+
+BAD_ROWS = [case for case in bad_files() if case.name.endswith(("are null", "are lists"))]
+
+
+@pytest.mark.parametrize("case", BAD_ROWS, ids=lambda case: case.name)
+def test_rows_without_text_are_refused(case: Case, arena: Arena) -> None:
+    assert outcome(case, arena)[0] == "clear error"
 
 
 @pytest.mark.parametrize("case", list(strangers_text()), ids=lambda case: case.name)

@@ -92,7 +92,7 @@ score | --measures nothing | --split nothing | --measures ""
 attack | --attacks nothing | --attacks os:system | --replicates 1000000000 | --reference nowhere | --against nowhere
 utility | --tasks nothing | --limit 0 | --fewshot -1 | --include nowhere | --tasks ""
 audit | --prefixes 0 | --prefixes 8,8,x | --decodings nothing | --samples-per-prompt 0
-audit | --limit 0 | --measures nothing | --replicates 1000000000
+audit | --measures nothing | --replicates 1000000000
 audit | --baseline nowhere | --shortest-suffix -1 | --baseline http://
 audit identifiers find | --detectors nothing | --fuzzy nothing | --replicates 1000000000 | --records nowhere
 audit identifiers recall | --synthetic 0 | --synthetic -1 | --detector nothing | --labelled nowhere.jsonl
@@ -227,7 +227,6 @@ ROWS = {
     "build options: an answer that is no option": ("options.jsonl", "answer", 7, "build options"),
     "build options: options are text": ("options.jsonl", "options", "yes", "build options"),
     "build diagnosis: diagnoses are null": ("admissions.jsonl", "diagnoses", None, "build diagnosis file"),
-    "audit: responses are numbers": ("responses.jsonl", "response", 3, "audit responses"),
     "audit: responses are null": ("responses.jsonl", "response", None, "audit responses"),
     "audit identifiers: texts are lists": ("responses.jsonl", "response", [1], "audit identifiers find"),
     "tofu: answers are numbers": ("tofu/full.json", "answer", 5, "build tofu"),

@@ -143,6 +143,8 @@ def read_outputs(
         missing += ["response"] if row.get("response") is None else []
         if missing:
             raise ValueError(f"has no {' and no '.join(missing)}")
+        if not isinstance(row["response"], str | int | float):
+            raise ValueError("has a `response` that is no text")
         record_id = str(row["record_id"])
         if record_id not in (records or {}) and record_id not in own_records:
             own_records[record_id] = _record(record_id, row)

@@ -102,6 +102,8 @@ def _documents(folder: Path, retained: Sequence[str], membership: str) -> tuple[
         rows = read_table(table.folder, table.name)
         # A row keeps its number, whether or not blank ones stand before it.
         numbered = [(place, row) for place, row in enumerate(rows, start=1) if not row.is_blank("text")]
+        if not numbered:
+            raise SourceError(f"{table.folder}/{table.name} has no row with a text in `text`.")
         if len(numbered) < len(rows):
             blank[f"{table.folder.name}/{table.name}"] = len(rows) - len(numbered)
         for place, row in numbered:
