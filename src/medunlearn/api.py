@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from medunlearn.pipeline.sweep.result import Swept
     from medunlearn.pipeline.utility.numbers import Utilities
     from medunlearn.pipeline.utility.tasks import ExportedTasks
+    from medunlearn.pipeline.verify import Verification
     from medunlearn.results.evaluated import Evaluation
     from medunlearn.results.runs import Run
 
@@ -334,11 +335,11 @@ def export(
 def verify(
     folders: Sequence[Folder], *, subject: str | None = None, benchmark: BenchmarkOrFolder | None = None,
     identifiers: Folder | None = None, out: Folder | None = None, quiet: bool = False
-) -> Holders:  # fmt: skip
-    """List every file that still holds a subject, and every file that could not be looked at.
+) -> Holders | Verification:  # fmt: skip
+    """Check runs against what they recorded; with a subject, list every file that still holds it.
 
     Args:
-        folders: folders or files to look through, with everything below
+        folders: runs; with a subject folders or files to look through, with everything below
         subject: who: level=node,node of the benchmark (patient=patient-0007)
         benchmark: the subject's benchmark: tells records, identifiers, and which weights were trained on them
         identifiers: file with names and numbers of the subject, one a line
@@ -347,6 +348,14 @@ def verify(
     from medunlearn.pipeline.holders.holders import LOGS, find_holders
     from medunlearn.pipeline.holders.traces import read_identifiers
 
+    if subject is None and identifiers is None:
+        from medunlearn.pipeline.verify import verify_runs
+
+        if benchmark is not None or out is not None:
+            raise ConfigError(
+                ["there is nobody to look for: --benchmark and --out need --subject or --identifiers"]
+            )
+        return verify_runs(list(map(Path, folders)))
     if out is not None and Path(out).suffix.lower() not in LOGS:
         raise ConfigError([f"--out {out}: the log is written as {', '.join(LOGS)}"])
     names = [] if identifiers is None else read_identifiers(Path(identifiers))

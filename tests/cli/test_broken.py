@@ -110,3 +110,16 @@ def test_stored_responses_that_are_all_alike(medunlearn: Medunlearn, tmp_path: P
     rows[0]["response"] = "a"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert "WARNING" not in medunlearn(*words[:-2], tmp_path / "b", "--replicates=20").stdout
+
+
+def test_verify_says_what_differs(medunlearn: Medunlearn, target: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "target"
+    shutil.copytree(target, folder, ignore=shutil.ignore_patterns("evaluations", "responses"))
+    assert "history.parquet" in medunlearn("verify", folder).stdout
+    assert json.loads(medunlearn("verify", folder, "--json").stdout)["ok"] is True
+    poison(folder / "model")
+    said = medunlearn("verify", folder, code=1)
+    assert "model.safetensors differs" in said.text
+    checks = json.loads(medunlearn("verify", folder, "--json", code=1).stdout)["checks"]
+    assert [row["name"] for row in checks if row["state"] == "differs"] == ["model/model.safetensors"]
+    assert "are not those that its run made" in medunlearn("export", folder, "--out", tmp_path / "hf", code=2).text

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from run_folders import rerecorded
 from safetensors.torch import load_file
 
 import medunlearn as mu
@@ -83,6 +84,7 @@ def test_a_delta_is_evaluated_like_its_export(
     full.mkdir()
     shutil.copy(one_layer / "run.json", full)
     shutil.copytree(exported, full / "model")
+    rerecorded(full)
     scores = []
     for place, run in enumerate((one_layer, full)):
         table = tmp_path / f"{place}.csv"

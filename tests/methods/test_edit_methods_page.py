@@ -20,7 +20,7 @@ from medunlearn.models.activations import SequenceReader, Side
 PAGE = Page.read("unlearn.md", "Methods that edit weights")
 SMALL = {
     "train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2"],
-    "attack": ["--cumulative.max-new-tokens=2", "--replicates=20"],
+    "attack": ["--allow-broken", "--cumulative.max-new-tokens=2", "--replicates=20"],
 }
 
 

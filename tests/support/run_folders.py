@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from medunlearn.models.folders import file_facts
 from medunlearn.results.evaluated import SUMMARY, summarize_evaluation
 from medunlearn.results.runs import Run, RunRecord
 from medunlearn.results.scores import measured, write_scores
@@ -42,5 +44,6 @@ def relabelled(run: Run, **fields: Any) -> Run:
 
 
 def rerecorded(folder: Path) -> Path:
-    """A run's folder whose record takes the weights that lie there for those that its run made."""
+    """A run's folder whose record takes the model that lies there for the one that its run made."""
+    replace(RunRecord.read(folder), model_files=file_facts(folder / "model")).write(folder)
     return folder

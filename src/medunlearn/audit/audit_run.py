@@ -28,7 +28,7 @@ from medunlearn.config.audit import AuditParts, AuditSettings
 from medunlearn.data.data_use import settled, use_of_file
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import read_whole
-from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.data.responses import Response, ResponseStore, responses_digest
 from medunlearn.data.storage import read_json, write_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.decodings import parse_decodings
@@ -196,6 +196,7 @@ def _audit_model(
             "model": model.facts(),
             "corpora": [{**c.facts(), **counts} for c, (_, counts) in zip(corpora, samples, strict=True)],
             "probes": len(probes),
+            "responses_sha256": responses_digest(responses.values()),
             "responses": len(responses),
             "without_response": len(reasons),
         }
@@ -238,6 +239,7 @@ def _audit_stored(file: Path, settings: AuditSettings, folder: Path, label: str 
                 {"name": name, "kind": "stored responses", "used": len(ids)} for name, ids in records.items()
             ],
             "probes": len(probes),
+            "responses_sha256": responses_digest(stored.responses.values()),
             "responses": len(keys),
             "without_response": 0,
             "rows_without_suffix": stored.empty,

@@ -28,6 +28,7 @@ from medunlearn.data.records import Record
 from medunlearn.data.storage import read_frame, read_json, write_atomically, write_json
 from medunlearn.errors import ConfigError
 from medunlearn.metrics.measure import Score
+from medunlearn.results.record import RunRecord
 from medunlearn.results.scores import replace_scores
 from medunlearn.sources.corpus import Corpus
 
@@ -139,7 +140,10 @@ def run_stages(
         InputError: another process writes to the folder.
     """
     with lock_folder(folder, "audit"):
-        return _run_stages(folder, parts, corpora, model, device, quiet, allow_broken)
+        results = _run_stages(folder, parts, corpora, model, device, quiet, allow_broken)
+        if any(value is not None for value in parts.model_dump(exclude={"semantic_variant"}).values()):
+            RunRecord.read(folder).with_tables(folder).write(folder)
+        return results
 
 
 def _run_stages(

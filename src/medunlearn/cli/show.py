@@ -227,7 +227,10 @@ def export(result: Path, output: Output, *, push: str | None = None) -> None:
 
 
 def verify(result: Any, output: Output) -> None:
-    """Print the files that hold a subject and how, and why others were not looked at."""
+    """Print the files that hold a subject and how, and why others were not looked at; or the checks of runs."""
+    if hasattr(result, "checks"):
+        _verified(result, output)
+        return
     facts = {"complete": result.complete, "files": result.files, "bytes": result.bytes}
     if output.data(lambda: {**facts, "rows": records(result.table())}):
         return
@@ -244,6 +247,21 @@ def verify(result: Any, output: Output) -> None:
         f"{result.files:,} files read: {len(result.holders):,} hold the subject; "
         f"{len(result.not_looked_at):,} were not looked at."
     )
+
+
+def _verified(result: Any, output: Output) -> None:
+    """Print what a run holds and depends on, a line a check.
+
+    Raises:
+        MedunlearnError: something differs or is missing.
+    """
+    if not output.data(lambda: {"ok": not result.wrong, "checks": records(result.table())}):
+        for folder, part in result.table().groupby("run", sort=False):
+            output.frame(folder, part, {column: column for column in ("what", "name", "state", "note")})
+        counts = Counter(check.state for check in result.checks)
+        output.line(", ".join(f"{number:,} {state}" for state, number in counts.items()))
+    if result.wrong:
+        raise MedunlearnError(f"{len(result.wrong)} of {len(result.checks)} checks failed: {result.wrong[0]}")
 
 
 def export_tasks(result: Any, output: Output) -> None:

@@ -346,10 +346,13 @@ _VERBS = (
     ),
     Verb(
         "verify",
-        "List every file that still holds a subject, and how: for a deletion request.",
-        "runs/ bench/ --subject patient=patient-0007 --benchmark bench/ --out holders.parquet",
+        "Check runs against what they recorded: weights, tables, responses, what they depend on. With --subject: "
+        "list every file that still holds a subject, and how.",
+        "runs/npo; for a deletion request: medunlearn verify runs/ bench/ --subject patient=patient-0007 "
+        "--benchmark bench/ --out holders.parquet",
         "subject benchmark identifiers out",
-        notes="Text, tables, archives and stores are read; weights are told by their run's training, tokenizers by "
+        notes="Of runs the exit code is 1 if anything differs or is missing. Of a subject: text, tables, archives "
+        "and stores are read; weights are told by their run's training, tokenizers by "
         "strings. What could not be looked at is listed. Nothing is changed.",
     ),
     Verb(

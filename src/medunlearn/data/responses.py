@@ -69,6 +69,12 @@ Responses = dict[tuple[str, str, int], Response]
 """By question, variant and sample."""
 
 
+def responses_digest(responses: Iterable[Response]) -> str:
+    """SHA-256 over what a model answered, in whatever order and parts it is stored."""
+    rows = sorted((r.question_id, r.variant, r.sample, r.response, r.response_tokens) for r in responses)
+    return storage.sha256_of_json(rows)
+
+
 class ResponseStore:
     """Responses of one model under one set of settings.
 

@@ -14,7 +14,7 @@ from medunlearn.config.reading import without_prefix
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
 from medunlearn.data.records import Question
-from medunlearn.data.storage import write_json, write_together
+from medunlearn.data.storage import write_together
 from medunlearn.errors import InputError
 from medunlearn.judging.judges import Judge, JudgeSettings, judges_of
 from medunlearn.judging.panel import JudgingMaterial
@@ -154,8 +154,8 @@ def add_scores(evaluated: Evaluated, benchmark: Benchmark, judged: JudgingRun) -
     summary = summarize_evaluation(scores, replicates=config["replicates"], seed=config["seed"])
     write_together({folder / SCORES: scores.to_parquet, folder / SUMMARY: summary.to_parquet})
     where = str(judged.run.folder.relative_to(evaluated.run.folder))
-    info = {**evaluated.record.info, "results": {**evaluated.record.info["results"], "judged": where}}
-    write_json(folder / FILE, info)
+    evaluated.record.info.results["judged"] = where
+    evaluated.record.info.with_tables(folder).write(folder)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ read too, never written: LoRA's matrices as PEFT saves them, and the name of the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +28,8 @@ MANIFEST = "delta.json"
 TENSORS = "delta.safetensors"
 ADAPTER, ADAPTER_TENSORS = "adapter_config.json", "adapter_model.safetensors"
 FORMAT = 1
+RECORD, MODEL = "run.json", "model"
+"""A run's record, and its model's folder beside it."""
 _NARROW: dict[frozenset[str], Weights] = {frozenset({"BF16"}): "bf16", frozenset({"F16"}): "fp16"}
 
 # What decides over a model's answers besides its weights.
@@ -203,7 +206,8 @@ def fingerprint(folder: Path) -> str:
     Of a full folder: its configuration, weights and tokenizer. Of a delta: its base's recorded fingerprint and its
     tensors, so that it is known without the base, and stays the same when the base is moved. That the base still
     has the recorded fingerprint is checked where the delta is loaded. Of an adapter: its own files and its base's
-    fingerprint, or the base's name where it is no folder.
+    fingerprint, or the base's name where it is no folder. A file that has the size and time that its run recorded
+    is not read again.
     """
     if is_adapter(folder):
         base = adapter_base(folder)
@@ -212,9 +216,10 @@ def fingerprint(folder: Path) -> str:
             ["adapter", under, *(sha256_of(folder / name) for name in (ADAPTER, ADAPTER_TENSORS))]
         )
     if is_delta(folder):
-        return sha256_of_json(["delta", read_manifest(folder).base_fingerprint, sha256_of(folder / TENSORS)])
-    names = sorted(path.name for path in folder.iterdir() if path.suffix == ".safetensors" or path.name in _TELLING)
-    return sha256_of_json([(name, sha256_of(folder / name)) for name in names])
+        tensors = _known_sha256(folder / TENSORS, recorded_files(folder))
+        return sha256_of_json(["delta", read_manifest(folder).base_fingerprint, tensors])
+    recorded = recorded_files(folder)
+    return sha256_of_json([(path.name, _known_sha256(path, recorded)) for path in telling_files(folder)])
 
 
 def vocabulary_fingerprint(folder: Path) -> str | None:
@@ -226,10 +231,68 @@ def vocabulary_fingerprint(folder: Path) -> str | None:
         return None
 
 
+def telling_files(folder: Path) -> list[Path]:
+    """Files of a full folder or a delta that decide over the model's answers, by name."""
+    if is_delta(folder):
+        return [folder / TENSORS]
+    return sorted(path for path in folder.iterdir() if path.suffix == ".safetensors" or path.name in _TELLING)
+
+
+def file_facts(folder: Path) -> dict[str, dict[str, Any]]:
+    """Of each telling file of a model that was just saved: SHA-256, size, and time of the last change."""
+    facts = {}
+    for path in telling_files(folder):
+        state = path.stat()
+        facts[path.name] = {"sha256": sha256_of(path), "size": state.st_size, "mtime_ns": state.st_mtime_ns}
+    return facts
+
+
+def recorded_files(folder: Path) -> Mapping[str, Mapping[str, Any]]:
+    """What the record of its run says of a model's files; nothing of a model without a run, or of an older run."""
+    path = folder.parent / RECORD
+    if folder.name != MODEL or not path.exists():
+        return {}
+    try:
+        files = read_json(path).get("model_files")
+    except (InputError, AttributeError):
+        return {}
+    return files if isinstance(files, Mapping) else {}
+
+
+def _is_untouched(path: Path, facts: Mapping[str, Any]) -> bool:
+    state = path.stat()
+    return (state.st_size, state.st_mtime_ns) == (facts.get("size"), facts.get("mtime_ns"))
+
+
+def _known_sha256(path: Path, recorded: Mapping[str, Mapping[str, Any]]) -> str:
+    facts = recorded.get(path.name)
+    return str(facts["sha256"]) if facts and _is_untouched(path, facts) else sha256_of(path)
+
+
+def check_weights(folder: Path) -> None:
+    """Refuse weights that are not those that their run made; of size and time as recorded they are not read.
+
+    Raises:
+        ModelError: another hash, or a file is missing.
+    """
+    for name, facts in recorded_files(folder).items():
+        path = folder / name
+        if path.suffix != ".safetensors":
+            continue
+        if not path.exists():
+            raise ModelError(f"{path} is missing, which its run made. Copy the whole run again, or repeat it.")
+        if not _is_untouched(path, facts) and sha256_of(path) != facts["sha256"]:
+            raise ModelError(
+                f"The weights in {path} are not those that its run made: they have another SHA-256 than "
+                f"{folder.parent / RECORD} says. Copy the run again, or repeat it with another --out. `medunlearn "
+                f"verify {folder.parent}` says what else has changed."
+            )
+
+
 def model_folder(where: str | Path) -> str:
     """The model behind a run folder, a model folder or a hub id."""
     folder = Path(where)
-    return str(folder / "model") if (folder / "run.json").exists() else str(where)
+    return str(folder / MODEL) if (folder / RECORD).exists() else str(where)
 
 
 def model_identity(model: str) -> str:

@@ -21,7 +21,16 @@ from transformers.utils import logging as transformers_logging
 from medunlearn.data.storage import as_storage_error, close_folder, make_folder
 from medunlearn.errors import InputError, ModelError, first_line
 from medunlearn.models.delta import LARGEST_SHARE, apply_delta, save_delta
-from medunlearn.models.folders import MANIFEST, TENSORS, Weights, adapter_base, chain, is_adapter, refuse_irregular
+from medunlearn.models.folders import (
+    MANIFEST,
+    TENSORS,
+    Weights,
+    adapter_base,
+    chain,
+    check_weights,
+    is_adapter,
+    refuse_irregular,
+)
 from medunlearn.models.health import refuse_broken, refuse_small_embedding, weight_problems
 from medunlearn.models.vision import family_of
 from medunlearn.models.vision.family import Family
@@ -112,7 +121,8 @@ def load_model(
 
     Raises:
         ModelError: no such model, no tokenizer, no weights as safetensors, or not all of them; a delta whose base
-            is missing or another one; weights or logits that are not finite; a tokenizer larger than the embedding.
+            is missing or another one; other weights than those that their run recorded; weights or logits that are
+            not finite; a tokenizer larger than the embedding.
     """
     transformers_logging.disable_progress_bar()
     if is_adapter(Path(source)):
@@ -131,6 +141,8 @@ def _plain(
     folder, root, deltas = Path(source), source, list[Path]()
     if folder.is_dir():
         root, *deltas = chain(folder)
+        for part in (root, *deltas):
+            check_weights(part)
         check_model_folder(root)
     elif folder.is_absolute() or str(source).startswith((".", "~")) or str(source).count("/") != 1:
         raise ModelError(f"There is no model folder {source}. Give a folder, a hub id (org/name), or tiny.")

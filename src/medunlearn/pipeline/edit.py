@@ -13,12 +13,13 @@ from medunlearn.errors import InputError
 from medunlearn.methods.editing import EditedModel, EditMethod
 from medunlearn.models.activations import SequenceReader, Side
 from medunlearn.models.decoder import decoder_layers
+from medunlearn.models.folders import file_facts
 from medunlearn.models.layouts import describe_layouts
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.mlps import chosen_layers
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens
 from medunlearn.pipeline.material import sequences, training_data
-from medunlearn.pipeline.trainer import save
+from medunlearn.pipeline.trainer import folder_of, save
 from medunlearn.progress import progress
 from medunlearn.results.runs import Recording, Run
 
@@ -69,6 +70,7 @@ def edit(
         report = method.edit(EditedModel(live.model, benchmark.levels, split.level), **sides)
     recording.info.results = {
         "rendering": asdict(rendering),
+        "benchmark_folder": folder_of(benchmark),
         "steps": 0,
         "tokens": sum(len(sequence.ids) for side in samples.values() for sequence in side.sequences),
         "samples": {name: len(side.sequences) for name, side in samples.items()},
@@ -78,6 +80,7 @@ def edit(
         "edit": report,
     }
     recording.info.results["saved"] = save(live, [], recording.folder, base=target.model)
+    recording.info.model_files = file_facts(recording.folder / "model")
 
 
 def _side_samples(

@@ -10,6 +10,7 @@ from typing import Any
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
+from medunlearn.data.responses import responses_digest
 from medunlearn.data.storage import write_atomically
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import question_items
@@ -109,6 +110,7 @@ def evaluate_one(
                 "context": rendering.context,
                 **disease_keywords.extractor_of(settings, metrics),
                 "responses": str(store.relative_to(run.folder)),
+                "responses_sha256": responses_digest(responses.values()),
                 "benchmark": benchmark.facts(),
                 "benchmark_folder": None if benchmark.folder is None else str(benchmark.folder.resolve()),
                 "split": {

@@ -104,7 +104,7 @@ def score(
             (item.reference, given[item.question_id].response, given[item.question_id].finished) for item in items
         )
         info.results["health"] = {"problems": list(dict.fromkeys((*info.problems, *found)))}
-        info.write(evaluated.record.folder)
+        info.with_tables(evaluated.record.folder).write(evaluated.record.folder)
     refuse_broken({evaluated.run.label: info.problems}, allowed=allow_broken)
     return Evaluated(evaluated.run, evaluated.record)
 

@@ -15,6 +15,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import write_atomically
 from medunlearn.errors import InputError, OutOfMemoryError
 from medunlearn.models.batching import is_out_of_memory
+from medunlearn.models.folders import file_facts
 from medunlearn.models.health import refuse_non_finite
 from medunlearn.models.layouts import describe_layouts
 from medunlearn.models.load import LanguageModel, pick_device
@@ -118,6 +119,7 @@ class Trainer:
             make_whole(live.model)
         out, base = self.recording.folder, self.target.model if self.target else None
         info.results["saved"] = self.processes.on_main(lambda: save(live, history, out, base=base))
+        info.model_files = self.processes.on_main(lambda: file_facts(out / "model"))
 
 
 def _report_steps(advance: Callable[..., None], micro_batch_size: int, quiet: bool) -> Callable[..., None]:
@@ -144,6 +146,7 @@ def _summary(history: History, live: LanguageModel, trainer: Trainer) -> dict[st
     loop, size = trainer.loop, trainer.loop.micro_batch_size
     return {
         "rendering": asdict(trainer.rendering),
+        "benchmark_folder": folder_of(trainer.benchmark),
         "steps": len(history),
         "tokens": sum(row["tokens"] for row in history),
         "final_loss": history[-1].get("loss") if history else None,
@@ -185,6 +188,11 @@ def save(language_model: LanguageModel, history: History, out: Path, *, base: Pa
         saved = language_model.save_smaller(base, folder)
     write_atomically(out / HISTORY, lambda path: pd.DataFrame(history).to_parquet(path))
     return {**saved, **rounding}
+
+
+def folder_of(benchmark: Benchmark) -> str | None:
+    """Where a benchmark lies, for ``run.json``; None of one in memory."""
+    return None if benchmark.folder is None else str(benchmark.folder.resolve())
 
 
 def is_complete(folder: Path | None) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from medunlearn.data.data_use import DataUse
-from medunlearn.data.storage import read_json, write_json
+from medunlearn.data.storage import read_json, sha256_of, write_json
 from medunlearn.errors import InputError
 
 FILE = "run.json"
@@ -69,6 +69,8 @@ class RunRecord:
         started, seconds: ISO time in UTC, and wall clock.
         stages: seconds and peak resident memory of each part.
         texts: fingerprint of the texts that its model was trained on (:attr:`Benchmark.texts_fingerprint`).
+        model_files: of each file that decides over the model's answers: ``sha256``, ``size``, ``mtime_ns``.
+        tables: SHA-256 of each table in the folder.
     """
 
     verb: str = ""
@@ -90,6 +92,8 @@ class RunRecord:
     peak_memory_bytes: int | None = None
     error: str | None = None
     texts: str | None = None
+    model_files: Mapping[str, Mapping[str, Any]] | None = None
+    tables: Mapping[str, str] | None = None
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> RunRecord:
@@ -125,6 +129,10 @@ class RunRecord:
     def as_dict(self) -> dict[str, Any]:
         """The content of ``run.json``."""
         return {name: self[name] for name in self if self[name] is not None}
+
+    def with_tables(self, folder: Path) -> RunRecord:
+        """The same record with the hashes of the tables that are in its folder now."""
+        return replace(self, tables={path.name: sha256_of(path) for path in sorted(folder.glob("*.parquet"))})
 
     @property
     def complete(self) -> bool:

@@ -294,6 +294,8 @@ class Recording:
             self._write_if_possible()
             raise
         self.info.status = "complete"
+        if self.writes:
+            self.info.tables = self.info.with_tables(self.folder).tables
         self.info.seconds = round(time.perf_counter() - started, 2)
         self.info.peak_memory_bytes = max(
             [memory.bytes(), *(stage["peak_memory_bytes"] for stage in self.info.stages.values())]

@@ -80,6 +80,7 @@ def _add_scores(attacked: Attacked, benchmark: Benchmark, panel: pd.DataFrame, k
     summary = summarize_contexts(scores, split, replicates=config["replicates"], seed=config["seed"])
     replace_scores(folder, scores, attack=[ATTACK])
     write_atomically(folder / SUMMARIES["reconstruction"], summary.to_parquet)
+    attacked.record.info.with_tables(folder).write(folder)
 
 
 def _labels(attacked: Attacked) -> pd.DataFrame:

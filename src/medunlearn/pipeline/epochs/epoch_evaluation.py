@@ -32,6 +32,7 @@ from medunlearn.data.builders import GROUPINGS
 from medunlearn.data.data_use import write_lineage
 from medunlearn.data.leftovers import problem_of, read_whole, set_aside
 from medunlearn.data.storage import read_frame, sha256_of_json, write_atomically
+from medunlearn.models.folders import file_facts
 from medunlearn.models.health import refuse_non_finite
 from medunlearn.models.load import LanguageModel
 from medunlearn.pipeline.epochs.epoch_selection import (
@@ -310,6 +311,7 @@ class EpochEvaluation:
         else:
             live.save_smaller(self.trainer.target.model, run.model)
         write_lineage(run.model, run.info.data_use, run.info.inputs)
+        replace(run.info, model_files=file_facts(run.model)).write(run.folder)
 
     def _remove_others(self, epoch: int) -> None:
         for folder in self._weights(epoch).parent.iterdir():

@@ -1,0 +1,254 @@
+"""Verification of runs: files against ``run.json``, what the run depends on, and files that no record names.
+
+Everything is read and hashed again; nothing is trusted by its size and time, and nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.data.leftovers import LOCK, is_leftover
+from medunlearn.data.responses import SETTINGS, ResponseStore, responses_digest
+from medunlearn.data.storage import sha256_of
+from medunlearn.errors import InputError, MedunlearnError
+from medunlearn.models.folders import (
+    RECORD,
+    chain,
+    is_delta,
+    model_folder,
+    model_identity,
+    read_manifest,
+    recorded_files,
+    telling_files,
+)
+from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.runs import CHECKPOINTS, Run, RunRecord
+
+State = Literal["ok", "differs", "missing", "not recorded", "not checked", "orphan"]
+KEYWORDS = "keywords"
+WRONG: frozenset[State] = frozenset({"differs", "missing"})
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One file, table, store or dependency of a run.
+
+    Attributes:
+        what: ``weights``, ``model file``, ``table``, ``responses``, ``record``, ``benchmark``, ``base``,
+            ``target``, ``reference``, ``model`` (that an evaluation asked), or ``file``.
+        state: ``differs`` and ``missing`` are wrong. ``not recorded``: an older run did not write it down.
+            ``not checked``: a model of a hub, or one made in memory. ``orphan``: no record names the file.
+        note: what differs, and what to do.
+    """
+
+    run: Path
+    what: str
+    name: str
+    state: State
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.run}, {self.what} {self.name} {self.state}" + (f" ({self.note})" if self.note else "")
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Checks of several runs."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def wrong(self) -> list[Check]:
+        """What differs or is missing."""
+        return [check for check in self.checks if check.state in WRONG]
+
+    def table(self) -> pd.DataFrame:
+        """One row a check: run, what, name, state, note."""
+        rows = [(str(one.run), one.what, one.name, one.state, one.note) for one in self.checks]
+        return pd.DataFrame(rows, columns=["run", "what", "name", "state", "note"])
+
+
+def verify_runs(folders: Sequence[Path]) -> Verification:
+    """Check runs and the records below them against what they recorded.
+
+    Raises:
+        InputError: a folder holds no run, or one that did not finish.
+    """
+    return Verification(tuple(check for folder in folders for check in _run_checks(Run.open(folder))))
+
+
+def _run_checks(run: Run) -> Iterator[Check]:
+    records = {folder: RunRecord.read(folder) for folder in _record_folders(run.folder)}
+    named: set[Path] = set()
+    for folder, record in records.items():
+        named |= {folder / RECORD, *(folder / name for name in record.tables or ())}
+        if not record.complete:
+            yield Check(folder, "record", RECORD, "differs", f"it is {record.status}: give its command again")
+        yield from _tables(folder, record)
+        if (folder / "model").is_dir() or record.model_files:
+            yield from _model(folder, record)
+            named |= {path for path in (folder / "model").rglob("*") if path.is_file()} - _unnamed_weights(folder)
+        yield from _dependencies(folder, record)
+    for folder, record in records.items():
+        yield from _responses(run, folder, record)
+    yield from _orphans(run.folder, named)
+
+
+def _record_folders(folder: Path) -> list[Path]:
+    """Folders with a record, the run's own first; none inside a folder that is set aside."""
+    paths = (path.parent for path in sorted(folder.rglob(RECORD)))
+    below = [path for path in paths if not any(is_leftover(Path(part)) for part in path.relative_to(folder).parts)]
+    return [folder, *(path for path in below if path != folder)]
+
+
+def _tables(folder: Path, record: RunRecord) -> Iterator[Check]:
+    if record.tables is None:
+        yield Check(folder, "table", "*.parquet", "not recorded", "an older version made this record")
+    for name, sha256 in (record.tables or {}).items():
+        yield _compared(folder, "table", folder / name, sha256)
+
+
+def _compared(run: Path, what: str, path: Path, sha256: Any) -> Check:
+    name = str(path.relative_to(run)) if path.is_relative_to(run) else str(path)
+    if not path.exists():
+        return Check(run, what, name, "missing", "copy the run again, or repeat it")
+    if sha256_of(path) != sha256:
+        return Check(run, what, name, "differs", "another SHA-256 than its record says")
+    return Check(run, what, name, "ok")
+
+
+def _model(folder: Path, record: RunRecord) -> Iterator[Check]:
+    model, files = folder / "model", record.model_files
+    if files is None:
+        yield Check(folder, "weights", "model", "not recorded", "an older version made this run")
+        return
+    for name, facts in files.items():
+        what = "weights" if name.endswith(".safetensors") else "model file"
+        yield _compared(folder, what, model / name, facts["sha256"])
+    for path in telling_files(model) if model.is_dir() else ():
+        if path.name not in files:
+            yield Check(folder, "model file", f"model/{path.name}", "differs", "its run did not make it")
+    if model.is_dir() and is_delta(model):
+        yield _base(folder, model)
+
+
+def _base(folder: Path, model: Path) -> Check:
+    base = str(model / read_manifest(model).base)
+    try:
+        chain(model)
+    except MedunlearnError as error:
+        return Check(folder, "base", base, "differs" if Path(base).is_dir() else "missing", str(error))
+    return Check(folder, "base", base, "ok")
+
+
+def _unnamed_weights(folder: Path) -> set[Path]:
+    """Weights in a model's folder that its run did not make."""
+    files = recorded_files(folder / "model")
+    paths = (folder / "model").glob("*.safetensors")
+    return {path for path in paths if files and path.name not in files}
+
+
+def _dependencies(folder: Path, record: RunRecord) -> Iterator[Check]:
+    """The benchmark, the model that it starts from or asks, and the reference model."""
+    benchmark = record.results.get("benchmark_folder")
+    if record.benchmark is not None:
+        yield _benchmark(folder, benchmark, record.benchmark)
+    identity = record.inputs.get("model")
+    if record.verb == "train" and record.epoch is None:
+        yield _identical(folder, "base", str(record.config.get("model")), identity)
+    elif record.verb == "unlearn" and record.epoch is None and record.lineage:
+        yield _identical(folder, "target", record.lineage[-1], identity)
+    if reference := record.results.get("reference_model"):
+        yield _identical(folder, "reference", str(reference), record.inputs.get("reference"))
+
+
+def _benchmark(folder: Path, where: Any, fingerprint: str) -> Check:
+    if where is None:
+        return Check(folder, "benchmark", fingerprint[:12], "not recorded", "its folder was not written down")
+    if not (Path(where) / MANIFEST).exists():
+        return Check(folder, "benchmark", str(where), "missing", "move it back, or build it again")
+    try:
+        now = Benchmark.load(where).fingerprint
+    except InputError as error:
+        return Check(folder, "benchmark", str(where), "differs", str(error))
+    if now != fingerprint:
+        return Check(folder, "benchmark", str(where), "differs", "another benchmark than the run's")
+    return Check(folder, "benchmark", str(where), "ok")
+
+
+def _identical(folder: Path, what: str, model: str, identity: Any) -> Check:
+    """A model that a run names, against the fingerprint that it recorded."""
+    where = model_folder(_found(folder, model))
+    if not Path(where).is_dir():
+        if identity == model:
+            return Check(folder, what, model, "not checked", "made in memory, or of a hub")
+        return Check(folder, what, model, "missing", "it is not where it was; only a delta needs it to be loaded")
+    try:
+        now = model_identity(where)
+    except (InputError, OSError) as error:
+        return Check(folder, what, model, "differs", str(error))
+    if now != identity:
+        return Check(folder, what, model, "differs", "another model than the one that the run recorded")
+    return Check(folder, what, model, "ok")
+
+
+def _found(folder: Path, model: str) -> str:
+    """A folder as the record names it, or beside the run where both were moved."""
+    moved = folder.parent / Path(model).name
+    return str(moved) if not Path(model).exists() and moved.exists() else model
+
+
+def _responses(run: Run, folder: Path, record: RunRecord) -> Iterator[Check]:
+    """The responses of an evaluation or an audit, and the model that was asked."""
+    if folder != run.folder and record.verb in ("evaluate", "attack", "utility"):
+        owner = Run(folder.parents[1], RunRecord.read(folder.parents[1]))
+        if owner.model.is_dir() and record.inputs.get("model") != owner.fingerprint:
+            yield Check(folder, "model", str(owner.model), "differs", "it is not the model that was asked")
+    digest = record.results.get("responses_sha256")
+    if digest is None:
+        if record.verb in ("evaluate", "audit"):
+            yield Check(folder, "responses", "responses", "not recorded", "an older version made this record")
+        return
+    name = str(record.results.get("responses_folder") or record.results.get("responses"))
+    try:
+        now = _digest(folder, record)
+    except (MedunlearnError, OSError, KeyError) as error:
+        yield Check(folder, "responses", name, "differs", str(error))
+        return
+    note = "" if now == digest else "other responses than those that were scored"
+    yield Check(folder, "responses", name, "ok" if now == digest else "differs", note)
+
+
+def _digest(folder: Path, record: RunRecord) -> str:
+    if record.verb == "audit":
+        return responses_digest(ResponseStore.read_complete(folder / "responses").values())
+    evaluated = Evaluated(Run(folder.parents[1], RunRecord.read(folder.parents[1])), Run(folder, record))
+    given = evaluated.responses
+    return responses_digest(given[name] for name in evaluated.table["item"].unique())
+
+
+def _orphans(folder: Path, named: set[Path]) -> Iterator[Check]:
+    """Part files of dead processes, checkpoints of a complete run, weights and tables that no record names."""
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = str(path.relative_to(folder))
+        if is_leftover(path) and path.name != LOCK:
+            yield Check(
+                folder, "file", name, "orphan", "left by a process that was killed, or set aside; remove it"
+            )
+        elif CHECKPOINTS in path.relative_to(folder).parts[:-1]:
+            yield Check(folder, "file", name, "orphan", "a checkpoint of a run that is complete; remove it")
+        elif path.suffix == ".safetensors" and path not in named:
+            yield Check(folder, "file", name, "orphan", "no record names these weights")
+        elif path.suffix == ".parquet" and path not in named and not _is_store(path.parent):
+            yield Check(folder, "file", name, "orphan", "no record names this table")
+
+
+def _is_store(folder: Path) -> bool:
+    """Whether a folder holds stored responses, or keywords of the benchmark, which many records share."""
+    return (folder / SETTINGS).exists() or folder.name == KEYWORDS
