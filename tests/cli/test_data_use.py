@@ -405,3 +405,14 @@ def _every(folder: Path) -> Iterator[Path]:
     """Files and folders that a verb wrote, not this test."""
     ours = (".jsonl", "films.csv")
     yield from (p for p in (folder, *folder.rglob("*")) if not p.is_symlink() and not p.name.endswith(ours))
+
+
+@pytest.mark.parametrize("name", ["benchmark.yaml", "run.json"])
+@pytest.mark.parametrize("what", ["pipe", "deep"])
+def test_a_record_that_cannot_be_read_says_nothing(tmp_path: Path, name: str, what: str) -> None:
+    if what == "pipe":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).write_text("[" * 100_000, encoding="utf-8")
+    assert use_of_file(tmp_path / "notes.csv") is None
+    assert use_of_file(tmp_path / "notes.csv", "open") == "open"

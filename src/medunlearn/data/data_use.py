@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from medunlearn.data.storage import read_json, write_json
 from medunlearn.errors import ConfigError, InputError
+from medunlearn.input_files import yaml_content
 
 DataUse = Literal["open", "credentialed"]
 LINEAGE = "lineage.json"
@@ -75,12 +74,8 @@ def recorded_use(folder: Path) -> DataUse | None:
 def _records(folder: Path) -> Iterator[Any]:
     for name in ("run.json", "sweep.json", "identifiers.json", "settings.json", LINEAGE, "benchmark.yaml"):
         try:
-            content = (
-                yaml.safe_load((folder / name).read_text(encoding="utf-8"))
-                if name.endswith("yaml")
-                else read_json(folder / name)
-            )
-        except (InputError, OSError, ValueError, yaml.YAMLError):
+            content = (yaml_content if name.endswith("yaml") else read_json)(folder / name)
+        except InputError:
             continue
         if isinstance(content, dict):
             results = content.get("results")
