@@ -292,7 +292,7 @@ def broken_runs() -> Iterator[Case]:
         ("report audit", "stored/scores.parquet"),
         ("annotate", "labels/cases.parquet"),
     ):
-        for name, change in TABLES.items():
+        for name, change in list(TABLES.items())[: 5 if base == "annotate" else 6]:  # its cases hold no numbers
             yield Case("broken runs", f"{base}: scores {name}", BASES[base], (partial(first, table, change),))
     for name, table in (
         ("history", "target/history.parquet"),

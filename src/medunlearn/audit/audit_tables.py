@@ -15,6 +15,7 @@ import pyarrow as pa
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import read_frame, read_json
 from medunlearn.errors import InputError
+from medunlearn.results.record import RunRecord
 from medunlearn.results.scores import COLUMNS
 
 VERB = "audit"
@@ -127,6 +128,7 @@ def read_tables(folder: Path) -> AuditTables:
     """
     if not is_audit(folder):
         raise InputError(f"{folder} holds no audit. `medunlearn audit --help` says how to make one.")
+    RunRecord.read(folder)  # refuses one without fields, or of another version
     info = read_json(folder / "run.json")
     if info.get("status") != "complete":
         raise InputError(
@@ -136,7 +138,10 @@ def read_tables(folder: Path) -> AuditTables:
     tables = {name: _read(folder, name) for name in _COLUMNS}
     if missing := [f"{name}.parquet" for name in _NEEDED if tables[name] is None]:
         raise InputError(f"{folder} lacks {', '.join(missing)}. Copy the whole folder, or audit again.")
-    tables["scores"] = tables["scores"].astype({"value": "float64"})  # type: ignore[union-attr]
+    try:
+        tables["scores"] = tables["scores"].astype({"value": "float64"})  # type: ignore[union-attr]
+    except ValueError as error:
+        raise InputError(f"{folder}: scores.parquet holds a value that is no number ({error}).") from error
     audit = AuditTables(folder, str(info["label"]), info, **tables)  # type: ignore[arg-type]
     if unknown := set(audit.scores["item"]) - set(audit.probes["probe_id"]):
         raise InputError(f"{folder}: scores.parquet has {len(unknown)} probes that probes.parquet lacks.")

@@ -64,7 +64,9 @@ class JudgingRun:
         """Cases and judgements, ready to be counted."""
         inputs, config = self.run.info["inputs"], self.run.info["config"]
         task = _worded(inputs["task"], JudgeSettings.model_validate({"prompt": config.get("prompt")}))
-        cases = samples.to_cases(self.table(CASES), task)
+        cases = samples.to_cases(
+            read_frame(self.run.folder / CASES, ("case_id", "subject", "group", *task.shows)), task
+        )
         judgements = self.table(JUDGEMENTS)
         return JudgePanel(task, cases, list(inputs["judges"]), judgements, config["replicates"], config["seed"])
 
