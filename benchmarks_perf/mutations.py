@@ -34,6 +34,7 @@ TOFU, OPTIONS, JUDGED = f"{METRICS}likelihood.py", f"{METRICS}likelihood.py", f"
 MODEL = f"{METRICS}model_metrics.py"
 LOSSES, NGDIFF = "tests/methods/test_losses.py", "tests/methods/test_ngdiff.py"
 HEAD, PACKING = "tests/models/test_head.py", "tests/models/test_packing.py"
+HEALTH, VERIFY = "tests/models/test_health.py", "tests/pipeline/test_verify.py"
 STATISTICS, RESULTS = "tests/statistics/test_", "tests/results/test_"
 MUTATIONS = [
     Mutation(
@@ -48,6 +49,22 @@ MUTATIONS = [
     Mutation("reports/claims.py", "if p >= ALPHA", "if p > 1", "tests/reports/test_findings.py"),
     Mutation(
         "reports/claims.py", "self.n_seeds < LEAST_SEEDS", "self.n_seeds < 1", "tests/reports/test_findings.py"
+    ),
+    Mutation("models/health.py", "return all(edge.isfinite()", "return any(edge.isfinite()", HEALTH),
+    Mutation("models/health.py", "< LEAST_ANSWERS", "< 1", HEALTH),
+    Mutation("models/health.py", "reference[:early]", "reference", HEALTH),
+    Mutation("models/health.py", "if largest >= rows", "if largest > rows", HEALTH),
+    Mutation("models/health.py", "or bad_logits(model, tokenizer)", "", HEALTH),
+    Mutation("models/folders.py", "if not _is_untouched(path, facts) and", "if", VERIFY),
+    Mutation("models/folders.py", "if facts and _is_untouched(path, facts)", "if facts", VERIFY),
+    Mutation("pipeline/verify.py", "if now != identity", "if now == 1", VERIFY),
+    Mutation("pipeline/verify.py", '"ok" if now == digest', '"ok" if now', VERIFY),
+    Mutation("reports/claims.py", "if finding.of_collapse", "if True", "tests/reports/test_findings.py"),
+    Mutation(
+        "reports/headline.py",
+        "is not None and not standing.model.problems\n    ]",
+        "is not None\n    ]",
+        "tests/reports/test_headline.py",
     ),
     Mutation("statistics/bootstrap.py", "int(self.n_clusters[used].min())", "n", f"{STATISTICS}bootstrap.py"),
     Mutation("statistics/paired.py", "np.where(lonely, np.nan, first)", "first", f"{STATISTICS}paired.py"),

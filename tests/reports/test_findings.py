@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from medunlearn.reports.claims import (
@@ -14,6 +16,7 @@ from medunlearn.reports.claims import (
     comparisons,
     corrected,
     findings_data,
+    without_broken,
 )
 from medunlearn.reports.formatting import interval_note, p_text, share_of_subjects, subjects_for_bounds
 
@@ -41,6 +44,19 @@ def found(*cases: Case) -> Finding:
 def test_few_subjects_and_one_training_seed_settle_nothing(evidence: Evidence, settled: bool | None) -> None:
     assert evidence.above is settled
     assert evidence.below is (None if settled is None else not settled)
+
+
+def test_a_broken_model_decides_nothing_but_what_is_about_collapse() -> None:
+    cases = [Case({"run": run}, verdict, "") for run in ("GA", "NPO") for verdict in (HOLDS, FAILS, OPEN)]
+    plain = found(*cases)
+
+    def reason(case: Case, context: str) -> str:
+        return "GA: all of its answers are empty" if case.labels["run"] == "GA" else ""
+
+    opened, collapse = without_broken([plain, replace(plain, of_collapse=True)], reason)
+    assert [case.verdict for case in opened.cases] == [OPEN, OPEN, OPEN, HOLDS, FAILS, OPEN]
+    assert opened.cases[0].says == "a broken model decides nothing: GA: all of its answers are empty"
+    assert collapse.cases == plain.cases
 
 
 def test_holms_correction_opens_what_chance_explains() -> None:

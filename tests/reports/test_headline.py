@@ -103,6 +103,28 @@ def test_where_nothing_can_be_concluded_the_verdict_says_so(
     assert (closest, headline.answer) == (None, answer)
 
 
+def broken(content: ReportContent, label: str) -> Results:
+    """The content with one model that answers nothing."""
+    problems = ("all of its 40 answers are empty",)
+    models = (replace(one, problems=problems) if one.label == label else one for one in content.models)
+    return Results(replace(content, models=tuple(models)))
+
+
+def test_a_broken_model_is_never_the_closest(content: ReportContent) -> None:
+    results = broken(content, "RMU")
+    closest, headline = verdict(standings(results, main_plane(results)), None)
+    assert closest not in (None, "RMU")
+    assert headline.sentences[0] == "Left out, because broken: RMU."
+
+
+@pytest.mark.parametrize("label", ["target", "retrained"])
+def test_nothing_is_read_against_a_broken_model(content: ReportContent, label: str) -> None:
+    results = broken(content, label)
+    closest, headline = verdict(standings(results, main_plane(results)), None)
+    assert (closest, headline.answer) == (None, "Not decided")
+    assert headline.sentences[0] == f"{label} is broken: all of its 40 answers are empty."
+
+
 def test_a_reference_that_failed_decides_nothing(content: ReportContent) -> None:
     """The retrained model never learned the retain set: utility 0.376 of the target's 0.951."""
     failed = Contrast(-0.48, -0.52, -0.44, 30, "", "MU")

@@ -30,7 +30,7 @@ from medunlearn.models.folders import (
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import CHECKPOINTS, Run, RunRecord
 
-State = Literal["ok", "differs", "missing", "not recorded", "not checked", "orphan"]
+State = Literal["ok", "differs", "missing", "not complete", "not recorded", "not checked", "orphan"]
 KEYWORDS = "keywords"
 WRONG: frozenset[State] = frozenset({"differs", "missing"})
 
@@ -42,7 +42,8 @@ class Check:
     Attributes:
         what: ``weights``, ``model file``, ``table``, ``responses``, ``record``, ``benchmark``, ``base``,
             ``target``, ``reference``, ``model`` (that an evaluation asked), or ``file``.
-        state: ``differs`` and ``missing`` are wrong. ``not recorded``: an older run did not write it down.
+        state: ``differs`` and ``missing`` are wrong. ``not complete``: an evaluation, say, that was refused or cut
+            off. ``not recorded``: an older run did not write it down.
             ``not checked``: a model of a hub, or one made in memory. ``orphan``: no record names the file.
         note: what differs, and what to do.
     """
@@ -89,7 +90,7 @@ def _run_checks(run: Run) -> Iterator[Check]:
     for folder, record in records.items():
         named |= {folder / RECORD, *(folder / name for name in record.tables or ())}
         if not record.complete:
-            yield Check(folder, "record", RECORD, "differs", f"it is {record.status}: give its command again")
+            yield Check(folder, "record", RECORD, "not complete", f"it is {record.status}: give its command again")
         yield from _tables(folder, record)
         if (folder / "model").is_dir() or record.model_files:
             yield from _model(folder, record)
