@@ -82,13 +82,13 @@ train | --seed 1.5 | --evaluate-every -1
 train | --model hub:no/such | --model nowhere | --model bench | --without nobody | --without patient=nobody
 train | --lora-dropout 1.5 | --device cuda:99 | --device abacus | --preset nothing | --evaluate.limit -1
 unlearn | --split nothing | --split patient= | --split patient=nobody | --method nothing | --method os:system
-unlearn | --npo.beta -1 --method npo | --npo.beta nan --method npo | --npo.betta 1 --method npo | --ga.beta 1
+unlearn | --npo.beta -1 --method npo | --npo.beta nan --method npo | --npo.betta 1 --method npo
 unlearn | --method simnpo --simnpo.beta -1 | --method simnpo --simnpo.gamma x | --method rmu --rmu.layers 99
 unlearn | --graddiff.retain-weight -1 | --method kl_min --kl-min.retain-weight nan | --stop-early -1 | --keep-gb -1
 evaluate | --limit 0 | --limit -1 | --max-new-tokens 0 | --batch-size 0 | --replicates -1 | --replicates 1000000000
 evaluate | --metrics nothing | --folds nothing | --against nowhere | --epoch 99 | --seed x
 evaluate | --keywords nowhere.parquet
-score | --measures nothing | --split nothing | --measures ""
+score | --measures nothing | --split nothing
 attack | --attacks nothing | --attacks os:system | --replicates 1000000000 | --reference nowhere | --against nowhere
 utility | --tasks nothing | --limit 0 | --fewshot -1 | --include nowhere | --tasks ""
 audit | --prefixes 0 | --prefixes 8,8,x | --decodings nothing | --samples-per-prompt 0
@@ -111,7 +111,7 @@ inspect | --tokenizer nowhere
 report | --split nothing | --benchmark nowhere | --benchmark diagnosis | --relations nowhere.yaml
 annotate | --limit 0 | --limit -1
 export tasks | --split nothing | --like nowhere | --limit -1
-run | --train.epochs -1 | --unlearn.methods nothing | --unlearn.npo.beta -1
+run | --train.epochs -1 | --unlearn.methods nothing | --unlearn.methods [npo] --unlearn.npo.beta -1
 run | --split nothing | --seed x | --trian.epochs 1
 sweep | --seeds [] | --seeds x | --splits [] | --jobs -1 | --unlearn.methods [] | --unlearn.lr -1
 verify | --subject patient=nobody | --subject nothing | --benchmark nowhere | --benchmark target
@@ -591,7 +591,7 @@ def permissions() -> Iterator[Case]:
         ("inspect", "bench/records.parquet"),
         ("train", "bench"),
         ("evaluate", "target/run.json"),
-        ("evaluate", "target/model/model.safetensors"),
+        ("audit", "target/model/model.safetensors"),
         ("report", "unlearned/evaluations"),
         ("audit responses", "responses.jsonl"),
         ("run", "experiment.yaml"),

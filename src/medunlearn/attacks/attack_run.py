@@ -109,6 +109,8 @@ def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
     ]
     if settings.reference is None and "reference" in settings.attacks:
         problems.append("attack reference needs --reference MODEL: a folder, a run or a hub id")
+    if settings.reference is not None and "reference" not in names:
+        problems.append("--reference goes with the attack reference, which is not among the attacks")
     reconstructing = [name for name in names if kinds_of([name]) == {"reconstruction"}]
     if len(reconstructing) > 1:
         problems.append(

@@ -85,6 +85,11 @@ def gather(
         check_made_for_this(model)
     models = distinct(models)
     results = models[0].record.info.results
+    if benchmark is not None and benchmark.fingerprint != results["benchmark"]["fingerprint"]:
+        raise InputError(
+            f"{benchmark.folder} is not the benchmark that {models[0].run.folder} was evaluated on. Name that one, "
+            "or evaluate the runs on this one."
+        )
     attacked = tuple(map(attacked_as, models))
     attacks = _attacks(attacked, models, replicates, seed)
     may_show = show_text or results["benchmark"]["invented"]
