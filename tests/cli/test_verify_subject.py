@@ -23,7 +23,7 @@ PAGE = Page.read("unlearn.md", "Find every file that holds a patient")
 def test_files_that_hold_a_patient(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path) -> None:
     about = ("--subject", "patient=patient-0003", "--benchmark", bench)
     said = medunlearn("verify", target, bench, *about, "--out", tmp_path / "log.csv")
-    lines = said.stdout.replace("\n", " ")
+    lines = " ".join(said.stdout.split())
     assert "weights: trained on (1)" in lines
     assert "record (1)" in lines
     assert "0 were not looked at" in lines

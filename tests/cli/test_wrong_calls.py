@@ -35,7 +35,7 @@ def _no_hang() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def evaluated(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("evaluated") / "target"
-    shutil.copytree(target, run)
+    shutil.copytree(target, run, ignore=shutil.ignore_patterns("evaluations", "responses"))
     medunlearn("evaluate", run, bench, "--split", "random_10", *QUICK)
     return run
 

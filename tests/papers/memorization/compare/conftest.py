@@ -15,6 +15,7 @@ from medunlearn.config.audit_report import KindSettings
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.papers.memorization.compare import audit_content, read_spans, read_tables, sort_spans, span_sheet
 from medunlearn.papers.memorization.report import AuditContent
+from medunlearn.results.record import SCHEMA
 from medunlearn.results.scores import write_scores
 from medunlearn.seeds import generator
 
@@ -118,9 +119,10 @@ def store_audit(
     runs = pd.DataFrame(spans, columns=["probe_id", "variant", "length", "in_response", "text"])
     runs.assign(sample=0, in_suffix=0).to_parquet(folder / "spans.parquet")
     ResponseStore(folder / "responses", {"made": "by hand"}).add(responses)
-    info = {"verb": "audit", "label": label, "status": "complete", "config": {"max_new_tokens": 300}, "lineage": []}
+    empty: dict[str, Any] = {"key": "by hand", "inputs": {}, "lineage": [], "schema": SCHEMA}
+    info = {"verb": "audit", "label": label, "status": "complete", "config": {"max_new_tokens": 300}}
     unit = {"unit": {"name": "tokens of a tokenizer", "noun": "tokens"}}
-    (folder / "run.json").write_text(json.dumps({**info, "results": unit}))
+    (folder / "run.json").write_text(json.dumps({**info, **empty, "results": unit}))
     return folder
 
 

@@ -16,6 +16,7 @@ from medunlearn.papers.memorization.compare.places import identifier_table, mask
 from medunlearn.papers.memorization.compare.ratios import ratios
 from medunlearn.papers.memorization.report import AuditContent
 from medunlearn.papers.memorization.report.claims import epoch_cases
+from medunlearn.results.record import SCHEMA
 
 DRAWS = {"replicates": 10, "seed": 0}
 PLACE = ["corpus", "prefix_tokens"]
@@ -166,7 +167,10 @@ def test_folders_that_are_no_audits(audits: Path, tmp_path: Path):
             read_tables(tmp_path)
 
     refused("holds no audit")
-    info = {"verb": "audit", "label": "x", "status": "interrupted"}
+    info: dict[str, object] = {"verb": "audit", "label": "x", "status": "interrupted"}
+    (tmp_path / "run.json").write_text(json.dumps(info))
+    refused("Another version of medunlearn wrote")
+    info |= {"key": "k", "config": {}, "inputs": {}, "lineage": [], "results": {}, "schema": SCHEMA}
     (tmp_path / "run.json").write_text(json.dumps(info))
     refused(r"not complete \(interrupted\)")
     (tmp_path / "run.json").write_text(json.dumps({**info, "status": "complete"}))
