@@ -295,6 +295,11 @@ def model_folder(where: str | Path) -> str:
     return str(folder / MODEL) if (folder / RECORD).exists() else str(where)
 
 
+def is_hub_id(source: str) -> bool:
+    """Whether a text has the form of a hub id, ``org/name``, rather than of a path."""
+    return not Path(source).is_absolute() and not source.startswith((".", "~")) and source.count("/") == 1
+
+
 def model_identity(model: str) -> str:
     """Fingerprint of a model on disk, or the hub id itself."""
     folder = Path(model_folder(model))

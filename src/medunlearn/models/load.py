@@ -29,6 +29,7 @@ from medunlearn.models.folders import (
     chain,
     check_weights,
     is_adapter,
+    is_hub_id,
     refuse_irregular,
 )
 from medunlearn.models.health import refuse_broken, refuse_small_embedding, weight_problems
@@ -144,7 +145,7 @@ def _plain(
         for part in (root, *deltas):
             check_weights(part)
         check_model_folder(root)
-    elif folder.is_absolute() or str(source).startswith((".", "~")) or str(source).count("/") != 1:
+    elif not is_hub_id(str(source)):
         raise ModelError(f"There is no model folder {source}. Give a folder, a hub id (org/name), or tiny.")
     try:
         tokenizer = AutoTokenizer.from_pretrained(root, trust_remote_code=trust_remote_code)

@@ -39,10 +39,12 @@ def described(benchmark: Benchmark, tokenizer: str | Path | None = None) -> Desc
 def _load(where: str | Path) -> Any:
     from transformers import AutoTokenizer
 
-    from medunlearn.models.folders import chain, model_folder
+    from medunlearn.models.folders import chain, is_hub_id, model_folder
     from medunlearn.models.load import LOADING_ERRORS
 
     folder = Path(model_folder(where))
+    if not folder.is_dir() and not is_hub_id(str(where)):
+        raise ModelError(f"There is no tokenizer in {where}. Give a folder, a run, or a hub id (org/name).")
     root = str(chain(folder, check=False)[0]) if folder.is_dir() else str(where)
     try:
         return AutoTokenizer.from_pretrained(root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -58,13 +59,21 @@ def _table(content: ReportContent) -> Table | None:
     def line(model: ModelResult) -> tuple[Cell, ...]:
         values = {(row["side"], row["fold"]): value_cell(row) for row in _rows(model)}
         told = subjects.get(model.label)
-        last = Cell("–") if told is None else Cell(f"{told['told']} of {told['subjects']}", _smallest(told))
+        count = (
+            f"{told['told']} of {told['subjects']}" if told and _least_p(content) <= content.ranks.alpha else "–"
+        )
+        last = Cell(count, _median(told)) if told else Cell("–")
         return (Cell(model.label), *(values.get(place, Cell("–")) for place in places), last)
 
     return records(columns, (line(model) for model in content.models if list(_rows(model))))
 
 
-def _smallest(row: Row) -> str:
+def _least_p(content: ReportContent) -> float:
+    """The smallest p-value that a subject can have, all of her facts being ranked first."""
+    return math.e / content.ranks.of
+
+
+def _median(row: Row) -> str:
     median = number(row["median_p"])
     return "" if median is None else f"median p {p_text(median)}"
 
@@ -75,6 +84,11 @@ def _calibration(content: ReportContent) -> Iterator[str]:
         f"p of a subject: e times the geometric mean of her facts' exact p-values, which holds however her facts "
         f"depend on each other; a fact's cannot be below 1/{ranks.of}."
     )
+    if _least_p(content) > ranks.alpha:
+        yield (
+            f"So a subject's cannot be below {p_text(_least_p(content))}, which tells nobody at {ranks.alpha:g}. "
+            "Rank among more alternatives (--alternatives 99)."
+        )
     checked = ranks.calibration
     if checked is None:
         yield "No subject here is unseen by a model, so p-values could not be checked on such a one."
@@ -114,5 +128,5 @@ def _figure(content: ReportContent) -> Spec:
         )
     frame = layout(None, "", "facts ranked first, forget set", small=True)
     frame["yaxis"] |= {"range": [0, 1.02]}
-    frame["xaxis"] |= {"type": "category"}
+    frame["xaxis"] |= {"type": "category", "dtick": 1}
     return plot(bars, frame, (52, 10, 12, 44))
