@@ -40,6 +40,7 @@ def pool(questions: list[Question], count: int = 19) -> AlternativePool:
         ("Leucocytes 12.1 x10^9/L on 2024-05-03.", [("number", "12.1"), ("date", "2024-05-03")]),
         ("Ana Silva, HX-000000.", [("name", "Ana Silva"), ("identifier", "HX-000000")]),
         ("Stage T2 at C5-6.", [("statement", "Stage T2 at C5-6.")]),
+        ("On 2024-13-45, 31 mg.", [("number", "31")]),
         ("Left for home.", [("statement", "Left for home.")]),
         ("Day 5, as on day 5 before.", [("number", "5"), ("number", "5")]),
     ],
@@ -153,3 +154,14 @@ def test_alternatives_do_not_depend_on_what_else_is_asked() -> None:
     one, two = question(0, "Which dose?", "It was 31 mg."), question(1, "Which dose?", "It was 77 mg.")
     fact = facts_of(one)[0]
     assert pool([one]).of(one, fact) == pool([one, two]).of(one, fact)
+
+
+def test_a_number_within_another_is_not_said_by_the_question() -> None:
+    asked = question(0, "What followed the 15 days at 5.2 mg?", "Rest for 5 days.")
+    assert [fact.of(asked.answer) for fact in facts_of(asked)] == ["5"]
+
+
+def test_dates_at_the_ends_of_the_calendar_have_alternatives() -> None:
+    for true in ("0001-01-01", "9999-12-31"):
+        drawn = [one for one, _ in zip(dates_like(true, np.random.default_rng(1), 19), range(19), strict=False)]
+        assert all(len(one) == 10 for one in drawn)

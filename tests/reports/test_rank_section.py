@@ -13,7 +13,7 @@ from medunlearn.reports.rank_tables import rank_section
 CHECKED = {"distance": 0.4, "p": 0.011, "facts": 108, "subjects": 6, "first": 0.148, "uniform": False}
 
 
-def shown(content: ReportContent, of: int, uniform: bool = False) -> Section:
+def shown(content: ReportContent, least: float, *, told: int | None = 2, beside: bool = False) -> Section:
     """The section where each model ranks half of the facts first."""
 
     def with_row(summary: pd.DataFrame) -> pd.DataFrame:
@@ -22,9 +22,10 @@ def shown(content: ReportContent, of: int, uniform: bool = False) -> Section:
 
     models = tuple(replace(model, summary=with_row(model.summary)) for model in content.models)
     table = pd.DataFrame(
-        [{"model": model.label, "subjects": 6, "told": 2, "median_p": 0.031} for model in content.models]
+        [{"model": model.label, "subjects": 6, "told": told, "median_p": 0.031} for model in content.models]
     )
-    ranks = Ranks(table, {**CHECKED, "uniform": uniform}, of)
+    table = table.astype({"told": "Int64"})
+    ranks = Ranks(table, {**CHECKED, "uniform": not beside}, 50, 0.05, least, beside)
     section = rank_section(replace(content, models=models, ranks=ranks))
     assert section is not None
     return section
@@ -44,18 +45,21 @@ def test_nothing_is_shown_of_models_that_were_not_ranked(content: ReportContent)
 
 
 def test_subjects_are_counted_where_their_p_can_tell(content: ReportContent) -> None:
-    enough, few = shown(content, of=100), shown(content, of=50)
+    enough, few = shown(content, 0.027), shown(content, 0.054, told=None)
     assert set(last_column(enough)) == {"2 of 6"}
     assert set(last_column(few)) == {"–"}
     assert "cannot be below 0.054" in sentences(few)
-    assert "--alternatives 99" not in sentences(enough)
+    assert "--alternatives 99" in sentences(few)
+    assert "tells nobody" not in sentences(enough)
 
 
-def test_what_is_not_uniform_is_said(content: ReportContent) -> None:
-    assert "They are not uniform" in sentences(shown(content, of=100))
-    assert "They are not uniform" not in sentences(shown(content, of=100, uniform=True))
+def test_what_is_not_uniform_is_read_beside_unseen_subjects(content: ReportContent) -> None:
+    beside = sentences(shown(content, 1 / 7, told=None, beside=True))
+    assert "They are not uniform" in beside
+    assert "that takes 19 unseen subjects" in beside
+    assert "They are not uniform" not in sentences(shown(content, 0.027))
 
 
 def test_every_model_has_its_bar(content: ReportContent) -> None:
-    (figure,) = (block for block in shown(content, of=100).blocks if isinstance(block, Figure))
+    (figure,) = (block for block in shown(content, 0.027).blocks if isinstance(block, Figure))
     assert [bar["y"] for bar in figure.spec["data"]] == [[0.5]] * len(content.models)

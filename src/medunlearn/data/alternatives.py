@@ -27,7 +27,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from functools import cached_property
 
 import numpy as np
@@ -205,10 +205,12 @@ def numbers_like(true: str, rng: np.random.Generator, count: int) -> Iterator[st
 
 
 def dates_like(true: str, rng: np.random.Generator, count: int) -> Iterator[str]:
-    """ISO dates around a centre around this one."""
-    centre = date.fromisoformat(true) + timedelta(days=int(rng.integers(-DAYS, DAYS + 1)))
+    """ISO dates around a centre around this one; none outside the years 1 to 9999."""
+    centre = date.fromisoformat(true).toordinal() + int(rng.integers(-DAYS, DAYS + 1))
     for _ in range(_TRIES * count):
-        yield (centre + timedelta(days=int(rng.integers(-DAYS, DAYS + 1)))).isoformat()
+        day = centre + int(rng.integers(-DAYS, DAYS + 1))
+        if 1 <= day <= date.max.toordinal():
+            yield date.fromordinal(day).isoformat()
 
 
 def _as_round(text: str, true: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from typing import Literal
 
 from medunlearn.data.records import Identifier, Question
@@ -60,19 +61,33 @@ def facts_of(question: Question, identifiers: Iterable[Identifier] = ()) -> list
     taken: list[Fact] = []
     for fact in _found(question.answer, identifiers):
         apart = all(fact.end <= other.start or other.end <= fact.start for other in taken)
-        if apart and fact.of(question.answer) not in question.question:
+        if apart and not _says(question.question, fact.of(question.answer)):
             taken.append(fact)
     return sorted(taken, key=lambda fact: fact.start) or [Fact(0, len(question.answer), "statement")]
+
+
+def _says(text: str, value: str) -> bool:
+    """Whether a value stands in a text by itself: 5 does not stand in 15 or 5.2."""
+    return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|\.\d)", text) is not None
+
+
+def _is_date(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _found(text: str, identifiers: Iterable[Identifier]) -> Iterator[Fact]:
     """The most telling kinds first: an identifier's digits are no number."""
     for identifier in sorted(identifiers, key=lambda one: -len(one.value)):
         kind: FactKind = "name" if identifier.type in NAMES else "identifier"
-        if _DATE.fullmatch(identifier.value):
+        if _DATE.fullmatch(identifier.value) and _is_date(identifier.value):
             kind = "date"
         for match in re.finditer(rf"(?<!\w){re.escape(identifier.value)}(?!\w)", text):
             yield Fact(*match.span(), kind, identifier.type)
     for expression, kind in ((_DATE, "date"), (_NUMBER, "number")):
         for match in expression.finditer(text):
-            yield Fact(*match.span(), kind)
+            if kind != "date" or _is_date(match.group()):
+                yield Fact(*match.span(), kind)

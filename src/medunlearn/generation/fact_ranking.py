@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from medunlearn.data.alternatives import AlternativePool
 from medunlearn.data.fact_ranks import FactRank, Facts, facts_with_alternatives, known_ranks, ranks_of
 from medunlearn.data.records import Question, Record
@@ -96,7 +98,8 @@ def _rate(
             "",
             (),
             True,
-            tuple(math.fsum(next(scores).log_probs) for _ in family),
+            # As the store keeps them, so that ranks are the same when they are read again.
+            tuple(float(np.float32(math.fsum(next(scores).log_probs))) for _ in family),
         )
         for (question, place, _), family in zip(named, families, strict=True)
     ]

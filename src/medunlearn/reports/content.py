@@ -97,16 +97,21 @@ class Ranks:
     """Ranks of the forget set's facts; empty where none was ranked.
 
     Attributes:
-        table: model, subjects, told (how many have p at most ``alpha``), median_p.
+        table: model, subjects, told (how many have p at most ``alpha``; null where that cannot be read), median_p.
         calibration: distance, p, facts, subjects, first, uniform of
             the retrained model (:class:`medunlearn.results.fact_table.Calibration`); None without one.
         of: alternatives and the true value.
+        least_p: the smallest p that a subject can have.
+        beside_unseen: p is a subject's place among those whom the retrained model never saw, since p-values by
+            facts alone are not uniform there.
     """
 
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
     calibration: Mapping[str, Any] | None = None
     of: int = 0
     alpha: float = 0.05
+    least_p: float = 1.0
+    beside_unseen: bool = False
 
 
 @dataclass(frozen=True)

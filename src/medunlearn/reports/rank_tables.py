@@ -59,18 +59,12 @@ def _table(content: ReportContent) -> Table | None:
     def line(model: ModelResult) -> tuple[Cell, ...]:
         values = {(row["side"], row["fold"]): value_cell(row) for row in _rows(model)}
         told = subjects.get(model.label)
-        count = (
-            f"{told['told']} of {told['subjects']}" if told and _least_p(content) <= content.ranks.alpha else "–"
-        )
-        last = Cell(count, _median(told)) if told else Cell("–")
+        count = None if told is None else number(told["told"])
+        text = "–" if told is None or count is None else f"{count:.0f} of {told['subjects']}"
+        last = Cell(text, _median(told)) if told else Cell("–")
         return (Cell(model.label), *(values.get(place, Cell("–")) for place in places), last)
 
     return records(columns, (line(model) for model in content.models if list(_rows(model))))
-
-
-def _least_p(content: ReportContent) -> float:
-    """The smallest p-value that a subject can have, all of her facts being ranked first."""
-    return math.e / content.ranks.of
 
 
 def _median(row: Row) -> str:
@@ -80,15 +74,20 @@ def _median(row: Row) -> str:
 
 def _calibration(content: ReportContent) -> Iterator[str]:
     ranks = content.ranks
-    yield (
-        f"p of a subject: e times the geometric mean of her facts' exact p-values, which holds however her facts "
-        f"depend on each other; a fact's cannot be below 1/{ranks.of}."
-    )
-    if _least_p(content) > ranks.alpha:
+    if ranks.beside_unseen:
         yield (
-            f"So a subject's cannot be below {p_text(_least_p(content))}, which tells nobody at {ranks.alpha:g}. "
-            "Rank among more alternatives (--alternatives 99)."
+            "p of a subject: the share of subjects unseen by the retrained model, and herself, whose facts rank "
+            f"as high on average; it cannot be below {p_text(ranks.least_p)}."
         )
+    else:
+        yield (
+            "p of a subject: e times the geometric mean of her facts' exact p-values, which holds however her "
+            f"facts depend on each other; it cannot be below {p_text(ranks.least_p)}."
+        )
+    if ranks.least_p > ranks.alpha:
+        unseen = f"that takes {math.ceil(1 / ranks.alpha) - 1} unseen subjects"
+        more = unseen if ranks.beside_unseen else "rank among more alternatives (--alternatives 99)"
+        yield f"So it tells nobody at {ranks.alpha:g}: {more}."
     checked = ranks.calibration
     if checked is None:
         yield "No subject here is unseen by a model, so p-values could not be checked on such a one."
@@ -101,8 +100,8 @@ def _calibration(content: ReportContent) -> Iterator[str]:
     yield how
     if not checked["uniform"]:
         yield (
-            "They are not uniform: which values are usual tells something of the true ones. Subjects' p-values are "
-            "too small by that much; read them beside the retrained model's."
+            "They are not uniform: which values are usual tells something of the true ones. So subjects are read "
+            "beside those unseen ones."
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import e
 from typing import Any
 
 import pandas as pd
@@ -175,15 +176,24 @@ def _ranks(models: Sequence[Evaluated]) -> Ranks:
     forget = {label: facts for label, facts in forget.items() if len(facts)}
     if not forget:
         return Ranks()
-    unseen = [forget[m.run.label] for m in models if m.run.role == "retrained" and m.run.label in forget]
-    checked = calibration(unseen[0]) if len(unseen) == 1 else None
+    broken = {model.run.label for model in models if model.record.info.problems}
+    references = [m.run.label for m in models if m.run.role == "retrained" and m.run.label in {*forget} - broken]
+    reference = references[0] if len(references) == 1 else None
+    unseen = None if reference is None else forget[reference]
+    checked = None if unseen is None else calibration(unseen)
+    beside = checked is not None and not checked.uniform
+    most = max(int(facts["of"].max()) for facts in forget.values())
+    least = 1 / (1 + checked.subjects) if checked and beside else e / most
     rows = []
     for label, facts in forget.items():
-        p = subject_table(facts)["p"]
-        told, median = int((p <= ALPHA).sum()), float(p.median()) if len(p) else None
-        rows.append({"model": label, "subjects": len(p), "told": told, "median_p": median})
-    most = max(int(facts["of"].max()) for facts in forget.values())
-    return Ranks(pd.DataFrame(rows), checked.facts_for_report() if checked else None, most, ALPHA)
+        # Among themselves, unseen subjects have every place.
+        table = subject_table(facts, unseen if beside and label != reference else None)
+        p = table["p_unseen" if beside else "p"].dropna()
+        can_tell = len(p) and least <= ALPHA and label not in broken
+        told, median = int((p <= ALPHA).sum()) if can_tell else None, float(p.median()) if len(p) else None
+        rows.append({"model": label, "subjects": len(table), "told": told, "median_p": median})
+    table = pd.DataFrame(rows).astype({"told": "Int64", "median_p": "Float64"})
+    return Ranks(table, checked.facts_for_report() if checked else None, most, ALPHA, least, beside)
 
 
 def _forgotten_facts(model: Evaluated) -> pd.DataFrame:
