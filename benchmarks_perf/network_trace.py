@@ -84,6 +84,7 @@ run experiment.yaml
 sweep sweep.yaml --jobs 2
 report target retrained forgot --split random_25 --out page
 export forgot --out hf
+adopt hf bench --out adopted --allow-broken
 export tasks bench --split random_25 --out tasks-of-bench --like target --folds train
 demo audit --out demo-audit --texts 2 --epochs 2
 verify target --subject patient-0003 --benchmark bench

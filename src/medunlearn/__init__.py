@@ -33,6 +33,7 @@ for _module, _constant, _value in (
 if TYPE_CHECKING:
     from medunlearn import build
     from medunlearn.api import (
+        adopt,
         agree,
         annotate,
         attack,
@@ -80,6 +81,7 @@ __all__ = [
     "Benchmark",
     "Run",
     "__version__",
+    "adopt",
     "agree",
     "annotate",
     "attack",

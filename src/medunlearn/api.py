@@ -14,7 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medunlearn.config import DiagnoseSettings, EvaluateSettings, TaskExportSettings, UtilitySettings, check
+from medunlearn.config import (
+    AdoptSettings,
+    DiagnoseSettings,
+    EvaluateSettings,
+    TaskExportSettings,
+    UtilitySettings,
+    check,
+)
 from medunlearn.config.reading import flat, merged
 from medunlearn.errors import ConfigError, InputError
 
@@ -80,6 +87,27 @@ def train(
     return train(bench, checked, folder, device=device, quiet=quiet)
 
 
+def adopt(
+    model: Folder, benchmark: BenchmarkOrFolder, *, out: Folder | None = None, device: str = "auto",
+    quiet: bool = False, **settings: Any
+) -> Run:  # fmt: skip
+    """Make a run of a model that was trained elsewhere; nothing is trained.
+
+    Args:
+        model: Hugging Face folder, hub id (org/name), or LoRA adapter
+        benchmark: benchmark of the texts that it was trained on, or its folder
+        out: folder of the run
+
+    Raises:
+        ModelError: two models in one folder, a part is missing, or a broken model.
+    """
+    from medunlearn.pipeline.adopt import adopt
+
+    checked = check(AdoptSettings, settings)
+    bench, folder = _benchmark(benchmark), None if out is None else Path(out)
+    return adopt(model, bench, checked, folder, beside=RUNS, device=device, quiet=quiet)
+
+
 def unlearn(
     target: RunOrFolder, benchmark: BenchmarkOrFolder, *, split: str, method: str, out: Folder | None = None,
     preset: str | None = None, device: str = "auto", quiet: bool = False, say: Say | None = None,
@@ -88,19 +116,21 @@ def unlearn(
     """Make a trained model forget one split's forget set. Resumes.
 
     Args:
-        target: run of the target model
+        target: run of the target model, or a Hugging Face folder, which is adopted
         out: folder of the run
     """
     from medunlearn.pipeline.estimate.forecast import announce
     from medunlearn.pipeline.estimate.stage_cost import unlearn_stage
     from medunlearn.pipeline.experiment import run_folder
-    from medunlearn.pipeline.presets import is_tiny, unlearn_settings
+    from medunlearn.pipeline.part_check import unlearning_method
+    from medunlearn.pipeline.presets import tiny_preset, unlearn_settings
     from medunlearn.pipeline.unlearn import unlearn
 
-    trained = _run(target)
-    values = {"method": method, "split": split, **({"preset": preset} if preset else {}), **flat(settings, method)}
-    checked = unlearn_settings(values, tiny=is_tiny(trained), shared=False)
     bench = _benchmark(benchmark)
+    values = {"method": method, "split": split, **({"preset": preset} if preset else {}), **flat(settings, method)}
+    checked = unlearn_settings(values, tiny=tiny_preset(target), shared=False)
+    unlearning_method(checked)  # its mistakes are told before a model is read
+    trained = _run_of(target, bench, split, out, device, quiet, settings)
     folder = Path(out) if out is not None else run_folder(bench, checked, method, trained.folder, RUNS)
     announce(say, lambda: unlearn_stage(trained, bench, checked, device), folder, device)
     return unlearn(trained, bench, checked, folder, device=device, quiet=quiet)
@@ -120,7 +150,8 @@ def evaluate(
     from medunlearn.pipeline.evaluate import evaluate
 
     file, checked = _csv_file(out), check(EvaluateSettings, {"split": split, **settings})
-    bench, models = _benchmark(benchmark), [_run(run), *map(_run, against)]
+    bench = _benchmark(benchmark)
+    models = [_run_of(model, bench, split, out, device, quiet, settings) for model in (run, *against)]
     if semeval and bench.builder != "lume":
         raise InputError(f"--semeval is a score on LUME, and {benchmark} was made by `build {bench.builder}`.")
     model = models[0] if epoch is None else models[0].epoch(epoch)
@@ -160,8 +191,9 @@ def attack(
 
     file = _csv_file(out)
     checked = attack_settings({"split": split, "attacks": attacks, **flat(settings, *settings)})
-    bench, others = _benchmark(benchmark), list(map(_run, against))
-    attacked = attack(_run(run), bench, checked, against=others, device=device, quiet=quiet)
+    bench = _benchmark(benchmark)
+    model, *others = (_run_of(one, bench, split, out, device, quiet, settings) for one in (run, *against))
+    attacked = attack(model, bench, checked, against=others, device=device, quiet=quiet)
 
     def table() -> pd.DataFrame:
         tables = [table for table in (attacked.table(), attacked.reconstructions.table()) if len(table)]
@@ -419,6 +451,18 @@ def _run(run: RunOrFolder) -> Run:
     from medunlearn.results.runs import Run
 
     return Run.of(run)
+
+
+def _run_of(
+    model: RunOrFolder, benchmark: Benchmark, split: str, out: Folder | None, device: str, quiet: bool,
+    settings: dict[str, Any]
+) -> Run:  # fmt: skip
+    """A run, or a Hugging Face folder as an adopted run beside ``out``; it is asked as the settings say."""
+    from medunlearn.pipeline.adopt import run_of
+
+    how = {key: settings[key] for key in ("template", "context", "weights", "allow_broken") if key in settings}
+    beside = RUNS if out is None else Path(out).parent
+    return run_of(model, benchmark, beside=beside, split=split, device=device, quiet=quiet, **how)
 
 
 def _judging_run(judged: JudgingRun | Folder) -> JudgingRun:

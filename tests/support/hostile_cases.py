@@ -81,6 +81,8 @@ train | --weight-decay -1 | --tiny-width 7 | --tiny-layers 0 | --checkpoint-seco
 train | --seed 1.5 | --evaluate-every -1
 train | --model hub:no/such | --model nowhere | --model bench | --without nobody | --without patient=nobody
 train | --lora-dropout 1.5 | --device cuda:99 | --device abacus | --preset nothing | --evaluate.limit -1
+adopt | --sample 0 | --sample x | --role nothing | --role retrained | --without random_25 | --base nowhere
+adopt | --revision main | --template nothing | --max-length 1 | --device abacus | --data-use secret
 unlearn | --split nothing | --split patient= | --split patient=nobody | --method nothing | --method os:system
 unlearn | --npo.beta -1 --method npo | --npo.beta nan --method npo | --npo.betta 1 --method npo
 unlearn | --method simnpo --simnpo.beta -1 | --method simnpo --simnpo.gamma x | --method rmu --rmu.layers 99

@@ -358,7 +358,19 @@ class Generator:
         return Hostile(kind, words, [lambda: break_it(Path(name))], f"{shlex.join(words)}: {name} {how}")
 
 
-FOLDERS = ("out", "bench", "target", "unlearned", "stored", "audit", "identifiers", "review", "labels", "diagnosis")
+FOLDERS = (
+    "out",
+    "bench",
+    "target",
+    "foreign",
+    "unlearned",
+    "stored",
+    "audit",
+    "identifiers",
+    "review",
+    "labels",
+    "diagnosis",
+)
 RUNS = ("target", "unlearned", "stored", "audit", "identifiers", "review", "labels")
 INPUTS = (
     *(

@@ -28,6 +28,7 @@ build diagnosis --synthetic 8 --percents 25 --validation 1 --test 1 --out diagno
 train bench {LEARNS} --out target
 unlearn target bench --split random_25 --method ga {SMALL} --lr 1e-5 --out unlearned
 evaluate unlearned bench --split random_25 --against target {QUICK}
+export target --out foreign
 audit target bench --limit 4 --prefixes 8 --max-new-tokens 8 --replicates 20 --out audit
 audit --responses responses.jsonl --replicates 20 --out stored
 audit identifiers find responses.jsonl --out identifiers
@@ -50,6 +51,7 @@ BASES: Mapping[str, str] = {
     "inspect": "inspect bench --tables",
     "inspect run": "inspect unlearned",
     "train": f"train bench {TINY} --out out",
+    "adopt": "adopt foreign bench --sample 2 --out out",
     "unlearn": f"unlearn target bench --split random_25 --method graddiff {SMALL} --out out",
     "evaluate": f"evaluate target bench --split random_25 {QUICK}",
     "score": "score unlearned --measures rouge_l",

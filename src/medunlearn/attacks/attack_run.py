@@ -209,7 +209,7 @@ def _check_belongs(run: Run, benchmark: Benchmark, settings: AttackSettings) -> 
         )
     made_for = run.info.made_for
     if made_for is not None and made_for != settings.split:
-        what = "retrained without" if run.info.verb == "train" else "made to forget"
+        what = "retrained without" if run.role == "retrained" else "made to forget"
         raise InputError(
             f"{run.folder} was {what} split {made_for!r}, not {settings.split!r}. Attack it on its own split, or "
             "leave it out."

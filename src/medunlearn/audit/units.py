@@ -148,11 +148,13 @@ def read_tokenizer(folder: str | Path) -> Any:
     """
     from tokenizers import Tokenizer
 
-    from medunlearn.models.folders import chain
+    from medunlearn.models.folders import adapter_base, chain, is_adapter
 
     path = Path(folder)
     if (path / "run.json").exists():
         path = path / "model"
+    if is_adapter(path) and not (path / "tokenizer.json").exists():
+        path = Path(adapter_base(path))
     if path.is_dir():
         path = chain(path, check=False)[0] / "tokenizer.json"
     if not path.exists():

@@ -97,6 +97,25 @@ def train(result: Run, output: Output) -> None:
     _trained(result, output, f"{results['steps']} steps{loss}")
 
 
+def adopt(result: Run, output: Output) -> None:
+    """Print the losses of an adopted model in each way of asking, and how later commands ask."""
+    if output.data(result.info):
+        return
+    from medunlearn.pipeline.adopt import adopted_losses, asked_words
+
+    results = result.info.results
+    warn_of_broken(output, {result.label: result.info.problems})
+    rows = [
+        (loss.what, loss.template, loss.items, loss.tokens, f"{loss.loss:.3f}") for loss in adopted_losses(result)
+    ]
+    title = f"mean loss on training texts, nats a token; uniform guessing: {results['uniform_loss']:.3f}"
+    output.table(title, ("what", "template", "items", "tokens", "loss"), rows)
+    source, form = results["source"], results["saved"]["form"]
+    what = "LoRA adapter" if source["kind"] == "adapter" else "model"
+    where = "copied" if form == "copy" else "its weights stay where they are"
+    output.say(f"{result.folder}: {what} {source['name']}, {where}; {asked_words(result)} (--template, --context)")
+
+
 def unlearn(result: Run, output: Output, *, method: str) -> None:
     results = result.info["results"]
     work = f"{results['steps']} steps of {method}"

@@ -143,6 +143,16 @@ _VERBS = (
         out=True,
     ),
     Verb(
+        "adopt",
+        "Make a run of a model that was trained elsewhere: a Hugging Face folder, a hub id, or a LoRA adapter.",
+        "hospital/model bench/ --out runs/target; a retrained model: add --role retrained --without random_10",
+        "out role without template base",
+        f"{CONFIG}:AdoptSettings",
+        "Nothing is trained, and the weights are not copied: files are hashed, and a file that changes is noticed. "
+        "`unlearn`, `evaluate` and `attack` take such a folder as it is, too.",
+        out=True,
+    ),
+    Verb(
         "unlearn",
         "Make a trained model forget one split's forget set. Given again, it resumes.",
         "runs/target bench/ --split random_10 --method npo --npo.beta 0.2 --out runs/npo; "

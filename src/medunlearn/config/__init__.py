@@ -6,6 +6,7 @@ leave out takes its default from the AMNESIA paper (Table 6).
 
 from __future__ import annotations
 
+from medunlearn.config.adoption import AdoptSettings
 from medunlearn.config.benchmarks import (
     AmnesiaNotesSettings,
     AmnesiaSettings,
@@ -32,6 +33,7 @@ from medunlearn.config.training import TINIES, EpochFields, LoopFields, TrainSet
 
 __all__ = [
     "TINIES",
+    "AdoptSettings",
     "AmnesiaNotesSettings",
     "AmnesiaSettings",
     "AskedSettings",

@@ -20,7 +20,17 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from medunlearn.data.storage import write_json, write_together
 from medunlearn.errors import ModelError
-from medunlearn.models.folders import MANIFEST, TENSORS, Manifest, Weights, fingerprint, read_manifest, where
+from medunlearn.models.folders import (
+    MANIFEST,
+    TENSORS,
+    FileFacts,
+    Manifest,
+    Weights,
+    fingerprint,
+    read_manifest,
+    stored_weights,
+    where,
+)
 
 LARGEST_SHARE = 0.5  # of the model's bytes; from there on a full folder is saved
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -110,6 +120,28 @@ def save_delta(model: Any, base: Path, folder: Path, *, largest_share: float = 1
     write_together(
         {
             folder / TENSORS: lambda path: save_file(tensors, path, metadata={"format": "pt"}),
+            folder / MANIFEST: lambda path: write_json(path, manifest.facts()),
+        }
+    )
+    return manifest
+
+
+def save_reference(base: Path, folder: Path, files: FileFacts, *, at: Path | None = None) -> Manifest:
+    """Write a delta without tensors: the folder then stands for the model in ``base``, which is not copied.
+
+    Args:
+        base: a full folder, or a delta.
+        files: of ``base``, as :func:`medunlearn.models.folders.file_facts` gives them.
+        at: what is written for ``base``, as seen from the folder; None: its absolute path.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    pointer = str(base.resolve() if at is None else at)
+    manifest = Manifest(pointer, fingerprint(base, files), stored_weights(base), [], base_files=files)
+    write_together(
+        {
+            folder / TENSORS: lambda path: save_file({}, path, metadata={"format": "pt"}),
             folder / MANIFEST: lambda path: write_json(path, manifest.facts()),
         }
     )

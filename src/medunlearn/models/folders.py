@@ -8,11 +8,14 @@ read too, never written: LoRA's matrices as PEFT saves them, and the name of the
 |---|---|
 | ``delta.safetensors`` | the changed tensors, under the names that the model gives them |
 | ``delta.json`` | format, base, base_fingerprint, weights (type of the saved model), changed (names) |
+
+A *reference* is a delta without tensors: it stands for a model that lies elsewhere. Its ``delta.json`` has
+``base_files`` as well, so that a file of the base that changed is named, and one that did not is not read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +33,8 @@ ADAPTER, ADAPTER_TENSORS = "adapter_config.json", "adapter_model.safetensors"
 FORMAT = 1
 RECORD, MODEL = "run.json", "model"
 """A run's record, and its model's folder beside it."""
+BASE, COPY = "base", "weights"
+"""Of the run of an adopted adapter: what it stands on, and the copy of that, where there is one."""
 _NARROW: dict[frozenset[str], Weights] = {frozenset({"BF16"}): "bf16", frozenset({"F16"}): "fp16"}
 
 # What decides over a model's answers besides its weights.
@@ -45,7 +50,10 @@ _TELLING = (
     "chat_template.jinja",
     "preprocessor_config.json",
     "processor_config.json",
+    ADAPTER,
 )
+FileFacts = Mapping[str, Mapping[str, Any]]
+"""File name -> ``sha256``, ``size`` and ``mtime_ns``."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,7 @@ class Manifest:
         base: folder that the delta stands on: absolute, or relative to the delta's own folder.
         weights: type of the whole model when it was saved.
         changed: names of the tensors in ``delta.safetensors``, sorted.
+        base_files: of a reference: the files of its base (:func:`file_facts`).
     """
 
     base: str
@@ -63,13 +72,20 @@ class Manifest:
     weights: Weights
     changed: list[str]
     format: int = FORMAT
+    base_files: FileFacts | None = None
 
     def facts(self) -> dict[str, Any]:
-        return asdict(self)
+        """The content of ``delta.json``."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def is_delta(folder: Path) -> bool:
     return (folder / MANIFEST).exists()
+
+
+def is_reference(folder: Path) -> bool:
+    """Whether a folder stands for a model that lies elsewhere. Raises ModelError: its ``delta.json`` is broken."""
+    return is_delta(folder) and read_manifest(folder).base_files is not None
 
 
 def is_adapter(folder: Path) -> bool:
@@ -83,7 +99,8 @@ def adapter_base(folder: Path) -> str:
     Raises:
         ModelError: the adapter does not say, or has no weights as safetensors.
     """
-    named = read_json(folder / ADAPTER).get("base_model_name_or_path")
+    facts = read_json(folder / ADAPTER)
+    named = facts.get("base_model_name_or_path") if isinstance(facts, dict) else None
     if not isinstance(named, str) or not named:
         raise ModelError(
             f'{folder / ADAPTER} names no base. Write its folder or hub id: "base_model_name_or_path".'
@@ -114,16 +131,27 @@ def read_manifest(folder: Path) -> Manifest:
         raise ModelError(f"{folder / MANIFEST} is broken: a value has another type. {again}")
     if manifest.weights not in ("fp32", "bf16", "fp16"):
         raise ModelError(f"{folder / MANIFEST} is broken: weights is {manifest.weights!r}. {again}")
+    if not _are_facts(manifest.base_files):
+        raise ModelError(f"{folder / MANIFEST} is broken: base_files is not what medunlearn writes. {again}")
     if not (folder / TENSORS).exists():
         raise ModelError(f"{folder} is a delta without its tensors: {TENSORS} is missing. {again}")
     return manifest
 
 
-def chain(folder: Path, *, check: bool = True) -> list[Path]:
+def _are_facts(files: Any) -> bool:
+    if files is None:
+        return True
+    return isinstance(files, Mapping) and all(
+        isinstance(facts, Mapping) and isinstance(facts.get("sha256"), str) for facts in files.values()
+    )
+
+
+def chain(folder: Path, *, check: bool = True, reread: bool = False) -> list[Path]:
     """The folders that a model is made of: the full one at the root first, ``folder`` itself last.
 
     Args:
         check: compare each base with the fingerprint that its delta recorded; this reads the whole root.
+        reread: also read files whose size and time are as a reference recorded them.
 
     Raises:
         ModelError: a base is not there or not the one that the delta was made from, or the chain is a circle.
@@ -141,7 +169,10 @@ def chain(folder: Path, *, check: bool = True) -> list[Path]:
             )
         if any(base.resolve() == other.resolve() for other in folders):
             raise ModelError(f'{delta} stands on itself. Correct "base" in {delta / MANIFEST}.')
-        if check and (now := fingerprint(base)) != manifest.base_fingerprint:
+        known = {} if reread else manifest.base_files
+        if check and (now := fingerprint(base, known)) != manifest.base_fingerprint:
+            if manifest.base_files is not None:
+                raise ModelError(_changed_base(folder, base, manifest.base_files))
             raise ModelError(
                 f"{delta} was made from a base with fingerprint {manifest.base_fingerprint}, but {base} has "
                 f"{now}: it is another model, or was changed. Restore that base, or write the folder of the "
@@ -150,6 +181,25 @@ def chain(folder: Path, *, check: bool = True) -> list[Path]:
         refuse_irregular(base)
         folders.insert(0, base)
     return folders
+
+
+def _changed_base(folder: Path, base: Path, recorded: FileFacts) -> str:
+    """The error of a reference whose base is no longer the model that was adopted: names its files."""
+    now = {path.name: path for path in telling_files(base)}
+    missing = [f"{name} is missing" for name in recorded if name not in now]
+    new = [f"{name} is new" for name in now if name not in recorded]
+    other = [
+        f"{name} has another SHA-256"
+        for name, facts in recorded.items()
+        if name in now and sha256_of(now[name]) != facts["sha256"]
+    ]
+    changes = [*other, *missing, *new]
+    run = folder.parent.resolve() if ".." in folder.parts else folder.parent
+    more = f", ... ({len(changes)} files in all)" if len(changes) > 3 else ""
+    return (
+        f"The model in {base} has changed since {run} adopted it: {', '.join(changes[:3])}{more}. Put "
+        "the files back, or adopt the model as it is now with another --out (--copy-weights keeps a copy)."
+    )
 
 
 def refuse_irregular(folder: Path) -> None:
@@ -200,7 +250,7 @@ def stored_weights(folder: Path) -> Weights:
     return _NARROW.get(frozenset(kinds), "fp32")
 
 
-def fingerprint(folder: Path) -> str:
+def fingerprint(folder: Path, known: FileFacts | None = None) -> str:
     """SHA-256 over what decides over a model's answers: equal fingerprints, equal models.
 
     Of a full folder: its configuration, weights and tokenizer. Of a delta: its base's recorded fingerprint and its
@@ -208,6 +258,9 @@ def fingerprint(folder: Path) -> str:
     has the recorded fingerprint is checked where the delta is loaded. Of an adapter: its own files and its base's
     fingerprint, or the base's name where it is no folder. A file that has the size and time that its run recorded
     is not read again.
+
+    Args:
+        known: facts on the files of a full folder to take instead of those that its run recorded.
     """
     if is_adapter(folder):
         base = adapter_base(folder)
@@ -218,7 +271,7 @@ def fingerprint(folder: Path) -> str:
     if is_delta(folder):
         tensors = _known_sha256(folder / TENSORS, recorded_files(folder))
         return sha256_of_json(["delta", read_manifest(folder).base_fingerprint, tensors])
-    recorded = recorded_files(folder)
+    recorded = recorded_files(folder) if known is None else known
     return sha256_of_json([(path.name, _known_sha256(path, recorded)) for path in telling_files(folder)])
 
 
@@ -232,22 +285,27 @@ def vocabulary_fingerprint(folder: Path) -> str | None:
 
 
 def telling_files(folder: Path) -> list[Path]:
-    """Files of a full folder or a delta that decide over the model's answers, by name."""
+    """Files of a full folder, a delta or an adapter that decide over the model's answers, by name."""
     if is_delta(folder):
         return [folder / TENSORS]
     return sorted(path for path in folder.iterdir() if path.suffix == ".safetensors" or path.name in _TELLING)
 
 
-def file_facts(folder: Path) -> dict[str, dict[str, Any]]:
-    """Of each telling file of a model that was just saved: SHA-256, size, and time of the last change."""
+def file_facts(folder: Path, advance: Callable[[int], None] = lambda size: None) -> dict[str, dict[str, Any]]:
+    """Of each telling file of a model: SHA-256, size, and time of the last change.
+
+    Args:
+        advance: called with the bytes of each file when it is done.
+    """
     facts = {}
     for path in telling_files(folder):
         state = path.stat()
         facts[path.name] = {"sha256": sha256_of(path), "size": state.st_size, "mtime_ns": state.st_mtime_ns}
+        advance(state.st_size)
     return facts
 
 
-def recorded_files(folder: Path) -> Mapping[str, Mapping[str, Any]]:
+def recorded_files(folder: Path) -> FileFacts:
     """What the record of its run says of a model's files; nothing of a model without a run, or of an older run."""
     path = folder.parent / RECORD
     if folder.name != MODEL or not path.exists():
@@ -264,7 +322,7 @@ def _is_untouched(path: Path, facts: Mapping[str, Any]) -> bool:
     return (state.st_size, state.st_mtime_ns) == (facts.get("size"), facts.get("mtime_ns"))
 
 
-def _known_sha256(path: Path, recorded: Mapping[str, Mapping[str, Any]]) -> str:
+def _known_sha256(path: Path, recorded: FileFacts) -> str:
     facts = recorded.get(path.name)
     return str(facts["sha256"]) if facts and _is_untouched(path, facts) else sha256_of(path)
 

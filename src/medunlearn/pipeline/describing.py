@@ -39,12 +39,14 @@ def described(benchmark: Benchmark, tokenizer: str | Path | None = None) -> Desc
 def _load(where: str | Path) -> Any:
     from transformers import AutoTokenizer
 
-    from medunlearn.models.folders import chain, is_hub_id, model_folder
+    from medunlearn.models.folders import adapter_base, chain, is_adapter, is_hub_id, model_folder
     from medunlearn.models.load import LOADING_ERRORS
 
     folder = Path(model_folder(where))
     if not folder.is_dir() and not is_hub_id(str(where)):
         raise ModelError(f"There is no tokenizer in {where}. Give a folder, a run, or a hub id (org/name).")
+    if is_adapter(folder) and not (folder / "tokenizer.json").exists():
+        return _load(adapter_base(folder))
     root = str(chain(folder, check=False)[0]) if folder.is_dir() else str(where)
     try:
         return AutoTokenizer.from_pretrained(root)

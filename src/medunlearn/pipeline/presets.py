@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -20,7 +21,7 @@ from medunlearn.config.reading import without_prefix
 from medunlearn.errors import ConfigError, InputError, UnknownNameError, unknown_name
 from medunlearn.methods import METHODS, is_edit, make_method
 from medunlearn.registry import names, paper_files
-from medunlearn.results.runs import Run
+from medunlearn.results.runs import FILE, Run, RunRecord
 
 Values = Mapping[str, Any]
 
@@ -94,7 +95,7 @@ def train_settings(values: Mapping[str, Any]) -> TrainSettings:
     problems: list[str] = []
     preset = _preset_of(settings, tiny=TINIES.get(str(values.get("model"))), problems=problems)
     try:
-        usual = dict(preset.train) if preset else {}
+        usual = {**_adopted_rendering(values.get("model")), **(preset.train if preset else {})}
         if isinstance(settings.get("watch", {}), Mapping) and "watch" in usual:
             settings["watch"] = {**usual["watch"], **settings.get("watch", {})}
         checked = check(TrainSettings, {**usual, **settings})
@@ -105,6 +106,14 @@ def train_settings(values: Mapping[str, Any]) -> TrainSettings:
     # epochs=0 trains nothing at all.
     no_pretraining = checked.epochs == 0 and "pretrain_epochs" not in settings
     return checked.model_copy(update={"pretrain_epochs": 0}) if no_pretraining else checked
+
+
+def _adopted_rendering(model: Any) -> dict[str, Any]:
+    """Template and context of an adopted run that a training starts from: it goes on asking as it was asked."""
+    if not isinstance(model, str | Path) or not (Path(model) / FILE).exists():
+        return {}
+    record = RunRecord.read(Path(model))
+    return {name: record.rendering[name] for name in ("template", "context")} if record.verb == "adopt" else {}
 
 
 def _preset_of(settings: dict[str, Any], *, tiny: str | None, problems: list[str]) -> Preset | None:
@@ -205,6 +214,12 @@ def _wrong_arguments(method: str, arguments: Mapping[str, Any]) -> list[str]:
 def _below(values: Mapping[str, Any], owner: str) -> dict[str, Any]:
     """The keys ``OWNER.KEY``, without the owner; a plug-in's name may hold points itself."""
     return {key.removeprefix(f"{owner}."): value for key, value in values.items() if key.startswith(f"{owner}.")}
+
+
+def tiny_preset(model: Run | str | Path) -> str | None:
+    """:func:`is_tiny` of a run or its folder; None of a model that is no run."""
+    is_run = isinstance(model, Run) or (Path(model) / FILE).exists()
+    return is_tiny(Run.of(model)) if is_run else None
 
 
 def is_tiny(run: Run) -> str | None:

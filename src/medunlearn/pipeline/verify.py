@@ -18,6 +18,8 @@ from medunlearn.data.responses import SETTINGS, ResponseStore, responses_digest
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.models.folders import (
+    BASE,
+    COPY,
     RECORD,
     chain,
     is_delta,
@@ -95,6 +97,9 @@ def _run_checks(run: Run) -> Iterator[Check]:
         if (folder / "model").is_dir() or record.model_files:
             yield from _model(folder, record)
             named |= {path for path in (folder / "model").rglob("*") if path.is_file()} - _unnamed_weights(folder)
+        if is_delta(folder / BASE):  # of an adopted adapter
+            yield _base(folder, folder / BASE)
+            named |= {path for part in (BASE, COPY) for path in (folder / part).glob("*.safetensors")}
         yield from _dependencies(folder, record)
     for folder, record in records.items():
         yield from _responses(run, folder, record)
@@ -142,7 +147,7 @@ def _model(folder: Path, record: RunRecord) -> Iterator[Check]:
 def _base(folder: Path, model: Path) -> Check:
     base = str(model / read_manifest(model).base)
     try:
-        chain(model)
+        chain(model, reread=True)
     except MedunlearnError as error:
         return Check(folder, "base", base, "differs" if Path(base).is_dir() else "missing", str(error))
     return Check(folder, "base", base, "ok")
@@ -163,10 +168,25 @@ def _dependencies(folder: Path, record: RunRecord) -> Iterator[Check]:
     identity = record.inputs.get("model")
     if record.verb == "train" and record.epoch is None:
         yield _identical(folder, "base", str(record.config.get("model")), identity)
+    elif record.verb == "adopt":
+        yield from _adopted(folder, record)
     elif record.verb == "unlearn" and record.epoch is None and record.lineage:
         yield _identical(folder, "target", record.lineage[-1], identity)
     if reference := record.results.get("reference_model"):
         yield _identical(folder, "reference", str(reference), record.inputs.get("reference"))
+
+
+def _adopted(folder: Path, record: RunRecord) -> Iterator[Check]:
+    """The files of an adopted model where they lay; a run with a copy of its own does not need them."""
+    source = record.results["source"]
+    for part in (source, *([source["base"]] if "base" in source else [])):
+        for name, facts in part["files"].items():
+            check = _compared(folder, "source", Path(part["folder"]) / name, facts["sha256"])
+            copied = (source["kind"] == "adapter" and part is source) or record.config.get("copy_weights")
+            if check.state in WRONG and copied:
+                note = "it has changed, or is gone, since it was adopted; the run has a copy of its own"
+                check = Check(folder, "source", check.name, "not checked", note)
+            yield check
 
 
 def _benchmark(folder: Path, where: Any, fingerprint: str) -> Check:

@@ -155,7 +155,7 @@ class RunRecord:
     @property
     def made_for(self) -> str | None:
         """The split whose forget set the model was trained without, or made to forget; None for a target."""
-        return self.config.get("without" if self.verb == "train" else "split")
+        return self.config.get("without" if self.verb in ("train", "adopt") else "split")
 
     @property
     def benchmark(self) -> str | None:

@@ -56,7 +56,10 @@ class Run:
         """
         folder = Path(folder)
         if not (folder / FILE).exists():
-            raise InputError(f"{folder} holds no run (no {FILE}). `medunlearn train --help` says how to make one.")
+            raise InputError(
+                f"{folder} holds no run (no {FILE}). `medunlearn train` makes one, `medunlearn adopt` one of "
+                "a model that was trained elsewhere."
+            )
         record = RunRecord.read(folder)
         if not record.complete:
             raise InputError(

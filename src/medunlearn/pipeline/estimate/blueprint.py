@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaC
 from medunlearn.config import TrainSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ModelError, first_line
-from medunlearn.models.folders import chain, model_folder
+from medunlearn.models.folders import adapter_base, chain, is_adapter, model_folder
 from medunlearn.models.load import LOADING_ERRORS, load_tokenizer
 from medunlearn.models.vision import family_of
 from medunlearn.pipeline.train import tiny_model
@@ -74,6 +74,8 @@ def blueprint_of(source: str, *, trust_remote_code: bool = False) -> Blueprint:
     local = Path(source).is_dir()
     if not local and not re.fullmatch(r"\w[\w.-]*/[\w.-]+", source):
         raise ModelError(f"There is no model folder {source}. Give a folder, a hub id (org/name), or tiny.")
+    if local and is_adapter(Path(source)):
+        return blueprint_of(adapter_base(Path(source)), trust_remote_code=trust_remote_code)
     root = str(chain(Path(source), check=False)[0]) if local else source
     options = {"trust_remote_code": trust_remote_code, "local_files_only": True}
     try:

@@ -58,7 +58,7 @@ class Lineage:
             except MedunlearnError:
                 return None
             whole = isinstance(record.config, Mapping) and isinstance(record.inputs, Mapping)
-            if record.verb in ("train", "unlearn") and whole and isinstance(record.lineage, list):
+            if record.verb in ("train", "unlearn", "adopt") and whole and isinstance(record.lineage, list):
                 self.runs[folder] = record
         return self.runs.get(folder)
 
@@ -95,7 +95,7 @@ class Lineage:
         if str(record.benchmark) not in self.benchmarks:
             return None
         benchmark, theirs = self.benchmarks[str(record.benchmark)]
-        without = record.config.get("without") if record.verb == "train" else None
+        without = record.made_for if record.verb in ("train", "adopt") else None
         try:
             sides = {} if without is None else benchmark.sides(benchmark.split(without))
         except InputError:
@@ -119,7 +119,7 @@ class Lineage:
         model.
         """
         hashed = sha256_of(weights)
-        if hashed in self._files:
+        if hashed in self._files and not _is_empty(weights):
             return self._files[hashed]
         digest = _digest(weights.parent)
         return self._models.get(digest) if digest is not None else None
@@ -142,8 +142,18 @@ class Lineage:
 
 def _base(record: RunRecord) -> tuple[str, object]:
     """The model that a run started from, and what the run recorded as its identity."""
-    base = record.lineage[-1] if record.verb == "unlearn" and record.lineage else record.config.get("model", "")
-    return str(base), record.inputs.get("model")
+    names = record.lineage if record.verb in ("unlearn", "adopt") else ()
+    return str(names[-1] if names else record.config.get("model", "")), record.inputs.get("model")
+
+
+def _is_empty(weights: Path) -> bool:
+    """Whether a file of weights has no tensors, as that of a reference: all such files are alike."""
+    try:
+        with weights.open("rb") as file:
+            head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    except (OSError, ValueError, MemoryError, OverflowError):
+        return False
+    return isinstance(head, dict) and set(head) <= {"__metadata__"}
 
 
 def _digest(folder: Path) -> str | None:

@@ -1,0 +1,222 @@
+"""A model from elsewhere, on this machine and whole: a Hugging Face folder, a hub id, a LoRA adapter over a base.
+
+Everything is checked here that can be told without loading weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medunlearn.data.storage import read_json
+from medunlearn.errors import HubError, InputError, ModelError, first_line
+from medunlearn.models.folders import (
+    ADAPTER,
+    ADAPTER_TENSORS,
+    MODEL,
+    RECORD,
+    adapter_base,
+    is_adapter,
+    is_delta,
+    is_hub_id,
+    refuse_irregular,
+)
+from medunlearn.models.load import check_model_folder
+
+INDEX = "model.safetensors.index.json"
+WHOLE = "model.safetensors"
+BENCHMARK = "benchmark.yaml"
+FETCHED = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")
+"""Files of a hub's repository that a model may need; weights that are pickled are not fetched."""
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """One model on this machine.
+
+    Attributes:
+        name: the folder or hub id as the user gave it, or as an adapter names its base.
+        folder: a full model, a delta, or an adapter.
+        base: what an adapter stands on; None of a full model.
+        commit: of a hub's repository; None of a folder.
+    """
+
+    name: str
+    folder: Path
+    base: ModelSource | None = None
+    commit: str | None = None
+
+    @property
+    def lineage(self) -> list[str]:
+        """Hub ids and absolute folders that the model is made of, the base first."""
+        own = self.name if self.commit else str(self.folder.resolve())
+        return [*(self.base.lineage if self.base else []), own]
+
+
+def is_model_folder(where: Path) -> bool:
+    """Whether a folder holds a model, whole or not: a configuration, an adapter, or weights."""
+    return where.is_dir() and ((where / "config.json").exists() or is_adapter(where) or any(_weights(where)))
+
+
+def find_model(source: str | Path, *, base: str | Path | None = None, revision: str | None = None) -> ModelSource:
+    """The model in a folder or behind a hub id, which is fetched; an adapter with its base.
+
+    Args:
+        base: folder or hub id of an adapter's base, instead of the one that the adapter names.
+        revision: branch, tag or commit of a hub id.
+
+    Raises:
+        InputError: a run, a benchmark, or a delta; no adapter where a base is given.
+        ModelError: no such folder, two models in it, or a part is missing.
+        HubError: the hub cannot be reached, or refuses.
+    """
+    folder, commit = _located(source, revision)
+    _refuse_ours(folder)
+    _refuse_several(folder)
+    refuse_irregular(folder)
+    if not is_adapter(folder):
+        if base is not None:
+            raise InputError(f"--base is for a LoRA adapter, and {source} has no {ADAPTER}. Leave --base out.")
+        _check_full(folder)
+        return ModelSource(str(source), folder, commit=commit)
+    if not (folder / ADAPTER_TENSORS).exists():
+        raise ModelError(f"{folder} has no {ADAPTER_TENSORS}. Save the adapter with save_pretrained of PEFT.")
+    if base is None:
+        try:
+            base = adapter_base(folder)
+        except ModelError as error:
+            raise ModelError(f"{error} Or give it: --base FOLDER.") from error
+    return ModelSource(str(source), folder, _base(str(base), source), commit)
+
+
+def _base(named: str, adapter: str | Path) -> ModelSource:
+    """The base of an adapter; a run of ours stands for its model."""
+    inside = Path(named) / MODEL
+    path = inside if (Path(named) / RECORD).exists() and inside.is_dir() else named
+    try:
+        folder, commit = _located(path, None)
+    except ModelError as error:
+        raise ModelError(
+            f"{adapter} is a LoRA adapter, and its base is not there: {error} --base names the base."
+        ) from error
+    if is_adapter(folder):
+        raise ModelError(
+            f"The base of {adapter}, {named}, is an adapter itself. Merge it into its base first: "
+            f"`medunlearn export {named} --out merged/`, then --base merged/."
+        )
+    _refuse_several(folder)
+    refuse_irregular(folder)
+    if not is_delta(folder):
+        _check_full(folder)
+    return ModelSource(named, folder, commit=commit)
+
+
+def _located(source: str | Path, revision: str | None) -> tuple[Path, str | None]:
+    """The folder of a model, and the commit where it was fetched."""
+    folder = Path(source)
+    if folder.is_dir():
+        if revision is not None:
+            raise InputError(f"--revision is for a hub id, and {source} is a folder. Leave it out.")
+        return folder, None
+    # A path that is not there is no hub id only because it has one slash: nothing is asked of a hub for it.
+    if folder.exists() or not is_hub_id(str(source)) or folder.parent.exists():
+        raise ModelError(f"There is no model folder {source}. Give a folder, or a hub id (org/name).")
+    fetched = _fetch(str(source), revision)
+    return fetched, fetched.name
+
+
+def _fetch(name: str, revision: str | None) -> Path:
+    """A hub's repository on this machine; what is in the cache is not fetched again.
+
+    Raises:
+        HubError: the hub refused, or cannot be reached.
+    """
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(
+            snapshot_download(name, revision=revision, allow_patterns=list(FETCHED), ignore_patterns=["*/*"])
+        )
+    except Exception as error:  # the hub's client raises errors of many libraries
+        raise HubError(
+            f"{name} could not be fetched: {first_line(error)} Check network and name (a closed one needs `hf auth "
+            "login` or HF_TOKEN), or download the model elsewhere and give its folder."
+        ) from error
+
+
+def _refuse_ours(folder: Path) -> None:
+    """Refuse what is no model from elsewhere, and say what to do with it."""
+    run = folder if (folder / RECORD).exists() else folder.parent if folder.name == MODEL else folder
+    if (run / RECORD).exists():
+        raise InputError(
+            f"{run} is a run of medunlearn already, which needs no adoption: give it as it is, `medunlearn unlearn "
+            f"{run} ...`. To adopt its model as another run, `medunlearn export {run} --out hf/` first."
+        )
+    if (folder / BENCHMARK).exists():
+        raise InputError(f"{folder} is a benchmark. The model comes first: `medunlearn adopt MODEL {folder} ...`.")
+    if is_delta(folder):
+        raise InputError(
+            f"{folder} holds only what changed of another model. `medunlearn export {folder} --out hf/` puts it "
+            "together; then adopt hf/."
+        )
+
+
+def _weights(folder: Path) -> Iterator[Path]:
+    """Files of a full model's weights."""
+    for path in sorted(folder.iterdir()):
+        if path.name in (WHOLE, INDEX) or (path.suffix == ".safetensors" and path.name.startswith("model-")):
+            yield path
+
+
+def _refuse_several(folder: Path) -> None:
+    """Refuse a folder with more than one model: which one is meant, nobody can tell.
+
+    Raises:
+        ModelError: names them.
+    """
+    full = [path.name for path in _weights(folder)]
+    if is_adapter(folder) and full:
+        raise ModelError(
+            f"{folder} holds two models: an adapter ({ADAPTER}) and full weights ({full[0]}). Move one of them "
+            "into a folder of its own, and give that."
+        )
+    if WHOLE in full and INDEX in full:
+        raise ModelError(
+            f"{folder} holds two models: {WHOLE}, and the shards of {INDEX}. Remove the one that is out of date."
+        )
+    below = [path for path in sorted(folder.iterdir()) if path.is_dir() and is_model_folder(path)]
+    if not below:
+        return
+    names = ", ".join(path.name for path in below[:SHOWN]) + (", ..." if len(below) > SHOWN else "")
+    if is_model_folder(folder):
+        raise ModelError(
+            f"{folder} holds several models: its own, and below it {names}. Give one of them ({below[0]}), or move "
+            "what is below out of the folder to take its own."
+        )
+    raise ModelError(f"{folder} holds no model itself, but below it {names}. Give one of them, such as {below[0]}.")
+
+
+def _check_full(folder: Path) -> None:
+    """Refuse a folder that lacks a part of its model.
+
+    Raises:
+        ModelError: no configuration, tokenizer or weights; shards that the index names and that are not there.
+    """
+    check_model_folder(folder)
+    if not (folder / INDEX).exists():
+        return
+    index: Any = read_json(folder / INDEX)
+    shards = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
+        raise ModelError(f"{folder / INDEX} is broken: it has no weight_map. Copy the whole model again.")
+    named = sorted(set(shards.values()))
+    missing = [name for name in named if not (folder / name).exists()]
+    if missing:
+        shown = ", ".join(missing[:SHOWN]) + (", ..." if len(missing) > SHOWN else "")
+        raise ModelError(
+            f"{folder} lacks {len(missing)} of its {len(named)} files of weights: {shown}. Copy the whole model "
+            "again."
+        )

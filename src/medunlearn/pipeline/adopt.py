@@ -1,0 +1,321 @@
+"""Adopt a model that was trained elsewhere: nothing is trained, and what comes out is a run like any other.
+
+| in the run's folder | content |
+|---|---|
+| ``model/`` | a reference to the model's folder (:func:`medunlearn.models.delta.save_reference`); a copy of an adapter, which is small; with ``copy_weights`` a copy of the model |
+| ``base/`` | of an adapter: a reference to its base |
+| ``weights/`` | of an adapter with ``copy_weights``: the copy of its base that ``base/`` refers to |
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from medunlearn.config import AdoptSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import DataUse, settled
+from medunlearn.data.storage import read_json, sha256_of_json, write_atomically, write_json
+from medunlearn.errors import InputError, ModelError
+from medunlearn.models.ancestry import model_use
+from medunlearn.models.delta import save_reference
+from medunlearn.models.folders import (
+    ADAPTER,
+    BASE,
+    COPY,
+    MODEL,
+    FileFacts,
+    file_facts,
+    fingerprint,
+    is_delta,
+    telling_files,
+)
+from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.model_source import FETCHED, ModelSource, find_model, is_model_folder
+from medunlearn.models.sequences import Rendering
+from medunlearn.pipeline.sample_loss import (
+    SampleLoss,
+    chat_template_text,
+    default_template,
+    guessing_problem,
+    positions,
+    sample_losses,
+    uniform_loss,
+)
+from medunlearn.pipeline.trainer import folder_of
+from medunlearn.progress import progress, remark
+from medunlearn.results.runs import FILE, Recording, Run, RunRecord
+from medunlearn.training.processes import join
+
+VERB = "adopt"
+
+
+def adopt(
+    source: str | Path,
+    benchmark: Benchmark,
+    settings: AdoptSettings,
+    out: Path | None = None,
+    *,
+    beside: Path = Path("runs"),
+    device: str = "auto",
+    quiet: bool = False,
+) -> Run:
+    """Make a run of a Hugging Face folder, a hub id, or a LoRA adapter over a base.
+
+    Every file that decides over the model's answers is hashed. Weights must be finite, and the loss on a sample of
+    the benchmark's training records or questions below that of uniform guessing. A complete run is returned as it
+    is.
+
+    Args:
+        benchmark: what the model was trained on.
+        out: folder of the run; None: below ``beside``, under a name of the model's and of the run's key.
+
+    Raises:
+        InputError: a run, a benchmark, a folder that cannot be used.
+        ModelError: two models in one folder, a part is missing, a broken model, unless ``allow_broken``.
+        HubError: the hub refused.
+        StorageError: the disk refused; nothing is left half written.
+    """
+
+    def main() -> Run:
+        adoption = Adoption.of(source, benchmark, settings, quiet=quiet)
+        return adoption.run(out or beside / adoption.folder_name, device=device, quiet=quiet)
+
+    return join().on_main(main)
+
+
+def run_of(
+    model: Run | str | Path,
+    benchmark: Benchmark,
+    *,
+    beside: Path,
+    split: str | None = None,
+    device: str = "auto",
+    quiet: bool = False,
+    **settings: Any,
+) -> Run:
+    """A run, the run in a folder, or the model in a folder as a run, adopted below ``beside`` where it is none.
+
+    That a folder is adopted, and how it is asked, is said in one line.
+
+    Args:
+        split: is looked up before the model is read.
+        settings: of :class:`AdoptSettings`, for a model that is adopted.
+
+    Raises:
+        InputError: neither a run nor a model; else as :func:`adopt`.
+    """
+    if isinstance(model, Run) or (Path(model) / FILE).exists() or not is_model_folder(Path(model)):
+        return Run.of(model)
+    if split is not None:
+        benchmark.split(split)
+    run = adopt(model, benchmark, AdoptSettings(**settings), beside=beside, device=device, quiet=quiet)
+    remark(f"{model} is no run yet: adopted as {run.folder}, {asked_words(run)}", quiet=quiet)
+    return run
+
+
+def asked_words(run: Run) -> str:
+    """How an adopted run is asked: ``asked in its chat template, closed book``."""
+    rendering = run.rendering()
+    name = {"chat": "in its chat template"}.get(
+        rendering.template_name, f"in the template {rendering.template_name}"
+    )
+    return f"asked {name}, {'closed book' if rendering.context == 'closed_book' else 'with the note'}"
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """A model from elsewhere whose files are hashed, and the run that it is to become."""
+
+    source: ModelSource
+    benchmark: Benchmark
+    settings: AdoptSettings
+    files: FileFacts
+    base_files: FileFacts | None
+
+    @staticmethod
+    def of(source: str | Path, benchmark: Benchmark, settings: AdoptSettings, *, quiet: bool = False) -> Adoption:
+        """Find a model and hash its files."""
+        if settings.without is not None:
+            benchmark.split(settings.without)
+        found = find_model(source, base=settings.base, revision=settings.revision)
+        folders = [found.folder, *([found.base.folder] if found.base else [])]
+        size = sum(path.stat().st_size for folder in folders for path in telling_files(folder))
+        with progress("hash the model's files", size, quiet=quiet) as advance:
+            files, *of_base = (file_facts(folder, advance) for folder in folders)
+        return Adoption(found, benchmark, settings, files, of_base[0] if of_base else None)
+
+    @cached_property
+    def inputs(self) -> dict[str, Any]:
+        """Fingerprints of benchmark, model and base."""
+        if self.source.base is None:
+            model = {"model": fingerprint(self.source.folder, self.files)}
+        else:
+            base = fingerprint(self.source.base.folder, self.base_files)
+            model = {"model": sha256_of_json([{n: f["sha256"] for n, f in self.files.items()}, base]), "base": base}
+        return {"benchmark": self.benchmark.fingerprint, **model}
+
+    @property
+    def folder_name(self) -> str:
+        """Name of the run's folder where nobody gives one: of the model's folder, and of the run's key."""
+        source = self.source
+        name = re.sub(r"[^\w.-]+", "_", source.name if source.commit else source.folder.resolve().name)
+        return f"adopted-{name[:40]}-{Recording.key_of(VERB, self.settings, self.inputs)[:8]}"
+
+    def run(self, out: Path, *, device: str = "auto", quiet: bool = False) -> Run:
+        """Check the model, and record the run."""
+        sources: dict[str, DataUse | None] = {"the benchmark": self.benchmark.data_use}
+        sources |= {name: model_use(name) for name in self.source.lineage}
+        use = settled(self.settings.data_use, sources)
+        settings, benchmark = self.settings, self.benchmark
+        recording = Recording(out, VERB, settings.role, settings, self.inputs, data_use=use)
+        if recording.done:
+            return Run.open(out)
+        recording.info.lineage, recording.info.texts = self.source.lineage, benchmark.texts_fingerprint
+        with recording.running():
+            try:
+                self._write(out)
+                with recording.stage("load"):
+                    live = load_model(
+                        out / MODEL,
+                        device=device,
+                        weights=settings.weights,
+                        images=benchmark.folder,
+                        allow_broken=settings.allow_broken,
+                    )
+                with recording.stage("measure"):
+                    recording.info.results = self._measured(live, quiet=quiet)
+                del live
+                if settings.copy_weights:
+                    with recording.stage("copy"):
+                        self._copy(out, quiet=quiet)
+            except BaseException:
+                for name in (MODEL, BASE, COPY):
+                    shutil.rmtree(out / name, ignore_errors=True)
+                raise
+            recording.info.model_files = file_facts(out / MODEL)
+        return Run(out, recording.info)
+
+    def _write(self, out: Path) -> None:
+        """Write the references, and copy an adapter."""
+        for name in (MODEL, BASE, COPY):
+            shutil.rmtree(out / name, ignore_errors=True)
+        if self.source.base is None or self.base_files is None:
+            save_reference(self.source.folder, out / MODEL, self.files)
+            return
+        save_reference(self.source.base.folder, out / BASE, self.base_files)
+        _copy_files(self.source.folder, out / MODEL)
+        facts = read_json(out / MODEL / ADAPTER)
+        write_json(out / MODEL / ADAPTER, {**facts, "base_model_name_or_path": f"../{BASE}"})
+
+    def _copy(self, out: Path, *, quiet: bool) -> None:
+        """Copy the full model into the run in place of the reference to it.
+
+        Raises:
+            ModelError: it changed meanwhile.
+        """
+        base = self.source.base
+        folder, known = (self.source.folder, self.files) if base is None else (base.folder, self.base_files or {})
+        if is_delta(folder):
+            raise InputError(
+                f"{folder} holds only what changed of another model. `medunlearn export` puts it together; "
+                "then give that with --base, or leave --copy-weights out."
+            )
+        copy = out / (COPY if base else MODEL)
+        shutil.rmtree(copy, ignore_errors=True)
+        _copy_files(folder, copy, quiet=quiet)
+        now = file_facts(copy)
+        if fingerprint(copy, now) != fingerprint(folder, known):
+            raise ModelError(f"{folder} has changed while it was copied. Give the command again.")
+        if base is not None:
+            save_reference(copy, out / BASE, now, at=Path("..") / COPY)
+
+    def _measured(self, live: LanguageModel, *, quiet: bool) -> dict[str, Any]:
+        """Results for ``run.json``: how it is asked, its losses, its tokenizer, where it came from.
+
+        Raises:
+            ModelError: the model predicts nothing better than uniform guessing, unless ``allow_broken``.
+        """
+        settings, tokenizer = self.settings, live.tokenizer
+        rendering = Rendering(
+            settings.template or default_template(tokenizer),
+            settings.context,
+            positions(live, settings.max_length),
+            settings.long_notes,
+            settings.images,
+        )
+        live.model.eval()
+        with progress("loss on a sample", 4 * settings.sample, quiet=quiet) as advance:
+            losses = sample_losses(
+                live,
+                self.benchmark,
+                rendering,
+                without=settings.without,
+                sample=settings.sample,
+                seed=settings.seed,
+                batch_size=settings.batch_size,
+                advance=advance,
+            )
+        uniform = uniform_loss(live)
+        problems = list(live.problems)
+        if problem := guessing_problem(losses, uniform):
+            problems.append(problem)
+            self._refuse_guessing(problem)
+        chat = chat_template_text(tokenizer)
+        return {
+            "rendering": asdict(rendering),
+            "benchmark_folder": folder_of(self.benchmark),
+            "steps": 0,
+            "final_loss": None,
+            "parameters": sum(tensor.numel() for tensor in live.model.parameters()),
+            "losses": [asdict(loss) for loss in losses],
+            "uniform_loss": uniform,
+            "health": {"problems": problems},
+            "tokenizer": {
+                "class": type(tokenizer).__name__,
+                "tokens": len(tokenizer),
+                "chat_template": None if chat is None else sha256_of_json(chat),
+            },
+            "source": self._source_facts(),
+            "saved": {"form": "copy" if settings.copy_weights else "reference"},
+        }
+
+    def _refuse_guessing(self, problem: str) -> None:
+        if not self.settings.allow_broken:
+            raise ModelError(
+                f"{self.source.name}: {problem}. Is it the model that was trained on this benchmark's texts, with "
+                "the tokenizer and the base that it was trained with? `medunlearn adopt --allow-broken` takes it "
+                "all the same."
+            )
+
+    def _source_facts(self) -> dict[str, Any]:
+        def facts(source: ModelSource, files: FileFacts) -> dict[str, Any]:
+            commit = {"commit": source.commit} if source.commit else {}
+            return {"name": source.name, "folder": str(source.folder.resolve()), **commit, "files": dict(files)}
+
+        own = facts(self.source, self.files)
+        if self.source.base is None or self.base_files is None:
+            return {"kind": "full", **own}
+        return {"kind": "adapter", **own, "base": facts(self.source.base, self.base_files)}
+
+
+def _copy_files(folder: Path, copy: Path, *, quiet: bool = True) -> None:
+    """Copy the files that a model needs, each whole or not at all, readable by their owner alone."""
+    paths = [path for path in sorted(folder.iterdir()) if path.is_file() and any(map(path.match, FETCHED))]
+    with progress("copy the model's files", sum(path.stat().st_size for path in paths), quiet=quiet) as advance:
+        for path in paths:
+            write_atomically(copy / path.name, lambda part: _copy_file(path, part))  # noqa: B023
+            advance(path.stat().st_size)
+
+
+def _copy_file(path: Path, part: Path) -> None:
+    shutil.copyfile(path, part)
+
+
+def adopted_losses(run: Run) -> list[SampleLoss]:
+    """The losses that adoption measured."""
+    return [SampleLoss(**loss) for loss in RunRecord.read(run.folder).results["losses"]]

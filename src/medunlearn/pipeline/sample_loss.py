@@ -1,0 +1,146 @@
+"""Mean loss of a model on a sample of its training texts: whether it is the right model, read in the right way."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from jinja2 import TemplateError
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import InputError, ModelError, first_line
+from medunlearn.models.load import LanguageModel
+from medunlearn.models.prompts import Template
+from medunlearn.models.scoring import score_answers
+from medunlearn.models.sequences import Rendering, TokenSequence
+from medunlearn.pipeline.material import sequences, training_data
+from medunlearn.seeds import generator
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class SampleLoss:
+    """Loss on a sample.
+
+    Attributes:
+        what: ``records``, as plain text; or ``questions``, of which the answers count.
+        template: of the questions; ``text`` of the records.
+        items: records or questions.
+        tokens: scored tokens.
+        loss: mean negative log-likelihood, nats a token, at least 0. Lower = the model predicts them better;
+            the logarithm of the size of the vocabulary = uniform guessing.
+    """
+
+    what: str
+    template: str
+    items: int
+    tokens: int
+    loss: float
+
+
+def default_template(tokenizer: Any) -> Template:
+    """The template to ask a model in that was trained elsewhere: its chat template where it has one."""
+    return "chat" if getattr(tokenizer, "chat_template", None) else "plain"
+
+
+def chat_template_text(tokenizer: Any) -> str | None:
+    """The text of the chat template; of several, all of them as JSON. None without one."""
+    template = getattr(tokenizer, "chat_template", None)
+    return template if template is None or isinstance(template, str) else json.dumps(template, sort_keys=True)
+
+
+def uniform_loss(language_model: LanguageModel) -> float:
+    """Loss of guessing every token with the same probability, in nats."""
+    model = language_model.model
+    head = model.get_output_embeddings() or model.get_input_embeddings()
+    return math.log(int(head.weight.shape[0]))
+
+
+def positions(language_model: LanguageModel, longest: int) -> int:
+    """The longest sequence that a model takes, ``longest`` at most."""
+    room = getattr(language_model.model.config.get_text_config(), "max_position_embeddings", None)
+    return min(longest, room) if isinstance(room, int) and room > 0 else longest
+
+
+def sample_losses(
+    language_model: LanguageModel,
+    benchmark: Benchmark,
+    rendering: Rendering,
+    *,
+    without: str | None = None,
+    sample: int,
+    seed: int,
+    batch_size: int = 8,
+    advance: Callable[[int], None] = lambda count: None,
+) -> list[SampleLoss]:
+    """Losses on records, and on questions in plain, in the chat template where there is one, and as rendered.
+
+    Args:
+        rendering: how later commands ask.
+        without: a split whose forget set the model never saw; it is left out.
+        sample: records, and questions, at most.
+
+    Raises:
+        InputError: the benchmark trains on nothing; a question is too long.
+        ModelError: the chat template cannot be filled with a question.
+        MedunlearnError: memory runs out with a single sequence.
+    """
+    records, questions = training_data(benchmark, without)
+    records = _drawn(records, sample, "adopt records", seed)
+    questions = _drawn(questions, sample, "adopt questions", seed)
+    if not records and not questions:
+        raise InputError(f"Benchmark {benchmark.name!r} has no training records and no training questions.")
+    losses = []
+    for what, how in _ways(language_model, rendering, asks=bool(questions)):
+        items = (records, []) if what == "records" else ([], questions)
+        if not any(items):
+            continue
+        scored = _as_sequences(lambda: sequences(*items, benchmark.record, language_model, how), how)  # noqa: B023
+        answers = score_answers(language_model, scored, batch_size=batch_size, advance=advance)
+        values = [value for answer in answers for value in answer.log_probs]
+        name = "text" if what == "records" else how.template_name
+        count = len(items[0]) + len(items[1])
+        losses.append(SampleLoss(what, name, count, len(values), -math.fsum(values) / len(values)))
+    return losses
+
+
+def _ways(language_model: LanguageModel, rendering: Rendering, *, asks: bool) -> Iterator[tuple[str, Rendering]]:
+    yield "records", rendering
+    if asks:
+        templates: list[Template] = ["plain", default_template(language_model.tokenizer), rendering.template]
+        yield from (("questions", replace(rendering, template=template)) for template in dict.fromkeys(templates))
+
+
+def _as_sequences(make: Callable[[], list[TokenSequence]], rendering: Rendering) -> list[TokenSequence]:
+    try:
+        return make()
+    except TemplateError as error:
+        raise ModelError(
+            f"The {rendering.template_name} template cannot be filled with a question: {first_line(error)} Correct "
+            "it beside the tokenizer, or choose --template plain."
+        ) from error
+
+
+def _drawn(items: Sequence[Item], count: int, *purpose: str | int) -> list[Item]:
+    """At most ``count`` of the items, in their order."""
+    if len(items) <= count:
+        return list(items)
+    places = generator(*purpose).choice(len(items), size=count, replace=False)
+    return [items[place] for place in sorted(places.tolist())]
+
+
+def guessing_problem(losses: Sequence[SampleLoss], uniform: float) -> str:
+    """The problem of a model that predicts nothing of the sample better than uniform guessing; "" of another."""
+    best = min(losses, key=lambda loss: loss.loss, default=None)
+    if best is None or best.loss < uniform:
+        return ""
+    return (
+        f"its loss is no better than uniform guessing ({uniform:.2f}): {best.loss:.2f} a token on {best.what}, and "
+        "no less in any other way of asking"
+        if len(losses) > 1
+        else f"its loss, {best.loss:.2f} a token on {best.what}, is no better than uniform guessing ({uniform:.2f})"
+    )
