@@ -82,6 +82,7 @@ annotate judged --limit 3 --out annotation
 agree judged annotation/labels.csv
 run experiment.yaml
 sweep sweep.yaml --jobs 2
+tune tune.yaml --jobs 2
 report target retrained forgot --split random_25 --out page
 export forgot --out hf
 adopt hf bench --out adopted --allow-broken
@@ -254,6 +255,10 @@ def write_inputs(place: Path, url: str) -> None:
     )
     (place / "sweep.yaml").write_text(
         EXPERIMENT.replace("EXPERIMENT", "sweep") + "splits: [random_10, random_25]\nseeds: [0]\n"
+    )
+    (place / "tune.yaml").write_text(
+        EXPERIMENT.replace("EXPERIMENT", "tune").replace("tokens: 4", "tokens: 4, allow_broken: true")
+        + "split: random_25\nseeds: [0]\nruns: 4\n"
     )
 
 

@@ -181,7 +181,7 @@ def test_importing_the_light_parts_does_not_import_torch() -> None:
     assert done.stdout.strip() == "[]"
 
 
-OPTIONAL = ("dicom", "gpu", "identifiers", "utility")
+OPTIONAL = ("dicom", "gpu", "identifiers", "tune", "utility")
 
 
 def test_every_package_that_is_imported_is_a_dependency() -> None:

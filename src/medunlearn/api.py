@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from medunlearn.pipeline.experiment import Finished
     from medunlearn.pipeline.holders.holders import Holders
     from medunlearn.pipeline.sweep.result import Swept
+    from medunlearn.pipeline.tuning.tune_result import Tuned
     from medunlearn.pipeline.utility.numbers import Utilities
     from medunlearn.pipeline.utility.tasks import ExportedTasks
     from medunlearn.pipeline.verify import Verification
@@ -445,6 +446,26 @@ def sweep(
     from medunlearn.pipeline.sweep.sweep_run import run_sweep
 
     return run_sweep(plan_from(sweep, jobs, overrides), jobs=jobs, device=device, quiet=quiet, say=say)
+
+
+def tune(
+    tuning: Folder | dict[str, Any], *, jobs: int | None = None, device: str = "auto", quiet: bool = False,
+    say: Say = lambda line: None, **overrides: Any
+) -> Tuned:  # fmt: skip
+    """Find each method's settings with an equal budget, from a file or its settings. Resumes.
+
+    Trials are chosen on one half of the subjects; ``.results`` is of the other half, by model, setting and seed.
+    ``.trials`` has a row a trial, ``.best`` a row a method.
+
+    Args:
+        tuning: YAML file of the tuning
+        jobs: methods at the same time, each in a process of its own; none: one a GPU, or one a core
+        overrides: as for :func:`run`; ``seed`` replaces all ``seeds``
+    """
+    from medunlearn.pipeline.tuning.tune_plan import plan_from
+    from medunlearn.pipeline.tuning.tune_run import run_tuning
+
+    return run_tuning(plan_from(tuning, jobs, overrides), jobs=jobs, device=device, quiet=quiet, say=say)
 
 
 def _run(run: RunOrFolder) -> Run:

@@ -89,7 +89,7 @@ def made(what: str, name: str, cls: type, arguments: Mapping[str, Any]) -> Any:
     """
     if not is_dataclass(cls):
         raise ConfigError([f"{what.capitalize()} {name!r} must be a dataclass, so that its settings have names."])
-    types, hints = {field.name: type(field.default) for field in fields(cls)}, _hints(cls)
+    types, hints = {field.name: type(field.default) for field in fields(cls)}, hints_of(cls)
     problems = [unknown_name(f"{name} setting", key, types) for key in arguments if key not in types]
     checked: dict[str, Any] = {}
     for key, value in arguments.items():
@@ -119,7 +119,7 @@ def _outside(key: str, value: float, bounds: Mapping[str, float]) -> list[str]:
     return [] if is_inside(value, bounds) else [f"{key} must be {range_text(bounds)}, not {value:.15g}"]
 
 
-def _hints(cls: type) -> dict[str, Any]:
+def hints_of(cls: type) -> dict[str, Any]:
     """Type hints of a class; none where its module names types that it imports for type checkers alone."""
     try:
         return get_type_hints(cls, include_extras=True)
@@ -129,12 +129,12 @@ def _hints(cls: type) -> dict[str, Any]:
 
 def choices_of(cls: type) -> dict[str, tuple[Any, ...]]:
     """Settings of a class that are one of some values -> these values."""
-    return {key: choices for key, hint in _hints(cls).items() if (choices := _allowed(hint)[1])}
+    return {key: choices for key, hint in hints_of(cls).items() if (choices := _allowed(hint)[1])}
 
 
 def ranges_of(cls: type) -> dict[str, str]:
     """Settings of a class that have a range -> the range in words."""
-    return {key: text for key, hint in _hints(cls).items() if (text := range_text(bounds_of(hint)))}
+    return {key: text for key, hint in hints_of(cls).items() if (text := range_text(bounds_of(hint)))}
 
 
 def _allowed(hint: Any) -> tuple[tuple[type, ...], tuple[Any, ...]]:

@@ -238,7 +238,7 @@ def test_options_in_python(house: Path, tmp_path: Path) -> None:
         assert server.count == 0
 
 
-@pytest.mark.parametrize("verb", ["run", "sweep"])
+@pytest.mark.parametrize("verb", ["run", "sweep", "tune"])
 def test_sections_of_a_file_do_not_loosen(medunlearn: Medunlearn, house: Path, tmp_path: Path, verb: str) -> None:
     choices = house / "closed" / "bench" / "choices.jsonl"
     for benchmark, part in (
@@ -247,6 +247,7 @@ def test_sections_of_a_file_do_not_loosen(medunlearn: Medunlearn, house: Path, t
     ):
         values = {"name": "x", "benchmark": benchmark, "train": {"model": "tiny"}, "out": str(tmp_path / "runs")}
         values |= {"splits": ["random_50"]} if verb == "sweep" else {"split": "random_50"}
+        values |= {"runs": 1} if verb == "tune" else {}
         file = tmp_path / "x.yaml"
         file.write_text(yaml.safe_dump({**values, "unlearn": {"methods": ["ga"]}}))
         assert part in medunlearn(verb, file, "--quiet", code=2).text

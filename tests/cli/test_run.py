@@ -154,6 +154,7 @@ TESTED_IN = {
     "lume-new.yaml": "docs/test_lume_tofu_muse.py",
     "sweep-small.yaml": "cli/test_sweep.py",
     "sweep-amnesia-400.yaml": "pipeline/sweep/test_plan.py",
+    "tune-small.yaml": "cli/test_tune.py",
     "medforget-tiny.yaml": "papers/medforget/test_run.py",
     "medforget-tiny-vision.yaml": "papers/medforget/test_run.py",
     "medforget-lingshu.yaml": "papers/medforget/test_run.py",

@@ -116,6 +116,9 @@ export tasks | --split nothing | --like nowhere | --limit -1
 run | --train.epochs -1 | --unlearn.methods nothing | --unlearn.methods [npo] --unlearn.npo.beta -1
 run | --split nothing | --seed x | --trian.epochs 1
 sweep | --seeds [] | --seeds x | --splits [] | --jobs -1 | --unlearn.methods [] | --unlearn.lr -1
+tune | --seeds [] | --runs 0 | --runs x | --flops 1e9 | --jobs -1 | --unlearn.methods []
+tune | --space.graddiff.alpha [1,0] | --space.x [0,1] | --halving 1 | --axes nothing | --split nothing
+tune | --rank-level 2 | --evaluate.subjects all | --unlearn.evaluate-every 1
 verify | --subject patient=nobody | --subject nothing | --benchmark nowhere | --benchmark target
 """
 
@@ -181,6 +184,19 @@ SWEEPS = {
     "an unknown split": ("splits", ["nothing"]),
     "a number as a split": ("splits", 3),
 }
+TUNINGS = {
+    "no seeds": ("seeds", []),
+    "an unknown split": ("split", "nothing"),
+    "a text as a space": ("space", "lr"),
+    "a list as a space": ("space", [["lr", 0, 1]]),
+    "a range of nothing": ("space", {"lr": []}),
+    "a range of texts": ("space", {"lr": ["a", "b"]}),
+    "choices of lists": ("space", {"graddiff.alpha": {"choices": [[1], [2]]}}),
+    "an unhashable choice": ("space", {"epochs": {"choices": [{"a": 1}, 2]}}),
+    "infinite": ("space", {"lr": [1e-4, float("inf")]}),
+    "no budget": ("runs", None),
+    "a text as an axis": ("axes", ["speed"]),
+}
 
 
 def bad_yaml() -> Iterator[Case]:
@@ -188,7 +204,12 @@ def bad_yaml() -> Iterator[Case]:
         for name, text in YAMLS.items():
             line = f"{BASES[base]} --config hostile.yaml"
             yield Case("bad YAML", f"{base}: {name}", line, (partial(write, "hostile.yaml", text),))
-    for verb, file, changes in (("run", "experiment.yaml", EXPERIMENTS), ("sweep", "sweep.yaml", SWEEPS)):
+    files = (
+        ("run", "experiment.yaml", EXPERIMENTS),
+        ("sweep", "sweep.yaml", SWEEPS),
+        ("tune", "tune.yaml", TUNINGS),
+    )
+    for verb, file, changes in files:
         for name, text in list(YAMLS.items())[:9] + list(YAMLS.items())[13:15]:
             yield Case("bad YAML", f"{verb}: {name}", BASES[verb], (partial(write, file, text),))
         for name, (key, value) in changes.items():
@@ -499,6 +520,7 @@ def strangers_code() -> Iterator[Case]:
         for base, file_name in (
             ("run", "experiment.yaml"),
             ("sweep", "sweep.yaml"),
+            ("tune", "tune.yaml"),
             ("inspect", "bench/benchmark.yaml"),
         ):
             file = partial(write, file_name, f"name: {tag}")

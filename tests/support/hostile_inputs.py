@@ -387,7 +387,7 @@ INPUTS = (
         "muse",
     ),
     *("tasks", "notes.csv", "responses.jsonl", "options.jsonl", "admissions.jsonl", "spans.csv", "experiment.yaml"),
-    *("sweep.yaml", "annotated/labels.csv"),
+    *("sweep.yaml", "tune.yaml", "annotated/labels.csv"),
 )
 FILES: dict[str, list[str]] = {}
 """Input folder -> its files, as :func:`know_world` found them."""

@@ -72,6 +72,7 @@ BASES: Mapping[str, str] = {
     "agree": "agree labels annotated/labels.csv",
     "run": "run experiment.yaml --plan",
     "sweep": "sweep sweep.yaml --plan",
+    "tune": "tune tune.yaml --plan",
     "report": "report target unlearned --benchmark bench --split random_25 --out out",
     "report audit": "report stored --out out",
     "export": "export unlearned --out out",
@@ -98,6 +99,16 @@ splits: [random_25]
 seeds: [0]
 train: {model: tiny, tiny_width: 16, tiny_layers: 1}
 unlearn: {methods: [graddiff], epochs: 1}
+"""
+TUNE = """\
+name: hostile
+out: out
+benchmark: {folder: bench}
+split: random_25
+seeds: [0]
+train: {model: tiny, tiny_width: 16, tiny_layers: 1}
+unlearn: {methods: [graddiff], epochs: 1}
+runs: 2
 """
 TASK = """\
 task: capitals
@@ -215,6 +226,7 @@ def _files(root: Path) -> None:
     (root / "tasks" / "capitals.yaml").write_text(TASK)
     (root / "experiment.yaml").write_text(EXPERIMENT)
     (root / "sweep.yaml").write_text(SWEEP)
+    (root / "tune.yaml").write_text(TUNE)
 
 
 def _lines(path: Path, rows: list[dict[str, object]]) -> None:

@@ -387,6 +387,25 @@ def sweep(result: Any, output: Output) -> None:
         raise MedunlearnError(result.failures())
 
 
+def tune(result: Any, output: Output) -> None:
+    """Print the best settings of each method, and how they do on the reporting half."""
+    from medunlearn.data.storage import read_json
+    from medunlearn.reports.tune_report import headline, main_tables
+
+    if not output.data(lambda: {"report": result.report, **read_json(result.folder / "tune.json")}):
+        content = result.content()
+        for line in result.caveats:
+            output.line(line)
+        for table in main_tables(content):
+            columns, *rows = [[str(cell) for cell in row] for row in (table.columns, *table.rows)]
+            output.table(table.title, columns, rows)
+        if answer := headline(content):
+            output.line(f"{answer.label}: {answer.answer}. {answer.sentences[0]}")
+        output.line(f"report: {result.report}")
+    if result.failed:
+        raise MedunlearnError(result.failures())
+
+
 def report(result: tuple[Any, Path], output: Output) -> None:
     from medunlearn.papers.memorization.report import AuditContent, findings
     from medunlearn.reports.claims import findings_text

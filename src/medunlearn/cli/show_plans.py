@@ -83,3 +83,19 @@ def sweep(plan: Any, output: Output) -> None:
         output.line("Everything is done.")
     for note in plan.notes:
         output.line(note)
+
+
+def tune(plan: Any, output: Output) -> None:
+    if output.data(plan.facts):
+        return
+
+    def work(of: Any) -> str:
+        return " to ".join(dict.fromkeys(_short(flops) for flops in of.flops if flops is not None)) or "not known"
+
+    rows = [
+        (of.method, "" if of.trials is None else str(of.trials), str(of.done), work(of), of.space)
+        for of in plan.methods
+    ]
+    output.table(plan.name, ("Method", "Trials", "Done", "FLOPs of a trial", "Searched"), rows)
+    for line in plan.lines():
+        output.line(line)

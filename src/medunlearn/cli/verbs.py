@@ -329,6 +329,17 @@ _VERBS = (
         file=True,
     ),
     Verb(
+        "tune",
+        "Find each method's settings with an equal budget, on one half of the patients; report on the other half.",
+        "examples/tune-small.yaml --runs 12 --jobs 2",
+        "plan jobs out runs seeds",
+        f"{CONFIG}:TuneSettings",
+        "space: {lr: [1e-4, 1e-2], npo.beta: [0.01, 1]} says what is searched; without it, a stated default. Needs "
+        "Optuna: pip install 'medunlearn[tune]'.",
+        plan=f"{CALLS}:plan_tuning",
+        file=True,
+    ),
+    Verb(
         "report",
         "Write report.html, report.md and report.json from runs, a sweep, or audits.",
         "runs/target runs/retrained runs/npo --benchmark bench/ --out report/; audits: medunlearn report "

@@ -30,6 +30,7 @@ from medunlearn.config.prompt_files import PromptFile
 from medunlearn.config.reading import as_value, check, merge, read_yaml
 from medunlearn.config.settings import Context, Images, LongNotes, Percent, Settings, Template, What
 from medunlearn.config.training import TINIES, EpochFields, LoopFields, TrainSettings, UnlearnSettings
+from medunlearn.config.tuning import Axis, TuneSettings
 
 __all__ = [
     "TINIES",
@@ -38,6 +39,7 @@ __all__ = [
     "AmnesiaSettings",
     "AskedSettings",
     "AttackSettings",
+    "Axis",
     "Context",
     "DiagnoseSettings",
     "DiagnosisSettings",
@@ -62,6 +64,7 @@ __all__ = [
     "Template",
     "TofuSettings",
     "TrainSettings",
+    "TuneSettings",
     "UnlearnSettings",
     "UtilitySettings",
     "WatchSettings",

@@ -36,6 +36,11 @@ class EvaluateSettings(Settings):
     template: Template | None = Field(None, description="prompt template or file; left out: the model's own")
     context: Context | None = Field(None, description="context mode; left out: the model's own")
     limit: int | None = Field(None, ge=1, description="ask about this many subjects a side (seeded); none: all")
+    subjects: Literal["all", "choosing", "reporting"] = Field(
+        "all",
+        description="ask about all subjects, or about one seeded half of each side's: `tune` chooses settings on "
+        "one half and reports on the other",
+    )
     max_new_tokens: int | None = Field(
         None, ge=1, description="longest response; none: the longest reference answer and a quarter"
     )

@@ -57,11 +57,26 @@ def questions_to_rank(benchmark: Benchmark, split: Split, settings: EvaluateSett
     return [question for side in SIDES for question in _sampled(benchmark, split, side, settings, most)]
 
 
+def half_of(benchmark: Benchmark, split: Split, side: Side, settings: EvaluateSettings) -> set[str]:
+    """A side's subjects in the half that the settings name; both halves together are all that are asked about.
+
+    The halves depend on the side's subjects and the seed alone, not on the folds or the limit. Of an odd number the
+    choosing half has one more.
+    """
+    subjects = {benchmark.subject(question.record_id) for question in benchmark.questions_of(split, side)}
+    order = shuffled(subjects, "halves", side, settings.seed)
+    middle = -(-len(order) // 2)
+    return set(order[:middle] if settings.subjects == "choosing" else order[middle:])
+
+
 def _sampled(
     benchmark: Benchmark, split: Split, side: Side, settings: EvaluateSettings, most: int | None
 ) -> list[Question]:
     """Questions of a side about ``most`` of its subjects; fewer are among more."""
     of_side = benchmark.questions_of(split, side, settings.folds)
+    if settings.subjects != "all":
+        half = half_of(benchmark, split, side, settings)
+        of_side = [question for question in of_side if benchmark.subject(question.record_id) in half]
     if most is None:
         return of_side
     subjects = {benchmark.subject(question.record_id) for question in of_side}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medunlearn.config import UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
@@ -32,6 +32,9 @@ from medunlearn.training.recording import open_recording
 from medunlearn.training.sharding import ShardedReference, check_sharding, shard
 from medunlearn.training.views import LOG_PROBS
 
+if TYPE_CHECKING:
+    from medunlearn.pipeline.epochs.epoch_evaluation import Stop
+
 TARGET, RETRAINED = "target", "retrained"
 
 
@@ -43,8 +46,12 @@ def unlearn(
     *,
     device: str = "auto",
     quiet: bool = False,
+    stop: Stop | None = None,
 ) -> Run:
     """Run one method on the target model; resumes; a complete run is returned as it is.
+
+    Args:
+        stop: of a run whose epochs are evaluated: called with their table after each of them; True ends the run.
 
     Raises:
         InputError: an unknown method, setting, split or node, or a folder that cannot be used.
@@ -92,7 +99,7 @@ def unlearn(
 
             with explain_out_of_memory(settings, device):
                 trainer = Trainer(recording, benchmark, settings, processes, rendering, build, target, quiet)
-                _forget(trainer, settings, Unlearning(method), trainable, other)
+                _forget(trainer, settings, Unlearning(method), trainable, other, stop)
     return processes.on_main(lambda: Run(out, recording.info))
 
 
@@ -148,7 +155,12 @@ def _read_reference(cache_plan: CachePlan, other: Run, trainer: Trainer, setting
 
 
 def _forget(
-    trainer: Trainer, settings: UnlearnSettings, objective: Unlearning, trainable: str, other: Run | None
+    trainer: Trainer,
+    settings: UnlearnSettings,
+    objective: Unlearning,
+    trainable: str,
+    other: Run | None,
+    stop: Stop | None,
 ) -> None:
     """Load, keep what repeats, train, save. The reference is the target, or the model of another run."""
     benchmark, processes, loop = trainer.benchmark, trainer.processes, trainer.loop
@@ -181,6 +193,8 @@ def _forget(
             kind = ShardedReference
         reference = kind(model, cache, complete=cache_plan.complete)
     trainer.evaluate_epochs()
+    if trainer.epochs:
+        trainer.epochs.stop = stop
     history = trainer.run("unlearn", label, plan, objective, last=True, reference=reference)
     facts = {
         "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},

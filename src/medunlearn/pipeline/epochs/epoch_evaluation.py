@@ -66,6 +66,8 @@ Check = Callable[[], None]
 Measure = Callable[[Run, LanguageModel], pd.DataFrame]
 """One more measure after an epoch: its run and the model in evaluation mode -> rows of ``epochs.parquet`` without
 the epoch. Called on rank 0 only."""
+Stop = Callable[[pd.DataFrame], bool]
+"""``epochs.parquet`` so far -> whether the run ends here. Called on rank 0 only."""
 
 
 @dataclass
@@ -76,6 +78,7 @@ class EpochEvaluation:
         settings: of the evaluations on a split; None without any.
         attack, utility: settings of membership and utility after each epoch; None without them.
         seconds: spent on evaluation so far.
+        stop: asked after each evaluated epoch but the target's, beside ``stop_early``; None: never.
     """
 
     trainer: Trainer
@@ -85,6 +88,7 @@ class EpochEvaluation:
     utility: UtilitySettings | None = None
     measures: Sequence[Measure] = ()
     seconds: float = 0.0
+    stop: Stop | None = None
     _standings: list[EpochStanding] = field(default_factory=list)
     _done: int = 0
 
@@ -113,7 +117,13 @@ class EpochEvaluation:
             save_weights(self._weights(epoch), self.trainer.live.model, self.processes)
             self.processes.on_main(lambda: self._remove_others(epoch))
         self.seconds += time.perf_counter() - started
-        return is_over(self._standings, self.patience)
+        return is_over(self._standings, self.patience) or self._is_stopped(epoch)
+
+    def _is_stopped(self, epoch: int) -> bool:
+        if self.stop is None or not epoch:
+            return False
+        stop = self.stop
+        return self.processes.on_main(lambda: stop(read_frame(self.out / TABLE)))
 
     def check_earlier(self, checkpoints: Path) -> None:
         """Before a run goes on: earlier epochs whose numbers or weights cannot be read are trained once more.

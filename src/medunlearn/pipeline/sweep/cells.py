@@ -11,7 +11,7 @@ from medunlearn.config import Context
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.methods import is_edit
 
-Kind = Literal["target", "retrained", "search", "choose", "unlearn", "evaluate", "attack"]
+Kind = Literal["target", "retrained", "search", "choose", "tune", "unlearn", "evaluate", "attack"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 State = Literal["to do", "running", "done", "failed", "not run", "interrupted"]
 _OPEN = ("to do", "running")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -103,13 +104,18 @@ def job_of(cell: SweepCell, sweep: Sweep, benchmark: Path) -> Job:
 
 def perform(job: Job, slot: Slot) -> JobOutput:
     """Do a job in a worker. Raises MedunlearnError: as the commands do."""
+    # A worker of a sweep that was killed may still be writing its last checkpoint.
+    with freed(slot), patient(ORPHAN_SECONDS):
+        return _perform(job, slot.device)
+
+
+@contextmanager
+def freed(slot: Slot) -> Iterator[None]:
+    """A job's work on its share of the processor; the next one of the worker finds the memory that it found."""
     torch.set_num_threads(slot.threads)
     try:
-        # A worker of a sweep that was killed may still be writing its last checkpoint.
-        with patient(ORPHAN_SECONDS):
-            return _perform(job, slot.device)
+        yield
     finally:
-        # The next cell of this worker is to find the memory that this one found.
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -117,7 +123,7 @@ def perform(job: Job, slot: Slot) -> JobOutput:
 
 def _perform(job: Job, device: str) -> JobOutput:
     started, evaluation = time.perf_counter(), None
-    benchmark = _benchmark(job.benchmark)
+    benchmark = open_benchmark(job.benchmark)
     folder = job.folder(benchmark)
     if isinstance(job.settings, TrainSettings):
         train(benchmark, job.settings, folder, device=device, quiet=True)
@@ -133,5 +139,6 @@ def _perform(job: Job, device: str) -> JobOutput:
 
 
 @lru_cache(maxsize=1)
-def _benchmark(folder: Path) -> Benchmark:
+def open_benchmark(folder: Path) -> Benchmark:
+    """The benchmark that the worker's jobs are about, read once."""
     return Benchmark.load(folder)

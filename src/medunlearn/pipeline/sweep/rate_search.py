@@ -46,8 +46,8 @@ class Trial:
 
 def trial_of(method: str, lr: float, summary: pd.DataFrame, problem: str = "") -> Trial:
     """Utility and forgetting of a rate, from the summary of its model's evaluation."""
-    utility, utility_name = _composite_of(summary, UTILITY)
-    forgetting, forgetting_name = _composite_of(summary, FORGETTING)
+    utility, utility_name = composite_value(summary, UTILITY)
+    forgetting, forgetting_name = composite_value(summary, FORGETTING)
     trial = Trial(
         method, lr, utility, forgetting, utility_name=utility_name, forgetting_name=forgetting_name, problem=problem
     )
@@ -57,9 +57,9 @@ def trial_of(method: str, lr: float, summary: pd.DataFrame, problem: str = "") -
     return replace(trial, score=harmonic_mean([utility, forgetting]))
 
 
-def _composite_of(summary: pd.DataFrame, composite: Composite) -> tuple[float | None, str]:
-    """A composite's value over all kinds of the train fold, and the name that it has earned."""
-    places = (summary["side"] == composite.side) & (summary["fold"] == FOLD) & (summary["kind"] == ALL_KINDS)
+def composite_value(summary: pd.DataFrame, composite: Composite, fold: str = FOLD) -> tuple[float | None, str]:
+    """A composite's value over all kinds of a fold, and the name that it has earned."""
+    places = (summary["side"] == composite.side) & (summary["fold"] == fold) & (summary["kind"] == ALL_KINDS)
     for row in summary[places].to_dict("records"):
         parts = [part for part in row["parts"].split(",") if part]
         if row["measure"] == composite.shown_as(parts) and not pd.isna(row["value"]):

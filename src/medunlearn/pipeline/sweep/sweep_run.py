@@ -73,7 +73,7 @@ def run_sweep(
             say(note)
         work = _SweepWork(sweep, benchmark, len(slots), say)
         try:
-            with _terminable(), progress("cells", len(pending), quiet=quiet) as advance, Pool(slots) as pool:
+            with terminable(), progress("cells", len(pending), quiet=quiet) as advance, Pool(slots) as pool:
                 work.run(pool, advance)
         except BaseException as error:
             for cell in work.board.running():
@@ -190,7 +190,7 @@ def slug(name: str) -> str:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """SIGTERM, by which a cluster takes its machine back, ends a sweep as Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,0 +1,122 @@
+"""Objective of a trial, lower is better: where a model stands on three axes, and how far that is from the goal.
+
+On one fold and half of the subjects: *utility* (MU's scored parts on retain), *forgetting* (AFE's on forget) and
+*ranks* (share of the forget set's facts that rank first among alternatives), each 0-1.
+
+- With a retrained model: root of the mean squared difference to it over the axes, 0-1, 0 = as the retrained model.
+  It counts both ways: a model that ranks her facts lower than a stranger's shows that they were removed.
+- Without one: how far the share ranked first is from the level of unseen subjects, 0-1, among models that keep the
+  floor of utility; one below the floor has 1 plus what it lacks, so that it is worse than every model above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from math import sqrt
+from typing import Any
+
+import pandas as pd
+
+from medunlearn.config import Axis
+from medunlearn.pipeline.sweep.rate_search import FORGETTING, UTILITY, composite_value
+from medunlearn.results.matrix import ALL_KINDS
+
+WORST = 2.0
+"""For the sampler, of a trial that has no number: no objective is above it."""
+RANKS = "ranked_first"
+
+
+@dataclass(frozen=True)
+class AxisValues:
+    """A model's numbers, 0-1; None of one that was not scored."""
+
+    utility: float | None = None
+    forgetting: float | None = None
+    ranks: float | None = None
+
+    @classmethod
+    def of(cls, summary: pd.DataFrame, fold: str) -> AxisValues:
+        """From the summary of an evaluation, or from one epoch's rows of ``epochs.parquet``."""
+        rows = summary[summary["node"].fillna("") == ""] if "node" in summary else summary
+        place = (rows["measure"] == RANKS) & (rows["side"] == "forget") & (rows["fold"] == fold)
+        shares = rows[place & (rows["kind"] == ALL_KINDS)]["value"].dropna()
+        return cls(
+            composite_value(rows, UTILITY, fold)[0],
+            composite_value(rows, FORGETTING, fold)[0],
+            float(shares.iloc[0]) if len(shares) else None,
+        )
+
+    def missing(self, axes: Sequence[Axis]) -> list[Axis]:
+        """Axes without a number."""
+        return [axis for axis in axes if getattr(self, axis) is None]
+
+    def facts(self) -> dict[str, float | None]:
+        return asdict(self)
+
+
+AXES = tuple(field.name for field in fields(AxisValues))
+
+
+@dataclass(frozen=True)
+class TuneObjective:
+    """The distance of a model from the goal.
+
+    Attributes:
+        fold: that is asked.
+        axes: of the distance to the retrained model.
+        goal: the retrained model's standing; None without one.
+        floor, level: without one: the least utility, and the share ranked first that unseen subjects have.
+    """
+
+    fold: str
+    axes: tuple[Axis, ...]
+    goal: AxisValues | None = None
+    floor: float = 0.0
+    level: float = 0.0
+
+    @property
+    def needs(self) -> tuple[Axis, ...]:
+        """Axes that a model must have a number on."""
+        return self.axes if self.goal else ("utility", "ranks")
+
+    def of(self, standing: AxisValues) -> float | None:
+        """The objective; None where a number that it needs is missing."""
+        if standing.missing(self.needs):
+            return None
+        if self.goal is not None:
+            gaps = [getattr(standing, axis) - getattr(self.goal, axis) for axis in self.axes]
+            return sqrt(sum(gap * gap for gap in gaps) / len(gaps))
+        assert standing.utility is not None
+        assert standing.ranks is not None
+        if standing.utility < self.floor:
+            return 1.0 + self.floor - standing.utility
+        return abs(standing.ranks - self.level)
+
+    def words(self) -> str:
+        """In a sentence."""
+        if self.goal is not None:
+            names = ", ".join(self.axes)
+            return f"distance to the retrained model over {names} (root mean square, fold {self.fold}), 0 = as it"
+        return (
+            f"distance of the share of forgotten facts ranked first from {self.level:.3f}, the level of unseen "
+            f"subjects, with utility at least {self.floor:.3f} (fold {self.fold}); 1 and more: below that floor"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        return asdict(self) | {"words": self.words()}
+
+
+def level_of_unseen(facts: pd.DataFrame, fold: str) -> float | None:
+    """Share of facts ranked first that a model shows which knows none of the forget set's, 0-1.
+
+    The chance of each fact among its alternatives where true value and alternatives are exchangeable. A model that
+    knows which values are usual ranks somewhat more of them first.
+
+    Args:
+        facts: of an evaluation (:func:`medunlearn.results.fact_table.fact_table`).
+    """
+    if facts.empty:
+        return None
+    ranked = facts[(facts["side"] == "forget") & (facts["fold"] == fold) & facts["p"].notna()]
+    return None if ranked.empty else float((1.0 / ranked["of"].astype(float)).groupby(ranked["item"]).mean().mean())

@@ -1,0 +1,104 @@
+"""One trial in a worker: unlearn, evaluate every epoch on the choosing half, stop where halving says so."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from medunlearn.config import EvaluateSettings, UnlearnSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.folder_lock import patient
+from medunlearn.data.storage import read_frame
+from medunlearn.errors import NonFiniteLossError, OutOfMemoryError
+from medunlearn.pipeline.epochs.epoch_selection import TABLE
+from medunlearn.pipeline.epochs.epoch_settings import epoch_settings
+from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
+from medunlearn.pipeline.sweep.jobs import ORPHAN_SECONDS, freed, open_benchmark
+from medunlearn.pipeline.sweep.pool import Slot
+from medunlearn.pipeline.tuning.objective import AxisValues, TuneObjective
+from medunlearn.pipeline.tuning.study import Pruner
+from medunlearn.pipeline.tuning.trials import TuneTrial
+from medunlearn.pipeline.unlearn import unlearn
+from medunlearn.results.runs import Run, RunRecord
+
+
+@dataclass(frozen=True)
+class TrialJob:
+    """A trial with everything that it depends on known.
+
+    Attributes:
+        folder: of its run.
+        target: run whose model is unlearned.
+        measure: of a method that edits, which has no epochs; None of one that trains.
+        trial: its number and settings, ``running``.
+        trials: those before it.
+    """
+
+    benchmark: Path
+    folder: Path
+    target: Path
+    settings: UnlearnSettings
+    measure: EvaluateSettings | None
+    objective: TuneObjective
+    halving: int
+    trial: TuneTrial
+    trials: tuple[TuneTrial, ...]
+
+
+def perform_trial(job: TrialJob, slot: Slot) -> TuneTrial:
+    """The trial as it ended. One that diverges or does not fit in memory has failed."""
+    with freed(slot), patient(ORPHAN_SECONDS):
+        started, benchmark = time.perf_counter(), open_benchmark(job.benchmark)
+        pruner = Pruner(job.objective, job.trials, job.halving, job.settings.epochs)
+        try:
+            run = unlearn(
+                Run.open(job.target),
+                benchmark,
+                job.settings,
+                job.folder,
+                device=slot.device,
+                quiet=True,
+                stop=pruner,
+            )
+            trial = _ended(job, run, benchmark, pruner, slot.device)
+        except (NonFiniteLossError, OutOfMemoryError) as error:
+            trial = replace(
+                job.trial, state="failed", reason=str(error), by_epoch=pruner.by_epoch, epochs=job.trial.planned
+            )
+        return replace(trial, seconds=round(time.perf_counter() - started, 2))
+
+
+def _ended(job: TrialJob, run: Run, benchmark: Benchmark, pruner: Pruner, device: str) -> TuneTrial:
+    if job.measure is not None:
+        scored = evaluate_one(run, benchmark, job.measure, device=device, quiet=True)
+        standing, done = AxisValues.of(scored.summary, job.objective.fold), 0
+        problem = "; ".join(scored.record.info.problems)
+    else:
+        # Again, for a run that ended before its trial was written down.
+        pruner(read_frame(run.folder / TABLE))
+        done = max(pruner.by_epoch)
+        standing, problem = pruner.standings[done], _problem(job, run.epoch(done), benchmark)
+    value = job.objective.of(standing)
+    missing = ", ".join(standing.missing(job.objective.needs))
+    reason = f"stopped after epoch {done} by successive halving" if pruner.stopped else ""
+    return replace(
+        job.trial,
+        state="failed" if missing else "pruned" if pruner.stopped else "complete",
+        value=value,
+        utility=standing.utility,
+        forgetting=standing.forgetting,
+        ranks=standing.ranks,
+        by_epoch=pruner.by_epoch,
+        rungs=pruner.rungs,
+        epochs=done,
+        reason=f"no answer was scored on: {missing}" if missing else reason,
+        problem=problem,
+    )
+
+
+def _problem(job: TrialJob, run: Run, benchmark: Benchmark) -> str:
+    """Why the model is broken after its last epoch, by that epoch's evaluation."""
+    settings = epoch_settings(job.settings, job.settings.split)
+    assert settings is not None
+    return "; ".join(RunRecord.read(evaluation_folder(run, benchmark, settings)).problems)

@@ -1,0 +1,319 @@
+"""Tuning before it runs: every setting checked at once, the space of each method, and the cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from medunlearn.config import TINIES, EvaluateSettings, TuneSettings, UnlearnSettings, check
+from medunlearn.config.reading import merged
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import SIDES
+from medunlearn.data.storage import sha256_of_json
+from medunlearn.errors import ConfigError, unknown_name
+from medunlearn.methods import METHODS, is_edit
+from medunlearn.pipeline.epochs.epoch_settings import collect, epoch_settings
+from medunlearn.pipeline.part_check import check_unlearning, shape_with
+from medunlearn.pipeline.presets import unlearn_settings
+from medunlearn.pipeline.questioning import half_of
+from medunlearn.pipeline.sweep import sweep_plan
+from medunlearn.pipeline.sweep.cells import SweepCell
+from medunlearn.pipeline.sweep.sweep_plan import Sweep
+from medunlearn.pipeline.tuning.objective import RANKS
+from medunlearn.pipeline.tuning.space import Space, space_facts, space_of
+from medunlearn.pipeline.tuning.study import check_installed
+from medunlearn.pipeline.unlearn import with_retrained
+from medunlearn.registry import names
+
+Half = Literal["choosing", "reporting"]
+Setting = Literal["", "untuned", "best"]
+_BY_TUNE = ("evaluate_every", "evaluate", "attack", "utility", "keep_epochs", "select", "stop_early")
+"""Settings of an unlearning run that tuning sets itself."""
+_SHARED = ("name", "out", "benchmark", "train", "retrain", "unlearn", "evaluate", "seeds", "seed")
+
+
+@dataclass
+class TuneCell(SweepCell):
+    """One piece of a tuning: a model, an evaluation, or a method's trials.
+
+    Attributes:
+        setting: of an unlearned model: the method's untuned settings, or its best ones.
+        half: of an evaluation, the subjects that are asked about.
+        place: of an evaluation on the choosing half, its settings' place in :attr:`Tuning.measures`.
+    """
+
+    setting: Setting = ""
+    half: Half | None = None
+    place: int = 0
+
+    def facts(self) -> dict[str, Any]:
+        return super().facts() | {"setting": self.setting, "half": self.half}
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A checked tuning.
+
+    Attributes:
+        base: the sweep of the same models, which trains them and knows their settings.
+        spaces: method -> its space.
+        cells: each behind those that it waits for.
+    """
+
+    settings: TuneSettings
+    base: Sweep
+    spaces: Mapping[str, Space]
+    cells: tuple[TuneCell, ...]
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def cell(self) -> Mapping[str, TuneCell]:
+        """Cells by name."""
+        return {cell.name: cell for cell in self.cells}
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return self.base.methods
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return self.base.seeds
+
+    @property
+    def fold(self) -> str:
+        """The fold that trials are chosen on: the first that is evaluated."""
+        return self.evaluating("choosing").folds[0]
+
+    @property
+    def share(self) -> float:
+        """A method's budget: trials, or FLOPs."""
+        whole = self.settings.runs or self.settings.flops or 0.0
+        return whole // len(self.methods) if self.settings.runs else whole / len(self.methods)
+
+    def evaluating(self, half: Half, weights: str | None = None) -> EvaluateSettings:
+        """Of an evaluation on one half; trials are asked on the first fold alone."""
+        values: dict[str, Any] = {"seed": self.seeds[0], **self.settings.evaluate, "split": self.settings.split}
+        measures = check(EvaluateSettings, values).metrics or ("default",)
+        values |= {"subjects": half, "metrics": list(dict.fromkeys((*measures, *self._ranks)))}
+        if half == "choosing":
+            values["folds"] = list(check(EvaluateSettings, values).folds[:1])
+        return check(EvaluateSettings, values if weights is None else {**values, "weights": weights})
+
+    @property
+    def _ranks(self) -> tuple[str, ...]:
+        return (RANKS,) if "ranks" in self.settings.axes or not self.settings.retrain else ()
+
+    def unlearning(
+        self, method: str, params: Mapping[str, Any], seed: int, *, trial: bool, retrained: Path | None = None
+    ) -> UnlearnSettings:
+        """Of a method with some settings; of a trial with an evaluation of each epoch."""
+        section = {key: value for key, value in self.settings.unlearn.items() if key != "methods"}
+        values = {"seed": seed, **section, "method": method, "split": self.settings.split}
+        values |= {f"{method}.{name}": value for name, value in params.items()}
+        tiny = TINIES.get(str(self.settings.train.get("model")))
+        settings = unlearn_settings(values, tiny=tiny)
+        if trial and not is_edit(method):
+            choosing = self.evaluating("choosing", settings.weights).model_dump(mode="json", exclude_defaults=True)
+            settings = unlearn_settings({**values, "evaluate_every": 1, "evaluate": choosing}, tiny=tiny)
+        return with_retrained(settings, retrained)
+
+    def measuring(self, method: str) -> EvaluateSettings:
+        """How a method's trials are evaluated, and target and retrained model with them."""
+        settings = self.unlearning(method, {}, self.seeds[0], trial=True)
+        return epoch_settings(settings, settings.split) or self.evaluating("choosing", settings.weights)
+
+    @cached_property
+    def measures(self) -> tuple[EvaluateSettings, ...]:
+        """How trials are evaluated: mostly one way, several where methods have weights of different types."""
+        different = {self.measuring(method).model_dump_json(): self.measuring(method) for method in self.methods}
+        return tuple(different.values())
+
+    def study_key(self, method: str, benchmark: Benchmark) -> str:
+        """Hash of everything that a method's trials depend on; the budget is not in it."""
+        settings, seed = self.settings, self.seeds[0]
+        return sha256_of_json(
+            [
+                benchmark.fingerprint,
+                self.base.training(seed).model_dump(mode="json"),
+                self.unlearning(method, {}, seed, trial=True).model_dump(mode="json"),
+                self.measuring(method).model_dump(mode="json"),
+                space_facts(self.spaces[method]),
+                [settings.retrain, settings.halving, *settings.axes, settings.utility_floor, settings.rank_level],
+            ]
+        )
+
+
+def plan_from(tuning: Path | str | dict[str, Any], jobs: int | None, overrides: Mapping[str, Any]) -> Tuning:
+    """:func:`plan` of a file or settings with overrides; an override ``seed`` replaces all ``seeds``."""
+    if jobs is not None and jobs < 1:
+        raise ConfigError(["--jobs must be at least 1"])
+    values = merged(tuning, overrides)
+    return plan({key: value for key, value in values.items() if key != "seeds" or "seed" not in overrides})
+
+
+def plan(values: Mapping[str, Any]) -> Tuning:
+    """Check a tuning before anything runs.
+
+    Raises:
+        ConfigError: every mistake in every section, at once.
+        InputError: Optuna is not installed.
+    """
+    check_installed()
+    fields = TuneSettings.model_fields
+    problems = [unknown_name("setting", key, fields) for key in values if key not in fields]
+    values = {key: value for key, value in values.items() if key in fields}
+    settings = collect(problems, "tune", lambda: check(TuneSettings, values))
+    content = values.get("unlearn")
+    section: dict[str, Any] = dict(content) if isinstance(content, Mapping) else {}
+    for key in [key for key in section if key.rpartition(".")[2] in (*_BY_TUNE, "search")]:
+        section.pop(key)
+        problems.append(f"unlearn.{key}: tuning sets it; leave it out")
+    evaluation = values.get("evaluate")
+    if isinstance(evaluation, Mapping) and "subjects" in evaluation:
+        problems.append("evaluate.subjects: tuning asks each half in turn; leave it out")
+    shared = {key: values[key] for key in _SHARED if key in values} | {"unlearn": section}
+    if "split" in values:
+        shared["splits"] = [values["split"]]
+    try:
+        base = sweep_plan.plan(shared)
+    except ConfigError as error:
+        told = [problem.replace("splits", "split") for problem in error.problems]
+        raise ConfigError(list(dict.fromkeys([*problems, *told]))) from None
+    if settings is None or problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
+    checked = Tuning(settings.model_copy(update={"unlearn": section}), base, {}, ())
+    spaces = _spaces(problems, checked)
+    problems += _budget_problems(checked)
+    if base.opened is not None:
+        problems += _half_problems(checked, base.opened)
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
+    checked = Tuning(checked.settings, base, spaces, (), _notes(checked))
+    return Tuning(checked.settings, base, spaces, tuple(_cells(checked)), checked.notes)
+
+
+def _spaces(problems: list[str], tuning: Tuning) -> dict[str, Space]:
+    """Each method's space, with every end of it checked as the run's settings are."""
+    settings, spaces, seed = tuning.settings, dict[str, Space](), tuning.seeds[0]
+    known = names("methods", METHODS)
+    for key in settings.space:
+        owner = next((m for m in tuning.methods if key.startswith(f"{m}.")), None)
+        if owner is None and ("." in key or ":" in key):
+            name = key.rpartition(".")[0]
+            there = "is not among unlearn.methods" if name in known else unknown_name("method", name, known)
+            problems.append(f"space.{key}: {name} {there}" if name in known else f"space.{key}: {there}")
+    shape = shape_with([], tuning.base.training(seed))
+    serves = set[str]()
+    for method in tuning.methods:
+        untuned = tuning.unlearning(method, {}, seed, trial=False)
+        space = collect(problems, "space", lambda: space_of(untuned, settings.space))  # noqa: B023
+        if space is None:
+            continue
+        spaces[method] = space
+        serves |= {dimension.name for dimension in space}
+        for dimension in space:
+            for end in dimension.ends:
+                params = {dimension.name: end}
+                made = collect(
+                    problems,
+                    "space",
+                    lambda: tuning.unlearning(method, params, seed, trial=True),  # noqa: B023
+                )
+                if made is not None:
+                    collect(problems, "space", lambda: check_unlearning(made, shape))  # noqa: B023
+    for key, content in settings.space.items():
+        whole = len(spaces) == len(tuning.methods)
+        if whole and "." not in key and ":" not in key and content is not None and key not in serves:
+            problems.append(f"space.{key}: no method of this tuning has this setting")
+    return spaces
+
+
+def _budget_problems(tuning: Tuning) -> Iterator[str]:
+    runs, count = tuning.settings.runs, len(tuning.methods)
+    if runs is not None and runs < count:
+        yield (
+            f"runs={runs}: fewer than the {count} methods, each of which has its untuned run; give {count} or more"
+        )
+
+
+def _half_problems(tuning: Tuning, benchmark: Benchmark) -> Iterator[str]:
+    """Sides with fewer than two subjects, which cannot be halved."""
+    split = benchmark.split(tuning.settings.split)
+    for side in SIDES:
+        if not half_of(benchmark, split, side, tuning.evaluating("reporting")):
+            yield (
+                f"split: fewer than two subjects of the {side} set have questions, so that none is left to report "
+                "on. Take a larger split."
+            )
+
+
+def _notes(tuning: Tuning) -> tuple[str, ...]:
+    settings, notes = tuning.settings, list[str]()
+    runs, count = settings.runs, len(tuning.methods)
+    if runs is not None and runs % count:
+        notes.append(
+            f"{runs % count} of {runs} runs are left over: each of the {count} methods has {runs // count}."
+        )
+    if not settings.retrain and settings.rank_level is None:
+        notes.append(
+            "Without a retrained model the level of unseen subjects is that of exchangeable alternatives. A model "
+            "that knows which values are usual ranks more facts first; where that is known, give it: rank_level."
+        )
+    return tuple(notes)
+
+
+def _cells(tuning: Tuning) -> Iterator[TuneCell]:
+    """Every cell, each behind those that it waits for."""
+    settings, first, split = tuning.settings, tuning.seeds[0], tuning.settings.split
+    roles: tuple[Literal["target", "retrained"], ...] = ("target", "retrained") if settings.retrain else ("target",)
+    for seed in tuning.seeds:
+        end, names_of = f", seed {seed}" if len(tuning.seeds) > 1 else "", dict[str, str]()
+        for role in roles:
+            names_of[role] = f"{role}{end}"
+            yield TuneCell(f"{role}{end}", role, seed, split if role == "retrained" else None)
+        if seed == first:
+            choosing = []
+            for role in roles:
+                for place in range(len(tuning.measures)):
+                    name = f"evaluate {role} on the choosing half{end}" + (f" ({place + 1})" if place else "")
+                    choosing.append(name)
+                    yield replace(_asked(name, seed, (names_of[role],), "choosing"), place=place)
+            for method in tuning.methods:
+                needs = (names_of["target"], *choosing, *names_of.values())
+                yield TuneCell(f"tune {method}", "tune", seed, split, method, needs=tuple(dict.fromkeys(needs)))
+        for role in roles:
+            yield _asked(f"evaluate {role}{end}", seed, (names_of[role],), "reporting")
+        for method in tuning.methods:
+            model = ""
+            for setting in ("untuned", "best"):
+                # The first seed's models are those of the trials.
+                needs = (f"tune {method}",) if seed == first or setting == "best" else ()
+                before, model = model, f"{method} {setting}{end}"
+                if seed != first:
+                    yield TuneCell(
+                        model, "unlearn", seed, split, method,
+                        needs=(*dict.fromkeys(names_of.values()), *needs), after=(before,) if before else (),
+                        setting=setting,
+                    )  # fmt: skip
+                    needs = (model,)
+                after = (f"evaluate {before}",) if before else ()
+                yield _asked(f"evaluate {model}", seed, needs, "reporting", method, setting, after)
+
+
+def _asked(
+    name: str,
+    seed: int,
+    needs: tuple[str, ...],
+    half: Half,
+    method: str | None = None,
+    setting: Setting = "",
+    after: tuple[str, ...] = (),
+) -> TuneCell:
+    # Evaluations of one model write to one store of responses.
+    alone = f"{method or needs[0]}, seed {seed}"
+    return TuneCell(
+        name, "evaluate", seed, None, method, needs=needs, after=after, alone=alone, setting=setting, half=half
+    )

@@ -1,0 +1,271 @@
+"""A tuning's record (``tune.json``, ``trials.parquet``, ``results.parquet``), its results and their report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import tightest
+from medunlearn.data.records import SIDES
+from medunlearn.data.storage import write_atomically, write_json
+from medunlearn.models.ancestry import model_use
+from medunlearn.pipeline.questioning import half_of
+from medunlearn.pipeline.tuning.method_trials import MethodTrials, counts
+from medunlearn.pipeline.tuning.objective import AxisValues, TuneObjective
+from medunlearn.pipeline.tuning.space import Space, default_values
+from medunlearn.pipeline.tuning.trials import TABLE, TuneTrial, trial_table
+from medunlearn.pipeline.tuning.tune_plan import TuneCell, Tuning
+from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.machine import code, hardware, packages
+
+if TYPE_CHECKING:
+    from medunlearn.reports.tune_report import TuneContent
+
+FILE, RESULTS = "tune.json", "results.parquet"
+_LABELS = ("model", "setting", "seed", "fold")
+
+
+def tune_facts(tuning: Tuning, benchmark: Benchmark) -> dict[str, Any]:
+    """The part of ``tune.json`` that does not change while a tuning runs."""
+    settings = tuning.settings
+    return {
+        "name": settings.name,
+        "status": "running",
+        "settings": settings.model_dump(mode="json"),
+        "data_use": tightest([benchmark.data_use, model_use(str(settings.train.get("model")))]),
+        "benchmark": benchmark.facts(),
+        "subjects": subject_counts(tuning, benchmark),
+        "spaces": {method: {d.name: d.text for d in space} for method, space in tuning.spaces.items()},
+        "notes": list(tuning.notes),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "code": code(),
+        "packages": packages(),
+        "hardware": hardware(),
+    }
+
+
+def subject_counts(tuning: Tuning, benchmark: Benchmark) -> dict[str, dict[str, int]]:
+    """Half -> side -> its number of subjects with questions, before any limit."""
+    split = benchmark.split(tuning.settings.split)
+    return {
+        half: {side: len(half_of(benchmark, split, side, tuning.evaluating(half))) for side in SIDES}
+        for half in ("choosing", "reporting")
+    }
+
+
+def write_record(
+    tuning: Tuning,
+    facts: dict[str, Any],
+    studies: Mapping[str, MethodTrials],
+    status: str,
+    result: Tuned | None = None,
+) -> None:
+    """Write ``tune.json`` and the table of all trials; with a result also ``results.parquet``."""
+    out = tuning.settings.out
+    best = {method: trial for method, study in studies.items() if (trial := study.best)}
+    facts |= {
+        "status": status,
+        "cells": [cell.facts() for cell in tuning.cells],
+        "best": {method: {"trial": t.number, "params": t.params, "value": t.value} for method, t in best.items()},
+    }
+    if result is not None:
+        facts |= {"objective": result.objective, "caveats": list(result.caveats)}
+        write_atomically(out / RESULTS, result.results.to_parquet)
+    write_json(out / FILE, facts)
+    trials = [trial for study in studies.values() for trial in study.trials]
+    write_atomically(out / TABLE, trial_table(trials).to_parquet)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A finished tuning.
+
+    Attributes:
+        folder: of everything; ``tune.json`` in it lists cells, spaces and best settings.
+        cells: one row a cell: name, kind, status, method, split, seed, setting, half, folder, evaluation, ...
+        trials: one row a trial, on the choosing half (:class:`~.trials.TuneTrial`).
+        results: one row a model, setting, seed and fold, on the reporting half: utility, forgetting, ranks, value.
+        best: one row a method: its best trial's settings and how much of the budget went.
+        objective: in a sentence.
+        caveats: sentences that a reader must know first.
+        subjects: half -> side -> number of subjects.
+        report: its path.
+    """
+
+    folder: Path
+    title: str
+    cells: pd.DataFrame
+    trials: pd.DataFrame
+    results: pd.DataFrame
+    best: pd.DataFrame
+    spaces: Mapping[str, Mapping[str, str]]
+    objective: str
+    caveats: tuple[str, ...]
+    subjects: Mapping[str, Mapping[str, int]]
+    budget: str
+    benchmark: Mapping[str, Any]
+    report: Path | None = None
+
+    @property
+    def failed(self) -> list[tuple[str, str]]:
+        """Name and reason of every cell without a result, but for untuned settings that diverge: a finding."""
+        lost = self.cells[self.cells["status"].isin(["failed", "not run"]) & (self.cells["setting"] != "untuned")]
+        return [(str(name), str(reason)) for name, reason in zip(lost["name"], lost["reason"], strict=True)]
+
+    def table(self) -> pd.DataFrame:
+        """:attr:`results`."""
+        return self.results
+
+    def failures(self, most: int = 5) -> str:
+        """The number of cells without a result, the first of them with their reasons, and what to do."""
+        failed = self.failed
+        shown = "".join(f"\n  - {name}: {reason}" for name, reason in failed[:most])
+        rest = f"\n  ... and {len(failed) - most} more" if len(failed) > most else ""
+        return (
+            f"{len(failed)} of {len(self.cells)} cells have no result; the others are done.{shown}{rest}\n"
+            f"{self.folder / FILE} lists them, {self.folder / 'logs'} says more. Mend the cause and give the "
+            "command again: it does only these."
+        )
+
+    def content(self) -> TuneContent:
+        """Content of its report."""
+        from medunlearn.reports.tune_report import TuneContent
+
+        return TuneContent(
+            self.title, self.best, self.trials, self.results, self.spaces, self.objective, self.caveats,
+            self.subjects, self.budget, self.benchmark, tuple(self.failed),
+        )  # fmt: skip
+
+    def with_report(self) -> Tuned:
+        """The same with its report written."""
+        from medunlearn.reports import write_report
+        from medunlearn.reports.tune_report import tuning_report
+
+        return replace(self, report=write_report(tuning_report(self.content()), self.folder / "report"))
+
+
+def tuned(
+    tuning: Tuning,
+    studies: Mapping[str, MethodTrials],
+    evaluated: Mapping[str, Evaluated],
+    objectives: Mapping[tuple[int, str], TuneObjective],
+    benchmark: Benchmark,
+) -> Tuned:
+    """The results of what is done."""
+    settings = tuning.settings
+    results = _results(tuning, evaluated, objectives)
+    trials = [trial for study in studies.values() for trial in study.finished]
+    words = next(iter(objectives.values())).words() if objectives else "no model to tune towards"
+    if len(objectives) > 1 and not settings.retrain:
+        words += "; each seed has its own level and floor"
+    budget = f"{tuning.share:g} {'trials' if settings.runs else 'FLOPs'} a method"
+    best = pd.DataFrame([_best_row(tuning, study) for study in studies.values()])
+    return Tuned(
+        settings.out,
+        settings.name,
+        pd.DataFrame([cell.facts() for cell in tuning.cells]),
+        trial_table(trials),
+        results,
+        best,
+        {method: {d.name: d.text for d in space} for method, space in tuning.spaces.items()},
+        words,
+        (*_caveats(tuning, studies, evaluated), *tuning.notes),
+        subject_counts(tuning, benchmark),
+        budget,
+        {
+            **benchmark.facts(),
+            "data_use": tightest([benchmark.data_use, model_use(str(settings.train.get("model")))]),
+        },
+    )
+
+
+def _results(
+    tuning: Tuning, evaluated: Mapping[str, Evaluated], objectives: Mapping[tuple[int, str], TuneObjective]
+) -> pd.DataFrame:
+    rows = []
+    for name, model in evaluated.items():
+        cell = tuning.cell[name]
+        for fold in tuning.evaluating("reporting").folds:
+            standing, objective = AxisValues.of(model.summary, fold), objectives.get((cell.seed, fold))
+            value = objective.of(standing) if objective else None
+            labels = (_model(tuning, cell), cell.setting, cell.seed, fold)
+            rows.append(
+                dict(zip(_LABELS, labels, strict=True))
+                | standing.facts()
+                | {"value": value, "problem": "; ".join(model.record.info.problems)}
+            )
+    columns = [*_LABELS, "utility", "forgetting", "ranks", "value", "problem"]
+    numbers = dict.fromkeys(("utility", "forgetting", "ranks", "value"), "Float64")
+    return pd.DataFrame(rows, columns=columns).astype(numbers)
+
+
+def _model(tuning: Tuning, cell: TuneCell) -> str:
+    return cell.method or tuning.cell[cell.needs[0]].kind
+
+
+def _best_row(tuning: Tuning, study: MethodTrials) -> dict[str, Any]:
+    untuned = default_values(tuning.unlearning(study.method, {}, tuning.seeds[0], trial=False))
+    space, best = tuning.spaces[study.method], study.best
+    seconds = sum(trial.seconds or 0.0 for trial in study.trials)
+    known = [trial.flops for trial in study.finished if trial.flops is not None]
+    return {
+        "method": study.method,
+        "trial": None if best is None else best.number,
+        "settings": _settings_text(space, {**untuned, **(best.params if best else {})}) if best else "none",
+        "untuned": _settings_text(space, untuned),
+        "edges": "" if best is None else _edges(space, best),
+        "value": None if best is None else best.value,
+        "untuned_value": study.trials[0].value if study.trials else None,
+        "trials": len(study.finished),
+        **counts(study.trials),
+        "flops": sum(known) if known else None,
+        "seconds": round(seconds, 1),
+    }
+
+
+def _settings_text(space: Space, values: Mapping[str, Any]) -> str:
+    """``lr 0.0006, epochs 3, beta 0.1``: the searched settings."""
+    return ", ".join(
+        f"{d.name} {values[d.name]:.3g}" if isinstance(values[d.name], float) else f"{d.name} {values[d.name]}"
+        for d in space
+    )
+
+
+def _edges(space: Space, trial: TuneTrial) -> str:
+    at = [f"{d.name} ({edge})" for d in space if d.name in trial.params and (edge := d.edge(trial.params[d.name]))]
+    return ", ".join(at)
+
+
+def _caveats(tuning: Tuning, studies: Mapping[str, MethodTrials], evaluated: Mapping[str, Evaluated]) -> list[str]:
+    caveats = [
+        f"A broken model: {name.removeprefix('evaluate ')}: {'; '.join(model.record.info.problems)}."
+        for name, model in evaluated.items()
+        if model.record.info.problems
+    ]
+    for method, study in studies.items():
+        best, space = study.best, tuning.spaces[method]
+        if best is None:
+            caveats.append(f"{method}: no trial ran to its end with a number.")
+            continue
+        if best.problem:
+            caveats.append(f"{method}: every trial that has a number broke its model; the least bad is shown.")
+        # Every trial has the target's own number as its epoch 0.
+        nothing = best.by_epoch.get(0)
+        if nothing is not None and best.value is not None and best.value >= nothing:
+            caveats.append(
+                f"{method}: no trial came closer than the target itself ({nothing:.3f}): nothing is gained."
+            )
+        if edges := _edges(space, best):
+            caveats.append(
+                f"{method}: the best trial is at an end of its range: {edges}. A wider one may do better."
+            )
+    for method, study in studies.items():
+        if study.trials and study.trials[0].state == "failed":
+            caveats.append(f"{method}: its untuned settings failed: {study.trials[0].reason}")
+    return caveats
