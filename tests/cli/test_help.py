@@ -16,7 +16,19 @@ from medunlearn.cli.command import Generated
 from medunlearn.cli.verbs import GROUPS, MOVED, VERBS
 from medunlearn.metrics import METRICS
 
-METHODS = ("chip", "ga", "graddiff", "kl_min", "manu", "ngdiff", "npo", "rmu", "simnpo")
+METHODS = (
+    "altpo",
+    "chip",
+    "counterfactual",
+    "ga",
+    "graddiff",
+    "kl_min",
+    "manu",
+    "ngdiff",
+    "npo",
+    "rmu",
+    "simnpo",
+)
 HEAVY = ("torch", "pandas", "httpx", "transformers", "rich")
 
 

@@ -12,9 +12,9 @@ from pydantic import Field
 
 from medunlearn.attacks import ATTACKS, attack_class
 from medunlearn.errors import ConfigError, UnknownNameError
-from medunlearn.methods import METHODS, hyperparameters, is_edit, make_method, method_class
+from medunlearn.methods import ALTERNATIVES, METHODS, hyperparameters, is_edit, make_method, method_class
 from medunlearn.methods.editing import EditMethod
-from medunlearn.methods.protocol import LossMethod, default_trainable
+from medunlearn.methods.protocol import AlternativesMethod, LossMethod, default_trainable
 from medunlearn.registry import choices_of, made, ranges_of
 from medunlearn.training.trainable import choose_trainable, trained
 
@@ -22,7 +22,8 @@ from medunlearn.training.trainable import choose_trainable, trained
 @pytest.mark.parametrize("name", METHODS)
 def test_each_can_be_made_and_trains_or_edits(name: str) -> None:
     method = make_method(name, {})
-    assert isinstance(method, EditMethod if is_edit(name) else LossMethod)
+    interface = EditMethod if is_edit(name) else AlternativesMethod if name in ALTERNATIVES else LossMethod
+    assert isinstance(method, interface)
     assert "Source:" in (type(method).__doc__ or "")
 
 

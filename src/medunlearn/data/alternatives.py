@@ -33,8 +33,8 @@ from functools import cached_property
 import numpy as np
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.facts import NAMES, Fact
-from medunlearn.data.records import Question, Record
+from medunlearn.data.facts import NAMES, Fact, is_date
+from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.seeds import generator
 
 VERSION = 1
@@ -110,6 +110,14 @@ class AlternativePool:
         if fact.kind == "identifier":
             return self._codes(true, self._values[fact.type], rng)
         return self._statements(question, rng)
+
+    def values_like(self, identifier: Identifier, rng: np.random.Generator) -> Iterator[str]:
+        """Invented values in place of a record's identifier, the same ones perhaps again."""
+        if identifier.type in NAMES:
+            return self._names(identifier.value, rng)
+        if is_date(identifier.value):
+            return dates_like(identifier.value, rng, self.count)
+        return self._codes(identifier.value, self._values[identifier.type], rng)
 
     @cached_property
     def _values(self) -> Mapping[str, list[str]]:

@@ -91,6 +91,11 @@ class Benchmark:
         """Record by its id."""
         return {record.record_id: record for record in self.records}
 
+    @cached_property
+    def question(self) -> dict[str, Question]:
+        """Question by its id."""
+        return {question.question_id: question for question in self.questions}
+
     def split(self, name: str) -> Split:
         """A split by name, or an ad-hoc request ``level=node,node`` (a deletion request on the desk).
 

@@ -58,12 +58,9 @@ def facts_of(question: Question, identifiers: Iterable[Identifier] = ()) -> list
     """
     if question.options and question.answer_index is not None:
         return [Fact(0, len(question.answer), "option")]
-    taken: list[Fact] = []
-    for fact in _found(question.answer, identifiers):
-        apart = all(fact.end <= other.start or other.end <= fact.start for other in taken)
-        if apart and not _says(question.question, fact.of(question.answer)):
-            taken.append(fact)
-    return sorted(taken, key=lambda fact: fact.start) or [Fact(0, len(question.answer), "statement")]
+    found = _found(question.answer, identifiers)
+    told = [fact for fact in found if not _says(question.question, fact.of(question.answer))]
+    return _in_order(told) or [Fact(0, len(question.answer), "statement")]
 
 
 def _says(text: str, value: str) -> bool:
@@ -71,7 +68,24 @@ def _says(text: str, value: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|\.\d)", text) is not None
 
 
-def _is_date(text: str) -> bool:
+def values_in(text: str) -> list[Fact]:
+    """The dates and numbers in a text, in their order."""
+    return _in_order(_found(text, ()))
+
+
+def _in_order(found: Iterable[Fact]) -> list[Fact]:
+    """Facts by their place, without those that overlap one before them in the list."""
+    taken: list[Fact] = []
+    for fact in found:
+        if all(fact.end <= other.start or other.end <= fact.start for other in taken):
+            taken.append(fact)
+    return sorted(taken, key=lambda fact: fact.start)
+
+
+def is_date(text: str) -> bool:
+    """Whether a text is an ISO date, and nothing else."""
+    if not _DATE.fullmatch(text):
+        return False
     try:
         date.fromisoformat(text)
     except ValueError:
@@ -83,11 +97,11 @@ def _found(text: str, identifiers: Iterable[Identifier]) -> Iterator[Fact]:
     """The most telling kinds first: an identifier's digits are no number."""
     for identifier in sorted(identifiers, key=lambda one: -len(one.value)):
         kind: FactKind = "name" if identifier.type in NAMES else "identifier"
-        if _DATE.fullmatch(identifier.value) and _is_date(identifier.value):
+        if is_date(identifier.value):
             kind = "date"
         for match in re.finditer(rf"(?<!\w){re.escape(identifier.value)}(?!\w)", text):
             yield Fact(*match.span(), kind, identifier.type)
     for expression, kind in ((_DATE, "date"), (_NUMBER, "number")):
         for match in expression.finditer(text):
-            if kind != "date" or _is_date(match.group()):
+            if kind != "date" or is_date(match.group()):
                 yield Fact(*match.span(), kind)

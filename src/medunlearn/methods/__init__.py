@@ -18,13 +18,18 @@ LOSSES: dict[str, str] = {
     "rmu": "medunlearn.methods.rmu:RMU",
     "simnpo": "medunlearn.methods.simnpo:SimNPO",
 }
-"""Methods that train."""
+"""Methods that train on the forget and the retain set."""
+ALTERNATIVES: dict[str, str] = {
+    "altpo": "medunlearn.methods.altpo:AltPO",
+    "counterfactual": "medunlearn.methods.counterfactual:Counterfactual",
+}
+"""Methods that train on alternative answers besides."""
 EDITS: dict[str, str] = {
     "chip": "medunlearn.methods.chip:CHIP",
     "manu": "medunlearn.methods.manu:MANU",
 }
 """Methods that change weights without training."""
-METHODS: dict[str, str] = {**LOSSES, **EDITS}
+METHODS: dict[str, str] = {**LOSSES, **ALTERNATIVES, **EDITS}
 
 
 def method_class(name: str) -> type:
@@ -67,6 +72,7 @@ def hyperparameters(method: Any) -> dict[str, Any]:
 
 
 __all__ = [
+    "ALTERNATIVES",
     "EDITS",
     "LOSSES",
     "METHODS",

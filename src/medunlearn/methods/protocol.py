@@ -56,6 +56,13 @@ class View(Protocol):
         """Log-probabilities of the whole vocabulary at each answer position, [N, V]."""
         ...
 
+    def caps(self) -> Tensor:
+        """Log-probability of each answer token that unlearning is to reach and not to go below, [N], <= 0.
+
+        Only of the forget side of a method that trains on alternative answers (:class:`CounterfactualMethod`).
+        """
+        ...
+
     def divergence_from_reference(self) -> Tensor:
         """``KL(p_ref || p)`` of the whole vocabulary's distributions at each answer position, [N], >= 0.
 
@@ -102,6 +109,25 @@ class LossMethod(Protocol):
 
     def loss(self, forget: View, retain: View) -> Terms:
         """Named terms; their sum is minimised. Every term is logged under its name."""
+        ...
+
+
+@runtime_checkable
+class AlternativesMethod(Protocol):
+    """A method that trains on alternative answers as well: what the target says of people whom it never saw.
+
+    The engine makes them before the first step (:mod:`medunlearn.pipeline.counterfactuals`).
+
+    Attributes:
+        alternatives: how many of each forget sequence; each epoch shows another of them.
+        capped: whether it reads :meth:`View.caps` of the forget side.
+    """
+
+    alternatives: int
+    capped: bool
+
+    def loss_with(self, forget: View, retain: View, alternatives: View) -> Terms:
+        """Named terms, as of a loss method; ``alternatives`` has one sequence for each of ``forget``, in order."""
         ...
 
 

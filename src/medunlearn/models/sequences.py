@@ -36,12 +36,15 @@ class TokenSequence:
         shared: how many tokens at the front are shared by all questions on the record.
         scored_from: index of the first scored token; every token from there on is scored. At least 1,
             since nothing predicts the first token.
+        caps: for methods that ask for it, a log-probability of each scored token that unlearning is to reach and
+            not to go below; empty otherwise.
     """
 
     key: str
     ids: tuple[int, ...]
     shared: int
     scored_from: int
+    caps: tuple[float, ...] = ()
 
     @property
     def prompt(self) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from medunlearn.config import TINIES, TrainSettings, UnlearnSettings
 from medunlearn.errors import ConfigError, InputError, ModelError, first_line
 from medunlearn.methods import make_method
 from medunlearn.methods.editing import EditMethod
-from medunlearn.methods.protocol import LossMethod, default_trainable
+from medunlearn.methods.protocol import AlternativesMethod, LossMethod, default_trainable
 from medunlearn.models.decoder import decoder_layers
 from medunlearn.models.folders import adapter_base, chain, is_adapter, model_folder
 from medunlearn.models.load import LOADING_ERRORS, check_model_folder
@@ -157,14 +157,14 @@ def choose_parts(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
         ) from None
 
 
-def unlearning_method(settings: UnlearnSettings) -> LossMethod | EditMethod:
+def unlearning_method(settings: UnlearnSettings) -> LossMethod | AlternativesMethod | EditMethod:
     """The method that the settings name: one that trains, or one that edits the weights.
 
     Raises:
         ConfigError: it is neither.
     """
     method = make_method(settings.method, settings.arguments, settings.seed)
-    if not isinstance(method, LossMethod | EditMethod):
+    if not isinstance(method, LossMethod | AlternativesMethod | EditMethod):
         raise ConfigError(
             [
                 f"Method {settings.method!r} has no loss(forget, retain) -> terms and no edit(model, forget, "

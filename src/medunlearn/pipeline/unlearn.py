@@ -12,12 +12,13 @@ from medunlearn.data.records import SIDES
 from medunlearn.errors import InputError
 from medunlearn.methods import hyperparameters
 from medunlearn.methods.editing import EditMethod
-from medunlearn.methods.protocol import default_trainable
+from medunlearn.methods.protocol import AlternativesMethod, LossMethod, default_trainable
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering, TokenSequence
+from medunlearn.pipeline.alternatives import SIDE, check_rendering, with_alternatives
 from medunlearn.pipeline.epochs.epoch_settings import check_epochs
 from medunlearn.pipeline.material import loop_settings, sequences, training_data
 from medunlearn.pipeline.part_check import check_unlearning, choose_parts, shape_of, unlearning_method
@@ -80,6 +81,7 @@ def unlearn(
     recording.info.lineage = [*target.info.lineage, str(target.folder)]
     recording.info.texts = benchmark.texts_fingerprint
     rendering = target.rendering(settings.template, settings.context, settings.max_length, settings.long_notes)
+    check_rendering(method, rendering, settings.method)
     with recording.running():
         if isinstance(method, EditMethod):
             from medunlearn.pipeline.edit import edit
@@ -166,11 +168,7 @@ def _forget(
     benchmark, processes, loop = trainer.benchmark, trainer.processes, trainer.loop
     split, label = benchmark.split(settings.split), trainer.recording.label
 
-    def plan_of(language_model: LanguageModel) -> Plan:
-        sides = training_sides(benchmark, settings, language_model, trainer.rendering)
-        return Plan(sides, settings.batch_size, settings.epochs, settings.seed)
-
-    plan = trainer.load(plan_of)
+    plan = trainer.load(lambda language_model: _plan(trainer, settings, objective.method, language_model))
     model, pad = trainer.live.model, trainer.live.tokenizer.pad_token_id
     with trainer.recording.stage("keep"):
         budget = int(settings.keep_gb * 1e9)
@@ -206,6 +204,30 @@ def _forget(
         "kept_bytes": cache_plan.bytes,
     }
     trainer.finish(history, "unlearn", facts)
+
+
+def _plan(
+    trainer: Trainer,
+    settings: UnlearnSettings,
+    method: LossMethod | AlternativesMethod,
+    language_model: LanguageModel,
+) -> Plan:
+    sides = training_sides(trainer.benchmark, settings, language_model, trainer.rendering)
+    partners = {}
+    if isinstance(method, AlternativesMethod):
+        sides["forget"], partners[SIDE] = with_alternatives(
+            sides["forget"],
+            trainer.benchmark,
+            method,
+            language_model,
+            trainer.rendering,
+            seed=settings.seed,
+            # Each process makes them for itself: they are the same in all.
+            keep_in=trainer.checkpoints / f"alternatives-{trainer.processes.rank}.parquet",
+            title=trainer.recording.label,
+            quiet=trainer.silent,
+        )
+    return Plan(sides, settings.batch_size, settings.epochs, settings.seed, partners=partners)
 
 
 def training_sides(

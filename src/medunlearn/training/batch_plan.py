@@ -6,7 +6,7 @@ So resuming needs no state but the number of the last step, and two runs with on
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TypeVar
@@ -33,6 +33,8 @@ class Plan:
         row: tokens; where given, sequences are packed to rows of so many, and a row counts as one sequence does.
             Sequences in one row see nothing of each other.
         stop: steps after which the run ends, within its last epoch; None: at the end of that epoch.
+        partners: further sides, whose sequences go with those of the leading side one to one: name -> key of a
+            leading sequence -> its partners, which take turns from epoch to epoch.
     """
 
     sides: Mapping[str, Sequence[TokenSequence]]
@@ -41,6 +43,7 @@ class Plan:
     seed: int
     row: int | None = None
     stop: int | None = None
+    partners: Mapping[str, Mapping[str, Sequence[TokenSequence]]] = field(default_factory=dict)
     _orders: dict[tuple[str, int], list[list[int]]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -73,6 +76,9 @@ class Plan:
 
     def drawn(self, side: str) -> tuple[list[TokenSequence], int]:
         """The sequences of a side that the run draws at all, and how many it draws: more, if some come again."""
+        if side in self.partners:
+            turns = [own[: self.epochs] for own in self.partners[side].values()]
+            return [sequence for own in turns for sequence in own], self.epochs * len(turns)
         sequences, draws = self.sides[side], self.epochs * self._counts[self.lead]
         if draws >= self._counts[side]:
             return list(sequences), draws
@@ -85,7 +91,11 @@ class Plan:
         first = place * self.batch_size
         count = min(self.batch_size, total - first)
         start = epoch * total + first
-        return {side: self._draw(side, start, count) for side in self.sides}
+        drawn = {side: self._draw(side, start, count) for side in self.sides}
+        for side, partners in self.partners.items():
+            own = [partners[sequence.key] for sequence in drawn[self.lead]]
+            drawn[side] = [each[epoch % len(each)] for each in own]
+        return drawn
 
     def _draw(self, side: str, start: int, count: int) -> list[TokenSequence]:
         sequences = self.sides[side]
@@ -131,6 +141,7 @@ def micro_batches(
     processes: int = 1,
     row: int | None = None,
     tokens: int | None = None,
+    partners: Collection[str] = (),
 ) -> list[dict[str, list[TokenSequence]]]:
     """A step cut into pieces of at most ``size`` sequences a side, as many for each of several processes.
 
@@ -141,7 +152,10 @@ def micro_batches(
     Args:
         row: a plan's; ``size`` then counts rows of so many tokens.
         tokens: the most that a piece has a side, shared text counted once; a longer sequence is alone.
+        partners: sides whose sequences are cut as those of the first side are, one with each.
     """
+    if partners:
+        return _with_partners(step, partners, micro_batches(_without(step, partners), size, processes, row, tokens))
     if row is not None:
         return _by_tokens(step, min(size * row, tokens or size * row), processes)
     most = max(len(sequences) for sequences in step.values())
@@ -154,6 +168,26 @@ def micro_batches(
     pieces = min(most, -(-pieces // processes) * processes)
     cut = {side: _cut(_by_length(sequences), size, pieces) for side, sequences in step.items()}
     return [{side: parts[place] for side, parts in cut.items()} for place in range(pieces)]
+
+
+def _without(
+    step: Mapping[str, Sequence[TokenSequence]], partners: Collection[str]
+) -> dict[str, Sequence[TokenSequence]]:
+    return {side: sequences for side, sequences in step.items() if side not in partners}
+
+
+def _with_partners(
+    step: Mapping[str, Sequence[TokenSequence]],
+    partners: Collection[str],
+    pieces: list[dict[str, list[TokenSequence]]],
+) -> list[dict[str, list[TokenSequence]]]:
+    """The pieces, with the partner of each leading sequence beside it."""
+    lead = next(iter(step))
+    for side in partners:
+        of = {own.key: partner for own, partner in zip(step[lead], step[side], strict=True)}
+        for piece in pieces:
+            piece[side] = [of[sequence.key] for sequence in piece[lead]]
+    return pieces
 
 
 def largest(

@@ -149,7 +149,12 @@ def _sum_terms(
     totals = {side: Totals.of(members) for side, members in sequences.items()}
     summed: dict[str, float] = {}
     pieces = micro_batches(
-        sequences, training.micro_batch.size, processes.world, training.plan.row, settings.micro_batch_tokens
+        sequences,
+        training.micro_batch.size,
+        processes.world,
+        training.plan.row,
+        settings.micro_batch_tokens,
+        training.plan.partners,
     )
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         for place, micro, weight in _assigned_pieces(pieces, training):

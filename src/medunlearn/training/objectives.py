@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from medunlearn.methods.protocol import LossMethod, RatingMethod, Terms, WeighingMethod
+from medunlearn.methods.protocol import AlternativesMethod, LossMethod, RatingMethod, Terms, WeighingMethod
 from medunlearn.training.views import ModelView
 
 
@@ -23,12 +23,14 @@ class NextToken:
 
 
 class Unlearning:
-    """A loss method on the sides ``forget`` and ``retain``."""
+    """A loss method on the sides ``forget`` and ``retain``, and ``alternatives`` where it reads them."""
 
-    def __init__(self, method: LossMethod) -> None:
+    def __init__(self, method: LossMethod | AlternativesMethod) -> None:
         self.method = method
 
     def terms(self, views: Mapping[str, ModelView]) -> Terms:
+        if isinstance(self.method, AlternativesMethod):
+            return self.method.loss_with(views["forget"], views["retain"], views["alternatives"])
         return self.method.loss(views["forget"], views["retain"])
 
     def probe(self, views: Mapping[str, ModelView]) -> Terms:

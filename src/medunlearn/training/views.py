@@ -103,6 +103,10 @@ class ModelView(ForwardOutputs):
     def log_distribution(self) -> Tensor:
         return self.logits.log_softmax(dim=1)
 
+    def caps(self) -> Tensor:
+        values = [cap for sequence in self.batch.sequences for cap in sequence.caps]
+        return torch.tensor(values, dtype=torch.float32, device=self.batch.row.device)
+
     def divergence_from_reference(self) -> Tensor:
         before = self.reference
         if self.decoder.support.head:

@@ -18,13 +18,14 @@ from medunlearn.config import (
 )
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.methods.editing import EditMethod
-from medunlearn.methods.protocol import default_trainable
+from medunlearn.methods.protocol import AlternativesMethod, default_trainable
 from medunlearn.models.decoder import decoder_layers
 from medunlearn.models.delta import LARGEST_SHARE
 from medunlearn.models.load import LanguageModel, pick_device
 from medunlearn.models.mlps import chosen_layers, mlps
 from medunlearn.models.precision import Precision
 from medunlearn.models.sequences import Rendering, question_sequence
+from medunlearn.pipeline.alternatives import SIDE, stand_ins
 from medunlearn.pipeline.epochs.epoch_settings import epoch_settings, evaluations
 from medunlearn.pipeline.estimate.blueprint import Blueprint, blueprint, blueprint_of
 from medunlearn.pipeline.estimate.step_cost import Rehearsal
@@ -112,8 +113,18 @@ class Planner:
         # A LoRA adapter is merged into the matrices that it adapts.
         adapted = sum(module.base_layer.weight.nbytes for module in modules if hasattr(module, "lora_A"))
         disk = _delta_bytes(rehearsal.model, adapted or changed)
-        phases = {"unlearn": (Plan(sides, settings.batch_size, settings.epochs, settings.seed), Unlearning(method))}
-        return self._trained(settings.method, settings, folder, rehearsal, phases, disk)
+        partners = {}
+        if isinstance(method, AlternativesMethod):
+            sides["forget"], partners[SIDE] = stand_ins(sides["forget"], method)
+        plan = Plan(sides, settings.batch_size, settings.epochs, settings.seed, partners=partners)
+        stage = self._trained(
+            settings.method, settings, folder, rehearsal, {"unlearn": (plan, Unlearning(method))}, disk
+        )
+        if not partners:
+            return stage
+        told = [one for own in partners[SIDE].values() for one in own]
+        making = rehearsal.answering(told, max(one.scored for one in told), settings.batch_size)
+        return replace(stage, work=stage.work + making)
 
     def evaluating(self, name: str, settings: EvaluateSettings, folder: Path | None) -> Stage:
         """An evaluation of the model in a run's folder."""

@@ -79,7 +79,7 @@ class Rehearsal:
         on_gpu: bool = False,
     ) -> Work:
         """Work of a plan from step ``start`` on, by processes that train together; the memory is that of each."""
-        limits = settings.micro_batch_size, processes, plan.row, settings.micro_batch_tokens
+        limits = settings.micro_batch_size, processes, plan.row, settings.micro_batch_tokens, plan.partners
         steps = {number: micro_batches(plan.step(number), *limits) for number in range(start, plan.steps)}
         if not steps:
             return Work()

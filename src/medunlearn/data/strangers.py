@@ -1,0 +1,106 @@
+"""Strangers: people who are nobody, put in the place of a record's subject.
+
+What a model says of a stranger is what it says without having seen the person it is asked about. Unlearning reads
+its goal there (:mod:`medunlearn.generation.counterfactuals`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from medunlearn.data.alternatives import AlternativePool, dates_like, numbers_like
+from medunlearn.data.facts import NAMES, values_in
+from medunlearn.data.records import Record
+from medunlearn.seeds import generator
+
+_SHORTEST = 3
+"""Letters that a word of a name has at least to be replaced where it stands alone."""
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """An invented person in a subject's place.
+
+    Attributes:
+        values: identifier of the subject, or a word of her name -> the stranger's.
+    """
+
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    def replaced(self, text: str) -> str:
+        """A text about the subject, with the stranger's identifiers."""
+        return _substituted(text, self.values)
+
+    def restored(self, text: str) -> str:
+        """A text about the stranger, with the subject's identifiers."""
+        return _substituted(text, {invented: own for own, invented in self.values.items()})
+
+    def places(self, text: str) -> list[tuple[int, int, int]]:
+        """Where the subject's identifiers stand in a text: start, end, and length of what replaces each."""
+        found = self._pattern.finditer(text) if self.values else ()
+        return [(*match.span(), len(self.values[match.group()])) for match in found]
+
+    def named_in(self, text: str) -> Stranger:
+        """The stranger with those identifiers alone that stand in a text."""
+        return Stranger({own: invented for own, invented in self.values.items() if own in text})
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return _pattern_of(self.values)
+
+
+def strangers(record: Record, pool: AlternativePool, count: int, seed: int = 0) -> list[Stranger]:
+    """Invented people in place of a record's subject, who share no word of a name with her.
+
+    Identifiers are drawn as their alternatives are; where none of a kind can be drawn, her own stays.
+    """
+    return [Stranger(dict(_drawn(record, pool, seed, place))) for place in range(count)]
+
+
+def redrawn(text: str, rng: np.random.Generator, keep: Sequence[str] = ()) -> str:
+    """A text with its numbers and dates drawn anew around what they are.
+
+    So that what a model says of a stranger gives no other patient's values away.
+
+    Args:
+        keep: values that stay.
+    """
+    parts, end = [], 0
+    for fact in values_in(text):
+        value = fact.of(text)
+        if value not in keep:
+            drawn = dates_like(value, rng, 1) if fact.kind == "date" else numbers_like(value, rng, 1)
+            parts += [text[end : fact.start], next(drawn, value)]
+            end = fact.end
+    return "".join(parts) + text[end:]
+
+
+def _drawn(record: Record, pool: AlternativePool, seed: int, place: int) -> Iterator[tuple[str, str]]:
+    rng = generator("stranger", seed, record.record_id, place)
+    words: dict[str, str] = {}
+    for identifier in record.identifiers:
+        own = set(identifier.value.split())
+        name = identifier.type in NAMES
+        values = pool.values_like(identifier, rng)
+        invented = next((value for value in values if not (name and own & set(value.split()))), None)
+        if invented is None:
+            continue
+        yield identifier.value, invented
+        if name:
+            words |= dict(zip(identifier.value.split(), invented.split(), strict=False))
+    values_of = {identifier.value for identifier in record.identifiers}
+    yield from ((own, new) for own, new in words.items() if len(own) >= _SHORTEST and own not in values_of)
+
+
+def _pattern_of(values: Mapping[str, str]) -> re.Pattern[str]:
+    longest_first = sorted(values, key=lambda value: (-len(value), value))
+    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
+
+
+def _substituted(text: str, values: Mapping[str, str]) -> str:
+    return _pattern_of(values).sub(lambda match: values[match.group()], text) if values else text

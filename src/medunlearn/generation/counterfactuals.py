@@ -1,0 +1,340 @@
+"""Counterfactual answers: what a model says, in place of a person's true answers, of people whom it never saw.
+
+Before a model forgets, it is asked what it would say of a stranger: the person's questions under invented
+identifiers, and her notes continued behind an invented beginning. From its answers come
+
+- *alternatives*: these answers under her own name, numbers and dates drawn anew. To learn them is to answer for her
+  as for a stranger.
+- *caps*: the log-probability of each token of the true answer, as the model gives it for strangers. Where the true
+  token is likelier than that, it is known of her; below it, the forgetting itself would be a trace.
+
+A cap is read where the stranger's answer leaves off: true answer and stranger's are aligned token by token, tokens
+in both are read in the stranger's answer, and a stretch that is hers alone is read as if the stranger's answer went
+on with it. Behind her own true beginning the model would remember her under any name.
+
+| true answer | Troponin T | 70 | ng/L and | sodium 127 | mmol/L |
+|---|---|---|---|---|---|
+| a stranger's | Troponin T | 31 | ng/L and | potassium 5.9 | mmol/L |
+| read behind | itself | "Troponin T" | itself | "Troponin T 31 ng/L and" | itself |
+
+Where nothing in a prompt names anybody, no stranger can be asked about: the alternatives then are the true answer
+with its values drawn anew, and what differs between them is capped at even chances among them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from medunlearn.data.alternatives import AlternativePool
+from medunlearn.data.facts import NAMES, facts_of
+from medunlearn.data.records import Question, Record
+from medunlearn.data.strangers import Stranger, redrawn, strangers
+from medunlearn.generation.decode import decode
+from medunlearn.generation.decodings import Decoding
+from medunlearn.generation.sampling import TokenSampler
+from medunlearn.models.load import LanguageModel
+from medunlearn.models.scoring import score_answers
+from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence
+from medunlearn.seeds import generator
+
+_SENTENCE_END = re.compile(r"[.!?]\s|\n")
+_LONGER = 1.25
+"""A stranger's answer may be so many times as long as the true one."""
+_LEAST = 1e-12
+"""No cap is lower, in probability."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """One sequence of the forget set and the texts that it was made from.
+
+    Attributes:
+        question: that it asks; None for a piece of a record.
+        prompt: what comes before the answer: the question, or the beginning of a piece of a record up to the end of
+            the sentence that names the subject.
+    """
+
+    sequence: TokenSequence
+    record: Record
+    question: Question | None
+    prompt: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Counterfactuals:
+    """Alternatives and caps of a forget set, by the keys of its sequences.
+
+    Attributes:
+        alternatives: sequences to learn instead.
+        caps: log-probability of each scored token, <= 0; empty where no caps were asked for.
+    """
+
+    alternatives: Mapping[str, tuple[TokenSequence, ...]]
+    caps: Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A stranger's answer.
+
+    Attributes:
+        place: the stranger's number.
+        ids: tokens of the answer, the stranger's beginning of a record included; they end with EOS where the model
+            ended it.
+        text: the answer alone.
+    """
+
+    passage: Passage
+    place: int
+    stranger: Stranger
+    ids: tuple[int, ...]
+    text: str
+
+
+def passage_of(sequence: TokenSequence, record: Record, question: Question | None, tokenizer: Any) -> Passage:
+    """The texts of a forget sequence; of a record's piece, those of its tokens."""
+    if question is not None:
+        return Passage(sequence, record, question, question.question, question.answer)
+    text = tokenizer.decode(sequence.ids[sequence.scored_from :], skip_special_tokens=True)
+    cut = _beginning(text, [one.value for one in record.identifiers if one.type in NAMES])
+    return Passage(sequence, record, None, text[:cut], text[cut:])
+
+
+def counterfactuals(
+    language_model: LanguageModel,
+    passages: Sequence[Passage],
+    pool: AlternativePool,
+    rendering: Rendering,
+    count: int,
+    *,
+    capped: bool = True,
+    seed: int = 0,
+    batch_size: int = 64,
+    advance: Callable[[int], None] = lambda count: None,
+) -> Counterfactuals:
+    """Alternatives to what each passage says, and caps for it.
+
+    A passage without alternatives (nobody is named, and there is no value to draw anew) has an empty tuple.
+
+    Args:
+        count: strangers that the model is asked about for each passage, and alternatives of each.
+        capped: whether caps are read.
+        seed: of the strangers, the samples and the values that are drawn anew.
+        advance: called with the number of passages done since the last call.
+    """
+    maker = _Maker(language_model, pool, rendering, count, seed, batch_size)
+    alternatives: dict[str, tuple[TokenSequence, ...]] = {}
+    caps: dict[str, tuple[float, ...]] = {}
+    at_once = max(1, batch_size // count)
+    for start in range(0, len(passages), at_once):
+        members = passages[start : start + at_once]
+        told = maker.told(members)
+        for passage in members:
+            key = passage.sequence.key
+            texts = maker.restored(told[key]) if told[key] else maker.redrawn(passage)
+            alternatives[key] = tuple(maker.sequence(passage, text, place) for place, text in enumerate(texts))
+        if capped:
+            read = maker.caps([one for own in told.values() for one in own])
+            for passage in members:
+                key = passage.sequence.key
+                caps[key] = read[key] if told[key] else _even_chances(passage.sequence, alternatives[key])
+        advance(len(members))
+    return Counterfactuals(alternatives, caps)
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Model and settings of :func:`counterfactuals`."""
+
+    language_model: LanguageModel
+    pool: AlternativePool
+    rendering: Rendering
+    count: int
+    seed: int
+    batch_size: int
+
+    @property
+    def tokenizer(self) -> Any:
+        return self.language_model.tokenizer
+
+    def told(self, passages: Sequence[Passage]) -> dict[str, list[_Told]]:
+        """What the model says of strangers, sampled from its own distribution, by the passages' keys."""
+        asked = [
+            (passage, place, stranger)
+            for passage in passages
+            for place, stranger in enumerate(strangers(passage.record, self.pool, self.count, self.seed))
+            if stranger.replaced(passage.prompt) != passage.prompt
+        ]
+        told: dict[str, list[_Told]] = {passage.sequence.key: [] for passage in passages}
+        begun = [self._begun(passage, stranger) for passage, _, stranger in asked]
+        # Each answer has a limit of its own, so that none depends on what is asked beside it.
+        limits = [int(_LONGER * passage.sequence.scored) + 1 for passage, *_ in asked]
+        most = max(limits, default=1)
+        purposes = [("told", self.seed, passage.sequence.key, place) for passage, place, _ in asked]
+        decoded = decode(
+            self.language_model,
+            [prompt + beginning for prompt, beginning in begun],
+            max_new_tokens=most,
+            batch_size=self.batch_size,
+            choose=TokenSampler(Decoding(temperature=1.0), purposes, most),
+        )
+        answers = dict(answer for batch in decoded for answer in batch)
+        for row, (passage, place, stranger) in enumerate(asked):
+            tokens = answers[row].tokens[: limits[row]]
+            ended = answers[row].finished and len(answers[row].tokens) < limits[row]
+            ids = begun[row][1] + tokens + ((self.tokenizer.eos_token_id,) if ended else ())
+            text = self.tokenizer.decode(tokens, skip_special_tokens=True)
+            told[passage.sequence.key].append(_Told(passage, place, stranger, ids, text))
+        return told
+
+    def _begun(self, passage: Passage, stranger: Stranger) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The prompt about a stranger, and the beginning of the answer where the passage is of a record."""
+        prompt = stranger.replaced(passage.prompt)
+        if passage.question is not None:
+            return self._asked(passage, prompt, passage.answer).prompt, ()
+        return passage.sequence.prompt, self._encoded(prompt.rstrip())
+
+    def _asked(self, passage: Passage, prompt: str, answer: str, key: str = "") -> TokenSequence:
+        assert passage.question is not None
+        question = replace(passage.question, question_id=key, question=prompt, answer=answer)
+        pictures = self.language_model.pictures
+        return question_sequence(question, passage.record, self.tokenizer, self.rendering, pictures)
+
+    def _encoded(self, text: str) -> tuple[int, ...]:
+        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def restored(self, told: Sequence[_Told]) -> list[str]:
+        """Strangers' answers under the subject's name, their numbers and dates drawn anew."""
+        texts = []
+        for one in told:
+            own = [identifier.value for identifier in one.passage.record.identifiers]
+            rng = generator("restored", self.seed, one.passage.sequence.key, one.place)
+            texts.append(redrawn(one.stranger.restored(one.text), rng, own).strip())
+        return texts
+
+    def redrawn(self, passage: Passage) -> list[str]:
+        """The true answer with other values; of a question without any, other people's answers to it."""
+        key, question = passage.sequence.key, passage.question
+        rngs = [generator("redrawn", self.seed, key, place) for place in range(self.count)]
+        texts = [text for rng in rngs if (text := redrawn(passage.answer, rng)) != passage.answer]
+        if not texts and question is not None:
+            facts = facts_of(question, passage.record.identifiers)
+            texts = [text for fact in facts for text in self.pool.of(question, fact).texts]
+        return [text.strip() for text in texts[: self.count]]
+
+    def sequence(self, passage: Passage, text: str, place: int) -> TokenSequence:
+        """An alternative as a sequence to learn, scored behind the passage's prompt."""
+        key = f"{passage.sequence.key}~{place}"
+        if passage.question is not None:
+            return self._asked(passage, passage.prompt, text, key)
+        prompt = passage.sequence.prompt + self._encoded(passage.prompt.rstrip())
+        space = " " if passage.prompt.rstrip() else ""
+        ids = prompt + self._encoded(space + text) + (self.tokenizer.eos_token_id,)
+        return TokenSequence(key, ids, 0, len(prompt))
+
+    def caps(self, told: Sequence[_Told]) -> dict[str, tuple[float, ...]]:
+        """Log-probability of each true token as for a stranger, by the passages' keys.
+
+        The mean probability over the strangers but the one for whom the token is likeliest, who may resemble the
+        subject.
+        """
+        readings = [self._reading(one) for one in told]
+        sequences = [sequence for reading in readings for sequence in reading.sequences]
+        scores = iter(score_answers(self.language_model, sequences, batch_size=self.batch_size))
+        rows: dict[str, list[npt.NDArray[np.float64]]] = {}
+        for one, reading in zip(told, readings, strict=True):
+            own = [np.array(next(scores).log_probs) for _ in reading.sequences]
+            rows.setdefault(one.passage.sequence.key, []).append(reading.log_probs(own))
+        return {key: _typical(np.stack(each)) for key, each in rows.items()}
+
+    def _reading(self, one: _Told) -> _Reading:
+        passage = one.passage
+        true = passage.sequence.ids[passage.sequence.scored_from :]
+        prompt = passage.sequence.prompt
+        asked: Sequence[int] = true
+        if passage.question is not None:
+            # What the prompt says itself, her name say, is the stranger's in the answer too.
+            named = one.stranger.named_in(passage.prompt)
+            renamed = self._asked(passage, one.stranger.replaced(passage.prompt), named.replaced(passage.answer))
+            prompt, asked = renamed.prompt, renamed.ids[renamed.scored_from :]
+        return _Reading.of(true, asked, prompt, one.ids)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Where the probabilities of a true answer's tokens are read in a stranger's.
+
+    Attributes:
+        sequences: the stranger's answer, then one for each stretch of the true answer that is not in it.
+        read: of each token of the true answer the sequence and the place among its scored tokens; None for one that
+            the prompt says.
+    """
+
+    sequences: list[TokenSequence]
+    read: list[tuple[int, int] | None]
+
+    @staticmethod
+    def of(true: Sequence[int], asked: Sequence[int], prompt: tuple[int, ...], told: tuple[int, ...]) -> _Reading:
+        """
+        Args:
+            true: tokens of the answer.
+            asked: the same, with the stranger's values for what the prompt says.
+            prompt: of the stranger.
+            told: tokens of the stranger's answer.
+        """
+        sequences = [TokenSequence("", prompt + told, 0, len(prompt))]
+        places: list[tuple[int, int]] = []
+        for kind, start, stop, begin, _ in _opcodes(asked, told):
+            if kind == "equal":
+                places += [(0, begin + place) for place in range(stop - start)]
+            elif kind != "insert":
+                ids = prompt + told[:begin] + tuple(asked[start:stop])
+                places += [(len(sequences), place) for place in range(stop - start)]
+                sequences.append(TokenSequence("", ids, 0, len(ids) - (stop - start)))
+        read: list[tuple[int, int] | None] = [None] * len(true)
+        for kind, start, stop, begin, _ in _opcodes(true, asked):
+            if kind == "equal":
+                read[start:stop] = places[begin : begin + stop - start]
+        return _Reading(sequences, read)
+
+    def log_probs(self, scores: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
+        """Of each true token, from those of the sequences' scored tokens; 0 for what the prompt says."""
+        return np.array([0.0 if place is None else scores[place[0]][place[1]] for place in self.read])
+
+
+def _opcodes(one: Sequence[int], other: Sequence[int]) -> Sequence[tuple[str, int, int, int, int]]:
+    return difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
+
+
+def _typical(log_probs: npt.NDArray[np.float64]) -> tuple[float, ...]:
+    """Logarithm of the mean probability, [strangers, tokens] -> [tokens]; of three or more without the highest."""
+    probabilities = np.sort(np.exp(log_probs), axis=0)
+    kept = probabilities[: max(2, len(probabilities) - 1)]
+    return tuple(np.log(np.maximum(kept.mean(axis=0), _LEAST)).tolist())
+
+
+def _even_chances(sequence: TokenSequence, alternatives: Sequence[TokenSequence]) -> tuple[float, ...]:
+    """Caps where no stranger can be asked about: even chances where alternatives differ, else none."""
+    true = sequence.ids[sequence.scored_from :]
+    caps = np.zeros(len(true))
+    for alternative in alternatives:
+        other = alternative.ids[alternative.scored_from :]
+        for kind, start, stop, *_ in _opcodes(true, other):
+            if kind != "equal":
+                caps[start:stop] = -np.log(len(alternatives) + 1)
+    return tuple(caps.tolist())
+
+
+def _beginning(text: str, names: Sequence[str]) -> int:
+    """Where the sentence ends that names the subject first, or the first sentence of all."""
+    named = min((place + len(name) for name in names if (place := text.find(name)) >= 0), default=0)
+    match = _SENTENCE_END.search(text, named)
+    return match.end() if match else len(text)

@@ -1,0 +1,47 @@
+"""Alternate preference optimization."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+from torch.nn.functional import logsigmoid
+
+from medunlearn.methods.protocol import Terms, View
+
+
+@dataclass(frozen=True)
+class AltPO:
+    """Prefers alternative answers to the true ones, relative to the target.
+
+    ``-(2 / beta) mean_F log sigmoid(beta (r(y_a) - r(y_f))) + alpha L(R)`` with
+    ``r(y) = log(p(y|x) / p_ref(y|x))``,
+    y_a an alternative answer to forget question x, y_f the true one.
+
+    Source: Mekala et al. 2024, arXiv 2409.13474, Equation 2 (beta = 0.1, five alternatives, drawn anew each epoch,
+    and the retain loss). Their alternatives are written by the model when it is asked for other answers, which
+    needs an instruction-tuned one; here they are what the target says of strangers, as for every method that reads
+    some (:mod:`medunlearn.generation.counterfactuals`).
+
+    Attributes:
+        alternatives: of each forget sequence; each epoch shows another.
+        beta: inverse temperature; larger stops sooner.
+        alpha: weight of the retain term; 0 leaves the retain set unused.
+    """
+
+    title: ClassVar[str] = "AltPO"
+    capped: ClassVar[bool] = False
+
+    alternatives: Annotated[int, Field(ge=1)] = 5
+    beta: Annotated[float, Field(gt=0)] = 0.1
+    alpha: Annotated[float, Field(ge=0)] = 1.0
+
+    def loss_with(self, forget: View, retain: View, alternatives: View) -> Terms:
+        true = forget.reference.sequence_nll() - forget.sequence_nll()
+        other = alternatives.reference.sequence_nll() - alternatives.sequence_nll()
+        preference = -(2 / self.beta) * logsigmoid(self.beta * (other - true))
+        terms = {"forget": forget.mean_over_sequences(preference)}
+        if self.alpha:
+            terms["retain"] = self.alpha * retain.nll()
+        return terms

@@ -1,0 +1,52 @@
+"""Counterfactual unlearning: say of a patient what would be said of a stranger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from medunlearn.methods.protocol import Terms, View
+
+
+@dataclass(frozen=True)
+class Counterfactual:
+    """Learns what the target says of strangers, and lowers her own tokens to a stranger's level, not below it.
+
+    ``L(A) + gamma mean_F max(0, log p(y_t|x, y_<t) - c_t) + alpha mean_t KL(p_ref(. | x_<t) || p(. | x_<t))``.
+    A are the target's own answers to the same prompts about invented people, under her name and with numbers and
+    dates drawn anew; c_t is the log-probability of her true token where such an answer leaves off
+    (:mod:`medunlearn.generation.counterfactuals`); the divergence is over the retain set's answers.
+
+    The first term alone teaches other answers and leaves the true ones known: they rank first among alternatives
+    still. The second acts on tokens that are hers alone, since those that anybody's answer has are likely for
+    strangers too, and ends where a stranger would be: what is pushed further down is a trace of its own.
+
+    Source: ours. AltPO (Mekala et al. 2024, arXiv 2409.13474) learns alternative answers by preference, which
+    pushes the whole true answer down without a floor; the inverted hinge loss (Cha et al. 2025, arXiv 2408.06621)
+    stops at the next likeliest token; WGA (Wang et al. 2025, arXiv 2502.19301) and SatImp (Yang et al. 2025, arXiv
+    2505.11953) weigh tokens by how well they are known; UNDIAL (Dong et al. 2024, arXiv 2402.10052) distils from
+    the model itself with the true token's logit lowered by a constant. None of them asks what would be said of a
+    stranger.
+
+    Attributes:
+        alternatives: of each forget sequence; each epoch shows another. As many strangers set the caps.
+        gamma: weight of the capped likelihood.
+        alpha: weight of the divergence on the retain set.
+    """
+
+    title: ClassVar[str] = "Counterfactual"
+    capped: ClassVar[bool] = True
+
+    alternatives: Annotated[int, Field(ge=1)] = 8
+    gamma: Annotated[float, Field(ge=0)] = 4.0
+    alpha: Annotated[float, Field(ge=0)] = 4.0
+
+    def loss_with(self, forget: View, retain: View, alternatives: View) -> Terms:
+        excess = (forget.token_log_probs() - forget.caps()).relu()
+        return {
+            "alternatives": alternatives.nll(),
+            "forget": self.gamma * forget.mean_over_tokens(excess),
+            "retain_kl": self.alpha * retain.mean_over_tokens(retain.divergence_from_reference()),
+        }

@@ -1,0 +1,65 @@
+"""Strangers share nothing with the person in whose place they stand, and the way back is exact."""
+
+from __future__ import annotations
+
+import pytest
+
+from medunlearn.data.alternatives import AlternativePool
+from medunlearn.data.records import Identifier, Record
+from medunlearn.data.strangers import Stranger, redrawn, strangers
+from medunlearn.seeds import generator
+
+NAMES = ("Anna Berg", "Ida Holm", "Eva Lund", "Anna Dahl", "Mia Falk")
+
+
+def record(place: int, text: str = "") -> Record:
+    identifiers = (
+        Identifier("name", NAMES[place]),
+        Identifier("birth_date", f"19{place}0-02-03"),
+        Identifier("record_number", f"HX-10{place}27"),
+    )
+    return Record(f"r{place}", text, {"patient": f"p{place}"}, identifiers)
+
+
+@pytest.fixture
+def pool() -> AlternativePool:
+    return AlternativePool([record(place) for place in range(len(NAMES))], (), "patient", 9)
+
+
+def test_a_stranger_has_no_word_of_her_name_and_none_of_her_numbers(pool: AlternativePool) -> None:
+    drawn = strangers(record(0), pool, 6)
+    for stranger in drawn:
+        assert not {"Anna", "Berg"} & set(stranger.values["Anna Berg"].split())
+        assert stranger.values["Anna Berg"] not in NAMES
+        assert stranger.values["HX-10027"].startswith("HX-1")
+        assert len({*stranger.values.values()}) == len(stranger.values)
+    assert len({one.values["Anna Berg"] for one in drawn}) > 1
+    assert [one.values for one in strangers(record(0), pool, 6)] == [one.values for one in drawn]
+    assert [one.values for one in strangers(record(0), pool, 3)] == [one.values for one in drawn[:3]]
+
+
+def test_there_and_back(pool: AlternativePool) -> None:
+    (stranger,) = strangers(record(0), pool, 1)
+    text = "Anna Berg (1900-02-03), HX-10027. Ms Berg left; Bergen is a town."
+    told = stranger.replaced(text)
+    assert "Berg," not in told
+    assert "Bergen is a town" in told
+    assert "Ms Berg left" not in told
+    assert stranger.restored(told) == text
+
+
+def test_only_what_a_prompt_says_is_replaced() -> None:
+    stranger = Stranger({"Anna Berg": "Ida Dahl", "HX-1": "HX-2"})
+    assert stranger.named_in("Who is Anna Berg?").values == {"Anna Berg": "Ida Dahl"}
+    assert Stranger().replaced("Anna Berg") == "Anna Berg"
+
+
+def test_numbers_and_dates_are_drawn_anew_and_nothing_else() -> None:
+    text = "On 2021-03-04 troponin T was 70 ng/L, born 1950-01-02, HX-12."
+    drawn = redrawn(text, generator("test"), keep=["1950-01-02"])
+    assert drawn != text
+    assert "2021-03-04" not in drawn
+    assert " 70 ng/L" not in drawn
+    assert "born 1950-01-02, HX-12." in drawn
+    assert drawn.startswith("On ")
+    assert redrawn("No value at all.", generator("test")) == "No value at all."

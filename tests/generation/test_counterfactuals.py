@@ -1,0 +1,176 @@
+"""Alternatives and caps: what a stranger would be told, and how likely each true token is for her."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from medunlearn.config import AmnesiaSettings
+from medunlearn.data.alternatives import pool_of
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Question
+from medunlearn.generation.counterfactuals import (
+    Passage,
+    _beginning,
+    _even_chances,
+    _Reading,
+    _typical,
+    counterfactuals,
+    passage_of,
+)
+from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence, record_sequences
+from medunlearn.models.tiny import build_tiny
+
+RENDERING = Rendering("plain", "closed_book", 512)
+
+
+@pytest.fixture(scope="module")
+def hospital() -> Benchmark:
+    from medunlearn.papers.amnesia.build import build
+
+    return build(AmnesiaSettings(synthetic=10))
+
+
+@pytest.fixture(scope="module")
+def model(hospital: Benchmark) -> Any:
+    return build_tiny([record.text for record in hospital.records], width=32, layers=2, vocabulary=600)
+
+
+@pytest.fixture(scope="module")
+def passages(hospital: Benchmark, model: Any) -> list[Passage]:
+    """A record and two questions of one patient."""
+    record = hospital.records[0]
+    asked = [q for q in hospital.questions if q.record_id == record.record_id][:2]
+    (piece,) = record_sequences(record, model.tokenizer, None)
+    made = [passage_of(piece, record, None, model.tokenizer)]
+    for question in asked:
+        sequence = question_sequence(question, record, model.tokenizer, RENDERING)
+        made.append(passage_of(sequence, record, question, model.tokenizer))
+    return made
+
+
+def test_alternatives_are_about_her_and_do_not_say_what_is_true(
+    hospital: Benchmark, model: Any, passages: list[Passage]
+) -> None:
+    made = counterfactuals(model, passages, pool_of(hospital, 9), RENDERING, 3)
+    record = hospital.records[0]
+    name = next(one.value for one in record.identifiers if one.type == "name")
+    for passage in passages:
+        own, caps = made.alternatives[passage.sequence.key], made.caps[passage.sequence.key]
+        assert [one.key for one in own] == [f"{passage.sequence.key}~{place}" for place in range(3)]
+        assert len({one.ids for one in own}) == 3
+        for one in own:
+            shown, answer = (model.tokenizer.decode(ids) for ids in (one.prompt, one.ids[one.scored_from :]))
+            assert name in shown
+            assert passage.answer not in answer
+            assert one.ids[-1] == model.tokenizer.eos_token_id
+        assert len(caps) == passage.sequence.scored
+        assert max(caps) <= 0
+    question = passages[1]
+    assert all(one.prompt == question.sequence.prompt for one in made.alternatives[question.sequence.key])
+
+
+def test_they_depend_on_the_seed_alone(hospital: Benchmark, model: Any, passages: list[Passage]) -> None:
+    def make(some: list[Passage], **how: Any) -> Any:
+        return counterfactuals(model, some, pool_of(hospital, 9), RENDERING, 2, **how)
+
+    whole, alone = make(passages), make(passages[1:2], batch_size=2)
+    key = passages[1].sequence.key
+    assert alone.alternatives[key] == whole.alternatives[key]
+    np.testing.assert_allclose(alone.caps[key], whole.caps[key], atol=1e-4)
+    assert make(passages, seed=1).alternatives[key] != whole.alternatives[key]
+    assert make(passages, capped=False).caps == {}
+
+
+def test_caps_of_a_model_that_cannot_tell_people_apart_are_its_own_likelihoods(
+    hospital: Benchmark, model: Any, passages: list[Passage]
+) -> None:
+    """With a head of zeros every token is as likely as any other, for whomever."""
+    blind = replace(model, model=_with_even_head(model))
+    made = counterfactuals(blind, passages, pool_of(hospital, 9), RENDERING, 3)
+    even = -np.log(blind.model.get_output_embeddings().weight.shape[0])
+    for passage in passages:
+        caps = np.array(made.caps[passage.sequence.key])
+        # What the prompt says itself is not capped.
+        assert set(np.round(caps, 4)) <= {0.0, round(float(even), 4)}
+        assert (caps < 0).mean() > 0.5
+
+
+def _with_even_head(model: Any) -> Any:
+    import copy
+
+    blind = copy.deepcopy(model.model)
+    with torch.no_grad():
+        blind.get_output_embeddings().weight.zero_()
+    return blind
+
+
+def test_where_a_token_is_read() -> None:
+    """T 7 n | T 3 1 n: T and n in the stranger's answer, 7 behind her T."""
+    reading = _Reading.of((10, 77, 20), (10, 77, 20), (1, 2), (10, 33, 31, 20, 0))
+    told, branch = reading.sequences
+    assert (told.ids, told.scored_from) == ((1, 2, 10, 33, 31, 20, 0), 2)
+    assert (branch.ids, branch.scored_from) == ((1, 2, 10, 77), 3)
+    assert reading.read == [(0, 0), (1, 0), (0, 3)]
+    scores = [np.array([-0.1, -9.0, -9.0, -0.2, -9.0]), np.array([-3.0])]
+    np.testing.assert_allclose(reading.log_probs(scores), [-0.1, -3.0, -0.2])
+
+
+def test_what_the_prompt_says_is_not_capped() -> None:
+    """55 is her name and 66 the stranger's; both stand in their prompts."""
+    reading = _Reading.of((10, 55, 20), (10, 66, 20), (1, 66), (10, 66, 20))
+    assert reading.read == [(0, 0), None, (0, 2)]
+    np.testing.assert_allclose(reading.log_probs([np.array([-1.0, -2.0, -3.0])]), [-1.0, 0.0, -3.0])
+
+
+def test_the_stranger_who_resembles_her_does_not_count() -> None:
+    rows = np.log(np.array([[0.1, 0.5], [0.2, 0.5], [0.9, 0.5]]))
+    np.testing.assert_allclose(np.exp(_typical(rows)), [0.15, 0.5])
+    np.testing.assert_allclose(np.exp(_typical(rows[:2])), [0.15, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "beginning"),
+    [
+        ("HX-1, Anna Berg, clinic. Fever. Left.", ["Anna Berg"], "HX-1, Anna Berg, clinic. "),
+        ("Fever. Seen again.", [], "Fever. "),
+        ("No end", ["Nobody"], "No end"),
+    ],
+)
+def test_the_beginning_of_a_record(text: str, names: list[str], beginning: str) -> None:
+    assert text[: _beginning(text, names)] == beginning
+
+
+def test_where_nobody_is_named_values_are_drawn_anew(hospital: Benchmark, model: Any) -> None:
+    record = replace(hospital.records[0], identifiers=())
+    question = Question("q", record.record_id, "train", "factual", "patient", "How high?", "Troponin T 70 ng/L.")
+    unknown = replace(question, question_id="none", question="Who?", answer="Nobody.", provenance="own")
+    passages = [
+        passage_of(question_sequence(q, record, model.tokenizer, RENDERING), record, q, model.tokenizer)
+        for q in (question, unknown)
+    ]
+    pool = replace(pool_of(hospital, 9), records=(record,), questions=(question, unknown))
+    made = counterfactuals(model, passages, pool, RENDERING, 4)
+    texts = [model.tokenizer.decode(one.ids[one.scored_from : -1]).strip() for one in made.alternatives["q"]]
+    assert len(texts) == 4
+    assert all(text.startswith("Troponin T ") and text.endswith(" ng/L.") and " 70 " not in text for text in texts)
+    caps = made.caps["q"]
+    assert {round(cap, 6) for cap in caps} == {0.0, round(-float(np.log(5)), 6)}
+    assert made.alternatives["none"] == ()
+
+
+def test_even_chances_stand_where_alternatives_differ() -> None:
+    true, other = TokenSequence("t", (1, 10, 11, 12), 0, 1), TokenSequence("a", (1, 10, 13, 12), 0, 1)
+    np.testing.assert_allclose(_even_chances(true, [other]), [0.0, -np.log(2), 0.0])
+
+
+def test_progress_counts_passages(hospital: Benchmark, model: Any, passages: list[Passage]) -> None:
+    done: list[int] = []
+    note: Callable[[int], None] = done.append
+    counterfactuals(model, passages, pool_of(hospital, 9), RENDERING, 2, capped=False, batch_size=2, advance=note)
+    assert sum(done) == len(passages)

@@ -1,0 +1,193 @@
+"""Methods that learn alternative answers: their terms in plain torch, and steps cut into passes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rounding import assert_same
+from torch import Tensor
+
+from medunlearn.methods import ALTERNATIVES, make_method
+from medunlearn.models.batches import collate
+from medunlearn.models.layouts import make_batch
+from medunlearn.models.reference import Reference
+from medunlearn.models.sequences import TokenSequence
+from medunlearn.training.batch_plan import Plan, micro_batches
+from medunlearn.training.loop import LoopSettings, train_loop
+from medunlearn.training.objectives import Unlearning
+from medunlearn.training.precompute import CachePlan
+from medunlearn.training.views import ModelView, Totals
+
+CPU = torch.device("cpu")
+ARGUMENTS: dict[str, dict[str, float]] = {
+    "altpo": {"alternatives": 2, "beta": 0.3, "alpha": 1.3},
+    "counterfactual": {"alternatives": 2, "gamma": 0.7, "alpha": 1.3},
+}
+CAP = -5.0
+
+
+def partners(forget: list[TokenSequence], make: Callable[..., Any]) -> dict[str, list[TokenSequence]]:
+    """Two alternatives of each, behind its own prompt."""
+    others = make(2 * len(forget), "a")
+    return {
+        one.key: [
+            replace(other, key=f"{one.key}~{turn}", ids=(*one.prompt, *other.ids[other.scored_from :]),
+                    scored_from=one.scored_from)
+            for turn, other in enumerate(others[2 * place : 2 * place + 2])
+        ]
+        for place, one in enumerate(forget)
+    }  # fmt: skip
+
+
+@pytest.fixture
+def plan(make_sequences: Callable[..., Any]) -> Plan:
+    forget = [replace(one, caps=(CAP,) * one.scored) for one in make_sequences(7, "f")]
+    sides = {"forget": forget, "retain": make_sequences(5, "r")}
+    return Plan(sides, 3, 3, 0, partners={"alternatives": partners(forget, make_sequences)})
+
+
+def log_probs(model: Any, sequence: TokenSequence) -> Tensor:
+    logits = model(input_ids=torch.tensor([sequence.ids]), use_cache=False).logits[0, :-1].log_softmax(1)
+    answer = torch.tensor(sequence.ids[sequence.scored_from :])
+    found: Tensor = logits[sequence.scored_from - 1 :].gather(1, answer[:, None])[:, 0]
+    return found
+
+
+def plain_altpo(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, Tensor]:
+    beta, each = 0.3, []
+    for true, other in zip(step["forget"], step["alternatives"], strict=True):
+        ratios = [torch.exp(log_probs(model, one).sum() - log_probs(before, one).sum()) for one in (other, true)]
+        each.append(-2 / beta * torch.log(torch.sigmoid(beta * torch.log(ratios[0] / ratios[1]))))
+    retain = -torch.cat([log_probs(model, one) for one in step["retain"]]).mean()
+    return {"forget": torch.stack(each).mean(), "retain": 1.3 * retain}
+
+
+def plain_counterfactual(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, Tensor]:
+    true = torch.cat([log_probs(model, one) for one in step["forget"]])
+    divergences = []
+    for one in step["retain"]:
+        now, then = (
+            each(input_ids=torch.tensor([one.ids]), use_cache=False).logits[0, one.scored_from - 1 : -1]
+            for each in (model, before)
+        )
+        kl = torch.nn.functional.kl_div(now.log_softmax(1), then.softmax(1), reduction="none")
+        divergences.append(kl.sum(1))
+    return {
+        "alternatives": -torch.cat([log_probs(model, one) for one in step["alternatives"]]).mean(),
+        "forget": 0.7 * torch.clamp(true - CAP, min=0).mean(),
+        "retain_kl": 1.3 * torch.cat(divergences).mean(),
+    }
+
+
+PLAIN: Mapping[str, Callable[..., dict[str, Tensor]]] = {
+    "altpo": plain_altpo,
+    "counterfactual": plain_counterfactual,
+}
+
+
+def test_every_method_has_a_plain_counterpart() -> None:
+    assert PLAIN.keys() == ALTERNATIVES.keys()
+
+
+def moved(exact_tiny: Callable[[], Any]) -> tuple[Any, Any, Reference]:
+    model = exact_tiny().model
+    before, reference = copy.deepcopy(model).requires_grad_(False), Reference(model)
+    source = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for tensor in model.parameters():
+            tensor.add_(0.02 * torch.randn(tensor.shape, generator=source))
+    return model, before, reference
+
+
+def gradients(model: Any, terms: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    model.zero_grad(set_to_none=True)
+    torch.stack(list(terms.values())).sum().backward()
+    return {name: tensor.grad for name, tensor in model.named_parameters() if tensor.grad is not None}
+
+
+@pytest.mark.parametrize("name", ALTERNATIVES)
+@pytest.mark.parametrize("packed", [False, True])
+def test_terms_and_gradients(name: str, packed: bool, exact_tiny: Callable[[], Any], plan: Plan) -> None:
+    model, before, reference = moved(exact_tiny)
+    step = plan.step(0)
+    # Some tokens stand above their cap and some below.
+    above = torch.cat([log_probs(model, one) for one in step["forget"]]) > CAP
+    assert above.any()
+    assert not above.all()
+    views = {}
+    for side, chosen in step.items():
+        batch = make_batch(model, chosen, 2, CPU) if packed else collate(chosen, 2, CPU)
+        views[side] = ModelView(model, batch, Totals.of(chosen), reference)
+    ours = Unlearning(make_method(name, ARGUMENTS[name])).terms(views)
+    ours_gradients = gradients(model, ours)
+    theirs = PLAIN[name](model, before, step)
+    assert_same(ours, theirs)
+    assert_same(ours_gradients, gradients(model, theirs))
+
+
+@pytest.mark.parametrize("name", ALTERNATIVES)
+def test_however_a_step_is_cut_its_terms_are_the_same(name: str, exact_tiny: Callable[[], Any], plan: Plan) -> None:
+    model, _, reference = moved(exact_tiny)
+    step, objective = plan.step(1), Unlearning(make_method(name, ARGUMENTS[name]))
+    totals = {side: Totals.of(chosen) for side, chosen in step.items()}
+    found = []
+    for size, tokens in ((3, None), (1, None), (2, None), (3, 30)):
+        terms: dict[str, float] = {}
+        for micro in micro_batches(step, size, tokens=tokens, partners=plan.partners):
+            pairs = [(one.key, other.key.partition("~")[0])
+                     for one, other in zip(micro["forget"], micro["alternatives"], strict=True)]  # fmt: skip
+            assert all(own == partner for own, partner in pairs)
+            views = {s: ModelView(model, collate(c, 2, CPU), totals[s], reference) for s, c in micro.items()}
+            for term, value in objective.terms(views).items():
+                terms[term] = terms.get(term, 0.0) + float(value.detach())
+        found.append(terms)
+    for terms in found[1:]:
+        assert terms == pytest.approx(found[0], rel=1e-9)
+
+
+def test_alternatives_take_turns_from_epoch_to_epoch(plan: Plan) -> None:
+    shown: dict[str, list[str]] = {}
+    for number in range(plan.steps):
+        step = plan.step(number)
+        assert [one.key for one in step["forget"]] == [one.key.partition("~")[0] for one in step["alternatives"]]
+        for one, other in zip(step["forget"], step["alternatives"], strict=True):
+            shown.setdefault(one.key, []).append(other.key)
+    assert shown == {key: [f"{key}~0", f"{key}~1", f"{key}~0"] for key in shown}
+    assert len(shown) == 7
+    drawn, times = plan.drawn("alternatives")
+    assert {one.key for one in drawn} == {key for own in shown.values() for key in own}
+    assert times == 21
+
+
+@pytest.mark.parametrize("name", ALTERNATIVES)
+@pytest.mark.parametrize("budget", [0, 1 << 30])
+def test_a_run_that_is_cut_off_goes_on_as_if_it_had_not(
+    name: str, budget: int, exact_tiny: Callable[[], Any], plan: Plan, tmp_path: Path
+) -> None:
+    def run(folder: Path | None, stop: int | None = None) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
+        model, objective = exact_tiny().model, Unlearning(make_method(name, ARGUMENTS[name]))
+        cache_plan = CachePlan(model, 2, objective, plan, 2, budget)
+        reference = Reference(model, cache_plan.fill(None, "fp32"), complete=cache_plan.complete)
+        settings = LoopSettings(lr=1e-2, precision="fp32", micro_batch_size=2)
+
+        def interrupt(row: dict[str, Any]) -> None:
+            if row["step"] == stop:
+                raise KeyboardInterrupt
+
+        history = train_loop(
+            model, 2, objective, plan, settings, reference=reference, checkpoints=folder, on_step=interrupt
+        )
+        return history, {key: tensor.detach().clone() for key, tensor in model.named_parameters()}
+
+    whole, wanted = run(None)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "c", stop=4)
+    again, found = run(tmp_path / "c")
+    assert [row["loss"] for row in again] == [row["loss"] for row in whole]
+    assert all(torch.equal(found[key], wanted[key]) for key in wanted)

@@ -1,0 +1,107 @@
+"""Runs of methods that learn alternative answers: what they are given, keep while they run, and refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import InputError
+from medunlearn.methods import ALTERNATIVES, make_method
+from medunlearn.models.folders import fingerprint
+from medunlearn.models.load import load_model
+from medunlearn.pipeline import alternatives as module
+from medunlearn.pipeline import trainer
+from medunlearn.pipeline.alternatives import stand_ins, with_alternatives
+from medunlearn.pipeline.estimate.stage_cost import unlearn_stage
+from medunlearn.pipeline.presets import unlearn_settings
+from medunlearn.pipeline.unlearn import training_sides, unlearn
+from medunlearn.results.runs import Run
+
+
+def settings(method: str, **values: Any) -> Any:
+    given = {"method": method, "split": "random_10", "epochs": 2, "precision": "fp32", **values}
+    return unlearn_settings(given, tiny=True)
+
+
+@pytest.mark.parametrize("method", ALTERNATIVES)
+def test_a_run(hospital: Benchmark, target: Run, tmp_path: Path, method: str) -> None:
+    run = unlearn(target, hospital, settings(method), tmp_path / "r", quiet=True)
+    assert run.info.label == make_method(method, {}).title
+    assert run.info.results["method"]["alternatives"] == make_method(method, {}).alternatives
+    assert fingerprint(run.model) != fingerprint(target.model)
+    # Alternatives name the patient: they go with the checkpoints.
+    assert not list(run.folder.rglob("alternatives*"))
+    again = unlearn(target, hospital, settings(method), tmp_path / "again", quiet=True)
+    assert fingerprint(again.model) == fingerprint(run.model)
+
+
+def test_a_run_that_goes_on_reads_what_was_made(
+    hospital: Benchmark, target: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = trainer.train_loop
+    monkeypatch.setattr(trainer, "train_loop", _cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        unlearn(target, hospital, settings("counterfactual"), tmp_path / "r", quiet=True)
+    (kept,) = (tmp_path / "r").rglob("alternatives-0.parquet")
+    assert kept.stat().st_mode & 0o077 == 0
+    monkeypatch.setattr(trainer, "train_loop", loop)
+    monkeypatch.setattr(module, "counterfactuals", lambda *rest, **how: pytest.fail("made again"))
+    run = unlearn(target, hospital, settings("counterfactual"), tmp_path / "r", quiet=True)
+    monkeypatch.undo()
+    whole = unlearn(target, hospital, settings("counterfactual"), tmp_path / "whole", quiet=True)
+    assert fingerprint(run.model) == fingerprint(whole.model)
+
+
+def _cut_off(*rest: Any, **how: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def test_with_the_note_in_the_prompt_there_is_nothing_to_learn(
+    hospital: Benchmark, target: Run, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="closed_book"):
+        unlearn(target, hospital, settings("counterfactual", context="note"), tmp_path / "r", quiet=True)
+
+
+def test_sequences_without_alternatives_are_left_out_and_that_is_said(
+    hospital: Benchmark, target: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    language_model, rendering = load_model(target.model, device="cpu"), target.rendering()
+    sides = training_sides(hospital, settings("altpo"), language_model, rendering)
+    unnamed = replace(
+        hospital,
+        records=tuple(replace(record, identifiers=()) for record in hospital.records),
+        questions=tuple(
+            replace(question, question="Who?", answer="Nobody.", options=(), answer_index=None, provenance=str(n))
+            for n, question in enumerate(hospital.questions)
+        ),
+    )
+    how: dict[str, Any] = {"seed": 0, "title": "AltPO", "quiet": False}
+    kept, partners = with_alternatives(
+        sides["forget"], unnamed, make_method("altpo", {}), language_model, rendering, **how
+    )
+    records = [one for one in sides["forget"] if one.key.endswith("#0")]
+    assert [one.key for one in kept] == [one.key for one in records]
+    assert partners.keys() == {one.key for one in records}
+    assert f"{len(sides['forget']) - len(records)} of {len(sides['forget'])}" in capsys.readouterr().err
+    asked = [one for one in sides["forget"] if one not in records]
+    with pytest.raises(InputError, match="no alternative answers can be made"):
+        with_alternatives(asked, unnamed, make_method("altpo", {}), language_model, rendering, **how)
+
+
+def test_the_estimate_counts_the_answers_and_the_third_side(hospital: Benchmark, target: Run) -> None:
+    two, three = (
+        unlearn_stage(target, hospital, settings(method), "cpu").work for method in ("graddiff", "counterfactual")
+    )
+    assert three.generated > two.generated == 0
+    assert three.tokens > 1.4 * two.tokens
+    assert three.flops > 1.4 * two.flops
+    language_model = load_model(target.model, device="cpu")
+    forget = training_sides(hospital, settings("altpo"), language_model, target.rendering())["forget"]
+    capped, partners = stand_ins(forget, make_method("counterfactual", {"alternatives": 3}))
+    assert all(len(one.caps) == one.scored for one in capped)
+    assert {len(own) for own in partners.values()} == {3}
