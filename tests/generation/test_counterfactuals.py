@@ -15,7 +15,7 @@ from medunlearn.data.alternatives import pool_of
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question
 from medunlearn.generation.counterfactuals import (
-    Passage,
+    ForgetPassage,
     _beginning,
     _even_chances,
     _Reading,
@@ -42,7 +42,7 @@ def model(hospital: Benchmark) -> Any:
 
 
 @pytest.fixture(scope="module")
-def passages(hospital: Benchmark, model: Any) -> list[Passage]:
+def passages(hospital: Benchmark, model: Any) -> list[ForgetPassage]:
     """A record and two questions of one patient."""
     record = hospital.records[0]
     asked = [q for q in hospital.questions if q.record_id == record.record_id][:2]
@@ -55,7 +55,7 @@ def passages(hospital: Benchmark, model: Any) -> list[Passage]:
 
 
 def test_alternatives_are_about_her_and_do_not_say_what_is_true(
-    hospital: Benchmark, model: Any, passages: list[Passage]
+    hospital: Benchmark, model: Any, passages: list[ForgetPassage]
 ) -> None:
     made = counterfactuals(model, passages, pool_of(hospital, 9), RENDERING, 3)
     record = hospital.records[0]
@@ -75,8 +75,8 @@ def test_alternatives_are_about_her_and_do_not_say_what_is_true(
     assert all(one.prompt == question.sequence.prompt for one in made.alternatives[question.sequence.key])
 
 
-def test_they_depend_on_the_seed_alone(hospital: Benchmark, model: Any, passages: list[Passage]) -> None:
-    def make(some: list[Passage], **how: Any) -> Any:
+def test_they_depend_on_the_seed_alone(hospital: Benchmark, model: Any, passages: list[ForgetPassage]) -> None:
+    def make(some: list[ForgetPassage], **how: Any) -> Any:
         return counterfactuals(model, some, pool_of(hospital, 9), RENDERING, 2, **how)
 
     whole, alone = make(passages), make(passages[1:2], batch_size=2)
@@ -88,7 +88,7 @@ def test_they_depend_on_the_seed_alone(hospital: Benchmark, model: Any, passages
 
 
 def test_caps_of_a_model_that_cannot_tell_people_apart_are_its_own_likelihoods(
-    hospital: Benchmark, model: Any, passages: list[Passage]
+    hospital: Benchmark, model: Any, passages: list[ForgetPassage]
 ) -> None:
     """With a head of zeros every token is as likely as any other, for whomever."""
     blind = replace(model, model=_with_even_head(model))
@@ -169,7 +169,7 @@ def test_even_chances_stand_where_alternatives_differ() -> None:
     np.testing.assert_allclose(_even_chances(true, [other]), [0.0, -np.log(2), 0.0])
 
 
-def test_progress_counts_passages(hospital: Benchmark, model: Any, passages: list[Passage]) -> None:
+def test_progress_counts_passages(hospital: Benchmark, model: Any, passages: list[ForgetPassage]) -> None:
     done: list[int] = []
     note: Callable[[int], None] = done.append
     counterfactuals(model, passages, pool_of(hospital, 9), RENDERING, 2, capped=False, batch_size=2, advance=note)

@@ -52,7 +52,7 @@ _LEAST = 1e-12
 
 
 @dataclass(frozen=True)
-class Passage:
+class ForgetPassage:
     """One sequence of the forget set and the texts that it was made from.
 
     Attributes:
@@ -92,25 +92,25 @@ class _Told:
         text: the answer alone.
     """
 
-    passage: Passage
+    passage: ForgetPassage
     place: int
     stranger: Stranger
     ids: tuple[int, ...]
     text: str
 
 
-def passage_of(sequence: TokenSequence, record: Record, question: Question | None, tokenizer: Any) -> Passage:
+def passage_of(sequence: TokenSequence, record: Record, question: Question | None, tokenizer: Any) -> ForgetPassage:
     """The texts of a forget sequence; of a record's piece, those of its tokens."""
     if question is not None:
-        return Passage(sequence, record, question, question.question, question.answer)
+        return ForgetPassage(sequence, record, question, question.question, question.answer)
     text = tokenizer.decode(sequence.ids[sequence.scored_from :], skip_special_tokens=True)
     cut = _beginning(text, [one.value for one in record.identifiers if one.type in NAMES])
-    return Passage(sequence, record, None, text[:cut], text[cut:])
+    return ForgetPassage(sequence, record, None, text[:cut], text[cut:])
 
 
 def counterfactuals(
     language_model: LanguageModel,
-    passages: Sequence[Passage],
+    passages: Sequence[ForgetPassage],
     pool: AlternativePool,
     rendering: Rendering,
     count: int,
@@ -165,7 +165,7 @@ class _Maker:
     def tokenizer(self) -> Any:
         return self.language_model.tokenizer
 
-    def told(self, passages: Sequence[Passage]) -> dict[str, list[_Told]]:
+    def told(self, passages: Sequence[ForgetPassage]) -> dict[str, list[_Told]]:
         """What the model says of strangers, sampled from its own distribution, by the passages' keys."""
         asked = [
             (passage, place, stranger)
@@ -195,14 +195,14 @@ class _Maker:
             told[passage.sequence.key].append(_Told(passage, place, stranger, ids, text))
         return told
 
-    def _begun(self, passage: Passage, stranger: Stranger) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _begun(self, passage: ForgetPassage, stranger: Stranger) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The prompt about a stranger, and the beginning of the answer where the passage is of a record."""
         prompt = stranger.replaced(passage.prompt)
         if passage.question is not None:
             return self._asked(passage, prompt, passage.answer).prompt, ()
         return passage.sequence.prompt, self._encoded(prompt.rstrip())
 
-    def _asked(self, passage: Passage, prompt: str, answer: str, key: str = "") -> TokenSequence:
+    def _asked(self, passage: ForgetPassage, prompt: str, answer: str, key: str = "") -> TokenSequence:
         assert passage.question is not None
         question = replace(passage.question, question_id=key, question=prompt, answer=answer)
         pictures = self.language_model.pictures
@@ -220,7 +220,7 @@ class _Maker:
             texts.append(redrawn(one.stranger.restored(one.text), rng, own).strip())
         return texts
 
-    def redrawn(self, passage: Passage) -> list[str]:
+    def redrawn(self, passage: ForgetPassage) -> list[str]:
         """The true answer with other values; of a question without any, other people's answers to it."""
         key, question = passage.sequence.key, passage.question
         rngs = [generator("redrawn", self.seed, key, place) for place in range(self.count)]
@@ -230,7 +230,7 @@ class _Maker:
             texts = [text for fact in facts for text in self.pool.of(question, fact).texts]
         return [text.strip() for text in texts[: self.count]]
 
-    def sequence(self, passage: Passage, text: str, place: int) -> TokenSequence:
+    def sequence(self, passage: ForgetPassage, text: str, place: int) -> TokenSequence:
         """An alternative as a sequence to learn, scored behind the passage's prompt."""
         key = f"{passage.sequence.key}~{place}"
         if passage.question is not None:

@@ -18,7 +18,7 @@ from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering, TokenSequence
-from medunlearn.pipeline.alternatives import SIDE, check_rendering, with_alternatives
+from medunlearn.pipeline.alternative_answers import SIDE, check_rendering, with_alternatives
 from medunlearn.pipeline.epochs.epoch_settings import check_epochs
 from medunlearn.pipeline.material import loop_settings, sequences, training_data
 from medunlearn.pipeline.part_check import check_unlearning, choose_parts, shape_of, unlearning_method

@@ -25,7 +25,7 @@ from medunlearn.models.load import LanguageModel, pick_device
 from medunlearn.models.mlps import chosen_layers, mlps
 from medunlearn.models.precision import Precision
 from medunlearn.models.sequences import Rendering, question_sequence
-from medunlearn.pipeline.alternatives import SIDE, stand_ins
+from medunlearn.pipeline.alternative_answers import SIDE, stand_ins
 from medunlearn.pipeline.epochs.epoch_settings import epoch_settings, evaluations
 from medunlearn.pipeline.estimate.blueprint import Blueprint, blueprint, blueprint_of
 from medunlearn.pipeline.estimate.step_cost import Rehearsal

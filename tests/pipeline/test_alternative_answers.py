@@ -13,9 +13,9 @@ from medunlearn.errors import InputError
 from medunlearn.methods import ALTERNATIVES, make_method
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import load_model
-from medunlearn.pipeline import alternatives as module
+from medunlearn.pipeline import alternative_answers as module
 from medunlearn.pipeline import trainer
-from medunlearn.pipeline.alternatives import stand_ins, with_alternatives
+from medunlearn.pipeline.alternative_answers import stand_ins, with_alternatives
 from medunlearn.pipeline.estimate.stage_cost import unlearn_stage
 from medunlearn.pipeline.presets import unlearn_settings
 from medunlearn.pipeline.unlearn import training_sides, unlearn

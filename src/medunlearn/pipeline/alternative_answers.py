@@ -12,7 +12,7 @@ from medunlearn.data.alternatives import pool_of
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import make_folder, read_table, write_table
 from medunlearn.errors import InputError
-from medunlearn.generation.counterfactuals import Counterfactuals, Passage, counterfactuals, passage_of
+from medunlearn.generation.counterfactuals import Counterfactuals, ForgetPassage, counterfactuals, passage_of
 from medunlearn.methods.protocol import AlternativesMethod
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering, TokenSequence
@@ -104,7 +104,7 @@ def stand_ins(forget: Sequence[TokenSequence], method: AlternativesMethod) -> tu
     }
 
 
-def _passage(sequence: TokenSequence, benchmark: Benchmark, language_model: LanguageModel) -> Passage:
+def _passage(sequence: TokenSequence, benchmark: Benchmark, language_model: LanguageModel) -> ForgetPassage:
     question = benchmark.question.get(sequence.key)
     record = question.record_id if question else sequence.key.rpartition("#")[0]
     return passage_of(sequence, benchmark.record[record], question, language_model.tokenizer)

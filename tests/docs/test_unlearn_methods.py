@@ -1,0 +1,33 @@
+"""The commands of docs/unlearn.md on methods run."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pages import Page
+
+from medunlearn.cli.main import app
+from medunlearn.methods import METHODS
+from medunlearn.results.runs import Run
+
+PAGE = Page.read("unlearn.md", "Methods")
+START = (
+    "medunlearn build amnesia --synthetic 20 --out bench/",
+    "medunlearn train bench/ --model tiny --out runs/target --epochs 1 --tiny-width 32 --tiny-layers 2",
+)
+
+
+def test_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line in (*START, *PAGE.commands):
+        result = CliRunner().invoke(app, shlex.split(line)[1:])
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+    assert Run.open(Path("runs/stranger")).info.label == "Counterfactual"
+
+
+def test_every_method_is_on_the_page() -> None:
+    table = PAGE.text.partition("Settings of a method")[0]
+    assert all(f"`{name}`" in table for name in METHODS)
