@@ -53,6 +53,7 @@ build lume --synthetic 4 --out lume --nonmembers 4
 build lume --new {NEW} {ASK} --verifiers judges.yaml --out lume-written
 build tofu --released tofu-files --out tofu --questions-an-author 3
 build muse --released muse-files --out muse
+build notes notes.csv --patient-column id --prompt {{title}} --out clinical
 build options questions.jsonl --out options --nonmembers 3
 build keywords bench
 inspect bench --tables

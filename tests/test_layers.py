@@ -181,7 +181,7 @@ def test_importing_the_light_parts_does_not_import_torch() -> None:
     assert done.stdout.strip() == "[]"
 
 
-OPTIONAL = ("dicom", "gpu", "identifiers", "tune", "utility")
+OPTIONAL = ("dicom", "fhir", "gpu", "identifiers", "tune", "utility")
 
 
 def test_every_package_that_is_imported_is_a_dependency() -> None:
@@ -198,6 +198,7 @@ def test_every_package_that_is_imported_is_a_dependency() -> None:
         "markupsafe": "jinja2",
         "referencing": "jsonschema",
         "datasets": "lm_eval",
+        "fhir": "fhir.resources",
     }
     missing = {
         (file, name) for file, name in used if name not in ours and comes_with.get(name, name) not in declared

@@ -121,6 +121,32 @@ def muse(released: Path | str = "hub", *, out: Path | str | None = None, **setti
     return _built("muse", out, released=str(released), **settings)
 
 
+def notes(
+    notes: Path | str,
+    *,
+    out: Path | str | None = None,
+    quiet: bool = True,
+    say: Say = print,
+    **settings: Any,
+) -> Benchmark:
+    """Clinical notes of your own: records and probes of the notes themselves, without a server.
+
+    Args:
+        notes: table, FHIR file, folder of text files, or hub:org/name
+        out: folder of the benchmark
+    """
+    from medunlearn.config import check
+    from medunlearn.config.clinical_notes import NotesSettings
+    from medunlearn.pipeline.benchmark_builds import refuse_foreign, save_new
+    from medunlearn.pipeline.notes.note_benchmark import build
+
+    checked = check(NotesSettings, {"notes": Path(notes), **with_server(settings)})
+    if out is not None:
+        refuse_foreign(Path(out))
+    benchmark = build(checked, quiet=quiet)
+    return benchmark if out is None else save_new(benchmark, Path(out))
+
+
 def options(file: Path | str, *, out: Path | str | None = None, **settings: Any) -> Benchmark:
     """Multiple-choice questions of a file (MedQA, MedMCQA, or one in their form).
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medunlearn.data.completions import completion, completion_questions
+from medunlearn.data.completions import completion, completion_questions, continuations
 from medunlearn.data.records import Record
 from medunlearn.data.sentences import sentence_starts
 from medunlearn.seeds import generator
@@ -57,3 +57,25 @@ def test_questions_follow_their_records() -> None:
     assert completion_questions(records[4:5], "d", seed=3) == asked[4:5], "other records change nothing"
     assert completion_questions(records, "d", seed=4) != asked
     assert all(len(sentence_starts(question.question)) >= 2 for question in asked)
+
+
+WORDS = " ".join(f"w{place}" for place in range(40))
+
+
+def test_cuts_behind_so_many_words() -> None:
+    cuts = continuations(WORDS, ["25%", "10", "30", "36", "50%"], shortest=5, longest=100)
+    assert [(cut.words, cut.whole) for cut in cuts] == [(10, True), (20, True), (30, True)], "25% of 40 words is 10"
+    assert all(f"{cut.prompt} {cut.answer}" == WORDS for cut in cuts)
+    assert continuations("a b c", ["1"], shortest=2, longest=9) == []
+    assert continuations("", ["25%"], shortest=1, longest=9) == []
+
+
+def test_a_long_text_is_shown_around_the_cut() -> None:
+    (cut,) = continuations(WORDS, ["50%"], shortest=5, longest=8)
+    assert (cut.prompt.split(), cut.answer.split()) == (
+        [f"w{n}" for n in range(12, 20)],
+        [f"w{n}" for n in range(20, 28)],
+    )
+    assert not cut.whole
+    (cut,) = continuations(WORDS, ["8"], shortest=5, longest=8)
+    assert not cut.whole, "the rest is cut"

@@ -1,9 +1,13 @@
 """A benchmark's sides, and a deletion request that no split foresaw."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.errors import InputError, UnknownNameError
+from medunlearn.data.deletion_requests import read_subjects, save_splits, with_request
+from medunlearn.errors import BenchmarkError, InputError, UnknownNameError
 
 
 def ids(rows: list, field: str) -> list[str]:
@@ -86,3 +90,50 @@ def test_subjects_and_facts(benchmark: Benchmark) -> None:
     assert facts["invented"] is True
     assert "Text of" not in str(facts)
     assert "aspirin" not in str(facts)
+
+
+def test_a_request_becomes_a_split(benchmark: Benchmark) -> None:
+    asked = with_request(benchmark, ["p3", "p1", "p1"])
+    assert asked.splits["request"].forget == ("p1", "p3")
+    assert {name: split for name, split in asked.splits.items() if name != "request"} == benchmark.splits
+    assert asked.texts_fingerprint == benchmark.texts_fingerprint
+    assert with_request(asked, ["p1", "p3"]) == asked
+    assert with_request(asked, ["p1"], name="second").splits["second"].forget == ("p1",)
+    with pytest.raises(InputError, match="another split 'request'"):
+        with_request(asked, ["p1"])
+
+
+def test_a_request_that_cannot_be(benchmark: Benchmark) -> None:
+    with pytest.raises(UnknownNameError, match=r"There is no patient 'p7'\.$"):
+        with_request(benchmark, ["p7"])
+    with pytest.raises(InputError, match="forgets nothing"):
+        with_request(benchmark, [])
+    with pytest.raises(InputError, match="names every patient"):
+        with_request(benchmark, ["p1", "p2", "p3"])
+    with pytest.raises(InputError, match="No model is trained on patient 'p4'"):
+        with_request(benchmark, ["p4"])
+
+
+def test_splits_are_written_and_nothing_else(benchmark: Benchmark, tmp_path: Path) -> None:
+    benchmark.save(tmp_path / "b")
+    tables = {name: (tmp_path / "b" / name).stat().st_mtime_ns for name in ("records.parquet", "questions.parquet")}
+    asked = with_request(Benchmark.load(tmp_path / "b"), ["p1"])
+    save_splits(asked)
+    assert Benchmark.load(tmp_path / "b") == asked
+    assert tables == {name: (tmp_path / "b" / name).stat().st_mtime_ns for name in tables}
+    assert "`request`" in (tmp_path / "b" / "README.md").read_text()
+    assert (tmp_path / "b" / "splits.parquet").stat().st_mode & 0o077 == 0
+    with pytest.raises(InputError, match="was not read from a folder"):
+        save_splits(with_request(benchmark, ["p1"]))
+    other = replace(asked, records=(replace(asked.records[0], text="Another."), *asked.records[1:]))
+    with pytest.raises(BenchmarkError, match="holds another benchmark"):
+        save_splits(other)
+
+
+def test_ids_of_a_request(tmp_path: Path) -> None:
+    assert read_subjects("4711, 4712,4711") == ["4711", "4712"]
+    (tmp_path / "ids.txt").write_text("4711\nVane, Ann\n\n")
+    assert read_subjects(str(tmp_path / "ids.txt")) == ["4711", "Vane, Ann"]
+    for words, message in ((" , ", "names nobody"), ("none.txt", "There is no file")):
+        with pytest.raises(InputError, match=message):
+            read_subjects(words)

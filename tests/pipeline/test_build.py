@@ -27,7 +27,7 @@ def test_a_builder_of_ours_has_checked_settings() -> None:
     assert len(caught.value.problems) == 3
     with pytest.raises(UnknownNameError, match="Did you mean 'amnesia'"):
         build("amnesa", {"synthetic": 3})
-    assert set(SETTINGS) == {"amnesia", "diagnosis", "lume", "medforget", "muse", "options", "tofu"}
+    assert set(SETTINGS) == {"amnesia", "diagnosis", "lume", "medforget", "muse", "notes", "options", "tofu"}
 
 
 def test_benchmarks_carry_the_licence_of_their_source(tmp_path: Path) -> None:

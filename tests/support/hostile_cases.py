@@ -108,6 +108,10 @@ build medforget | --image-size 0 | --image-size 100000000 | --studies 0 | --angl
 build lume | --documents-per-task 0 | --nonmembers nowhere
 build tofu | --questions-an-author 0 | --holdout nothing
 build muse | --corpus nothing | --membership nothing
+build notes | --prefixes 0 | --prefixes x | --clozes -1 | --longest 0 | --prompt none | --prompt {nothing}
+build notes | --level nothing | --text-column nothing | --split-by nothing | --forget-patients nobody
+build notes | --percents 0 | --holdout nowhere | --probed 0 | --patient-column note | --seed x | --limit 99
+build notes | --detectors nothing
 build options | --count-from 7 | --limit 0 | --nonmembers 99 | --percents -1
 inspect | --tokenizer nowhere
 report | --split nothing | --benchmark nowhere | --benchmark diagnosis | --relations nowhere.yaml
@@ -236,6 +240,7 @@ BREAKS: dict[str, Callable[[Path], object]] = {
 READ = {
     "build amnesia notes": "notes.csv",
     "build diagnosis file": "admissions.jsonl",
+    "build notes": "clinical.csv",
     "build options": "options.jsonl",
     "audit responses": "responses.jsonl",
     "audit identifiers find": "responses.jsonl",

@@ -386,7 +386,16 @@ INPUTS = (
         "tofu",
         "muse",
     ),
-    *("tasks", "notes.csv", "responses.jsonl", "options.jsonl", "admissions.jsonl", "spans.csv", "experiment.yaml"),
+    *(
+        "tasks",
+        "notes.csv",
+        "clinical.csv",
+        "responses.jsonl",
+        "options.jsonl",
+        "admissions.jsonl",
+        "spans.csv",
+        "experiment.yaml",
+    ),
     *("sweep.yaml", "tune.yaml", "annotated/labels.csv"),
 )
 FILES: dict[str, list[str]] = {}

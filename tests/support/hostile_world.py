@@ -46,6 +46,7 @@ BASES: Mapping[str, str] = {
     "build lume new": "build lume --new --stories 2 --personal-biographies 2 --public-biographies 2 --out out",
     "build tofu": "build tofu tofu --questions-an-author 3 --out out",
     "build muse": "build muse muse --out out",
+    "build notes": "build notes clinical.csv --holdout unseen.csv --out out",
     "build options": "build options options.jsonl --out out",
     "build keywords": "build keywords bench --out out/keywords.parquet",
     "inspect": "inspect bench --tables",
@@ -181,6 +182,12 @@ def _files(root: Path) -> None:
     _lines(root / "responses.jsonl", said)
     notes = ["id,title,text", *(f'n{n},A rare tumor {n},"{TEXT} noon. Sodium was {n}."' for n in range(6))]
     (root / "notes.csv").write_text("\n".join(notes))
+    for file, start in (("clinical.csv", 0), ("unseen.csv", 4)):
+        rows = [
+            "patient_id,name,note",
+            *(f'p{n},Ada {n},"{TEXT} noon. Sodium was {n}."' for n in range(start, start + 4)),
+        ]
+        (root / file).write_text("\n".join(rows))
     stays: list[dict[str, object]] = [
         {"hpi": f"{TEXT} {n}", "diagnoses": f"Tumor {n % 3}; Fever"} for n in range(12)
     ]

@@ -298,7 +298,7 @@ class _Reader:
     def _set(self, flag: Flag, text: str) -> None:
         value = text if flag.kind == "text" and text != "null" else as_value(text)
         # A setting that is a list takes commas, and the last one counts; only other options are repeated.
-        if flag.many and flag.key not in self.command.setting_flags:
+        if flag.repeated or (flag.many and flag.key not in self.command.setting_flags):
             value = [*self.values.get(flag.key, []), value]
         self.values[flag.key] = value
 

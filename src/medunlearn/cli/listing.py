@@ -13,6 +13,8 @@ Rows = list[dict[str, str]]
 SOURCES = {
     "synthetic": ("--synthetic N", "medunlearn.synthetic.hospital"),
     "notes": ("build amnesia NOTES", "medunlearn.sources.notes"),
+    "patient_notes": ("build notes NOTES", "medunlearn.sources.patient_notes"),
+    "fhir": ("build notes BUNDLE.json", "medunlearn.sources.fhir_notes"),
     "hub": ("build amnesia hub:org/name", "medunlearn.sources.hub"),
     "admissions": ("build diagnosis ADMISSIONS", "medunlearn.papers.memorization.diagnosis.admissions"),
     "mimic_cxr": ("build medforget --mimic-cxr", "medunlearn.sources.mimic_cxr"),

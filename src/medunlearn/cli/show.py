@@ -79,6 +79,15 @@ def build(result: Benchmark, output: Output, *, out: str) -> None:
     output.say(f"{out}: {counts}")
     if skipped := result.notes.get("skipped rows"):
         output.say(f"{len(skipped)} rows were left out; they are listed in {Path(out) / 'benchmark.yaml'}")
+    for reason, n in result.notes.get("notes left out", {}).items():
+        output.say(f"left out: {n:,} notes {reason}")
+    for fact in (
+        "patients without a usable note",
+        "patients without a probe",
+        "notes whose text several patients have",
+    ):
+        if n := result.notes.get(fact):
+            output.say(f"{fact}: {n:,}")
 
 
 def build_keywords(result: Any, output: Output, *, extractor: str = "offline") -> None:

@@ -111,6 +111,14 @@ _VERBS = (
         "MuseSettings",
     ),
     _build(
+        "notes",
+        "Build a benchmark from clinical notes alone: continuations, gaps and chat prompts as probes, no server.",
+        "notes.csv --out bench/ --holdout unseen.csv; with what a chat model was asked: medunlearn build notes "
+        "notes.csv --out bench/ --prompt 'Write the clinical note of {name}.'",
+        "out holdout patient_column text_column prompt",
+        ".clinical_notes:NotesSettings",
+    ),
+    _build(
         "options",
         "Build from multiple-choice questions of MedQA's or MedMCQA's form, with questions no model sees.",
         "questions.jsonl --out bench/ --nonmembers 100",

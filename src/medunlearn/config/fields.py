@@ -30,6 +30,7 @@ class Flag:
         kind: ``switch`` takes no value, ``text`` is taken literally, ``yaml`` is read as YAML.
         many: may be given several times.
         section: holds nested settings, ``--evaluate.limit 20``.
+        repeated: each time it is given adds a text, commas and all.
         group: title of its panel in the help text.
     """
 
@@ -41,6 +42,7 @@ class Flag:
     metavar: str
     default: str
     help: str
+    repeated: bool = False
 
     @property
     def name(self) -> str:
@@ -66,8 +68,8 @@ def _flag(key: str, field: FieldInfo, group: str) -> Flag:
     origins = {get_origin(member) or member for member in members}
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
     switch = extra.get("flag") == "switch" or (bool in origins and origins <= {bool, dict, type(None)})
-    many = bool(origins & _LISTS)
-    plain = origins <= _TEXTS or _only_words(members)
+    many, repeated = bool(origins & _LISTS), extra.get("flag") == "repeated"
+    plain = repeated or origins <= _TEXTS or _only_words(members)
     default = "required" if field.is_required() else field.get_default(call_default_factory=True)
     return Flag(
         key=key,
@@ -78,6 +80,7 @@ def _flag(key: str, field: FieldInfo, group: str) -> Flag:
         metavar="" if switch else _metavar(members),
         default=default if isinstance(default, str) else _shown(default),
         help=_with_range(field.description or "", bounds_of(field.annotation, field.metadata)),
+        repeated=repeated,
     )
 
 

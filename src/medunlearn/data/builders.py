@@ -14,6 +14,7 @@ BENCHMARKS: Mapping[str, str] = {
     "lume": "medunlearn.papers.lume.build:build",
     "medforget": "medunlearn.papers.medforget.build:build",
     "muse": "medunlearn.papers.muse.build:build",
+    "notes": "medunlearn.pipeline.notes.note_benchmark:build",
     "options": "medunlearn.audit.options.option_benchmark:build",
     "tofu": "medunlearn.papers.tofu.build:build",
 }
@@ -27,6 +28,7 @@ DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
         *("rouge_l", "em", "te", "token_f1", "answer_probability"),
     ),
     "muse": ("rouge_l_f", "rouge_l_f.verbmem", "rouge_l_f.knowmem", "rouge_l", "em", "te", "answer_probability"),
+    "notes": ("rouge_l", "exact_match", "em", "te", "token_f1", "answer_probability"),
     "options": ("choice_probability", "exact_match", "rouge_l", "answer_probability", "em", "te"),
     "tofu": (
         *("rouge_l", "answer_probability", "truth_ratio", "truth_ratio_utility"),

@@ -1,14 +1,15 @@
-"""Completion questions on any document: go on from a random place in its second half.
+"""Completion questions on any document: go on from a random place in its second half, or behind so many words.
 
-Source: LUME, Section 2.3 (regurgitation). The paper says a random position with the sentences before it; its
-released files cut within a sentence in nine documents of ten, at 70% to 89% of the characters of stories and public
-biographies. ``sentence`` cuts before a sentence, ``word`` before any word.
+Source of the random place: LUME, Section 2.3 (regurgitation). The paper says a random position with the sentences
+before it; its released files cut within a sentence in nine documents of ten, at 70% to 89% of the characters of
+stories and public biographies. ``sentence`` cuts before a sentence, ``word`` before any word.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from medunlearn.seeds import generator
 At = Literal["sentence", "word"]
 
 _WORD_START = re.compile(r"(?<=\s)\S")
+_WORD = re.compile(r"\S+")
 
 
 def completion(text: str, rng: np.random.Generator, at: At = "sentence") -> tuple[str, str] | None:
@@ -63,3 +65,41 @@ def completion_questions(
         for record, cut in cuts
         if cut is not None
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixCut:
+    """A text's beginning and how it goes on.
+
+    Attributes:
+        words: how many stand before the cut.
+        whole: nothing is left out, neither of the beginning nor of the rest.
+    """
+
+    prompt: str
+    answer: str
+    words: int
+    whole: bool
+
+
+def continuations(text: str, prefixes: Iterable[str], *, shortest: int, longest: int) -> list[PrefixCut]:
+    """A text cut behind each of several lengths, shortest first; lengths that come to the same count once.
+
+    Args:
+        prefixes: words (``64``) or a share of the text's words (``25%``).
+        shortest: words that the beginning and the rest must have; where either has fewer there is no cut.
+        longest: words of the beginning that are shown at most, its last ones, and words of the rest, its first.
+    """
+    words = [match.span() for match in _WORD.finditer(text)]
+    counts = {_length(prefix, len(words)) for prefix in prefixes}
+    cuts = []
+    for count in sorted(count for count in counts if shortest <= count <= len(words) - shortest):
+        start, end = max(0, count - longest), min(len(words), count + longest)
+        whole = start == 0 and end == len(words)
+        prompt, answer = text[words[start][0] : words[count - 1][1]], text[words[count][0] : words[end - 1][1]]
+        cuts.append(PrefixCut(prompt, answer, count, whole))
+    return cuts
+
+
+def _length(prefix: str, words: int) -> int:
+    return round(words * int(prefix[:-1]) / 100) if prefix.endswith("%") else int(prefix)

@@ -18,6 +18,7 @@ from medunlearn.config import (
     TofuSettings,
     check,
 )
+from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.config.options import OptionsSettings
 from medunlearn.data.benchmark import MANIFEST, TABLES, Benchmark
 from medunlearn.data.builders import BENCHMARKS
@@ -33,6 +34,7 @@ SETTINGS: Mapping[str, type[Settings]] = {
     "lume": LumeSettings,
     "medforget": MedforgetSettings,
     "muse": MuseSettings,
+    "notes": NotesSettings,
     "options": OptionsSettings,
     "tofu": TofuSettings,
 }

@@ -204,13 +204,18 @@ def _openi(name: str, files: Sequence[Path]) -> Corpus:
     """Reports of the Indiana University collection, their sections one under the other; a study is a patient's."""
     documents = []
     for place, row in _good(files):
-        sections = [(section, str(row.get(section) or "").strip()) for section in OPENI_SECTIONS]
-        text = "\n".join(f"{section.capitalize()}: {words}" for section, words in sections if words)
+        text = openi_text(row)
         uid = str(row["uid"]).strip()
         if not uid:
             raise SourceError(f"{place}: a report without uid. Take the file as it was published.")
         documents.append(Document(uid, text, uid))
     return _without_empty(Corpus(name, tuple(documents), "open-i", _hash(files), use_of_file(files[0], "open")))
+
+
+def openi_text(row: Row) -> str:
+    """A report of the Indiana University collection: its sections, each a line behind its name."""
+    sections = [(section, str(row.get(section) or "").strip()) for section in OPENI_SECTIONS]
+    return "\n".join(f"{section.capitalize()}: {words}" for section, words in sections if words)
 
 
 def _good(files: Sequence[Path]) -> Iterator[tuple[str, Row]]:

@@ -19,7 +19,7 @@ from medunlearn.errors import ConfigError, SourceError, unknown_name
 from medunlearn.sources.table_files import BROKEN, BadRowError, Row, read_rows, refuse_bad_rows
 
 PMC_FIELDS = frozenset(("patient_id", "patient_uid", "PMID", "title", "patient"))
-_PMC_UID = re.compile(r"\d+-\d+")
+PMC_UID = re.compile(r"\d+-\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def read_notes(
     places: dict[str, str] = {}
     excluded: list[tuple[str, str]] = []
     for number, (place, row) in enumerate(chain(early, rows), start=1):
-        is_pmc = is_pmc and (isinstance(row, str) or bool(_PMC_UID.fullmatch(str(row.get("patient_uid")))))
+        is_pmc = is_pmc and (isinstance(row, str) or bool(PMC_UID.fullmatch(str(row.get("patient_uid")))))
         try:
             note = _note(row, columns, number)
             if note.note_id in notes:

@@ -123,7 +123,7 @@ def _delimiter(path: Path) -> str:
         return "\t"
     with path.open(encoding="utf-8-sig") as file:
         header = file.readline()
-    return ";" if ";" in header and "," not in header else ","
+    return next((mark for mark in ",;\t|" if mark in header), ",")
 
 
 def _jsonl(path: Path) -> Rows:

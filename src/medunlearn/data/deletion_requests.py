@@ -1,0 +1,96 @@
+"""Deletion requests as splits of a benchmark, in memory and in its folder; its other tables stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import yaml
+
+from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.data.card import card
+from medunlearn.data.folder_lock import lock_folder
+from medunlearn.data.splits import request
+from medunlearn.data.storage import table_bytes, write_together, writer
+from medunlearn.data.tables import SPLITS, split_rows
+from medunlearn.errors import BenchmarkError, InputError, UnknownNameError
+from medunlearn.input_files import read_text, yaml_content
+
+REQUEST = "request"
+"""Name of the split of a deletion request, where none is given."""
+
+
+def with_request(benchmark: Benchmark, subjects: Iterable[str], *, name: str = REQUEST) -> Benchmark:
+    """The benchmark with one more split, which forgets the subjects named and retains all others.
+
+    Texts and questions are the same, so that a model trained on the one was trained on the other.
+
+    Args:
+        subjects: ids at the benchmark's subject level; an id may hold commas.
+
+    Raises:
+        UnknownNameError: somebody who is not in it; nobody else's id is shown.
+        InputError: nobody, everybody who is trained on, somebody whom no model is trained on, or another split of
+            this name.
+    """
+    level, wanted = benchmark.subject_level, list(dict.fromkeys(subjects))
+    known = set(benchmark.hierarchy.nodes(level))
+    if absent := [subject for subject in wanted if subject not in known]:
+        raise UnknownNameError(level, absent[0], None)
+    trained = {record.groups[level] for record in benchmark.records if record.fold == "train"}
+    if unseen := [subject for subject in wanted if subject not in trained]:
+        raise InputError(f"No model is trained on {level} {unseen[0]!r}, so there is nothing to forget.")
+    if trained <= set(wanted):
+        raise InputError(f"The request names every {level} that is trained on: nothing is left to retain.")
+    split = request(benchmark.hierarchy, name, level, wanted)
+    if benchmark.splits.get(name, split) != split:
+        raise InputError(f"The benchmark has another split {name!r}. Give the request another name.")
+    return replace(benchmark, splits={**benchmark.splits, name: split})
+
+
+def save_splits(benchmark: Benchmark) -> None:
+    """Write the splits of a benchmark to the folder that it was read from; its other tables are not touched.
+
+    Raises:
+        InputError: it has no folder, or another process writes to it.
+        BenchmarkError: the folder holds another benchmark.
+        StorageError: the disk refused; what stood there is untouched.
+    """
+    folder = benchmark.folder
+    if folder is None:
+        raise InputError(
+            "The benchmark was not read from a folder, so its splits cannot be written there. Save it."
+        )
+    with lock_folder(folder, "build"):
+        there = Benchmark.load(folder)
+        if (there.records, there.questions) != (benchmark.records, benchmark.questions):
+            raise BenchmarkError(f"{folder} holds another benchmark than the one whose splits are to be written.")
+        manifest = yaml_content(folder / MANIFEST, BenchmarkError)
+        splits = table_bytes(split_rows(benchmark.splits.values()), SPLITS)
+        manifest["counts"] = benchmark.counts()
+        manifest["sha256"]["splits.parquet"] = sha256(splits).hexdigest()
+        sizes = [(split, benchmark.split_sizes(split)) for split in benchmark.splits.values()]
+        contents = {
+            "splits.parquet": splits,
+            "README.md": card(manifest, sizes).encode(),
+            MANIFEST: yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True).encode(),
+        }
+        write_together({folder / name: writer(content) for name, content in contents.items()})
+
+
+def read_subjects(where: str) -> list[str]:
+    """Ids of a deletion request: of a file, one a line, or with commas.
+
+    Raises:
+        InputError: a file that is not there or cannot be read, or no id.
+    """
+    path = Path(where)
+    if path.suffix.lower() in (".txt", ".csv", ".list", ".tsv") or path.is_file():
+        ids = [line.strip() for line in read_text(path).splitlines()]
+    else:
+        ids = [word.strip() for word in where.split(",")]
+    if not any(ids):
+        raise InputError("The request names nobody. Give ids with commas, or a file with an id a line.")
+    return [name for name in dict.fromkeys(ids) if name]

@@ -1,0 +1,1 @@
+"""A benchmark from clinical notes alone: records, levels, probes made of the notes, splits."""

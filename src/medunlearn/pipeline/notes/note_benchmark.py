@@ -1,0 +1,253 @@
+"""``build notes``: a benchmark from clinical notes alone, without a language model."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from medunlearn.config.clinical_notes import NotesSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import DataUse, build_use, use_of_file
+from medunlearn.data.deletion_requests import read_subjects, with_request
+from medunlearn.data.hierarchy import Hierarchy
+from medunlearn.data.records import Question, Record
+from medunlearn.data.splits import Split, nested_splits, request, shuffled
+from medunlearn.errors import ConfigError, InputError
+from medunlearn.pipeline.notes.note_identifiers import identifier_columns, identify
+from medunlearn.pipeline.notes.note_levels import PATIENT, chain_of, groups_of, level_columns
+from medunlearn.pipeline.notes.note_probes import NoteProbes, columns_of
+from medunlearn.progress import progress
+from medunlearn.sources.patient_notes import NoteFields, PatientNote, PatientNotes, read_patient_notes, text_key
+
+MOST_NODES = 100
+"""Nodes of a level that get splits of their own."""
+SEEN_PATIENT, SEEN_TEXT = (
+    "held out, but of a patient who is trained on",
+    "held out, but with a text that is trained on",
+)
+_TITLE = "title"
+
+
+def build(settings: NotesSettings, *, quiet: bool = True) -> Benchmark:
+    """Notes as a benchmark: records, levels, probes made of the notes, splits.
+
+    Its manifest counts what was left out. Texts that several patients have are records, and no probes are made of
+    them: what they say is not one patient's alone.
+
+    Raises:
+        ConfigError: columns that are not there or cannot be told, all at once.
+        SourceError: notes that cannot be read.
+        InputError: fewer than two patients; somebody to forget who is not there, or has no usable note.
+    """
+    read, unseen = _read(settings)
+    notes, excluded = _usable(read, unseen)
+    wanted = _wanted(settings, read, notes)
+    notes = _sample(notes, settings, wanted)
+    columns = settings.identifier_columns or identifier_columns(read.columns)
+    levels = level_columns(settings.level, read.columns, notes)
+    identifiers = identify(notes, columns, settings.detectors, quiet=quiet)
+    records = tuple(
+        Record(note.note_id, note.text, groups_of(note, levels), own, fold="holdout" if note.held_out else "train")
+        for note, own in zip(notes, identifiers, strict=True)
+    )
+    shared = _shared(notes)
+    questions, without = _questions(settings, notes, records, shared, wanted, quiet=quiet)
+    chain = chain_of([record.groups for record in records], levels)
+    title = next((name for name in read.columns if name.lower() == _TITLE), None)
+    name = settings.notes.name
+    benchmark = Benchmark(
+        name=f"Notes of {len({n.patient for n in notes if not n.held_out}):,} patients in {name}",
+        builder="notes",
+        levels=chain,
+        subject_level=PATIENT,
+        records=records,
+        questions=questions,
+        splits=_splits(settings, Hierarchy(chain, records), records),
+        seed=settings.seed,
+        source=f"{read.form} ({name})" if read.is_open else name,
+        licence=settings.licence,
+        data_use=_use(settings, read, unseen),
+        titles={n.note_id: n.values[title] for n in notes if title and title in n.values},
+        notes=_facts(read, unseen, notes, excluded, shared, without, levels, chain),
+    )
+    return with_request(benchmark, wanted) if wanted else benchmark
+
+
+def _read(settings: NotesSettings) -> tuple[PatientNotes, PatientNotes | None]:
+    """The notes, and those of the file of non-members."""
+    named = NoteFields(
+        settings.patient_column,
+        settings.text_column,
+        settings.id_column,
+        settings.date_column,
+        settings.holdout_column,
+    )
+    needed = [("--level", name) for name in settings.level if name != PATIENT]
+    needed += [("--identifier-columns", name) for name in settings.identifier_columns]
+    needed += [("--prompt", name) for name in columns_of(settings.prompt)]
+    if odd := [name for name in settings.split_by if settings.level and name not in (*settings.level, PATIENT)]:
+        raise ConfigError([f"split_by={odd[0]}: it is no level. Name it in --level too"])
+    skip = settings.skip_bad_rows
+    read = read_patient_notes(settings.notes, named, needed=needed, skip_bad_rows=skip)
+    if settings.holdout is None:
+        return read, None
+    return read, read_patient_notes(
+        settings.holdout, replace(named, holdout=None), skip_bad_rows=skip, held_out=True
+    )
+
+
+def _usable(read: PatientNotes, unseen: PatientNotes | None) -> tuple[list[PatientNote], dict[str, int]]:
+    """Notes to build from, and how many were left out, by reason."""
+    excluded = Counter(read.excluded)
+    trained = [note for note in read.notes if not note.held_out]
+    patients, texts = {note.patient for note in trained}, {text_key(note.text) for note in trained}
+    held_out = [note for note in read.notes if note.held_out]
+    if unseen is not None:
+        excluded.update(unseen.excluded)
+        taken = {note.note_id for note in read.notes}
+        held_out += [
+            replace(note, note_id=f"holdout-{note.note_id}") if note.note_id in taken else note
+            for note in unseen.notes
+        ]
+    for note in held_out:
+        seen = SEEN_PATIENT if note.patient in patients else SEEN_TEXT if text_key(note.text) in texts else None
+        if seen:
+            excluded[seen] += 1
+        else:
+            trained.append(note)
+    if len(patients) < 2:
+        raise InputError(
+            f"{len(patients)} patient is left, and a benchmark needs two at least: who is forgotten, and others "
+            f"to retain. Left out were: {_told(excluded) or 'none'}."
+        )
+    return trained, dict(excluded)
+
+
+def _told(excluded: Mapping[str, int]) -> str:
+    return ", ".join(f"{n:,} {reason}" for reason, n in excluded.items())
+
+
+def _wanted(settings: NotesSettings, read: PatientNotes, notes: Sequence[PatientNote]) -> list[str]:
+    """Patients of the deletion request."""
+    if settings.forget_patients is None:
+        return []
+    wanted, there = read_subjects(settings.forget_patients), {note.patient for note in notes}
+    for patient in wanted:
+        if patient not in there and patient in read.patients:
+            raise InputError(f"Patient {patient!r} has rows in the notes, and none of them is a usable note.")
+        if patient not in there:
+            raise InputError(f"There is no patient {patient!r} in the notes.")
+    return wanted
+
+
+def _sample(notes: list[PatientNote], settings: NotesSettings, wanted: Sequence[str]) -> list[PatientNote]:
+    """All notes of a seeded sample of the patients who are trained on, and of those who are not."""
+    if settings.limit is None:
+        return notes
+    patients = {note.patient for note in notes if not note.held_out}
+    if settings.limit > len(patients):
+        raise InputError(f"limit={settings.limit}: the notes are of {len(patients)} patients. Ask for fewer.")
+    sample = _drawn(patients, wanted, settings.limit, "sample", settings.seed)
+    return [note for note in notes if note.held_out or note.patient in sample]
+
+
+def _drawn(patients: Iterable[str], wanted: Sequence[str], most: int, *purpose: str | int) -> set[str]:
+    """A seeded sample of so many patients, all that are wanted among them."""
+    others = [patient for patient in shuffled(patients, *purpose) if patient not in wanted]
+    return {*wanted, *others[: max(0, most - len(wanted))]}
+
+
+def _shared(notes: Sequence[PatientNote]) -> set[str]:
+    """Ids of notes whose text several patients have."""
+    holders: dict[bytes, set[str]] = defaultdict(set)
+    keys = [text_key(note.text) for note in notes]
+    for note, key in zip(notes, keys, strict=True):
+        holders[key].add(note.patient)
+    return {note.note_id for note, key in zip(notes, keys, strict=True) if len(holders[key]) > 1}
+
+
+def _questions(
+    settings: NotesSettings,
+    notes: Sequence[PatientNote],
+    records: Sequence[Record],
+    shared: set[str],
+    wanted: Sequence[str],
+    *,
+    quiet: bool,
+) -> tuple[tuple[Question, ...], int]:
+    """Probes of all patients or a seeded part of them, and how many of these have none."""
+    probes = NoteProbes(settings.prefixes, settings.clozes, settings.prompt, settings.longest, settings.seed)
+    trained, outside = ({n.patient for n in notes if n.held_out is side} for side in (False, True))
+    chosen = _drawn(trained, wanted, settings.probed or len(trained), "probed", settings.seed)
+    chosen |= _drawn(outside, (), settings.probed or len(outside), "probed", settings.seed)
+    questions: list[Question] = []
+    with progress("probes of notes", len(records), quiet=quiet) as advance:
+        for note, record in zip(notes, records, strict=True):
+            if note.patient in chosen and note.note_id not in shared:
+                questions += probes.of(record, note.values)
+            advance(1)
+    by_id = {record.record_id: record.groups[PATIENT] for record in records}
+    return tuple(questions), len(chosen - {by_id[question.record_id] for question in questions})
+
+
+def _splits(settings: NotesSettings, hierarchy: Hierarchy, records: Sequence[Record]) -> dict[str, Split]:
+    """Random shares of the patients who are trained on, and a split a node of each level named."""
+    trained = Hierarchy(hierarchy.levels, [record for record in records if record.fold == "train"])
+    members = set(trained.nodes(PATIENT))
+    outside = [name for name in hierarchy.nodes(PATIENT) if name not in members]
+    random = nested_splits(trained, PATIENT, settings.percents, prefix="random", seed=settings.seed)
+    splits = {name: replace(split, retain=(*split.retain, *outside)) for name, split in random.items()}
+    for level in settings.split_by:
+        nodes = hierarchy.nodes(level)
+        if not 2 <= len(nodes) <= MOST_NODES:
+            raise InputError(f"split_by={level}: it has {len(nodes)} nodes; 2 to {MOST_NODES} can have splits.")
+        for node in trained.nodes(level):
+            name = f"{level}_{_slug(node)}"
+            while name in splits:
+                name += "_2"
+            splits[name] = request(hierarchy, name, level, [node])
+    return splits
+
+
+def _slug(node: str) -> str:
+    return "_".join("".join(c if c.isalnum() else " " for c in node.lower()).split()) or "node"
+
+
+def _use(settings: NotesSettings, read: PatientNotes, unseen: PatientNotes | None) -> DataUse:
+    sources = {
+        f"notes {where}": use_of_file(source.files[0], "open" if source.is_open else None)
+        for where, source in ((settings.notes, read), (settings.holdout, unseen))
+        if source is not None
+    }
+    return build_use(settings.data_use, sources)
+
+
+def _facts(
+    read: PatientNotes,
+    unseen: PatientNotes | None,
+    notes: Iterable[PatientNote],
+    excluded: Mapping[str, int],
+    shared: set[str],
+    without: int,
+    levels: Sequence[str],
+    chain: Sequence[str],
+) -> dict[str, Any]:
+    """Facts for the manifest; no text, name or id."""
+    used = {note.patient for note in notes}
+    everybody = read.patients | (unseen.patients if unseen is not None else frozenset())
+    outside = {note.patient for note in notes if note.held_out}
+    bad = [f"{place}: {why}" for place, why in (*read.bad_rows, *(unseen.bad_rows if unseen else ()))]
+    facts: dict[str, Any] = {
+        "form": read.form,
+        "columns": {key: getattr(read.fields, key) for key in ("patient", "text", "id", "date", "holdout")},
+        "notes left out": dict(excluded),
+        "patients without a usable note": len(everybody - used),
+        "patients without a probe": without,
+        "notes whose text several patients have": len(shared),
+        "patients that no model is trained on": len(outside),
+        "groups that are no level": [name for name in levels if name not in chain],
+        "skipped rows": bad,
+    }
+    return {key: value for key, value in facts.items() if value not in (0, {}, [])}

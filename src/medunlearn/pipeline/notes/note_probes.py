@@ -1,0 +1,145 @@
+"""Probes of a note, made of the note itself: continuations, gaps, chat prompts.
+
+| kind | question | fold |
+|---|---|---|
+| ``completion`` | the note's beginning, of several lengths | about half ``train``: the text goes on as it was trained; the others ``holdout`` |
+| ``cloze`` | a sentence with a gap, and whose it is | ``holdout``; in other words ``rephrase`` |
+| ``generation`` | a chat prompt filled from the row's columns; the answer is the note | the first prompt ``train``, the others ``holdout`` |
+
+A probe whose prompt or answer was cut (``longest``) is ``holdout``: training would add an end where the note has none.
+Probes of patients whom no model is trained on are ``utility``, apart from those of patients who are retained.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+
+from medunlearn.data.completions import continuations
+from medunlearn.data.records import Fold, Kind, Question, Record
+from medunlearn.data.splits import shuffled
+from medunlearn.pipeline.notes.note_gaps import BLANK, NoteGap, gaps_in, note_sentences, shown_with_gap
+
+LEVEL = "patient"
+SHORTEST = 8
+"""Words of a beginning, and of what is to follow it."""
+BEGINNING = 12
+"""Words by which a note is called that no identifier names."""
+GROUPS = ("identifier", "value", "finding", "section", "date", "number")
+"""Groups of gaps, in the order in which they take turns."""
+CLOZE = f"Fill in the gap ({BLANK}) in the clinical note of {{who}}.\n{{shown}}"
+REPHRASED = f"The records of {{who}} say this, with a gap:\n{{shown}}\nWhat belongs at {BLANK}?"
+_WORDINGS: Mapping[Fold, tuple[str, str]] = {"holdout": (CLOZE, ""), "rephrase": (REPHRASED, "-rephrased")}
+_COLUMN = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True)
+class NoteProbes:
+    """Rules of probes.
+
+    Attributes:
+        prefixes: lengths of beginnings, in words or percent.
+        clozes: gaps a note at most.
+        prompts: chat prompts with columns in braces.
+        longest: words of a prompt and of an answer at most.
+    """
+
+    prefixes: Sequence[str]
+    clozes: int
+    prompts: Sequence[str]
+    longest: int
+    seed: int = 0
+
+    def of(self, record: Record, values: Mapping[str, str]) -> list[Question]:
+        """All probes of a record; drawn by its id, so that no other record changes them.
+
+        Args:
+            values: of the columns, for prompts; a prompt with an empty one is left out.
+        """
+        return [*self._completions(record), *self._gaps(record), *self._chats(record, values)]
+
+    def _completions(self, record: Record) -> Iterator[Question]:
+        cuts = continuations(record.text, self.prefixes, shortest=SHORTEST, longest=self.longest)
+        whole = [str(cut.words) for cut in cuts if cut.whole]
+        trained = set(shuffled(whole, "completions", record.record_id, self.seed)[: len(cuts) // 2])
+        for cut in cuts:
+            fold: Fold = "train" if str(cut.words) in trained else "holdout"
+            name = f"{record.record_id}-completion-{cut.words}"
+            yield _question(record, name, fold, "completion", cut.prompt, cut.answer, "notes:completion")
+
+    def _gaps(self, record: Record) -> Iterator[Question]:
+        starts, text, number = note_sentences(record.text), record.text, 0
+        seen: set[tuple[str, str]] = set()
+        for gap in self._order(record) if self.clozes else ():
+            answer = " ".join(text[gap.start : gap.end].split())
+            who, shown = _whose(record, gap), shown_with_gap(text, gap, starts)
+            if who is None or (gap.asked, answer) in seen or _stands_in(answer, f"{who} {shown}"):
+                continue
+            seen.add((gap.asked, answer))
+            number += 1
+            source = f"notes:cloze:{gap.asked}"
+            for fold, (wording, suffix) in _WORDINGS.items():
+                name, question = f"{record.record_id}-cloze-{number}{suffix}", wording.format(who=who, shown=shown)
+                yield _question(record, name, fold, "cloze", question, answer, source)
+            if number == self.clozes:
+                return
+
+    def _order(self, record: Record) -> Iterator[NoteGap]:
+        """Gaps in seeded order, the groups by turns."""
+        gaps = {str(place): gap for place, gap in enumerate(gaps_in(record.text, record.identifiers))}
+        order = [gaps[place] for place in shuffled(gaps, "gaps", record.record_id, self.seed)]
+        turns = zip_longest(*([gap for gap in order if gap.group == group] for group in GROUPS))
+        return (gap for gap in chain.from_iterable(turns) if gap is not None)
+
+    def _chats(self, record: Record, values: Mapping[str, str]) -> Iterator[Question]:
+        words = record.text.split()
+        answer = record.text.strip() if len(words) <= self.longest else " ".join(words[: self.longest])
+        for number, prompt in enumerate(self.prompts, start=1):
+            if any(not values.get(name.strip()) for name in _COLUMN.findall(prompt)):
+                continue
+            question = _COLUMN.sub(lambda match: values[match[1].strip()], prompt)
+            fold: Fold = "train" if number == 1 and len(words) <= self.longest else "holdout"
+            name = f"{record.record_id}-prompt-{number}"
+            yield _question(record, name, fold, "generation", question, answer, f"notes:prompt:{number}")
+
+
+def columns_of(prompts: Iterable[str]) -> list[str]:
+    """Columns that prompts name in braces."""
+    return [name.strip() for prompt in prompts for name in _COLUMN.findall(prompt)]
+
+
+def _whose(record: Record, gap: NoteGap) -> str | None:
+    """Words that tell whose note it is and do not tell what the gap holds; None if there are none."""
+    hidden = record.text[gap.start : gap.end]
+    for kind in ("name", "record_number", "mrn", "patient_id"):
+        for identifier in record.identifiers:
+            if identifier.type == kind and not _stands_in(hidden, identifier.value):
+                return identifier.value if kind == "name" else f"the patient with the number {identifier.value}"
+    words = record.text.split(maxsplit=BEGINNING)
+    beginning = " ".join(words[:BEGINNING])
+    if len(words) <= BEGINNING or _stands_in(hidden, beginning):
+        return None
+    return f'the patient whose note begins with "{beginning}"'
+
+
+def _stands_in(value: str, text: str) -> bool:
+    """Whether a value stands in a text by itself, in any case: 5 does not stand in 15 or 5.2."""
+    # Without an expression: each value would be compiled into one of its own, and there are millions.
+    value, text = value.lower(), text.lower()
+    place = text.find(value)
+    while place >= 0:
+        before, after = text[max(0, place - 1) : place], text[place + len(value) : place + len(value) + 2]
+        in_word = before.isalnum() or before in {"_", "."} or after[:1].isalnum() or after[:1] == "_"
+        if not in_word and not (after[:1] == "." and after[1:].isdigit()):
+            return True
+        place = text.find(value, place + 1)
+    return False
+
+
+def _question(
+    record: Record, name: str, fold: Fold, kind: Kind, question: str, answer: str, source: str
+) -> Question:
+    where: Fold = "utility" if record.fold == "holdout" else fold
+    return Question(name, record.record_id, where, kind, LEVEL, question, answer, provenance=source)

@@ -1,0 +1,155 @@
+"""Clinical notes in the forms that hospitals have, as rows: tables, FHIR, folders of text files, a hub's data sets.
+
+A folder of text files is read as a folder a patient; a file that lies in none is a patient of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+from medunlearn.errors import SourceError
+from medunlearn.input_files import read_text, regular_file
+from medunlearn.sources.corpus import OPENI_FIELDS, TEXT_FILES, openi_text
+from medunlearn.sources.fhir_notes import fhir_rows, is_fhir
+from medunlearn.sources.hub import PREFIX, files_of
+from medunlearn.sources.notes import PMC_FIELDS
+from medunlearn.sources.table_files import Row, Rows, files_in, read_rows
+
+NoteForm = Literal["table", "FHIR", "text files", "PMC-Patients", "Open-i"]
+OPEN_FORMS = ("PMC-Patients", "Open-i")
+"""Published collections, recognised by their own columns."""
+_DAY = re.compile(r"(?<!\d)\d{4}-\d{2}-\d{2}(?!\d)")
+
+
+@dataclass(frozen=True)
+class NoteFile:
+    """Rows of one source of notes, to be read once.
+
+    Attributes:
+        files: that hold them.
+        columns: of the first row that can be read.
+        rows: place and content of each row; a text where it cannot be read: why.
+    """
+
+    files: tuple[Path, ...]
+    form: NoteForm
+    columns: tuple[str, ...]
+    rows: Rows
+
+
+def open_notes(where: Path | str) -> NoteFile:
+    """Open a file or folder of notes, or ``hub:org/name``.
+
+    Raises:
+        SourceError: nothing there, no form that is known, or no row that can be read.
+        HubError: a hub that cannot be reached.
+    """
+    text = where if isinstance(where, str) else where.as_posix()
+    path = Path(text)
+    if not text.startswith(PREFIX):
+        if not path.exists():
+            raise SourceError(f"There is no file or folder {path}.")
+        texts = [path] if path.suffix.lower() in TEXT_FILES else []
+        if path.is_dir():
+            texts = sorted(file for file in path.rglob("*") if file.suffix.lower() in TEXT_FILES and file.is_file())
+        if texts:
+            return _opened(tuple(texts), "text files", _text_rows(path if path.is_dir() else path.parent, texts))
+    files = files_in(path) if not text.startswith(PREFIX) else files_of(text)
+    if all(file.suffix.lower() == ".json" and _holds_object(file) for file in files):
+        return _opened(files, "FHIR", fhir_rows(chain.from_iterable(map(_resources, files))))
+    rows = chain.from_iterable(read_rows(file) for file in files)
+    early, first = _until_readable(rows)
+    rows = chain(early, rows)
+    if is_fhir(first):
+        return _opened(files, "FHIR", _fhir_lines(rows))
+    if first.keys() >= OPENI_FIELDS:
+        return _opened(files, "Open-i", (_openi_row(row) for row in rows))
+    return _opened(files, "PMC-Patients" if first.keys() >= PMC_FIELDS else "table", rows)
+
+
+def _opened(files: tuple[Path, ...], form: NoteForm, rows: Rows) -> NoteFile:
+    early, first = _until_readable(rows)
+    return NoteFile(files, form, tuple(first), chain(early, rows))
+
+
+def _until_readable(rows: Rows) -> tuple[list[tuple[str, Row | str]], Row]:
+    """The rows up to the first one that can be read, and that one.
+
+    Raises:
+        SourceError: there is none.
+    """
+    early = []
+    for place, row in rows:
+        early.append((place, row))
+        if not isinstance(row, str):
+            return early, row
+    reason = f": {early[0][0]} {early[0][1]}" if early else ""
+    raise SourceError(f"The notes hold no row that can be read{reason}.")
+
+
+def _text_rows(folder: Path, files: Sequence[Path]) -> Rows:
+    for number, file in enumerate(files, start=1):
+        # A file's name may be a patient's: its place is its number in the order of names.
+        place, name = f"text file {number}", file.relative_to(folder).with_suffix("")
+        try:
+            text = read_text(file, SourceError)
+        except SourceError:
+            yield place, "is no text in UTF-8, or too large"
+            continue
+        day = _DAY.search(name.name)
+        yield (
+            place,
+            {
+                "patient_id": name.parts[0],
+                "note_id": name.as_posix(),
+                "date": day[0] if day else "",
+                "note": text,
+            },
+        )
+
+
+def _holds_object(path: Path) -> bool:
+    """Whether a JSON file begins as an object, not as a list."""
+    try:
+        with regular_file(path, SourceError).open(encoding="utf-8-sig", errors="replace") as file:
+            return file.read(4096).lstrip()[:1] == "{"
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def _resources(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    try:
+        content = json.loads(read_text(path, SourceError))
+    except (ValueError, RecursionError) as error:
+        line = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise SourceError(f"{path} cannot be read as JSON{line}. It is cut off or broken.") from None
+    if not is_fhir(content):
+        raise SourceError(f"{path} must hold a list of objects, one a note, or a FHIR resource or Bundle.")
+    yield path.name, content
+
+
+def _fhir_lines(rows: Rows) -> Rows:
+    """Rows of a bulk export; a line that is no resource comes as it is."""
+    resources: list[tuple[str, Mapping[str, Any]]] = []
+    for place, row in rows:
+        if isinstance(row, str):
+            yield place, row
+        elif is_fhir(row):
+            resources.append((place, row))
+        else:
+            yield place, "is no FHIR resource"
+    yield from fhir_rows(resources)
+
+
+def _openi_row(item: tuple[str, Row | str]) -> tuple[str, Row | str]:
+    place, row = item
+    if isinstance(row, str):
+        return place, row
+    rest = {name: row[name] for name in ("MeSH", "Problems", "image") if name in row}
+    return place, {"patient_id": row["uid"], "note": openi_text(row), **rest}

@@ -1,0 +1,273 @@
+"""Clinical notes with patients, dates and all other columns; which column is which is found or named.
+
+No message holds a patient's id or a text: rows are told by their place in the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import date
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from medunlearn.errors import ConfigError, SourceError, unknown_name
+from medunlearn.sources.note_files import NoteFile, NoteForm, open_notes
+from medunlearn.sources.notes import PMC_UID
+from medunlearn.sources.table_files import BROKEN, BadRowError, Row, refuse_bad_rows
+
+_NAMES: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "patient": (
+        ("patient_id", "subject_id", "patient", "subject", "person_id", "patient_number", "pat_id", "pid"),
+        ("mrn", "medical_record_number", "record_number"),
+    ),
+    "text": (
+        ("note_text", "note", "clinical_note", "text", "note_content", "content", "document_text", "document"),
+        ("report", "report_text", "body", "letter", "narrative", "summary", "discharge_summary"),
+    ),
+    "id": (("note_id", "document_id", "record_id", "report_id"), ("id", "row_id", "uid")),
+    "date": (
+        ("note_date", "date", "charttime", "chartdate", "datetime", "timestamp"),
+        ("visit_date", "service_date", "admission_date", "admittime", "created"),
+    ),
+    "holdout": ((),),
+}
+"""Usual names of each column, the likeliest first; two of one row at once are for the user to choose from."""
+PMC_COLUMNS = {"patient": "patient_uid", "text": "patient", "id": "patient_uid"}
+_YES = frozenset(("1", "1.0", "true", "yes", "y", "holdout", "held out", "nonmember", "non-member", "test"))
+_NO = frozenset(("", "0", "0.0", "false", "no", "n", "train", "member"))
+
+NO_PATIENT, NO_TEXT = "without a patient's id", "without text"
+TWICE = "with the same text as another of the same patient"
+UNREADABLE = "in rows that cannot be read"
+
+
+@dataclass(frozen=True, slots=True)
+class NoteFields:
+    """Column of each field; None for one that is not there, or in settings for one that is to be found.
+
+    Attributes:
+        holdout: says which notes no model is trained on.
+    """
+
+    patient: str | None = None
+    text: str | None = None
+    id: str | None = None
+    date: str | None = None
+    holdout: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PatientNote:
+    """One note.
+
+    Attributes:
+        note_id: unique among the notes of a file.
+        patient: as the file has it; a whole number is written without a decimal point.
+        date: as the file has it, ISO 8601 where it is a date; empty where there is none.
+        values: the other columns, as text; empty cells are left out.
+        held_out: no model is trained on it.
+    """
+
+    note_id: str
+    patient: str
+    text: str = field(repr=False)
+    date: str = ""
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    held_out: bool = False
+
+
+@dataclass(frozen=True)
+class PatientNotes:
+    """Notes in the file's order.
+
+    Attributes:
+        columns: every column of the file.
+        excluded: how many notes were left out, by reason.
+        bad_rows: place and reason of rows that cannot be read.
+        patients: everybody whom a row names, also those whose notes are all left out.
+        is_open: a published collection, recognised by its columns.
+    """
+
+    notes: tuple[PatientNote, ...]
+    files: tuple[Path, ...]
+    form: NoteForm
+    fields: NoteFields
+    columns: tuple[str, ...]
+    excluded: Mapping[str, int]
+    bad_rows: tuple[tuple[str, str], ...]
+    patients: frozenset[str] = field(repr=False)
+    is_open: bool = False
+
+
+def read_patient_notes(
+    where: Path | str,
+    named: NoteFields | None = None,
+    *,
+    needed: Iterable[tuple[str, str]] = (),
+    skip_bad_rows: bool = False,
+    held_out: bool = False,
+) -> PatientNotes:
+    """Read notes, row by row.
+
+    Args:
+        named: columns that the user named.
+        needed: further columns that must be there, each behind the flag that names it.
+        skip_bad_rows: leave out rows that cannot be read, instead of refusing the file. Notes without text or
+            patient, and copies, are always left out and counted.
+        held_out: no model is trained on any of them.
+
+    Raises:
+        ConfigError: columns that are not there or cannot be told, all at once; lists what is there.
+        SourceError: the file cannot be read, or holds no usable note.
+    """
+    file = open_notes(where)
+    columns = _choose(file, named or NoteFields(), needed)
+    notes: list[PatientNote] = []
+    excluded: Counter[str] = Counter()
+    bad: list[tuple[str, str]] = []
+    patients: set[str] = set()
+    names: Counter[str] = Counter()
+    texts: set[tuple[str, bytes]] = set()
+    for number, (place, row) in enumerate(file.rows, start=1):
+        try:
+            note = _note(row, columns, number, held_out)
+        except BadRowError as error:
+            bad.append((place, str(error)))
+            continue
+        if note.patient:
+            patients.add(note.patient)
+        reason = NO_PATIENT if not note.patient else NO_TEXT if not note.text.strip() else None
+        key = (note.patient, text_key(note.text))
+        if reason or key in texts:
+            excluded[reason or TWICE] += 1
+            continue
+        texts.add(key)
+        names[note.note_id] += 1
+        notes.append(note)
+    if bad and not skip_bad_rows:
+        refuse_bad_rows(bad, file.files[0])
+    if bad:
+        excluded[UNREADABLE] = len(bad)
+    if not notes:
+        counts = ", ".join(f"{n:,} {reason}" for reason, n in excluded.items())
+        hint = f" It has one column, {file.columns[0]!r}: is another character between its cells?"
+        raise SourceError(f"{where} holds no usable note ({counts}).{hint if len(file.columns) == 1 else ''}")
+    is_open = file.form == "Open-i" or (
+        file.form == "PMC-Patients" and all(PMC_UID.fullmatch(patient) for patient in patients)
+    )
+    return PatientNotes(
+        tuple(_with_own_ids(notes, names)),
+        file.files,
+        file.form,
+        columns,
+        file.columns,
+        dict(excluded),
+        tuple(bad),
+        frozenset(patients),
+        is_open,
+    )
+
+
+def _choose(file: NoteFile, named: NoteFields, needed: Iterable[tuple[str, str]]) -> NoteFields:
+    problems, chosen = [], {}
+    there = file.columns
+    listing = f"There are: {', '.join(there)}."
+    for entry in fields(NoteFields):
+        own, flag = getattr(named, entry.name), f"--{entry.name}-column"
+        usual = _usual(entry.name, file)
+        if own is not None and own not in there:
+            problems.append(f"{flag}: {unknown_name('column', own, there)}")
+        elif own is not None:
+            chosen[entry.name] = own
+        elif usual and len(usual) > 1 and entry.name in ("patient", "text"):
+            problems.append(f"{flag}: which column is it? {' and '.join(usual)} could both be.")
+        elif usual:
+            chosen[entry.name] = usual[0]
+        elif entry.name in ("patient", "text"):
+            what = "the patient's id" if entry.name == "patient" else "the note"
+            problems.append(f"{flag}: name the column that holds {what}. {listing}")
+    absent = [(flag, name) for flag, name in dict.fromkeys(needed) if name not in there]
+    problems += [f"{flag}: {unknown_name('column', name, there)}" for flag, name in absent]
+    if problems and len(there) == 1:
+        problems.append("the file has one column: is another character between its cells than its ending says?")
+    if problems:
+        raise ConfigError(problems)
+    return NoteFields(**chosen)
+
+
+def _usual(entry: str, file: NoteFile) -> list[str]:
+    """Columns of the file with a usual name, of the likeliest names alone."""
+    if file.form == "PMC-Patients":
+        return [PMC_COLUMNS[entry]] if entry in PMC_COLUMNS else []
+    for names in _NAMES[entry]:
+        order = [_plain(name) for name in names]
+        matches = sorted((c for c in file.columns if _plain(c) in order), key=lambda c: order.index(_plain(c)))
+        if matches:
+            return matches
+    return []
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _note(row: Row | str, columns: NoteFields, number: int, held_out: bool) -> PatientNote:
+    if isinstance(row, str):
+        raise BadRowError(row)
+    text = row.get(str(columns.text))
+    if text is not None and text == text and not isinstance(text, str):
+        raise BadRowError(f"has no text but a {type(text).__name__} in {columns.text!r}")
+    text = text if isinstance(text, str) else ""
+    if BROKEN.search(text):
+        raise BadRowError(f"has half a character or a zero byte in {columns.text!r}; what wrote the file broke it")
+    values = {name: _cell(value) for name, value in row.items() if name != columns.text}
+    return PatientNote(
+        values.get(columns.id or "", "") or f"note-{number}",
+        values.get(str(columns.patient), ""),
+        text,
+        values.get(columns.date or "", ""),
+        {name: value for name, value in values.items() if value},
+        held_out or (columns.holdout is not None and _is_yes(values.get(columns.holdout, ""), columns.holdout)),
+    )
+
+
+def _cell(value: Any) -> str:
+    """A cell as text: a whole float as people write it, a day without midnight; empty for what is nested."""
+    if value is None or isinstance(value, list | dict | bytes) or value != value:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, date):
+        value = value.isoformat().removesuffix("T00:00:00")
+    return BROKEN.sub("", str(value)).strip()
+
+
+def _is_yes(value: str, column: str) -> bool:
+    word = value.lower()
+    if word not in _YES | _NO:
+        raise BadRowError(f"says neither yes nor no (1 or 0, holdout or train) in {column!r}")
+    return word in _YES
+
+
+def text_key(text: str) -> bytes:
+    """The same for two texts that differ in white space alone."""
+    return sha256(" ".join(text.split()).encode()).digest()
+
+
+def _with_own_ids(notes: Sequence[PatientNote], names: Counter[str]) -> Iterable[PatientNote]:
+    """The notes, those that share an id numbered: ``17``, ``17#2``."""
+    given: Counter[str] = Counter()
+    for note in notes:
+        given[note.note_id] += 1
+        if names[note.note_id] == 1 or given[note.note_id] == 1:
+            yield note
+            continue
+        number, used = given[note.note_id], f"{note.note_id}#{given[note.note_id]}"
+        while used in names:
+            number, used = number + 1, f"{note.note_id}#{number + 1}"
+        names[used] += 1
+        yield PatientNote(used, note.patient, note.text, note.date, note.values, note.held_out)

@@ -1,0 +1,105 @@
+"""``build notes`` from the command line, and every verb on what it builds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medunlearn.cli.command import Generated
+from medunlearn.cli.verbs import VERBS
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.synthetic import invent_hospital
+
+Medunlearn = Callable[..., Any]
+TINY = ("--tiny-width=32", "--tiny-layers=2", "--epochs=1", "--max-length=512", "--quiet")
+SAY = "Write the note: of {name}, {complaint}."
+
+
+def table(path: Path, count: int, seed: int, prefix: str) -> Path:
+    hospital = invent_hospital(count, seed=seed)
+    notes = {record.groups["patient"]: record.text for record in hospital.records()}
+    lines = [
+        f'{prefix}{p.patient_id},{p.name},{p.disease},{p.case.condition},"{notes[p.patient_id]}"\n'
+        for p in hospital.patients
+    ]
+    path.write_text("patient_id,name,disease,complaint,note\n" + "".join(lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def built(medunlearn: Medunlearn, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("built")
+    notes, unseen = table(root / "notes.csv", 16, 1, "a-"), table(root / "unseen.csv", 8, 2, "b-")
+    with notes.open("a") as file:
+        file.write("a-patient-0001,,,,\n")
+    words = ("--prompt", SAY, "--prompt", "{name}, in short:", "--forget-patients", "a-patient-0003")
+    said = medunlearn("build", "notes", notes, "--holdout", unseen, *words, "--clozes", 2, "--out", root / "bench")
+    assert "24 records, 24 subjects" in said.text
+    assert "left out: 1 notes without text" in said.text
+    assert "patient-0" not in said.text
+    return root
+
+
+def test_the_folder(built: Path) -> None:
+    bench = Benchmark.load(built / "bench")
+    assert bench.data_use == "credentialed"
+    assert {"request", "random_05", "random_10", "random_25"} == set(bench.splits)
+    prompts = {q.question for q in bench.questions if q.kind == "generation" and q.fold == "train"}
+    assert all(prompt.startswith("Write the note: of ") for prompt in prompts)
+    assert len(prompts) == 16
+    for path in (built / "bench", *(built / "bench").iterdir()):
+        assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_flag_that_is_given_again_keeps_its_commas() -> None:
+    given, problems = Generated(VERBS[("build", "notes")]).read(
+        ["n.csv", "--out=x", "--prompt", SAY, "--prompt={a}", "--forget-patients", "0047"]
+    )
+    assert (problems, given["prompt"], given["forget_patients"]) == ([], [SAY, "{a}"], "0047")
+
+
+def test_again_it_is_the_same_and_other_settings_are_refused(medunlearn: Medunlearn, built: Path) -> None:
+    words = ("build", "notes", built / "notes.csv", "--out", built / "again")
+    medunlearn(*words)
+    before = (built / "again" / "questions.parquet").read_bytes()
+    medunlearn(*words)
+    assert (built / "again" / "questions.parquet").read_bytes() == before
+    assert "holds another benchmark" in medunlearn(*words, "--seed", 3, code=2).text
+
+
+def test_it_is_trained_on_unlearned_evaluated_attacked_and_reported(
+    medunlearn: Medunlearn, built: Path, tmp_path: Path
+) -> None:
+    bench, target, forgot = built / "bench", tmp_path / "target", tmp_path / "npo"
+    medunlearn("train", bench, "--model=tiny", "--train-on=records", "--out", target, *TINY)
+    medunlearn(
+        "unlearn", target, bench, "--split=request", "--method=npo", "--epochs=1", "--out", forgot, "--quiet"
+    )
+    ask = ("--limit=1", "--max-new-tokens=2", "--replicates=20", "--allow-broken", "--quiet")
+    folds = ("--folds=train,holdout,rephrase,utility", "--metrics=default,ranked_first", "--alternatives=9")
+    medunlearn("evaluate", forgot, bench, "--split=request", "--against", target, *folds, *ask)
+    attack = ("--attacks=loss", "--replicates=20", "--quiet")
+    said = medunlearn("attack", target, bench, "--split=random_25", *attack[:-1])
+    assert "4 members, 8 non-members" in " ".join(said.stdout.split())
+    medunlearn("report", target, forgot, "--benchmark", bench, "--out", tmp_path / "report")
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "a-patient" not in page
+    assert "Notes of 16 patients" in page
+
+
+def test_wrong_words(medunlearn: Medunlearn, built: Path, tmp_path: Path) -> None:
+    words = ("build", "notes", built / "notes.csv", "--out", tmp_path / "x")
+    said = medunlearn(*words, "--prompt", "Of {nam}", "--text-column", "txt", "--prefixes", "0", code=2).text
+    assert "prefixes" in said
+    said = medunlearn(*words, "--prompt", "Of {nam}", "--text-column", "txt", code=2).text
+    assert all(
+        part in said for part in ("2 settings are wrong", "--text-column: There is no column 'txt'", "'name'")
+    )
+    assert (
+        "There is no patient 'a-patient-0099' in the notes."
+        in medunlearn(*words, "--forget-patients", "a-patient-0099", code=2).text
+    )
+    assert not (tmp_path / "x").exists()
