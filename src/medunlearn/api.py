@@ -188,7 +188,7 @@ def attack(
     """
     import pandas as pd
 
-    from medunlearn.attacks.attack_run import attack, attack_settings
+    from medunlearn.pipeline.attacking.attack_run import attack, attack_settings
 
     file = _csv_file(out)
     checked = attack_settings({"split": split, "attacks": attacks, **flat(settings, *settings)})
@@ -197,7 +197,8 @@ def attack(
     attacked = attack(model, bench, checked, against=others, device=device, quiet=quiet)
 
     def table() -> pd.DataFrame:
-        tables = [table for table in (attacked.table(), attacked.reconstructions.table()) if len(table)]
+        attacks = (attacked, attacked.reconstructions, *attacked.recoveries.values())
+        tables = [table for table in (one.table() for one in attacks) if len(table)]
         return pd.concat(tables, ignore_index=True)
 
     _write_csv(file, table)

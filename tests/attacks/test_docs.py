@@ -11,9 +11,19 @@ from click.testing import CliRunner
 from pages import Page
 
 from medunlearn.attacks import ATTACKS
+from medunlearn.attacks.recovery.recovery_attacks import Relearning, RepeatedSampling
+from medunlearn.attacks.recovery.recovery_results import READINGS
 from medunlearn.cli.main import app
+from medunlearn.models.quantization import GROUP
 
-PAGE = Page.read("measure.md", "Membership inference", "Reconstruction")
+PAGE = Page.read("measure.md", "Membership inference", "Reconstruction", "Relearning, quantization, sampling")
+RECOVERY = ["--relearning.subjects=1", "--relearning.alternatives=9", "--allow-broken"]
+QUICK = [
+    "--quantization.subjects=1",
+    "--quantization.alternatives=9",
+    "--sampling.subjects=1",
+    "--sampling.samples=4",
+]
 SMALL = {
     "train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2"],
     "unlearn": ["--epochs=1"],
@@ -24,14 +34,31 @@ SMALL = {
 def test_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lines = PAGE.commands
-    assert len(lines) == 9
+    assert len(lines) == 11
     for line in lines:
         words = shlex.split(line)
-        result = CliRunner().invoke(app, [*words[1:], *SMALL.get(words[1], [])])
+        more = RECOVERY if "relearning" in line else []
+        more = [*more, *(QUICK if "quantization" in line else [])]
+        result = CliRunner().invoke(app, [*words[1:], *SMALL.get(words[1], []), *more])
         assert result.exit_code == 0, f"{line}\n{result.output}"
     assert "## Membership inference" in (tmp_path / "report" / "report.md").read_text()
     kept = {path.name for path in (tmp_path / "runs" / "npo" / "attacks").glob("*/*.parquet")}
-    assert kept == set(re.findall(r"`(membership_\w+\.parquet|scores\.parquet)`", PAGE.text))
+    named = re.findall(
+        r"`((?:membership|relearning|quantization|sampling)_\w+\.parquet|scores\.parquet)`", PAGE.text
+    )
+    assert kept == set(named)
+
+
+def test_numbers_and_words_of_the_page_are_those_of_the_code() -> None:
+    relearning, sampling = Relearning(), RepeatedSampling()
+    assert "({})".format(", ".join(map(str, (0, *relearning.points)))) in PAGE.text
+    one, few, all_of_them = sampling.numbers
+    assert f"k = {one}, {few} and {all_of_them}" in PAGE.text
+    assert f"about {relearning.subjects} subjects a side" in PAGE.text
+    assert relearning.batch_size == 16
+    assert f"`int4`: the same of {GROUP} weights" in PAGE.text
+    rows = [word for cell in re.findall(r"^\| ([a-z ,]+) \|", PAGE.text, re.MULTILINE) for word in cell.split(", ")]
+    assert set(READINGS) <= set(rows)
 
 
 def test_the_page_names_every_attack_with_its_source() -> None:

@@ -208,7 +208,8 @@ def test_list_benchmarks(medunlearn: Callable[..., Any]) -> None:
 def test_list_attacks(medunlearn: Callable[..., Any]) -> None:
     rows = listed(medunlearn, "attacks")
     assert set(rows) == {
-        *("loss", "zlib", "min_k", "min_k.muse", "min_k_pp", "reference", "gradient_norm", "cumulative")
+        *("loss", "zlib", "min_k", "min_k.muse", "min_k_pp", "reference", "gradient_norm", "cumulative"),
+        *("relearning", "quantization", "sampling"),
     }
     assert rows.pop("cumulative")["kind"] == "reconstruction"
     assert {row["kind"] for row in rows.values()} == {"membership"}

@@ -12,7 +12,7 @@ import torch
 from medunlearn.errors import ConfigError
 from medunlearn.generation.decode import DecodedAnswer, decode
 from medunlearn.generation.decodings import Decoding, parse_decodings
-from medunlearn.generation.sampling import TokenSampler, draw, greedy_choice
+from medunlearn.generation.sampling import TokenSampler, decoded_log_probs, draw, greedy_choice
 
 PROBABILITIES = torch.tensor([0.1, 0.4, 0.2, 0.3], dtype=torch.float64)
 LOGITS = PROBABILITIES.log()[None]
@@ -38,6 +38,24 @@ def test_top_k_leaves_the_likeliest() -> None:
     assert shares(Decoding(1.0, 2)) == pytest.approx([0, 4 / 7, 0, 3 / 7], abs=2e-4)
     assert shares(Decoding(1.0, 1)) == [0, 1, 0, 0]
     assert shares(Decoding(1.0, 99)) == pytest.approx(PROBABILITIES.tolist(), abs=2e-4)
+
+
+def test_top_p_leaves_the_fewest_that_reach_it() -> None:
+    assert shares(Decoding(1.0, None, 0.39)) == [0, 1, 0, 0]
+    assert shares(Decoding(1.0, None, 0.41)) == pytest.approx([0, 4 / 7, 0, 3 / 7], abs=2e-4)
+    assert shares(Decoding(1.0, None, 0.9)) == pytest.approx([0, 4 / 9, 2 / 9, 3 / 9], abs=2e-4)
+    assert shares(Decoding(1.0, None, 1.0)) == pytest.approx(PROBABILITIES.tolist(), abs=2e-4)
+    # Among the three likeliest, two have 7/9.
+    assert shares(Decoding(1.0, 3, 0.7)) == pytest.approx([0, 4 / 7, 0, 3 / 7], abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    "decoding", [Decoding(1.0), Decoding(0.5), Decoding(1.0, 2), Decoding(1.0, None, 0.75), Decoding(2.0, 3, 0.7)]
+)
+def test_the_likelihood_of_a_token_is_how_often_it_is_drawn(decoding: Decoding) -> None:
+    said = decoded_log_probs(LOGITS.float().expand(4, -1), torch.arange(4), decoding).exp()
+    assert said.tolist() == pytest.approx(shares(decoding), abs=2e-4)
+    assert float(said.sum()) == pytest.approx(1.0)
 
 
 def test_the_edges_of_the_uniform_numbers() -> None:

@@ -24,11 +24,17 @@ ATTACKS: dict[str, str] = {
     "reference": "medunlearn.attacks.membership.likelihood_attacks:ReferenceRatio",
     "gradient_norm": "medunlearn.attacks.membership.likelihood_attacks:GradientNorm",
     "cumulative": "medunlearn.attacks.reconstruction.contexts:Cumulative",
+    "relearning": "medunlearn.attacks.recovery.recovery_attacks:Relearning",
+    "quantization": "medunlearn.attacks.recovery.recovery_attacks:Quantization",
+    "sampling": "medunlearn.attacks.recovery.recovery_attacks:RepeatedSampling",
 }
 
 KINDS: dict[str, str] = {
     "membership": "whether a document was in the training set",
     "reconstruction": "whether naming whose a text is brings back what was forgotten",
+    "relearning": "whether a few steps of training on others bring back what was forgotten",
+    "quantization": "whether rounded weights bring back what was forgotten",
+    "sampling": "whether many samples say what one answer does not",
 }
 """Kind -> the question that attacks of this kind answer."""
 

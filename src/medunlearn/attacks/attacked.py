@@ -11,7 +11,12 @@ import pandas as pd
 
 from medunlearn.attacks.membership.membership_results import ABOVE, AUC, BELOW, MEASURE, compare, privacy_leaks
 from medunlearn.attacks.reconstruction.reconstruction_results import ATTACK, compare_models
+from medunlearn.attacks.recovery.recovery_attacks import BEFORE, RECOVERY
+from medunlearn.attacks.recovery.recovery_results import SUBJECTS, SUMMARY, compare_strengths, reading_of
 from medunlearn.data.storage import read_frame
+from medunlearn.errors import InputError
+from medunlearn.results.evaluated import Evaluated, reference_of
+from medunlearn.results.reference_check import ReferenceCheck, check_reference
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import read_scores
 
@@ -20,7 +25,13 @@ CURVES = "membership_curves.parquet"
 SUMMARIES: Mapping[str, str] = {
     "membership": "membership_summary.parquet",
     "reconstruction": "reconstruction_summary.parquet",
+    **{kind: SUMMARY.format(kind) for kind in RECOVERY},
 }
+UNCHECKED = (
+    "Whether anything may be read against the retrained model is not known: evaluate it and the target on this "
+    "split (`medunlearn evaluate RETRAINED BENCHMARK --split ... --against TARGET`)."
+)
+_COMPARE: Mapping[str, Callable[..., pd.DataFrame]] = {"membership": compare, "reconstruction": compare_models}
 OVER_FORGOTTEN, LEAKS, NOT_TOLD_APART = "over-forgotten", "still leaks", "not told apart"
 
 
@@ -52,8 +63,10 @@ class Attacked:
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """The score table of this kind: an item a document (membership) or a question (reconstruction)."""
+        """The score table of this kind: an item a document (membership) or a question (the others)."""
         table = read_scores(self.record.folder)
+        if self.kind in RECOVERY:
+            return table[table["attack"].str.partition(".")[0] == self.kind].reset_index(drop=True)
         if self.kind == "reconstruction":
             return table[table["attack"] == ATTACK].reset_index(drop=True)
         return table[table["measure"] == MEASURE].astype({"member": "bool"}).reset_index(drop=True)
@@ -62,6 +75,30 @@ class Attacked:
     def summary(self) -> pd.DataFrame:
         """Means with intervals, as the kind's ``results.py`` summarizes its scores."""
         return read_frame(self.record.folder / SUMMARIES[self.kind], ("value", "low", "high"))
+
+    @cached_property
+    def subjects(self) -> pd.DataFrame:
+        """Means by subject, of a recovery attack (:func:`~.recovery.recovery_results.subject_means`)."""
+        return read_frame(self.record.folder / SUBJECTS.format(self.kind), ("subject", "value"))
+
+    @property
+    def before(self) -> pd.DataFrame:
+        """Of a recovery attack, the scores of the model as it was, each once."""
+        scores = self.scores[self.scores["strength"] == BEFORE[self.kind]]
+        return scores[scores["attack"] == scores["attack"].iloc[0]] if len(scores) else scores
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the record says of this kind: questions, settings, ``notes`` and ``problems`` by label."""
+        facts: Mapping[str, Any] = self.record.info.results.get(self.kind, {})
+        return facts
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on what a recovery attack left out, and in which states the model answers nothing."""
+        left_out, broken = (self.facts.get(name, {}) for name in ("notes", "problems"))
+        reasons = {**left_out, **{state: "; ".join(problems) for state, problems in broken.items()}}
+        return tuple(f"{self.run.label}, {what}: {why}." for what, why in reasons.items())
 
     @cached_property
     def curves(self) -> pd.DataFrame:
@@ -96,7 +133,11 @@ class Attacks:
             for other in models
             if other is not one and (one is models[0] or _is_anchored(one, other))
         ]
-        return self._compared(pairs, compare if self._kind == "membership" else compare_models)
+        functions: dict[str, Callable[..., pd.DataFrame]] = {
+            "membership": compare,
+            "reconstruction": compare_models,
+        }
+        return self._compared(pairs, functions.get(self._kind, compare_strengths))
 
     @cached_property
     def privacy_leaks(self) -> pd.DataFrame:
@@ -111,11 +152,53 @@ class Attacks:
     @cached_property
     def reconstructions(self) -> Attacks:
         """The reconstruction attacks on the same models; of no models where there were none."""
-        asked = (replace(one, kind="reconstruction") for one in self.models)
-        return replace(self, models=tuple(one for one in asked if one.measured))
+        return self.of_kind("reconstruction")
+
+    @cached_property
+    def recoveries(self) -> Mapping[str, Attacks]:
+        """Kind -> the recovery attacks of that kind on the same models, of those kinds that there were."""
+        attacks = {kind: self.of_kind(kind) for kind in RECOVERY}
+        return {kind: one for kind, one in attacks.items() if one.models}
+
+    def of_kind(self, kind: str) -> Attacks:
+        """The attacks of a kind on the same models; of no models where there were none."""
+        asked = (replace(one, kind=kind) for one in self.models)
+        return Attacks(tuple(one for one in asked if one.measured), self.replicates, self.seed)
+
+    @cached_property
+    def reference(self) -> ReferenceCheck | None:
+        """Whether these models may be read against the retrained one among them; None where that is not known.
+
+        From the evaluations of target and retrained model on the split, else from what a recovery attack measured
+        of both before it began. None without target or retrained model.
+        """
+        first = {model.run.role: model for model in reversed(self.models)}
+        if not {"target", "retrained"} <= set(first):
+            return None
+        target, retrained = first["target"], first["retrained"]
+        evaluated = [_evaluated(model) for model in (target, retrained)]
+        if all(evaluated) and evaluated[0].record.info.benchmark == evaluated[1].record.info.benchmark:  # type: ignore[union-attr]
+            return reference_of([one for one in evaluated if one], self.replicates, self.seed)
+        for kind in ("relearning", "quantization"):
+            known = [replace(model, kind=kind) for model in (target, retrained)]
+            if all(model.measured for model in known):
+                tables = (model.before for model in known)
+                return check_reference(*tables, replicates=self.replicates, seed=self.seed)
+        return None
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Sentences that a reader must know before the readings."""
+        if self.reference is not None:
+            return self.reference.caveats
+        return (UNCHECKED,) if {"target", "retrained"} <= {model.run.role for model in self.models} else ()
 
     def table(self) -> pd.DataFrame:
         """Summaries of all models, with ``model`` and ``role``; empty where there was no attack of this kind.
+
+        Recovery attacks have ``reading``, the words of
+        :data:`medunlearn.attacks.recovery.recovery_results.READINGS`, of unlearned models. Nothing is read of a
+        broken model or state, or against a retrained model that is no reference.
 
         Membership also has ``reading``, of the areas of unlearned models: ``over-forgotten`` where the area lies
         below the retrained model's (its interval of the difference leaves 0 out), ``still leaks`` where it lies
@@ -124,8 +207,11 @@ class Attacks:
         """
         tables = [one.summary.assign(model=one.run.label, role=one.run.role) for one in self._measured]
         table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-        if table.empty or self._kind != "membership":
+        if table.empty or self._kind == "reconstruction":
             return table
+        if self._kind in RECOVERY:
+            readings = pd.Series([self._recovery_reading(row) for row in table.to_dict("records")], dtype="string")
+            return table.assign(reading=readings)
         readings = pd.Series([self._reading(row) for row in table.to_dict("records")], dtype="string")
         return table.assign(reading=readings)
 
@@ -148,9 +234,26 @@ class Attacks:
         ]
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
+    def _is_broken(self, row: Mapping[Any, Any]) -> bool:
+        return any(one.record.info.problems for one in self.models if one.run.label == row["model"])
+
+    def _recovery_reading(self, row: Mapping[Any, Any]) -> str | None:
+        if row["role"] != "unlearned" or self._is_broken(row):
+            return None
+        own = next(one for one in self._measured if one.run.label == row["model"])
+        if f"{row['attack']} {row['strength']}" in own.facts.get("problems", {}):
+            return None
+        gaps = self.comparisons
+        if len(gaps):
+            gaps = gaps[(gaps["model"] == row["model"]) & (gaps["against_role"] == "retrained")]
+        if len(gaps) and self.reference is not None and not self.reference.passed:
+            return None
+        return reading_of(row, gaps)
+
     def _reading(self, row: Mapping[Any, Any]) -> str | None:
-        broken = any(one.record.info.problems for one in self.models if one.run.label == row["model"])
-        if row["measure"] != AUC or row["role"] != "unlearned" or broken:
+        if row["measure"] != AUC or row["role"] != "unlearned" or self._is_broken(row):
+            return None
+        if self.reference is not None and not self.reference.passed:
             return None
         sides = [row["against_chance"]]
         gaps = self.comparisons
@@ -159,6 +262,14 @@ class Attacks:
             same &= (gaps["group"] == row["group"]) & (gaps["attack"] == row["attack"])
             sides = gaps.loc[same, "reading"].tolist() or sides
         return reading(sides)
+
+
+def _evaluated(model: Attacked) -> Evaluated | None:
+    """The model's evaluation on the split of the attack; None where there is none."""
+    try:
+        return Evaluated.find(model.run, model.record.info.split)
+    except InputError:
+        return None
 
 
 def _is_anchored(one: Attacked, other: Attacked) -> bool:

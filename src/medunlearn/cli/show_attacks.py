@@ -27,6 +27,8 @@ def attack(result: Any, output: Output, *, benchmark: str) -> None:
             "privacy_leak": result.privacy_leaks.to_dict("records"),
             "reconstruction": records(reconstructions.table()),
             "reconstruction_comparisons": records(reconstructions.comparisons),
+            "recovery": {kind: recovery_data(attacks) for kind, attacks in result.recoveries.items()},
+            "caveats": list(result.caveats),
             "health": result.problems,
         }
     ):
@@ -40,6 +42,10 @@ def attack(result: Any, output: Output, *, benchmark: str) -> None:
             _privacy(result, output)
     if reconstructions.models:
         _reconstruction(reconstructions, output)
+    for kind, attacks in result.recoveries.items():
+        _recovery(kind, attacks, output)
+    for caveat in result.caveats:
+        output.line(caveat)
 
 
 def _membership(result: Any, table: pd.DataFrame, output: Output) -> None:
@@ -112,3 +118,33 @@ def _reconstruction(result: Any, output: Output) -> None:
         "Higher = leaks more. In brackets the change from the question with nothing in front. The retrained model "
         "never saw these records: what it says is guessed."
     )
+
+
+def recovery_data(attacks: Any) -> dict[str, Any]:
+    """Tables of one kind of recovery attack, with the notes and problems of each model."""
+    about = {model.run.label: dict(model.facts) for model in attacks.models}
+    return {"table": records(attacks.table()), "comparisons": records(attacks.comparisons), "about": about}
+
+
+def _recovery(kind: str, attacks: Any, output: Output) -> None:
+    """What each model gives away by the strength of the attack, then differences from the other models."""
+    from medunlearn.attacks.recovery.recovery_results import READINGS, shown
+
+    def cell(row: Row) -> str:
+        change = "" if absent(row["change"]) else f"({row['change']:+.3f})"
+        words = "" if absent(row["reading"]) else str(row["reading"])
+        return " ".join(text for text in (with_interval(row), change, words) if text)
+
+    table, gaps = shown(attacks.table()), shown(attacks.comparisons)
+    titles = ["attack", "side", "measure"]
+    by_model(output, table, "{}, {} side: {}".format, titles, ["strength"], attacks.models, cell=cell)
+    columns = {"attack": "attack", "strength": "strength", "measure": "measure", "models": _pair}
+    title = f"{kind.capitalize()}: differences on the forget side, paired"
+    of_forget = gaps[gaps["side"] == "forget"] if len(gaps) else gaps
+    _differences(output, title, of_forget, columns | {"difference": difference})
+    for model in attacks.models:
+        for note in model.notes:
+            output.line(note)
+    for word in (word for word in READINGS if word in set(table["reading"].dropna())):
+        output.line(f"{word.capitalize()}: {READINGS[word]}.")
+    output.line("Higher = gives away more. In brackets the change by the attack, paired on questions.")

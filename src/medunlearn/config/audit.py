@@ -57,7 +57,7 @@ class AuditSettings(Settings):
     decodings: Words = Field(
         ("greedy",),
         min_length=1,
-        description="greedy, temperature=0.7, top_k=10, temperature=0.7+top_k=10, with commas",
+        description="greedy, temperature=0.7, top_k=10, top_p=0.9, temperature=0.7+top_k=10, with commas",
     )
     samples_per_prompt: int = Field(
         1, ge=1, le=10_000, description="continuations of a probe under each decoding that draws"

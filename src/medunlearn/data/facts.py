@@ -59,11 +59,11 @@ def facts_of(question: Question, identifiers: Iterable[Identifier] = ()) -> list
     if question.options and question.answer_index is not None:
         return [Fact(0, len(question.answer), "option")]
     found = _found(question.answer, identifiers)
-    told = [fact for fact in found if not _says(question.question, fact.of(question.answer))]
+    told = [fact for fact in found if not says(question.question, fact.of(question.answer))]
     return _in_order(told) or [Fact(0, len(question.answer), "statement")]
 
 
-def _says(text: str, value: str) -> bool:
+def says(text: str, value: str) -> bool:
     """Whether a value stands in a text by itself: 5 does not stand in 15 or 5.2."""
     return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|\.\d)", text) is not None
 

@@ -1,4 +1,4 @@
-"""Decoding settings by name: greedy, or sampled at a temperature, among the k likeliest; no torch."""
+"""Decoding settings by name: greedy, or sampled at a temperature, among the likeliest tokens; no torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from medunlearn.errors import ConfigError
 
 GREEDY_NAME = "greedy"
-_PART = re.compile(r"(temperature|top_k)=([0-9]*\.?[0-9]+)")
+_PART = re.compile(r"(temperature|top_k|top_p)=([0-9]*\.?[0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +19,27 @@ class Decoding:
     Attributes:
         temperature: logits are divided by it; None for the likeliest token always.
         top_k: only so many likeliest tokens are drawn from; None for all.
+        top_p: only the likeliest tokens are drawn from that together have this probability (after temperature and
+            top_k): the fewest that reach it; None for all. Source: Holtzman et al. 2020 (arXiv 1904.09751),
+            Section 3.1, nucleus sampling.
     """
 
     temperature: float | None = None
     top_k: int | None = None
+    top_p: float | None = None
 
     @property
     def name(self) -> str:
-        """``greedy``, ``temperature_0.7``, ``top_k_10``, ``temperature_0.7_top_k_10``."""
+        """``greedy``, ``temperature_0.7``, ``top_k_10``, ``temperature_0.7_top_k_10``, ``top_p_0.9``."""
         if self.temperature is None:
             return GREEDY_NAME
-        heat = f"temperature_{self.temperature:g}" if self.top_k is None or self.temperature != 1.0 else ""
-        return "_".join(part for part in (heat, f"top_k_{self.top_k}" if self.top_k else "") if part)
+        cuts = [
+            f"{name}_{value:g}"
+            for name, value in (("top_k", self.top_k), ("top_p", self.top_p))
+            if value is not None
+        ]
+        heat = [f"temperature_{self.temperature:g}"] if not cuts or self.temperature != 1.0 else []
+        return "_".join([*heat, *cuts])
 
     @property
     def draws(self) -> bool:
@@ -41,9 +50,9 @@ GREEDY = Decoding()
 
 
 def parse_decodings(words: Sequence[str]) -> tuple[Decoding, ...]:
-    """Decodings from ``greedy``, ``temperature=0.7``, ``top_k=10``, ``temperature=0.7+top_k=10``.
+    """Decodings from ``greedy``, ``temperature=0.7``, ``top_k=10``, ``top_p=0.9``, ``temperature=0.7+top_k=10``.
 
-    ``top_k`` alone draws at temperature 1; ``temperature=0`` is greedy.
+    ``top_k`` or ``top_p`` alone draw at temperature 1; ``temperature=0`` is greedy.
 
     Raises:
         ConfigError: every word that is none, and one that is there twice.
@@ -53,7 +62,9 @@ def parse_decodings(words: Sequence[str]) -> tuple[Decoding, ...]:
     for word in words:
         decoding = _parse(word)
         if decoding is None:
-            problems.append(f"decodings: {word!r} is none; write greedy, temperature=0.7, top_k=10 or both with +")
+            problems.append(
+                f"decodings: {word!r} is none; write greedy, temperature=0.7, top_k=10, top_p=0.9 or several with +"
+            )
         elif decoding in decodings:
             problems.append(f"decodings: {decoding.name} is there twice")
         else:
@@ -73,5 +84,8 @@ def _parse(word: str) -> Decoding | None:
     top_k = values.get("top_k")
     if top_k is not None and (top_k < 1 or top_k != int(top_k)):
         return None
+    top_p = values.get("top_p")
+    if top_p is not None and not 0 < top_p <= 1:
+        return None
     temperature = values.get("temperature", 1.0)
-    return Decoding(temperature, None if top_k is None else int(top_k)) if temperature > 0 else GREEDY
+    return Decoding(temperature, None if top_k is None else int(top_k), top_p) if temperature > 0 else GREEDY

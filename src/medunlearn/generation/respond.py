@@ -13,6 +13,7 @@ from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.generation.decode import decode, greedy_prefix
+from medunlearn.generation.decodings import GREEDY_NAME
 from medunlearn.models.batching import Batching
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
@@ -31,6 +32,7 @@ def open_store(
     rendering: Rendering,
     max_new_tokens: int,
     alternatives: int | None = None,
+    decoding: str = GREEDY_NAME,
     data_use: DataUse | None,
 ) -> ResponseStore:
     """The store of one model under one way of asking one benchmark, in a folder named by the settings' hash.
@@ -39,6 +41,7 @@ def open_store(
 
     Args:
         alternatives: of a fact, where the store is of ranks.
+        decoding: its name, and the seed of draws.
     """
     settings: dict[str, Any] = {
         "model": model_fingerprint,
@@ -46,7 +49,7 @@ def open_store(
         "weights": weights,
         "template": rendering.template_name,
         "context": rendering.context,
-        "decoding": "greedy",
+        "decoding": decoding,
         "max_new_tokens": max_new_tokens,
     }
     if alternatives is not None:

@@ -29,7 +29,7 @@ class TokenSampler:
     order or the device (up to logits that differ there).
 
     Args:
-        decoding: temperature and top-k.
+        decoding: temperature, top-k and top-p.
         purposes: what each prompt's draw is for, the words of its seed.
         most: tokens of an answer at most.
     """
@@ -55,9 +55,36 @@ def draw(logits: Tensor, uniform: Tensor, decoding: Decoding) -> Tensor:
         logits: [R, V].
         uniform: one number in [0, 1) a row, fp64, [R].
     """
-    temperature = decoding.temperature or 1.0
-    width = logits.shape[1]
-    top, ids = torch.topk(logits, min(decoding.top_k or width, width), dim=1) if decoding.top_k else (logits, None)
-    weights = torch.softmax(top.double() / temperature, dim=1).cumsum(dim=1)
-    place = torch.searchsorted(weights, uniform[:, None] * weights[:, -1:], right=True).clamp(max=top.shape[1] - 1)
+    weights, ids = _weights(logits, decoding)
+    weights = weights.cumsum(dim=1)
+    place = torch.searchsorted(weights, uniform[:, None] * weights[:, -1:], right=True)
+    place = place.clamp(max=weights.shape[1] - 1)
     return (place if ids is None else ids.gather(1, place))[:, 0]
+
+
+def decoded_log_probs(logits: Tensor, tokens: Tensor, decoding: Decoding) -> Tensor:
+    """Log-probability with which a decoding that draws says each token, [R], fp64; -inf where it never does.
+
+    Args:
+        logits: [R, V].
+        tokens: one a row, [R].
+    """
+    weights, ids = _weights(logits, decoding)
+    if ids is None:
+        said = weights.gather(1, tokens[:, None])[:, 0]
+    else:
+        said = (weights * (ids == tokens[:, None])).sum(dim=1)
+    return (said / weights.sum(dim=1)).log()
+
+
+def _weights(logits: Tensor, decoding: Decoding) -> tuple[Tensor, Tensor | None]:
+    """What tokens are drawn by, up to a factor a row, [R, K] in fp64, and their ids; None of all in order."""
+    temperature, width = decoding.temperature or 1.0, logits.shape[1]
+    if not decoding.top_k and decoding.top_p is None:
+        return torch.softmax(logits.double() / temperature, dim=1), None
+    top, ids = torch.topk(logits, min(decoding.top_k or width, width), dim=1)
+    weights = torch.softmax(top.double() / temperature, dim=1)
+    if decoding.top_p is not None:
+        before = weights.cumsum(dim=1) - weights
+        weights = weights.masked_fill(before >= decoding.top_p, 0.0)
+    return weights, ids

@@ -13,7 +13,7 @@ from medunlearn.llm import Budget, Client, Decision, Outcome, Request, ServerSet
 from medunlearn.seeds import stable_seed
 
 STORE_EVERY = 32
-TOP_K = "top_k"
+TOP_K, TOP_P = "top_k", "top_p"
 """The field for top-k: no part of OpenAI's protocol, but of the servers that run open models."""
 
 
@@ -81,7 +81,8 @@ def continue_on_server(
                 if (prompt.key, decoding.name, sample) not in known
             }
             advance(len(prompts) * len(many) - len(pending))
-            extra = {**settings.extra, **({TOP_K: decoding.top_k} if decoding.top_k else {})}
+            limits = {TOP_K: decoding.top_k, TOP_P: decoding.top_p}
+            extra = {**settings.extra, **{name: value for name, value in limits.items() if value}}
             requests = (
                 _request(name, prompt, sample, decoding, seed, max_new_tokens)
                 for name, (prompt, sample) in pending.items()

@@ -17,7 +17,7 @@ from medunlearn.metrics.measure import question_items
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.models.load import LanguageModel
-from medunlearn.pipeline.questioning import Questioning, questions_to_ask
+from medunlearn.pipeline.questioning import Questioning, questions_to_ask, questions_to_rank
 from medunlearn.pipeline.score import metric_names, score_items, write_tables
 from medunlearn.results.evaluated import FOLDER, Evaluated, Evaluation, distinct
 from medunlearn.results.fact_table import FILE as FACTS
@@ -93,7 +93,7 @@ def evaluate_one(
                 store, responses, how = questioning.ask(questions)
                 options, more = questioning.rate(questions, metrics)
             with recording.stage("rank"):
-                ranks, ranked = questioning.rank(split, metrics)
+                ranks, ranked = questioning.rank(questions_to_rank(benchmark, split, settings), metrics)
                 problems = questioning.problems
                 del questioning  # The model makes room for those of the measures.
             with recording.stage("score"):

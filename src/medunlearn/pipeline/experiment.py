@@ -193,7 +193,7 @@ def _run_stages(
 
 
 def _evaluated(experiment: Experiment, benchmark: Benchmark, runs: list[Run], device: str, quiet: bool) -> Finished:
-    from medunlearn.attacks.attack_run import attack_each
+    from medunlearn.pipeline.attacking.attack_run import attack_each
     from medunlearn.pipeline.evaluate import evaluate_one
     from medunlearn.pipeline.report.gather import gather
     from medunlearn.pipeline.utility.harness_run import utility_one

@@ -17,6 +17,7 @@ from medunlearn.data.records import SIDES, Question, Side
 from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.errors import ConfigError, InputError
+from medunlearn.generation.decodings import GREEDY_NAME
 from medunlearn.generation.fact_ranking import rank_facts
 from medunlearn.generation.option_scoring import rate_options
 from medunlearn.generation.respond import longest_answer as longest_answer
@@ -90,6 +91,7 @@ class Questioning:
 
     Attributes:
         live: the model where it is in memory already; otherwise it is loaded once.
+        folder: what the stores of responses lie in; None: the run's folder.
     """
 
     run: Run
@@ -99,6 +101,7 @@ class Questioning:
     device: str
     quiet: bool
     live: LanguageModel | None
+    folder: Path | None = None
 
     @cached_property
     def language_model(self) -> LanguageModel:
@@ -140,7 +143,7 @@ class Questioning:
             )
         tokenizer = self.live.tokenizer if self.live else load_tokenizer(run.model)
         limit = self.settings.max_new_tokens or longest_answer(tokenizer, benchmark)
-        store = store_of(run, benchmark, self.settings, self.rendering, limit)
+        store = self._store(limit)
         known, keys = store.read(), {q.question_id: (q.question_id, context, 0) for q in questions}
         if all(key in known for key in keys.values()):
             return store.folder, {name: known[key] for name, key in keys.items()}, {}
@@ -174,7 +177,7 @@ class Questioning:
         if not choices:
             return {}, {}
         # No response is decoded; so the options have a store of their own.
-        store = store_of(self.run, self.benchmark, self.settings, self.rendering, 0)
+        store = self._store(0)
         known = known_options(store.read(), choices, self.rendering.context)
         if len(known) == len(choices):
             return known, {}
@@ -191,18 +194,17 @@ class Questioning:
             )
         return rated, {"option_batches": describe_layouts(self.language_model.model, before)}
 
-    def rank(self, split: Split, metrics: Sequence[str]) -> tuple[dict[str, list[FactRank]], dict[str, str]]:
+    def rank(
+        self, questions: Sequence[Question], metrics: Sequence[str]
+    ) -> tuple[dict[str, list[FactRank]], dict[str, str]]:
         """Ranks of the facts in reference answers by question, where a metric asks for that.
 
         With ``rank_batches`` for the run's record; nothing where the model was not asked.
         """
         if not any("fact_ranks" in get_metric(name).needs for name in metrics):
             return {}, {}
-        questions = questions_to_rank(self.benchmark, split, self.settings)
         pool = pool_of(self.benchmark, self.settings.alternatives)
-        store = store_of(
-            self.run, self.benchmark, self.settings, self.rendering, 0, alternatives=self.settings.alternatives
-        )
+        store = self._store(0, alternatives=self.settings.alternatives)
         known = known_ranks(store.read(), questions, self.benchmark.record, pool, self.rendering.context)
         if len(known) == len(questions):
             return known, {}
@@ -220,6 +222,10 @@ class Questioning:
             )
         return ranks, {"rank_batches": describe_layouts(self.language_model.model, before)}
 
+    def _store(self, limit: int, alternatives: int | None = None) -> ResponseStore:
+        how = (self.settings, self.rendering, limit, alternatives)
+        return store_of(self.run, self.benchmark, *how, folder=self.folder)
+
 
 def store_of(
     run: Run,
@@ -228,15 +234,24 @@ def store_of(
     rendering: Rendering,
     limit: int,
     alternatives: int | None = None,
+    *,
+    folder: Path | None = None,
+    decoding: str = GREEDY_NAME,
 ) -> ResponseStore:
-    """The responses of a run's model that were asked for in this way; with ``alternatives``, ranks of facts."""
+    """The responses of a run's model that were asked for in this way; with ``alternatives``, ranks of facts.
+
+    Args:
+        folder: what the store lies in; None: the run's folder.
+        decoding: its name, and the seed of draws.
+    """
     return open_store(
-        run.folder / "responses",
+        (folder or run.folder) / "responses",
         model_fingerprint=run.fingerprint,
         benchmark_fingerprint=benchmark.fingerprint,
         weights=settings.weights,
         rendering=rendering,
         max_new_tokens=limit,
         alternatives=alternatives,
+        decoding=decoding,
         data_use=tightest([benchmark.data_use, model_use(run.folder)]),
     )

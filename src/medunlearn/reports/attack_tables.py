@@ -72,10 +72,10 @@ def membership_tables(content: ReportContent) -> list[Table]:
         members, others = (max(int(row[name]) for row in rows) for name in ("n_members", "n_nonmembers"))
         title = f"{documents}: {members} members, {others} non-members"
         tables.append((title, rows))
-    return _model_tables(content, table, "Attack", tables, attack, value)
+    return model_tables(content, table, "Attack", tables, attack, value)
 
 
-def _model_tables(
+def model_tables(
     content: ReportContent,
     models: pd.DataFrame,
     head: str,
@@ -83,7 +83,7 @@ def _model_tables(
     name: Callable[[Row], Cell],
     value: Callable[[Row], Cell],
 ) -> list[Table]:
-    labels = [model.label for model in _present(content, models)]
+    labels = [model.label for model in present_models(content, models)]
     grids = (grid(head, ((name(r), r["model"], value(r)) for r in rows), labels, title) for title, rows in parts)
     return [table for table in grids if table]
 
@@ -101,12 +101,12 @@ def _area_differences(content: ReportContent) -> Table | None:
     columns = (Cell("Models"), Cell("Attack"), Cell("Difference of areas", "95% interval"), Cell("It lies"))
     rows = (
         (
-            _models(row),
+            pair_cell(row),
             Cell(_title(content, row["attack"]), "" if row["group"] == "all" else _group(row["group"])),
             gap_cell(row),
             Cell(str(row["reading"] or "")),
         )
-        for row in _differences(content.membership.comparisons)
+        for row in known_differences(content.membership.comparisons)
     )
     return records(columns, rows)
 
@@ -119,10 +119,10 @@ def roc_figures(content: ReportContent) -> list[tuple[str, Spec]]:
     hover = "%{y:.3f} at %{x:.3f}<extra>%{fullData.name}</extra>"
     for (group, attack), part in curves.groupby(["group", "attack"], sort=False) if len(curves) else ():
         lines = []
-        for model in _present(content, part):
+        for model in present_models(content, part):
             rows = part[part["model"] == model.label]
             x, y = ([short(float(rate)) for rate in rows[name]] for name in ("fpr", "tpr"))
-            lines.append(_line(content, model, hover, "lines", x=x, y=y))
+            lines.append(model_line(content, model, hover, "lines", x=x, y=y))
         title = _title(content, attack) + ("" if group == "all" else f", {_group(group)}")
         plots.append((title, plot(lines, frame, (52, 10, 40, 44), shapes=[diagonal], showlegend=True)))
     return plots
@@ -139,13 +139,13 @@ def reconstruction_section(content: ReportContent) -> Section | None:
         return value_cell(row, "" if change is None else f"change {signed(change)}")
 
     parts = [
-        (f"{kind} questions on {side}: {_metric(content, measure)}", part)
+        (f"{kind} questions on {side}: {measure_title(content, measure)}", part)
         for (side, _, kind, measure), part in table.groupby(["side", "fold", "kind", "measure"], sort=False)
     ]
     tables = [
         shown
         for title, part in parts
-        for shown in _model_tables(
+        for shown in model_tables(
             content, part, "Identifiers in front", [(title, list(rows_of(part)))], _front, value
         )
     ]
@@ -163,8 +163,8 @@ def reconstruction_section(content: ReportContent) -> Section | None:
 def _leakage_differences(content: ReportContent) -> Table | None:
     columns = (Cell("Models"), Cell("Questions"), Cell("Identifiers in front"), Cell("Difference", "95% interval"))
     rows = (
-        (_models(row), Cell(str(row["kind"]), _metric(content, row["measure"])), _front(row), gap_cell(row))
-        for row in _differences(content.reconstruction.comparisons)
+        (pair_cell(row), Cell(str(row["kind"]), measure_title(content, row["measure"])), _front(row), gap_cell(row))
+        for row in known_differences(content.reconstruction.comparisons)
     )
     return records(columns, rows)
 
@@ -173,12 +173,12 @@ def _leakage_figure(content: ReportContent, part: pd.DataFrame) -> Spec:
     """Leakage by identifiers, one line a model with its intervals."""
     names = list(dict.fromkeys(_front(row).text for row in rows_of(part)))
     lines = []
-    for model in _present(content, part):
+    for model in present_models(content, part):
         rows = [r for r in rows_of(part) if r["model"] == model.label and number(r["value"]) is not None]
         edges = whiskers((number(row["value"]), number(row["low"]), number(row["high"])) for row in rows)
         x, y = [_front(row).text for row in rows], [short(row["value"]) for row in rows]
         hover = "%{y:.3f}, %{x}<extra>%{fullData.name}</extra>"
-        lines.append(_line(content, model, hover, "lines+markers", x=x, y=y, error_y=edges))
+        lines.append(model_line(content, model, hover, "lines+markers", x=x, y=y, error_y=edges))
     # Gen Score is in percent, everything else from 0 to 1.
     most = 100.0 if any(value > 1 for trace in lines for value in trace["y"]) else 1.0
     ranges = ([-0.3, len(names) - 0.7], [-0.02 * most, 1.02 * most])
@@ -187,21 +187,21 @@ def _leakage_figure(content: ReportContent, part: pd.DataFrame) -> Spec:
     return plot(lines, frame, (52, 10, 40, 64), showlegend=True)
 
 
-def _line(content: ReportContent, model: ModelResult, hover: str, mode: str, **points: Any) -> Spec:
+def model_line(content: ReportContent, model: ModelResult, hover: str, mode: str, **points: Any) -> Spec:
     colour = colours(content.models)[model.label]
     return line(model.label, colour, hover, mode=mode, dash=_DASHES[model.role], **points)
 
 
-def _present(content: ReportContent, table: pd.DataFrame) -> list[ModelResult]:
+def present_models(content: ReportContent, table: pd.DataFrame) -> list[ModelResult]:
     labels = set(table["model"]) if len(table) else set()
     return [model for model in content.models if model.label in labels]
 
 
-def _differences(comparisons: pd.DataFrame) -> list[Row]:
+def known_differences(comparisons: pd.DataFrame) -> list[Row]:
     return [row for row in rows_of(comparisons) if number(row["difference"]) is not None]
 
 
-def _models(row: Row) -> Cell:
+def pair_cell(row: Row) -> Cell:
     return Cell(str(row["model"]), f"− {row['against']}")
 
 
@@ -209,7 +209,7 @@ def _title(content: ReportContent, attack: Any) -> str:
     return str(content.membership.titles.get(attack, attack))
 
 
-def _metric(content: ReportContent, metric: Any) -> str:
+def measure_title(content: ReportContent, metric: Any) -> str:
     return content.metrics[metric][0] if metric in content.metrics else str(metric)
 
 

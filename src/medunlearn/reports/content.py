@@ -93,6 +93,29 @@ class Reconstruction:
 
 
 @dataclass(frozen=True)
+class Recovery:
+    """Results of recovery attacks of one kind, all kinds of questions together.
+
+    Attributes:
+        kind, title: ``relearning``, ...; its name in reports.
+        table: model, role, attack, strength (the first is the model as it is), side, fold, measure, value, low,
+            high, change, reading.
+        comparisons: model, against, attack, strength, side, fold, measure, difference, low, high, p.
+        words: a reading -> what it stands on.
+        measures: measures of such attacks alone: name -> (title, meaning).
+        notes: sentences on what was left out or says nothing.
+    """
+
+    kind: str
+    title: str
+    table: pd.DataFrame
+    comparisons: pd.DataFrame
+    words: Mapping[str, str]
+    measures: Mapping[str, tuple[str, str]]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Ranks:
     """Ranks of the forget set's facts; empty where none was ranked.
 
@@ -160,6 +183,7 @@ class ReportContent:
     judged: tuple[JudgementTables, ...] = ()
     membership: Membership = field(default_factory=Membership)
     reconstruction: Reconstruction = field(default_factory=Reconstruction)
+    recovery: tuple[Recovery, ...] = ()
     ranks: Ranks = field(default_factory=Ranks)
     epochs: pd.DataFrame = field(default_factory=pd.DataFrame)
     utility: pd.DataFrame = field(default_factory=pd.DataFrame)

@@ -33,6 +33,7 @@ from medunlearn.reports.json import plain
 from medunlearn.reports.plots import panels, training_curves
 from medunlearn.reports.rank_tables import rank_section
 from medunlearn.reports.readings import Plane, Results, Standing, main_plane, panel_planes, standings
+from medunlearn.reports.recovery_tables import recovery_sections
 from medunlearn.reports.table_blocks import (
     breakdown_table,
     cost_table,
@@ -107,6 +108,7 @@ def unlearning_report(content: ReportContent) -> Report:
         section("Utility on general tasks", Text(UTILITY), utility, name="utility") if utility else None,
         membership_section(content),
         reconstruction_section(content),
+        list(recovery_sections(content)),
         _breakdown_section(results, key),
         section(
             "Every metric",
@@ -228,6 +230,10 @@ def _data(content: ReportContent, where: Plane, ranked: Sequence[Standing]) -> d
         "reconstruction": {
             "table": content.reconstruction.table,
             "comparisons": content.reconstruction.comparisons,
+        },
+        "recovery": {
+            part.kind: {"table": part.table, "comparisons": part.comparisons, "notes": part.notes}
+            for part in content.recovery
         },
         "ranks": asdict(content.ranks),
         "epochs": content.epochs,

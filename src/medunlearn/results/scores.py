@@ -28,7 +28,8 @@ FILE = "scores.parquet"
 COLUMNS = ("item", "subject", "measure", "value", "reason")
 LABELS = (
     *("run", "verb", "model", "role", "method", "seed", "split", "context"),
-    *("side", "fold", "kind", "level", "node", "identifier", "member", "epoch", "attack", "given", "identifiers"),
+    *("side", "fold", "kind", "level", "node", "identifier", "member", "epoch", "attack", "strength"),
+    *("given", "identifiers"),
     *("corpus", "prefix_tokens", "decoding", "option", "task", "filter"),
 )
 """Label columns that our own commands write; a table may have others."""

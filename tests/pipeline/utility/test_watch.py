@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 import medunlearn as mu
-from medunlearn.attacks import attack_run as attacking
 from medunlearn.attacks.attacked import Attacked
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.models.folders import fingerprint
+from medunlearn.pipeline.attacking import attack_run as attacking
 from medunlearn.pipeline.unlearn import unlearn
 from medunlearn.pipeline.utility.numbers import Utility
 from medunlearn.reports.epochs import epoch_figures, epoch_table

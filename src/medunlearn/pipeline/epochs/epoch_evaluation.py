@@ -243,7 +243,7 @@ class EpochEvaluation:
         """Rows of membership and utility; measurements that this epoch's run has are reused."""
         rows = []
         if self.attack is not None:
-            from medunlearn.attacks.attack_run import attack_one
+            from medunlearn.pipeline.attacking.attack_run import attack_one
 
             attacked = attack_one(
                 run, self.benchmark, self._candidates, self.attack, self._reference(str(live.device)),
@@ -262,7 +262,7 @@ class EpochEvaluation:
 
     @cached_property
     def _candidates(self) -> Any:
-        from medunlearn.attacks.attack_run import attackable
+        from medunlearn.pipeline.attacking.attack_run import attackable
 
         assert self.attack is not None
         return attackable(self.benchmark, self.attack)

@@ -131,7 +131,7 @@ def attack_section(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> At
     """
     if not values:
         return None
-    from medunlearn.attacks.attack_run import attack_settings
+    from medunlearn.pipeline.attacking.attack_run import attack_settings
 
     return attack_settings({**defaults, **values})
 
@@ -172,7 +172,7 @@ def check_watched(benchmark: Benchmark, attack: AttackSettings | None, utility: 
         InputError: a benchmark without non-members; an unknown task; lm-evaluation-harness is not installed.
     """
     if attack is not None:
-        from medunlearn.attacks.attack_run import attackable
+        from medunlearn.pipeline.attacking.attack_run import attackable
 
         attackable(benchmark, attack)
     if utility is not None:

@@ -149,7 +149,7 @@ def _attacks_and_utility(
     check_watched(benchmark, experiment.attack, experiment.utility)
     result_folders: dict[str, Callable[[Run], Path]] = {}
     if (attack := experiment.attack) is not None:
-        from medunlearn.attacks.attack_run import attack_folder
+        from medunlearn.pipeline.attacking.attack_run import attack_folder
 
         result_folders["attack"] = lambda run: attack_folder(run, benchmark, attack)
     if (utility := experiment.utility) is not None:

@@ -12,6 +12,8 @@ import pandas as pd
 from medunlearn.attacks import ATTACKS, attack_class
 from medunlearn.attacks.attacked import Attacked, Attacks
 from medunlearn.attacks.reconstruction.reconstruction_results import reported
+from medunlearn.attacks.recovery.recovery_attacks import RECOVERY
+from medunlearn.attacks.recovery.recovery_results import EXTRA, READINGS, shown
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import UNKNOWN, tightest
 from medunlearn.data.records import SIDES
@@ -35,6 +37,7 @@ from medunlearn.reports.content import (
     ModelResult,
     Ranks,
     Reconstruction,
+    Recovery,
     ReportContent,
 )
 from medunlearn.results.composites import COMPOSITES, DEGRADATION_SCORE
@@ -116,6 +119,7 @@ def gather(
         show_text=may_show,
         membership=_membership(attacks, reference, broken) if attacks else Membership(),
         reconstruction=_reconstruction(models, replicates, seed),
+        recovery=tuple(_recovery(models, replicates, seed)),
         ranks=_ranks(models),
         epochs=_epochs(models),
         utility=gather_utility([model.run for model in models]),
@@ -168,6 +172,26 @@ def _reconstruction(models: Sequence[Evaluated], replicates: int, seed: int) -> 
     """Tables of reconstruction attacks; empty without any."""
     attacks = _attacks([attacked_as(model, "reconstruction") for model in models], models, replicates, seed)
     return Reconstruction(reported(attacks.table()), reported(attacks.comparisons)) if attacks else Reconstruction()
+
+
+def _recovery(models: Sequence[Evaluated], replicates: int, seed: int) -> Iterator[Recovery]:
+    """Tables of the recovery attacks, a kind at a time; nothing is read of models that the report calls broken."""
+    broken = {model.run.label for model in models if model.record.info.problems}
+    for kind in RECOVERY:
+        attacks = _attacks([attacked_as(model, kind) for model in models], models, replicates, seed)
+        if attacks is None:
+            continue
+        table = shown(attacks.table())
+        table["reading"] = table["reading"].mask(table["model"].isin(list(broken)))
+        yield Recovery(
+            kind=kind,
+            title=attack_class(kind).title,
+            table=table,
+            comparisons=shown(attacks.comparisons),
+            words=READINGS,
+            measures=EXTRA,
+            notes=tuple(note for model in attacks.models for note in model.notes),
+        )
 
 
 def _ranks(models: Sequence[Evaluated]) -> Ranks:

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import torch
 
-from medunlearn.attacks.attack_run import attack_each, attack_folder
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.folder_lock import patient
 from medunlearn.models.folders import model_identity
+from medunlearn.pipeline.attacking.attack_run import attack_each, attack_folder
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
 from medunlearn.pipeline.experiment import run_folder
 from medunlearn.pipeline.sweep.cells import SweepCell

@@ -20,6 +20,7 @@ from medunlearn.attacks.membership.membership_run import (
 from medunlearn.attacks.membership.sample import Candidate, candidates
 from medunlearn.attacks.reconstruction.contexts import attacked_questions
 from medunlearn.attacks.reconstruction.reconstruction_run import attack_reconstruction
+from medunlearn.attacks.recovery.recovery_attacks import RECOVERY
 from medunlearn.config import AttackSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
@@ -29,6 +30,7 @@ from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import model_identity
 from medunlearn.models.health import refuse_broken
 from medunlearn.models.load import LanguageModel
+from medunlearn.pipeline.attacking.recovery_run import ModelHolder, attack_recovery
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.training.processes import Processes
@@ -111,11 +113,10 @@ def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
         problems.append("attack reference needs --reference MODEL: a folder, a run or a hub id")
     if settings.reference is not None and "reference" not in names:
         problems.append("--reference goes with the attack reference, which is not among the attacks")
-    reconstructing = [name for name in names if kinds_of([name]) == {"reconstruction"}]
-    if len(reconstructing) > 1:
-        problems.append(
-            f"attacks={','.join(reconstructing)}: one reconstruction attack at a time; attack once for each"
-        )
+    for kind in ("reconstruction", *RECOVERY):
+        several = [name for name in names if kinds_of([name]) == {kind}]
+        if len(several) > 1:
+            problems.append(f"attacks={','.join(several)}: one {kind} attack at a time; attack once for each")
     for name in names:
         try:
             make_attack(name, arguments.get(name, {}))
@@ -170,6 +171,7 @@ def attack_one(
     members = {name: one for name, one in attacks.items() if one.kind == "membership"}
     reference = None if settings.reference is None else partial(likelihoods, longest(run))
     how: dict[str, Any] = {"device": device, "quiet": quiet, "live": live}
+    holder = ModelHolder(run, benchmark, settings, device, live)
     with recording.running():
         recording.info.results = {
             "health": {"problems": []},
@@ -181,6 +183,8 @@ def attack_one(
         for one in attacks.values():
             if one.kind == "reconstruction":
                 together.on_main(partial(attack_reconstruction, run, benchmark, one, settings, recording, **how))
+            elif one.kind in RECOVERY:
+                together.on_main(partial(attack_recovery, holder, one, settings, recording, quiet=quiet))
     return together.on_main(lambda: Attacked(run, Run.open(folder)))
 
 

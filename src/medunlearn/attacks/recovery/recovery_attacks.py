@@ -1,0 +1,149 @@
+"""Settings of the recovery attacks; no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from medunlearn.config import Context
+
+RECOVERY = ("relearning", "quantization", "sampling")
+"""Kinds of attacks that measure a model before and after something is done to it."""
+BEFORE = {"relearning": "0", "quantization": "none", "sampling": "1"}
+"""Kind -> the strength at which the model is as it was: no step, its own weights, one sample."""
+RETAIN, FORGET_HALF = "relearning.retain", "relearning.forget_half"
+
+Fold = Literal["train", "holdout", "rephrase"]
+Count = Annotated[int, Field(ge=1)]
+
+
+@dataclass(frozen=True)
+class RecoveryAttack:
+    """Settings that all recovery attacks have.
+
+    Attributes:
+        subjects: questions about this many subjects a side are asked (seeded); null: about all.
+        fold: of the questions.
+        context: context mode; null: as the model was trained.
+        max_new_tokens: longest response; 0: as `evaluate` has it.
+        alternatives: of a fact at most, for its rank.
+    """
+
+    kind: ClassVar[str]
+    title: ClassVar[str]
+    source: ClassVar[str]
+    variant: ClassVar[str] = ""
+
+    subjects: Annotated[int | None, Field(ge=1)] = 20
+    fold: Fold = "train"
+    context: Context | None = None
+    max_new_tokens: Annotated[int, Field(ge=0)] = 0
+    alternatives: Annotated[int, Field(ge=9, le=999)] = 99
+
+    @property
+    def before(self) -> str:
+        """The strength at which the model is as it was."""
+        return BEFORE[self.kind]
+
+
+@dataclass(frozen=True)
+class Relearning(RecoveryAttack):
+    """A few steps of ordinary fine-tuning of the unlearned model, in memory.
+
+    On retained subjects' training items: knowledge that comes back was there, for nothing of the forgotten subjects
+    was shown. On the items of half of the forgotten subjects, asked about the other half: a model that never saw
+    them learns nothing of the others by it. The weights are measured after a quarter, half and all of the steps.
+
+    Source: Deeb & Roger 2024 (arXiv 2410.08827) for training on some facts and testing on independent ones; Hu et
+    al. 2024 (arXiv 2406.13356) for relearning attacks.
+
+    Attributes:
+        data: what is trained on: ``retain``, ``forget_half``, or ``both``, one after the other.
+        steps: optimizer steps (AdamW, a constant rate).
+        lr: learning rate; null: that of the model's own training, else 2e-5.
+        batch_size: sequences a step.
+        items: ``records``, ``questions`` (of the train fold), or ``both``.
+        trainable: as in `train`: ``all``, ``lora``, ...
+        seed: of the half and of the order.
+    """
+
+    kind: ClassVar[str] = "relearning"
+    title: ClassVar[str] = "Relearning"
+    source: ClassVar[str] = "Deeb & Roger 2024 (arXiv 2410.08827); Hu et al. 2024 (arXiv 2406.13356)"
+
+    data: Literal["both", "retain", "forget_half"] = "both"
+    steps: Annotated[int, Field(ge=1, le=10_000)] = 20
+    lr: Annotated[float | None, Field(gt=0)] = None
+    batch_size: Count = 16
+    items: Literal["both", "records", "questions"] = "both"
+    trainable: str = "all"
+    seed: int = 0
+
+    @property
+    def points(self) -> tuple[int, ...]:
+        """Numbers of steps after which the model is measured: 5, 10 and 20 of 20."""
+        return tuple(sorted({self.steps // 4, self.steps // 2, self.steps} - {0}))
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Labels of what is trained on."""
+        return tuple(name for name in (RETAIN, FORGET_HALF) if self.data in ("both", name.partition(".")[2]))
+
+
+@dataclass(frozen=True)
+class Quantization(RecoveryAttack):
+    """The weights of the decoder layers, rounded to 8 and to 4 bits (:mod:`medunlearn.models.quantization`).
+
+    Unlearning moves weights by little, and rounding may move them back. Embeddings and the output head stay.
+
+    Source: Zhang et al. 2024 (arXiv 2410.16454), "Catastrophic failure of LLM unlearning via quantization".
+
+    Attributes:
+        types: ``int8``, ``int4``, ``nf4``, or ``all`` of them.
+    """
+
+    kind: ClassVar[str] = "quantization"
+    title: ClassVar[str] = "Quantization"
+    source: ClassVar[str] = "Zhang et al. 2024 (arXiv 2410.16454)"
+
+    types: Literal["all", "int8", "int4", "nf4"] = "all"
+
+    @property
+    def strengths(self) -> tuple[Literal["int8", "int4", "nf4"], ...]:
+        """Types of the rounded weights."""
+        return ("int8", "int4", "nf4") if self.types == "all" else (self.types,)
+
+
+@dataclass(frozen=True)
+class RepeatedSampling(RecoveryAttack):
+    """Many samples a question: the best of k, and the probability that the answer is among them.
+
+    One greedy answer hides what the model says one time in thirty. Of n samples, the mean best of k is worked out
+    over all choices of k of them; the probability of the verbatim answer in k samples is ``1 - (1 - p) ** k`` with
+    p its likelihood under the decoding, so that it needs no sample (:mod:`~medunlearn.attacks.recovery.best_of`).
+
+    Source: Hayes et al. 2024 (arXiv 2410.19482), "Measuring memorization through probabilistic discoverable
+    extraction".
+
+    Attributes:
+        samples: the most samples of a question, n; k is 1, a quarter of them, and all.
+        temperature: logits are divided by it.
+        top_p: tokens are drawn from the likeliest ones that together have this probability; 1: from all.
+        seed: of the draws.
+    """
+
+    kind: ClassVar[str] = "sampling"
+    title: ClassVar[str] = "Sampling"
+    source: ClassVar[str] = "Hayes et al. 2024 (arXiv 2410.19482)"
+
+    samples: Annotated[int, Field(ge=1, le=10_000)] = 32
+    temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    seed: int = 0
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Numbers of samples, k: 1, 8 and 32 of 32."""
+        return tuple(sorted({1, self.samples // 4, self.samples} - {0}))

@@ -1,0 +1,179 @@
+"""Tables of the recovery attacks: means and changes by strength, subjects, model comparisons, readings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from medunlearn.attacks.recovery.recovery_attacks import BEFORE
+from medunlearn.data.facts import facts_of, says
+from medunlearn.data.records import Identifier, Question
+from medunlearn.results.matrix import ALL_KINDS
+from medunlearn.results.summary import EVALUATION, compare, summarize
+
+SUMMARY, SUBJECTS = "{}_summary.parquet", "{}_subjects.parquet"
+"""Names of a kind's files."""
+STILL_THERE, COMES_BACK, ABOVE = "still there", "comes back", "above the retrained model"
+NOT_TOLD_APART, BELOW = "not told apart", "below the retrained model"
+RISES, NO_RISE = "rises", "no rise seen"
+READINGS: Mapping[str, str] = {
+    STILL_THERE: "above the retrained model before the attack and after it: it was not forgotten",
+    COMES_BACK: "above the retrained model after the attack and not before it, and above what it was before",
+    ABOVE: "above the retrained model after the attack, and not before it; that it rose is not settled",
+    NOT_TOLD_APART: "after the attack the interval of the difference from the retrained model holds 0",
+    BELOW: "below the retrained model after the attack: over-forgotten, or damaged",
+    RISES: "without a retrained model: above what it was before the attack",
+    NO_RISE: "without a retrained model: not above what it was before; so does a model that forgot nothing",
+}
+"""Words for a row -> what they stand on. Above and below: with the whole 95% interval over subjects."""
+EXTRA: Mapping[str, tuple[str, str]] = {
+    "facts_said": (
+        "Facts said",
+        "0-1, share of an answer's facts that stand in one of k samples at least; higher = leaks more",
+    ),
+    "extraction": (
+        "Extraction",
+        "0-1, probability that one of k samples at least begins with the reference answer, token by token; "
+        "higher = leaks more",
+    ),
+}
+"""Measures of samples alone: name -> title, meaning."""
+_BY = ("attack", "strength", *EVALUATION)
+_KEYS = ["attack", "strength", "item"]
+_MEAN = ["value", "low", "high", "n_scored", "n_unscored", "n_subjects"]
+_GAP = ["difference", "low", "high", "p", "n_pairs", "n_subjects"]
+_CHANGE = {"difference": "change", "low": "change_low", "high": "change_high", "p": "change_p"}
+Row = Mapping[Any, Any]
+
+
+def facts_said(question: Question, identifiers: Iterable[Identifier], responses: Sequence[str]) -> list[int]:
+    """Of each fact in a question's reference answer, in how many responses its value stands by itself."""
+    values = [fact.of(question.answer) for fact in facts_of(question, identifiers)]
+    return [sum(says(response, value) for response in responses) for value in values]
+
+
+def summarize_strengths(scores: pd.DataFrame, before: str, *, replicates: int, seed: int) -> pd.DataFrame:
+    """One row an attack, strength, side, fold, kind (``all``: together) and measure.
+
+    Returns:
+        Those labels; value, low, high, n_scored, n_unscored, n_subjects; ``change``, ``change_low``,
+        ``change_high``, ``change_p``: the mean minus that before the attack on the same questions, with its 95%
+        interval over subjects; null of the model as it is.
+    """
+    how: dict[str, Any] = {"rollup": "kind", "replicates": replicates, "seed": seed}
+    plain = scores[scores["strength"] == before]
+    strengths = scores[_KEYS].drop_duplicates()
+    repeated = plain.drop(columns="strength").merge(strengths, on=["attack", "item"])
+    keys = [*_BY, "measure"]
+    changes = compare(scores, repeated, _BY, **how)[[*keys, *_CHANGE]].rename(columns=_CHANGE)
+    changes.loc[changes["strength"] == before, list(_CHANGE.values())] = pd.NA
+    means = summarize(scores, _BY, **how)[[*keys, *_MEAN]]
+    table = means.merge(changes, on=keys, how="left", validate="one_to_one")
+    return table.astype(dict.fromkeys([*_MEAN[:3], *_CHANGE.values()], "Float64"))
+
+
+def subject_means(scores: pd.DataFrame) -> pd.DataFrame:
+    """One row an attack, strength, side, fold, measure and subject: value (its questions' mean, or null), n_scored.
+
+    ``any``, of the measure ``extraction``: the probability that at least one of the subject's answers is among k
+    samples a question, ``1 - prod(1 - value)``, the samples being independent; null of other measures.
+    """
+    by = ["attack", "strength", "side", "fold", "measure", "subject"]
+    values = scores.assign(missed=1.0 - scores["value"])
+    table = values.groupby(by, sort=False, dropna=False).agg(
+        value=("value", "mean"), n_scored=("value", "count"), missed=("missed", lambda part: part.prod(min_count=1))
+    )
+    table = table.reset_index()
+    known = table["measure"] == "extraction"
+    table["any"] = (1.0 - table.pop("missed")).where(known)
+    return table.astype({"value": "Float64", "any": "Float64", "n_scored": "int64"})
+
+
+def compare_strengths(ours: pd.DataFrame, theirs: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
+    """Our mean minus theirs under the same attack of the same strength, paired on questions.
+
+    Returns:
+        attack, strength, side, fold, kind, measure, difference, low, high, p, n_pairs, n_subjects; above 0 = ours
+        gives away more.
+    """
+    keys = [*_KEYS, "measure"]
+    common = ours[keys].merge(theirs[keys], on=keys)
+    if common.empty:
+        return pd.DataFrame()
+    mine, others = (table.merge(common, on=keys) for table in (ours, theirs))
+    gaps = compare(mine, others, _BY, rollup="kind", replicates=replicates, seed=seed)
+    return gaps[[*_BY, "measure", *_GAP]].reset_index(drop=True)
+
+
+def reading(change: int | None, before: int | None, after: int | None, *, retrained: bool) -> str | None:
+    """Words for one row from the sides that whole intervals lie on: 1 above, -1 below, 0 neither, None unknown.
+
+    Args:
+        change: of the change by the attack.
+        before, after: of the difference from the retrained model.
+        retrained: whether there is one.
+    """
+    if not retrained:
+        return None if change is None else RISES if change > 0 else NO_RISE
+    if after is None:
+        return None
+    if after > 0:
+        if before is not None and before > 0:
+            return STILL_THERE
+        return COMES_BACK if change is not None and change > 0 else ABOVE
+    return BELOW if after < 0 else NOT_TOLD_APART
+
+
+def side_of(low: Any, high: Any) -> int | None:
+    """The side of 0 on which a whole interval lies: 1, -1, or 0 of both; None without an interval."""
+    if pd.isna(low) or pd.isna(high):
+        return None
+    return 1 if low > 0 else -1 if high < 0 else 0
+
+
+def is_read(row: Row) -> bool:
+    """Whether a row is of the forget set, all kinds together, after something was done to the model."""
+    kind = str(row["attack"]).partition(".")[0]
+    return bool(row["side"] == "forget" and row["kind"] == ALL_KINDS and row["strength"] != BEFORE[kind])
+
+
+def reading_of(row: Row, gaps: pd.DataFrame) -> str | None:
+    """Words for a row of a summary.
+
+    Args:
+        gaps: the model's differences from the retrained models (:func:`compare_strengths`); empty without any.
+    """
+    if not is_read(row):
+        return None
+    change = side_of(row["change_low"], row["change_high"])
+    if gaps.empty:
+        return reading(change, None, None, retrained=False)
+    same = gaps[_all(gaps, row, ("attack", "side", "fold", "kind", "measure"))]
+    kind = str(row["attack"]).partition(".")[0]
+    before, after = (
+        [side_of(one["low"], one["high"]) for one in same[same["strength"] == strength].to_dict("records")]
+        for strength in (BEFORE[kind], row["strength"])
+    )
+    # Of several retrained models, the one against which it looks worst.
+    pairs = [(b, a) for b, a in zip(before, after, strict=True) if a is not None]
+    if not pairs:
+        return None
+    worst = max(pairs, key=lambda pair: pair[1])
+    return reading(change, *worst, retrained=True)
+
+
+def _all(table: pd.DataFrame, row: Row, names: Sequence[str]) -> pd.Series[bool]:
+    same = pd.Series(True, index=table.index)
+    for name in names:
+        same &= table[name] == row[name]
+    return same
+
+
+def shown(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of all kinds of questions together, with a number or a difference."""
+    if table.empty:
+        return table
+    value = "value" if "value" in table else "difference"
+    return table[(table["kind"] == ALL_KINDS) & table[value].notna()].reset_index(drop=True)

@@ -1,0 +1,87 @@
+"""Weights rounded to 8 or 4 bits and written back at once, so that the model runs on any device.
+
+What is measured is what rounding does to the numbers, not a faster model. Rounded are the matrices of the decoder
+layers, as bitsandbytes and GPTQ do; embeddings, norms, biases and the output head stay as they are. Every matrix W
+has a row an output; Q(w) is its rounded entry w, s the scale of the entry's group:
+
+| type | group | Q(w) |
+|---|---|---|
+| ``int8`` | a row (output channel) | s * round(w / s), s = max abs(w) / 127 |
+| ``int4`` | 64 entries of a row that follow each other | s * round(w / s), s = max abs(w) / 7 |
+| ``nf4`` | the same | s * (the nearest of 16 levels to w / s), s = max abs(w) |
+
+Source: round to nearest by the largest absolute value: Dettmers et al. 2022 (LLM.int8(), arXiv 2208.07339), Section
+2.1; Zhang et al. 2024 (arXiv 2410.16454), Section 3, whose scale is max abs(w) / 2^(N-1) where ours, which keeps
++max and -max, has 2^(N-1) - 1. NF4: Dettmers et al. 2023 (QLoRA, arXiv 2305.14314), Section 3 and Appendix E, here
+without its double quantization of scales.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from transformers.pytorch_utils import Conv1D
+
+from medunlearn.models.decoder import decoder_layers
+
+WeightType = Literal["int8", "int4", "nf4"]
+WEIGHT_TYPES: tuple[WeightType, ...] = get_args(WeightType)
+GROUP = 64
+"""Entries of a row that share a scale, of 4 bits."""
+NF4_LEVELS = (
+    -1.0,
+    -0.6961928009986877,
+    -0.5250730514526367,
+    -0.39491748809814453,
+    -0.28444138169288635,
+    -0.18477343022823334,
+    -0.09105003625154495,
+    0.0,
+    0.07958029955625534,
+    0.16093020141124725,
+    0.24611230194568634,
+    0.33791524171829224,
+    0.44070982933044434,
+    0.5626170039176941,
+    0.7229568362236023,
+    1.0,
+)
+"""Quantiles of a normal distribution, scaled to [-1, 1], with an exact 0 (QLoRA, Appendix E)."""
+
+
+def round_weights(model: Any, kind: WeightType) -> int:
+    """Round the matrices of the decoder layers in place; the number of matrices.
+
+    Other modules than linear maps (fused experts) are rounded along their last axis.
+    """
+    count = 0
+    for module in decoder_layers(model).modules():
+        for name, tensor in module.named_parameters(recurse=False):
+            if tensor.dim() < 2:
+                continue
+            # GPT-2's maps have a column an output.
+            rows = tensor.detach().t() if isinstance(module, Conv1D) and name == "weight" else tensor.detach()
+            rows.copy_(rounded(rows, kind))
+            count += 1
+    return count
+
+
+def rounded(weights: Tensor, kind: WeightType, group: int = GROUP) -> Tensor:
+    """The weights [..., out, in] rounded along their last axis, of the same type."""
+    width = weights.shape[-1]
+    group = width if kind == "int8" else group
+    values = pad(weights.float(), (0, -width % group)).reshape(*weights.shape[:-1], -1, group)
+    largest = values.abs().amax(dim=-1, keepdim=True)
+    # A group of zeros stays one.
+    largest = torch.where(largest == 0, torch.ones_like(largest), largest)
+    if kind == "nf4":
+        levels = torch.tensor(NF4_LEVELS, device=values.device)
+        borders = (levels[1:] + levels[:-1]) / 2
+        result = levels[torch.bucketize(values / largest, borders)] * largest
+    else:
+        scale = largest / (127 if kind == "int8" else 7)
+        result = (values / scale).round() * scale
+    return result.flatten(-2)[..., :width].to(weights.dtype)

@@ -1,0 +1,158 @@
+"""Measures of a model in memory, as `evaluate` computes them, on the questions of a recovery attack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from medunlearn.attacks.attacked import FOLDER
+from medunlearn.attacks.recovery.recovery_attacks import RecoveryAttack
+from medunlearn.config import AttackSettings, EvaluateSettings, check
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Question, Side
+from medunlearn.data.storage import sha256_of_json
+from medunlearn.errors import InputError
+from medunlearn.metrics.measure import question_items
+from medunlearn.models.health import answer_problems, weight_problems
+from medunlearn.models.load import LanguageModel
+from medunlearn.models.sequences import Rendering
+from medunlearn.pipeline.questioning import Questioning, questions_to_ask
+from medunlearn.pipeline.score import score_items
+from medunlearn.results.runs import Run
+from medunlearn.results.scores import question_labels
+from medunlearn.training.trainable import checksums
+
+MEASURES = ("rouge_l", "em", "ranked_first")
+"""What is said, what is likeliest token by token, and what is likelier than its alternatives."""
+
+
+@dataclass
+class StateMeasurer:
+    """Asks, ranks and scores a run's model in whatever state its weights are.
+
+    Responses are stored beside those of other attacks under the weights' own fingerprint, so that an attack that
+    was cut off asks nothing twice, and asks again where its weights came out differently.
+
+    Attributes:
+        live: the run's model, in memory.
+        problems: strength or label -> why answers in that state say nothing.
+    """
+
+    run: Run
+    benchmark: Benchmark
+    attack: RecoveryAttack
+    settings: AttackSettings
+    live: LanguageModel
+    quiet: bool
+    problems: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def evaluation(self) -> EvaluateSettings:
+        """Settings of `evaluate` for the same numbers."""
+        attack, settings = self.attack, self.settings
+        return check(
+            EvaluateSettings,
+            {
+                "split": settings.split,
+                "metrics": MEASURES,
+                "folds": [attack.fold],
+                "context": attack.context,
+                "limit": attack.subjects,
+                "max_new_tokens": attack.max_new_tokens or None,
+                "batch_size": settings.batch_size,
+                "weights": settings.weights,
+                "alternatives": attack.alternatives,
+                "ranked": None,
+                "allow_broken": settings.allow_broken,
+                "replicates": settings.replicates,
+                "seed": settings.seed,
+            },
+        )
+
+    @cached_property
+    def rendering(self) -> Rendering:
+        return self.run.rendering(None, self.attack.context)
+
+    @cached_property
+    def questions(self) -> list[Question]:
+        """Questions of both sides, about the subjects that the settings name.
+
+        Raises:
+            InputError: none is about the forget set.
+        """
+        questions = questions_to_ask(self.benchmark, self.benchmark.split(self.settings.split), self.evaluation)
+        if not any(self.side(question) == "forget" for question in questions):
+            raise InputError(
+                f"Split {self.settings.split!r} has no question of the fold {self.attack.fold} about its forget "
+                f"set. Name another fold: --{self.attack.kind}.fold holdout."
+            )
+        return questions
+
+    @property
+    def folder(self) -> Path:
+        """What responses of changed models lie in."""
+        return self.run.folder / FOLDER
+
+    @cached_property
+    def _sides(self) -> dict[str, Side]:
+        return dict(self.benchmark.sides(self.benchmark.split(self.settings.split)))
+
+    def side(self, question: Question) -> Side:
+        return self._sides[question.record_id]
+
+    def of_side(self, side: Side) -> list[Question]:
+        return [question for question in self.questions if self.side(question) == side]
+
+    def measure(
+        self, questions: Sequence[Question], attack: str, strength: str, live: LanguageModel | None = None
+    ) -> pd.DataFrame:
+        """The score table of the questions, with ``attack`` and ``strength``.
+
+        Args:
+            live: a model around the run's (a LoRA adapter); None: the run's own.
+        """
+        model, state, folder = live or self.live, self.run, None
+        if strength != self.attack.before:
+            state, folder = self._state(model, f"{attack}, {strength}"), self.folder
+        how = (self.evaluation, self.rendering, str(model.device), self.quiet, model, folder)
+        questioning = Questioning(state, self.benchmark, *how)
+        _, responses, _ = questioning.ask(questions)
+        ranks, _ = questioning.rank(questions, MEASURES)
+        labels = question_labels(self.benchmark, self.benchmark.split(self.settings.split), questions)
+        items = question_items(questions, self._sides, responses, ranks=ranks)
+        said = [(q.answer, responses[q.question_id].response, responses[q.question_id].finished) for q in questions]
+        if problems := (*weight_problems(model.model, model.tokenizer), *answer_problems(said)):
+            self.problems[f"{attack} {strength}"] = problems
+        scores = score_items(items, MEASURES, self.evaluation, labels, str(model.device))
+        return scores.assign(attack=attack, strength=strength)
+
+    def _state(self, model: LanguageModel, name: str) -> Run:
+        """The model as it is now, under a name and a fingerprint of its own."""
+        weights = checksums(dict(model.model.named_parameters()))
+        facts = {**self.run.info.results, "fingerprint": sha256_of_json([self.run.fingerprint, name, weights])}
+        info = replace(self.run.info, label=f"{self.run.label}, {name}", results=facts)
+        return Run(self.run.folder, info)
+
+
+@contextmanager
+def restored(language_model: LanguageModel) -> Iterator[None]:
+    """Whatever happens to the weights inside, afterwards no bit has changed; a copy is kept in memory meanwhile."""
+    model = language_model.model
+    before = {name: (tensor, tensor.detach().clone()) for name, tensor in model.named_parameters()}
+    trained = {name: tensor.requires_grad for name, tensor in model.named_parameters()}
+    training = model.training
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, (tensor, values) in before.items():
+                tensor.copy_(values)
+                tensor.grad = None
+                tensor.requires_grad_(trained[name])
+        model.train(training)

@@ -1,0 +1,200 @@
+"""Recovery attacks on a run's model, one after the other: done to the model in memory, measured, undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from medunlearn.attacks.recovery.best_of import any_of, best_of, extraction_probability
+from medunlearn.attacks.recovery.recovery_attacks import Quantization, RecoveryAttack, Relearning, RepeatedSampling
+from medunlearn.attacks.recovery.recovery_results import (
+    SUBJECTS,
+    SUMMARY,
+    facts_said,
+    subject_means,
+    summarize_strengths,
+)
+from medunlearn.config import AttackSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Question
+from medunlearn.data.responses import Response
+from medunlearn.data.storage import write_together
+from medunlearn.errors import InputError
+from medunlearn.generation.decodings import Decoding
+from medunlearn.generation.question_samples import sample_responses
+from medunlearn.metrics.text import rouge_l_recalls
+from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.quantization import round_weights
+from medunlearn.pipeline.attacking.measuring import StateMeasurer, restored
+from medunlearn.pipeline.attacking.relearning_run import rate_of, relearn
+from medunlearn.pipeline.questioning import longest_answer, store_of
+from medunlearn.progress import progress
+from medunlearn.results.runs import Recording, Run
+from medunlearn.results.scores import question_labels, replace_scores, score_table
+
+NO_ANSWER = "the reference answer has no token"
+NOT_A_NUMBER = "the model gives no number (NaN)"
+NOTHING_TO_ATTACK = "Nothing can be attacked by {}: {}."
+
+
+@dataclass
+class ModelHolder:
+    """The model under attack, loaded on first use; several attacks share it.
+
+    Attributes:
+        live: the model where it is in memory already.
+    """
+
+    run: Run
+    benchmark: Benchmark
+    settings: AttackSettings
+    device: str
+    live: LanguageModel | None
+
+    @cached_property
+    def model(self) -> LanguageModel:
+        return self.live or load_model(
+            self.run.model,
+            device=self.device,
+            weights=self.settings.weights,
+            images=self.benchmark.folder,
+            allow_broken=self.settings.allow_broken,
+        )
+
+
+def attack_recovery(
+    holder: ModelHolder, attack: RecoveryAttack, settings: AttackSettings, recording: Recording, *, quiet: bool
+) -> None:
+    """Run one attack on a run's model and write its tables to the recording's folder.
+
+    Raises:
+        InputError: no question or no subject to attack; a state whose training diverged is an error, too.
+    """
+    measurer = StateMeasurer(holder.run, holder.benchmark, attack, settings, holder.model, quiet)
+    folder, tables, notes = recording.folder, list[pd.DataFrame](), dict[str, str]()
+    with recording.stage(attack.kind):
+        for label, table, note in _states(measurer, attack):
+            if note:
+                notes[label] = note
+            if table is not None:
+                replace_scores(folder, table, attack=[label])
+                tables.append(table)
+    if not tables:
+        raise InputError(NOTHING_TO_ATTACK.format(attack.kind, "; ".join(notes.values())))
+    scores = score_table(pd.concat(tables, ignore_index=True))
+    how: dict[str, Any] = {"replicates": settings.replicates, "seed": settings.seed}
+    with recording.stage(f"score {attack.kind}"):
+        summary = summarize_strengths(scores, attack.before, **how)
+        subjects = subject_means(scores)
+        files = {SUMMARY.format(attack.kind): summary, SUBJECTS.format(attack.kind): subjects}
+        write_together({folder / name: frame.to_parquet for name, frame in files.items()})
+    health, states = recording.info.results["health"], dict(measurer.problems)
+    own = [problem for name in [*states] if name.endswith(f" {attack.before}") for problem in states.pop(name)]
+    health["problems"] = list(dict.fromkeys([*health["problems"], *holder.model.problems, *own]))
+    recording.info.results[attack.kind] = {
+        "questions": int(scores["item"].nunique()),
+        "subjects": int(scores["subject"].nunique()),
+        "context": measurer.rendering.context,
+        "notes": notes,
+        "problems": {name: list(problems) for name, problems in states.items()},
+        **_facts(measurer, attack),
+    }
+
+
+def _facts(measurer: StateMeasurer, attack: RecoveryAttack) -> dict[str, Any]:
+    if isinstance(attack, Relearning):
+        return {"lr": rate_of(measurer.run, attack), "steps": attack.steps, "batch_size": attack.batch_size}
+    if isinstance(attack, RepeatedSampling):
+        return {"samples": attack.samples, "temperature": attack.temperature, "top_p": attack.top_p}
+    return {}
+
+
+def _states(measurer: StateMeasurer, attack: RecoveryAttack) -> Iterator[tuple[str, pd.DataFrame | None, str]]:
+    """Label, score table and note of each variant of an attack.
+
+    Raises:
+        InputError: an attack of one of these kinds that is none of ours.
+    """
+    if isinstance(attack, Relearning):
+        yield from relearn(measurer, attack)
+    elif isinstance(attack, Quantization):
+        yield attack.kind, _quantized(measurer, attack), ""
+    elif isinstance(attack, RepeatedSampling):
+        yield attack.kind, _sampled(measurer, attack), ""
+    else:
+        raise InputError(
+            f"{type(attack).__name__} is no attack of the kind {attack.kind} that can be run: derive it from ours."
+        )
+
+
+def _quantized(measurer: StateMeasurer, attack: Quantization) -> pd.DataFrame:
+    """Both sides with the model's own weights and with rounded ones."""
+    tables = [measurer.measure(measurer.questions, attack.kind, attack.before)]
+    for kind in attack.strengths:
+        with restored(measurer.live):
+            round_weights(measurer.live.model, kind)
+            tables.append(measurer.measure(measurer.questions, attack.kind, kind))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _sampled(measurer: StateMeasurer, attack: RepeatedSampling) -> pd.DataFrame:
+    """The forget set's questions: best of k, facts said in k, and the verbatim answer in k samples."""
+    questions, benchmark, live = measurer.of_side("forget"), measurer.benchmark, measurer.live
+    limit = attack.max_new_tokens or longest_answer(live.tokenizer, benchmark)
+    decoding = Decoding(attack.temperature, None, attack.top_p if attack.top_p < 1 else None)
+    store = store_of(
+        measurer.run,
+        benchmark,
+        measurer.evaluation,
+        measurer.rendering,
+        limit,
+        folder=measurer.folder,
+        decoding=f"{decoding.name}, seed {attack.seed}",
+    )
+    total = attack.samples * len(questions)
+    with progress(f"{measurer.run.label}: samples", total, quiet=measurer.quiet) as advance:
+        responses = sample_responses(
+            live,
+            questions,
+            benchmark.record,
+            store,
+            measurer.rendering,
+            decoding,
+            samples=attack.samples,
+            seed=attack.seed,
+            max_new_tokens=limit,
+            batch_size=measurer.settings.batch_size,
+            advance=advance,
+        )
+    rows = [
+        {"item": question.question_id, "attack": attack.kind, "strength": str(k), **row}
+        for question in questions
+        for k, row in _of_samples(question, responses[question.question_id], attack, benchmark)
+    ]
+    labels = question_labels(benchmark, benchmark.split(measurer.settings.split), questions)
+    return score_table(pd.DataFrame(rows).merge(labels, on="item", how="left", validate="many_to_one"))
+
+
+def _of_samples(
+    question: Question, responses: list[Response], attack: RepeatedSampling, benchmark: Benchmark
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    texts = [response.response for response in responses]
+    recalls = rouge_l_recalls(texts, [question.answer] * len(texts))
+    hits = facts_said(question, benchmark.record[question.record_id].identifiers, texts)
+    (*tokens, _) = responses[0].answer_log_probs or (0.0,)
+    known = [value for value in recalls if value is not None]
+    for k in attack.numbers:
+        yield k, _row("rouge_l", best_of(known, k) if known else None, NO_ANSWER)
+        said = [any_of(count, len(texts), k) for count in hits]
+        yield k, _row("facts_said", sum(said) / len(said), "")
+        yield k, _row("extraction", extraction_probability(sum(tokens), k) if tokens else None, NO_ANSWER)
+
+
+def _row(measure: str, value: float | None, reason: str) -> dict[str, Any]:
+    if value is not None and value != value:
+        value, reason = None, NOT_A_NUMBER
+    return {"measure": measure, "value": value, "reason": None if value is not None else reason}

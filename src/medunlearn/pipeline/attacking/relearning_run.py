@@ -1,0 +1,173 @@
+"""Relearning: fine-tune a run's model for some steps in memory, and measure it on the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from medunlearn.attacks.membership.membership_run import longest
+from medunlearn.attacks.recovery.recovery_attacks import FORGET_HALF, RETAIN, Relearning
+from medunlearn.config import TrainSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Question
+from medunlearn.data.splits import Split, shuffled
+from medunlearn.models.sequences import TokenSequence
+from medunlearn.pipeline.attacking.measuring import StateMeasurer, restored
+from medunlearn.pipeline.material import sequences, training_data
+from medunlearn.progress import progress
+from medunlearn.results.runs import FILE, Run
+from medunlearn.training.batch_plan import Plan
+from medunlearn.training.loop import train_loop
+from medunlearn.training.loop_settings import LoopSettings
+from medunlearn.training.objectives import NextToken
+from medunlearn.training.trainable import choose_trainable, merged
+
+NOT_FINITE = "its weights are not finite, so nothing can be learned"
+ALONE = "the forget set has a single subject: no other half is left to ask about"
+NOTHING = "there is no item of the train fold to learn from"
+
+
+@dataclass
+class PausingPlan(Plan):
+    """A plan whose run pauses after some steps instead of after epochs."""
+
+    pauses: tuple[int, ...] = ()
+
+    def ends_epoch(self, step: int) -> bool:
+        """Whether the run pauses after ``step`` steps."""
+        return step in self.pauses
+
+
+def relearn(measurer: StateMeasurer, attack: Relearning) -> Iterator[tuple[str, pd.DataFrame | None, str]]:
+    """Of each variant its label, its score table, and why it, or all of it but the model as it is, is missing."""
+    for variant in attack.variants:
+        learned, questions = relearning_subjects(measurer, attack, variant)
+        if not learned:
+            yield variant, None, ALONE if variant == FORGET_HALF else NOTHING
+        elif measurer.live.problems:
+            yield variant, measurer.measure(questions, variant, attack.before), NOT_FINITE
+        else:
+            yield variant, _variant(measurer, attack, variant, learned, questions), ""
+
+
+def relearning_subjects(
+    measurer: StateMeasurer, attack: Relearning, variant: str
+) -> tuple[frozenset[str], list[Question]]:
+    """Subjects whose items are trained on, and the questions that are asked before and after."""
+    benchmark, split = measurer.benchmark, measurer.benchmark.split(measurer.settings.split)
+    items = [
+        *(record for record in benchmark.records if record.fold == "train"),
+        *(benchmark.record[question.record_id] for question in benchmark.questions if question.fold == "train"),
+    ]
+    sides = benchmark.sides(split)
+    if variant == RETAIN:
+        retained = {benchmark.subject(one.record_id) for one in items if sides[one.record_id] == "retain"}
+        return frozenset(retained), measurer.questions
+    asked = measurer.of_side("forget")
+    forgotten = shuffled(
+        {benchmark.subject(one.record_id) for one in items if sides[one.record_id] == "forget"},
+        "relearning",
+        attack.seed,
+    )
+    learned = frozenset(forgotten[: len(forgotten) // 2])
+    rest = [question for question in asked if benchmark.subject(question.record_id) not in learned]
+    return (learned if rest else frozenset()), rest
+
+
+def _variant(
+    measurer: StateMeasurer, attack: Relearning, variant: str, learned: frozenset[str], questions: list[Question]
+) -> pd.DataFrame:
+    tables = [measurer.measure(questions, variant, attack.before)]
+    asked = [question for question in questions if measurer.side(question) == "forget"]
+    live = measurer.live
+    with restored(live), torch.random.fork_rng(devices=[]):
+        whole = choose_trainable(live.model, attack.trainable, seed=attack.seed)
+        changed = replace(live, model=whole)
+        plan = plan_of(measurer, attack, variant, learned)
+        points = iter(plan.pauses)
+
+        def measure(epoch: int, check: Any) -> bool:
+            check()
+            with merged(whole):
+                tables.append(measurer.measure(asked, variant, str(next(points)), changed))
+            whole.train()
+            return False
+
+        name = f"{measurer.run.label}: {variant}"
+        try:
+            with progress(name, plan.steps, quiet=measurer.quiet) as advance:
+                train_loop(
+                    whole,
+                    live.tokenizer.pad_token_id,
+                    NextToken(),
+                    plan,
+                    _loop(attack, rate_of(measurer.run, attack)),
+                    on_step=lambda row: advance(1, note=f"loss {row['loss']:.3f}"),
+                    on_epoch=measure,
+                )
+        finally:
+            if whole is not live.model:
+                whole.unload()
+    return pd.concat(tables, ignore_index=True)
+
+
+def plan_of(measurer: StateMeasurer, attack: Relearning, variant: str, learned: frozenset[str]) -> PausingPlan:
+    """The order of training on some subjects' items, as the model was trained on them."""
+    benchmark = measurer.benchmark
+    items = relearned_items(benchmark, benchmark.split(measurer.settings.split), measurer, attack, variant, learned)
+    an_epoch = -(-len(items) // attack.batch_size)
+    return PausingPlan(
+        {"relearn": items},
+        attack.batch_size,
+        math.ceil(attack.steps / an_epoch),
+        attack.seed,
+        stop=attack.steps,
+        pauses=attack.points,
+    )
+
+
+def relearned_items(
+    benchmark: Benchmark,
+    split: Split,
+    measurer: StateMeasurer,
+    attack: Relearning,
+    variant: str,
+    learned: frozenset[str],
+) -> Sequence[TokenSequence]:
+    """Records and questions of the train fold about these subjects; of the retain set none that is forgotten."""
+    side, sides = ("retain" if variant == RETAIN else "forget"), benchmark.sides(split)
+    records, questions = training_data(benchmark, None, attack.items)
+
+    def wanted(record_id: str) -> bool:
+        return sides[record_id] == side and benchmark.subject(record_id) in learned
+
+    return sequences(
+        [record for record in records if wanted(record.record_id)],
+        [question for question in questions if wanted(question.record_id)],
+        benchmark.record,
+        measurer.live,
+        measurer.run.rendering(max_length=longest(measurer.run)),
+    )
+
+
+def rate_of(run: Run, attack: Relearning) -> float:
+    """The learning rate: the attack's own, else that of the model's own training, else the default of `train`."""
+    if attack.lr is not None:
+        return attack.lr
+    default = float(TrainSettings.model_fields["lr"].default)
+    for folder in map(Path, reversed(run.info.lineage)):
+        if (folder / FILE).exists():
+            trained = Run.open(folder)
+            if trained.info.verb == "train":
+                return float(trained.info.config["lr"])
+    return float(run.info.config["lr"]) if run.info.verb == "train" else default
+
+
+def _loop(attack: Relearning, lr: float) -> LoopSettings:
+    return LoopSettings(lr=lr, schedule="constant", warmup_ratio=0.0, seed=attack.seed)

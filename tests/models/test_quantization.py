@@ -1,0 +1,75 @@
+"""Rounded weights, by hand and against the distribution that NF4's levels come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+
+from medunlearn.models.quantization import NF4_LEVELS, WEIGHT_TYPES, WeightType, round_weights, rounded
+
+
+def test_a_row_by_hand() -> None:
+    # s = 7 / 7 = 1, so that int4 rounds to whole numbers; the largest value stays.
+    row = torch.tensor([[7.0, -2.4, 0.6, -0.4]])
+    assert rounded(row, "int4").tolist() == [[7.0, -2.0, 1.0, 0.0]]
+    assert rounded(torch.tensor([[12.7, 0.04, -0.06]]), "int8")[0].tolist() == pytest.approx([12.7, 0.0, -0.1])
+    assert rounded(2 * torch.tensor([[1.0, -1.0, 0.1, 0.0]]), "nf4")[0].tolist() == pytest.approx(
+        [2.0, -2.0, 2 * NF4_LEVELS[8], 0.0]
+    )
+
+
+def test_int8_has_a_scale_a_row_and_4_bits_one_a_group_of_64() -> None:
+    weights = torch.zeros(2, 130)
+    weights[0, 0], weights[0, 64], weights[0, 129], weights[1, 5] = 700.0, 7.0, 0.07, 0.7
+    for kind in ("int4", "nf4"):
+        assert torch.equal(rounded(weights, kind), weights), "each is the largest of its group"
+    by_row = rounded(weights, "int8")
+    assert by_row[0, 129] == 0.0
+    assert by_row[1, 5] == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(("kind", "levels"), [("int8", 255), ("int4", 15), ("nf4", 16)])
+def test_the_error_is_at_most_half_a_step(kind: WeightType, levels: int) -> None:
+    weights = torch.randn(8, 64, generator=torch.Generator().manual_seed(0))
+    result = rounded(weights, kind)
+    assert result.unique(dim=None).numel() <= 8 * levels
+    largest = weights.abs().amax(dim=1, keepdim=True)
+    step = {"int8": 1 / 127, "int4": 1 / 7, "nf4": max(np.diff(NF4_LEVELS))}[kind]
+    assert ((result - weights).abs() <= largest * step / 2 * 1.0001).all()
+    assert torch.equal(rounded(result, kind), result), "what is rounded stays"
+
+
+def test_nf4_levels_are_quantiles_of_a_normal_distribution() -> None:
+    """As QLoRA makes them: 8 quantiles above 0 and 7 below it, between the same tails, scaled to 1."""
+    offset = 0.9677083
+    positive = norm.ppf(np.linspace(offset, 0.5, 9)[:-1])
+    negative = -norm.ppf(np.linspace(offset, 0.5, 8)[:-1])
+    levels = np.sort([*positive, 0.0, *negative])
+    assert np.allclose(levels / levels.max(), NF4_LEVELS, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", WEIGHT_TYPES)
+def test_only_matrices_of_the_decoder_layers_change(tiny: Callable[[], Any], kind: WeightType) -> None:
+    language_model = tiny()
+    before = {name: tensor.clone() for name, tensor in language_model.model.named_parameters()}
+    # Three layers of q, k, v, o, gate, up and down.
+    assert round_weights(language_model.model, kind) == 21
+    changed = {n for n, t in language_model.model.named_parameters() if not torch.equal(t, before[n])}
+    assert changed == {name for name in before if ".layers." in name and before[name].dim() == 2}
+
+
+def test_gpt2_has_a_column_an_output() -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=20, n_embd=8, n_layer=1, n_head=2, n_positions=16))
+    weight = model.transformer.h[0].attn.c_attn.weight
+    before = weight.detach().clone()
+    round_weights(model, "int8")
+    assert torch.equal(weight, rounded(before.t(), "int8").t())
+    assert not torch.equal(weight, rounded(before, "int8"))
