@@ -12,6 +12,7 @@ import pytest
 from medunlearn.attacks import ATTACKS, KINDS, attack_class, expand, kinds_of, make_attack
 from medunlearn.attacks.attack_protocol import Passage, lacking
 from medunlearn.attacks.membership.likelihood_attacks import mean_of_lowest
+from medunlearn.attacks.recovery.recovery_attacks import RECOVERY
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
 
 HALF, TENTH, FIFTH, LIKELY = math.log(0.5), math.log(0.1), math.log(0.2), math.log(0.9)
@@ -104,7 +105,9 @@ def test_attacks_are_found_by_name_and_kind() -> None:
     assert attack_class("min_k.muse").variant == "MUSE's code"
     assert expand(["reconstruction"]) == ("cumulative",)
     assert expand(["min_k", "loss", "min_k"]) == ("min_k", "loss")
-    assert kinds_of(["reconstruction", "loss"]) == set(KINDS)
+    assert kinds_of(["reconstruction", "loss"]) == {"reconstruction", "membership"}
+    assert {name: kinds_of([name]) for name in RECOVERY} == {name: {name} for name in RECOVERY}
+    assert set(KINDS) == {"membership", "reconstruction", *RECOVERY}
     for name in ATTACKS:
         cls = attack_class(name)
         assert cls.source

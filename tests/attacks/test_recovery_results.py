@@ -10,6 +10,7 @@ from medunlearn.attacks.recovery.recovery_results import (
     ABOVE,
     BELOW,
     COMES_BACK,
+    NO_POWER,
     NO_RISE,
     NOT_TOLD_APART,
     READINGS,
@@ -17,6 +18,7 @@ from medunlearn.attacks.recovery.recovery_results import (
     STILL_THERE,
     compare_strengths,
     facts_said,
+    is_read,
     reading,
     reading_of,
     subject_means,
@@ -87,6 +89,17 @@ def test_words_of_models_that_did_nothing_forgot_everything_or_only_suppressed()
     assert words(scores(0.9, 0.9), None) == NO_RISE
     assert "forgot nothing" in READINGS[NO_RISE]
     assert words(scores(0.2, 0.8), None) == RISES
+
+
+def test_an_attack_that_erases_what_the_target_knows_tells_nothing() -> None:
+    """A model that did nothing is never read as one that forgot, because relearning wiped it."""
+    retrained, wiped = scores(0.2, 0.2), scores(0.9, 0.2)
+    gaps = compare_strengths(wiped, retrained, **HOW)
+    rows = summarize_strengths(wiped, "0", **HOW).to_dict("records")
+    (row,) = [row for row in rows if is_read(row)]
+    assert reading_of(row, gaps) == NOT_TOLD_APART
+    assert reading_of(row, gaps, gaps) == NO_POWER
+    assert reading_of(row, gaps, compare_strengths(scores(0.9, 0.9), retrained, **HOW)) == NOT_TOLD_APART
 
 
 def test_a_side_that_is_not_known_is_not_read() -> None:

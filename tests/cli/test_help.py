@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import medunlearn as package
+from medunlearn.attacks.recovery.recovery_attacks import RECOVERY
 from medunlearn.cli.command import Generated
 from medunlearn.cli.verbs import GROUPS, MOVED, VERBS
 from medunlearn.metrics import METRICS
@@ -212,6 +213,7 @@ def test_list_attacks(medunlearn: Callable[..., Any]) -> None:
         *("relearning", "quantization", "sampling"),
     }
     assert rows.pop("cumulative")["kind"] == "reconstruction"
+    assert {rows.pop(name)["kind"] for name in RECOVERY} == set(RECOVERY)
     assert {row["kind"] for row in rows.values()} == {"membership"}
     assert rows["min_k"]["settings"] == "k=0.2 (above 0 and at most 1), eos=True"
     assert rows["min_k.muse"]["settings"] == "k=0.4 (above 0 and at most 1), eos=False"

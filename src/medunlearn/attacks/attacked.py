@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -124,7 +125,7 @@ class Attacks:
         """Paired differences with intervals: model, against, against_role, and the kind's columns.
 
         The first model against each other one. Membership: every model against the retrained ones. Reconstruction:
-        every unlearned model against target and retrained ones.
+        every unlearned model against target and retrained ones. Recovery: so, and the target against the retrained.
         """
         models = self._measured
         pairs = [
@@ -176,9 +177,10 @@ class Attacks:
         if not {"target", "retrained"} <= set(first):
             return None
         target, retrained = first["target"], first["retrained"]
-        evaluated = [_evaluated(model) for model in (target, retrained)]
-        if all(evaluated) and evaluated[0].record.info.benchmark == evaluated[1].record.info.benchmark:  # type: ignore[union-attr]
-            return reference_of([one for one in evaluated if one], self.replicates, self.seed)
+        with suppress(InputError):
+            evaluated = [Evaluated.find(one.run, one.record.info.split) for one in (target, retrained)]
+            if len({one.record.info.benchmark for one in evaluated}) == 1:
+                return reference_of(evaluated, self.replicates, self.seed)
         for kind in ("relearning", "quantization"):
             known = [replace(model, kind=kind) for model in (target, retrained)]
             if all(model.measured for model in known):
@@ -243,12 +245,16 @@ class Attacks:
         own = next(one for one in self._measured if one.run.label == row["model"])
         if f"{row['attack']} {row['strength']}" in own.facts.get("problems", {}):
             return None
-        gaps = self.comparisons
-        if len(gaps):
-            gaps = gaps[(gaps["model"] == row["model"]) & (gaps["against_role"] == "retrained")]
+        gaps = self._gaps(str(row["model"]))
         if len(gaps) and self.reference is not None and not self.reference.passed:
             return None
-        return reading_of(row, gaps)
+        targets = [one.run.label for one in self._measured if one.run.role == "target"]
+        return reading_of(row, gaps, self._gaps(targets[0]) if targets else None)
+
+    def _gaps(self, label: str) -> pd.DataFrame:
+        """A model's differences from the retrained ones."""
+        gaps = self.comparisons
+        return gaps[(gaps["model"] == label) & (gaps["against_role"] == "retrained")] if len(gaps) else gaps
 
     def _reading(self, row: Mapping[Any, Any]) -> str | None:
         if row["measure"] != AUC or row["role"] != "unlearned" or self._is_broken(row):
@@ -264,18 +270,12 @@ class Attacks:
         return reading(sides)
 
 
-def _evaluated(model: Attacked) -> Evaluated | None:
-    """The model's evaluation on the split of the attack; None where there is none."""
-    try:
-        return Evaluated.find(model.run, model.record.info.split)
-    except InputError:
-        return None
-
-
 def _is_anchored(one: Attacked, other: Attacked) -> bool:
     """Whether a model is compared with a reference of its kind."""
     if one.kind == "membership":
         return other.run.role == "retrained" and one.run.role != "retrained"
+    if one.kind in RECOVERY and other.run.role == "retrained":
+        return one.run.role != "retrained"
     return one.run.role == "unlearned" and other.run.role != "unlearned"
 
 

@@ -14,7 +14,7 @@ from medunlearn.seeds import stable_seed
 
 STORE_EVERY = 32
 TOP_K, TOP_P = "top_k", "top_p"
-"""The field for top-k: no part of OpenAI's protocol, but of the servers that run open models."""
+"""The fields of both; top-k is no part of OpenAI's protocol, but of the servers that run open models."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,8 +57,14 @@ HOW_TO_READ: tuple[str, ...] = (
     "a subject still guesses some answers right. A point well above the diamond has not forgotten better: it may "
     "be damaged, or its odd answers may show that something was removed.",
     "Bars are 95% intervals over subjects, because questions on one subject are not independent.",
+)
+COVERED = (
     "The report covers the questions that were asked. What other questions, other wordings or an attack on the "
-    "weights would bring up is not measured here.",
+    "weights would bring up is not measured here."
+)
+COVERED_WITH_ATTACKS = (
+    "The report covers the questions that were asked and the attacks further down. What other questions, other "
+    "wordings or other attacks would bring up is not measured here."
 )
 TEXT_WITHHELD = (
     "Questions and responses are not shown, because they may carry text of real records. Run the report again "
@@ -101,7 +107,7 @@ def unlearning_report(content: ReportContent) -> Report:
         lead(results, where, ranked, INSIDE),
         ranking_section(ranked, where),
         rank_section(content),
-        section("How to read this", Prose(HOW_TO_READ)),
+        section("How to read this", Prose((*HOW_TO_READ, COVERED_WITH_ATTACKS if content.recovery else COVERED))),
         section(by_group, groups, name="groups"),
         _epochs_section(content, key, epochs) if epochs else None,
         content.paper.blocks,

@@ -1,4 +1,4 @@
-"""Fourteen patients with a weight and a pulse each, six of them forgotten; models that know them."""
+"""Twenty patients with a pulse each, half of them forgotten; models that know them."""
 
 from __future__ import annotations
 
@@ -23,28 +23,24 @@ SETTINGS: dict[str, Any] = {
     "context": "closed_book",
     "pretrain_epochs": 0,
     "train_on": "questions",
-    "epochs": 80,
-    "batch_size": 14,
+    "epochs": 150,
+    "batch_size": 20,
+    "micro_batch_size": 20,
     "lr": 1e-2,
 }
 
 
 @pytest.fixture(scope="session")
 def pulses() -> Benchmark:
-    """``gone`` forgets the first six patients."""
+    """``gone`` forgets the first ten patients."""
     records, questions = [], []
-    for number in range(14):
-        draw, name = generator("pulses", number), f"p{number:02d}"
-        weight, pulse = int(draw.integers(40, 130)), int(draw.integers(45, 180))
-        text = f"Patient {name} weighs {weight} kg and has a pulse of {pulse}."
-        records.append(Record(name, text, {"patient": name}))
-        for asked, question, answer in (
-            ("w", f"What does patient {name} weigh?", f"{weight} kg"),
-            ("p", f"What is the pulse of patient {name}?", f"It is {pulse}"),
-        ):
-            questions.append(Question(f"{name}-{asked}", name, "train", "factual", "patient", question, answer))
+    for number in range(20):
+        name, pulse = f"p{number:02d}", int(generator("pulses", number).integers(45, 180))
+        records.append(Record(name, f"Patient {name} has a pulse of {pulse}.", {"patient": name}))
+        asked = f"What is the pulse of patient {name}?"
+        questions.append(Question(f"{name}-p", name, "train", "factual", "patient", asked, str(pulse)))
     parts = ("by hand", "own", ("patient",), "patient", tuple(records), tuple(questions))
-    names = [f"p{number:02d}" for number in range(6)]
+    names = [f"p{number:02d}" for number in range(10)]
     gone = request(Benchmark(*parts, {}).hierarchy, "gone", "patient", names)
     return Benchmark(*parts, {"gone": gone}, notes={"invented": True})
 

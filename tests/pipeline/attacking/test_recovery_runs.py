@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from run_folders import rerecorded
 
 from medunlearn.attacks.attacked import Attacks
-from medunlearn.attacks.recovery.recovery_results import NOT_TOLD_APART, STILL_THERE
+from medunlearn.attacks.recovery.recovery_attacks import BEFORE
+from medunlearn.attacks.recovery.recovery_results import ABOVE, COMES_BACK, NO_POWER, NOT_TOLD_APART, STILL_THERE
 from medunlearn.cli.main import app
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
@@ -67,11 +68,16 @@ def test_models_that_did_nothing_and_that_forgot_everything(attacked: Attacks) -
     for kind, attacks in attacked.recoveries.items():
         table = attacks.table()
         said = table[(table["measure"].isin(["em", "extraction"])) & table["reading"].notna()]
+        # Half of the forgotten subjects are five, which settle little.
+        said = said[said["attack"] != "relearning.forget_half"]
         assert set(said[said["model"] == nothing]["reading"]) == {STILL_THERE}, kind
-        assert words(attacks, "perfect") == {NOT_TOLD_APART}, kind
+        assert set(said[said["model"] == "perfect"]["reading"]) == {NOT_TOLD_APART}, kind
+        # No model that did nothing is read as one that forgot, and none that forgot everything as one that did not.
+        assert words(attacks, nothing) <= {STILL_THERE, COMES_BACK, ABOVE, NO_POWER}
+        assert words(attacks, "perfect") <= {NOT_TOLD_APART, NO_POWER}
         # Nothing is read of the models that others are read against, nor of the model as it is.
         assert set(table[table["reading"].notna()]["model"]) == {nothing, "perfect"}
-        assert not set(table[table["reading"].notna()]["strength"]) & {"0", "none", "1"}
+        assert BEFORE[kind] not in set(table[table["reading"].notna()]["strength"])
 
 
 def test_the_baseline_is_what_evaluate_measures(
@@ -108,17 +114,18 @@ def test_tables_are_by_subject_and_the_run_keeps_its_model(knowing: dict[str, Ru
     model = relearning.models[0]
     curve = model.summary[(model.summary["attack"] == "relearning.retain") & (model.summary["side"] == "forget")]
     assert list(dict.fromkeys(curve["strength"])) == ["0", "1", "2", "4"]
-    assert model.facts["lr"] == 1e-3
+    assert model.facts["lr"] == pytest.approx(1e-3), "a tenth of the training's"
+    assert model.facts["items"] == "questions"
     subjects = sampling.models[0].subjects
     assert set(subjects["strength"]) == {"1", "2", "8"}
     one = subjects[(subjects["measure"] == "extraction") & (subjects["strength"] == "8")]
-    assert len(one) == 6
+    assert len(one) == 10
     assert (one["any"] >= one["value"]).all()
     for name, run in knowing.items():
         assert not list(run.folder.glob("checkpoints")), name
         assert fingerprint(run.model) == run.fingerprint
     half = model.scores[model.scores["attack"] == "relearning.forget_half"]
-    assert half["subject"].nunique() == 3
+    assert half["subject"].nunique() == 5
 
 
 def test_a_live_model_is_left_as_it_was_and_lora_can_be_relearned(
@@ -154,10 +161,10 @@ def test_no_forgotten_subject_is_taught_and_no_tested_one(pulses: Benchmark, att
         taught = {item.key[:3] for item in items}
         assert taught == learned
         if variant == "relearning.retain":
-            assert learned == {f"p{number:02d}" for number in range(6, 14)}
+            assert learned == {f"p{number:02d}" for number in range(10, 20)}
         else:
-            assert len(learned) == 3
-            assert {question.record_id for question in asked} == {f"p{n:02d}" for n in range(6)} - learned
+            assert len(learned) == 5
+            assert {question.record_id for question in asked} == {f"p{n:02d}" for n in range(10)} - learned
     other, _ = relearning_subjects(measurer, relearning_run.Relearning(seed=4), "relearning.forget_half")
     assert other != learned
 
@@ -188,7 +195,7 @@ def test_a_broken_model_is_refused_or_read_as_nothing(
     with pytest.raises(ModelError, match="NaN"):
         attack(run, pulses, settings(), device="cpu", quiet=True)
     others = [knowing["target"], knowing["retrained"]]
-    how = settings("relearning,quantization", allow_broken=True)
+    how = settings(allow_broken=True)
     attacks = attack(run, pulses, how, against=others, device="cpu", quiet=True)
     assert attacks.problems[run.label]
     for one in attacks.recoveries.values():

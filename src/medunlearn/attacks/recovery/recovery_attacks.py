@@ -62,9 +62,10 @@ class Relearning(RecoveryAttack):
     Attributes:
         data: what is trained on: ``retain``, ``forget_half``, or ``both``, one after the other.
         steps: optimizer steps (AdamW, a constant rate).
-        lr: learning rate; null: that of the model's own training, else 2e-5.
+        lr: learning rate; null: a tenth of the peak of the model's own training, else 2e-5.
         batch_size: sequences a step.
-        items: ``records``, ``questions`` (of the train fold), or ``both``.
+        items: ``records``, ``questions`` (of the train fold), ``both``, or ``trained``: what the model was trained
+            on, where its run says so, else both.
         trainable: as in `train`: ``all``, ``lora``, ...
         seed: of the half and of the order.
     """
@@ -77,7 +78,7 @@ class Relearning(RecoveryAttack):
     steps: Annotated[int, Field(ge=1, le=10_000)] = 20
     lr: Annotated[float | None, Field(gt=0)] = None
     batch_size: Count = 16
-    items: Literal["both", "records", "questions"] = "both"
+    items: Literal["trained", "both", "records", "questions"] = "trained"
     trainable: str = "all"
     seed: int = 0
 

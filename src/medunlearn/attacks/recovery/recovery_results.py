@@ -16,7 +16,7 @@ from medunlearn.results.summary import EVALUATION, compare, summarize
 SUMMARY, SUBJECTS = "{}_summary.parquet", "{}_subjects.parquet"
 """Names of a kind's files."""
 STILL_THERE, COMES_BACK, ABOVE = "still there", "comes back", "above the retrained model"
-NOT_TOLD_APART, BELOW = "not told apart", "below the retrained model"
+NOT_TOLD_APART, BELOW, NO_POWER = "not told apart", "below the retrained model", "attack without power"
 RISES, NO_RISE = "rises", "no rise seen"
 READINGS: Mapping[str, str] = {
     STILL_THERE: "above the retrained model before the attack and after it: it was not forgotten",
@@ -24,6 +24,8 @@ READINGS: Mapping[str, str] = {
     ABOVE: "above the retrained model after the attack, and not before it; that it rose is not settled",
     NOT_TOLD_APART: "after the attack the interval of the difference from the retrained model holds 0",
     BELOW: "below the retrained model after the attack: over-forgotten, or damaged",
+    NO_POWER: "not above the retrained model after the attack, but neither is the target: the attack itself "
+    "erases, or there are too few subjects",
     RISES: "without a retrained model: above what it was before the attack",
     NO_RISE: "without a retrained model: not above what it was before; so does a model that forgot nothing",
 }
@@ -139,11 +141,12 @@ def is_read(row: Row) -> bool:
     return bool(row["side"] == "forget" and row["kind"] == ALL_KINDS and row["strength"] != BEFORE[kind])
 
 
-def reading_of(row: Row, gaps: pd.DataFrame) -> str | None:
+def reading_of(row: Row, gaps: pd.DataFrame, of_target: pd.DataFrame | None = None) -> str | None:
     """Words for a row of a summary.
 
     Args:
         gaps: the model's differences from the retrained models (:func:`compare_strengths`); empty without any.
+        of_target: the target's differences from them; None without a target.
     """
     if not is_read(row):
         return None
@@ -161,7 +164,15 @@ def reading_of(row: Row, gaps: pd.DataFrame) -> str | None:
     if not pairs:
         return None
     worst = max(pairs, key=lambda pair: pair[1])
+    if worst[1] <= 0 and of_target is not None and not _shows_the_target(row, of_target):
+        return NO_POWER
     return reading(change, *worst, retrained=True)
+
+
+def _shows_the_target(row: Row, gaps: pd.DataFrame) -> bool:
+    """Whether the target, which forgot nothing, is above a retrained model under the same attack."""
+    same = gaps[_all(gaps, row, ("attack", "strength", "side", "fold", "kind", "measure"))] if len(gaps) else gaps
+    return any(side_of(one["low"], one["high"]) == 1 for one in same.to_dict("records"))
 
 
 def _all(table: pd.DataFrame, row: Row, names: Sequence[str]) -> pd.Series[bool]:

@@ -15,7 +15,7 @@ from medunlearn.attacks.attacked import FOLDER
 from medunlearn.attacks.recovery.recovery_attacks import RecoveryAttack
 from medunlearn.config import AttackSettings, EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.records import Question, Side
+from medunlearn.data.records import SIDES, Question, Side
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError
 from medunlearn.metrics.measure import question_items
@@ -89,8 +89,8 @@ class StateMeasurer:
         questions = questions_to_ask(self.benchmark, self.benchmark.split(self.settings.split), self.evaluation)
         if not any(self.side(question) == "forget" for question in questions):
             raise InputError(
-                f"Split {self.settings.split!r} has no question of the fold {self.attack.fold} about its forget "
-                f"set. Name another fold: --{self.attack.kind}.fold holdout."
+                f"The split has no question of the fold {self.attack.fold} about its forget set. Name another: "
+                f"--{self.attack.kind}.fold holdout."
             )
         return questions
 
@@ -126,8 +126,12 @@ class StateMeasurer:
         ranks, _ = questioning.rank(questions, MEASURES)
         labels = question_labels(self.benchmark, self.benchmark.split(self.settings.split), questions)
         items = question_items(questions, self._sides, responses, ranks=ranks)
-        said = [(q.answer, responses[q.question_id].response, responses[q.question_id].finished) for q in questions]
-        if problems := (*weight_problems(model.model, model.tokenizer), *answer_problems(said)):
+        problems = weight_problems(model.model, model.tokenizer)
+        # The same answer to all of the forget set alone is what some methods aim at.
+        if {*map(self.side, questions)} == set(SIDES):
+            said = [(q.answer, responses[q.question_id]) for q in questions]
+            problems += answer_problems((answer, one.response, one.finished) for answer, one in said)
+        if problems:
             self.problems[f"{attack} {strength}"] = problems
         scores = score_items(items, MEASURES, self.evaluation, labels, str(model.device))
         return scores.assign(attack=attack, strength=strength)
@@ -141,18 +145,24 @@ class StateMeasurer:
 
 
 @contextmanager
-def restored(language_model: LanguageModel) -> Iterator[None]:
-    """Whatever happens to the weights inside, afterwards no bit has changed; a copy is kept in memory meanwhile."""
+def restored(language_model: LanguageModel, *, copied: bool = True) -> Iterator[None]:
+    """Whatever happens to the weights inside, afterwards no bit has changed.
+
+    Args:
+        copied: keep a copy of all weights in memory meanwhile; False where the work inside leaves them as they are
+            and only what is trained changes.
+    """
     model = language_model.model
-    before = {name: (tensor, tensor.detach().clone()) for name, tensor in model.named_parameters()}
+    before = {name: tensor.detach().clone() if copied else None for name, tensor in model.named_parameters()}
     trained = {name: tensor.requires_grad for name, tensor in model.named_parameters()}
     training = model.training
     try:
         yield
     finally:
         with torch.no_grad():
-            for name, (tensor, values) in before.items():
-                tensor.copy_(values)
+            for name, tensor in model.named_parameters():
+                if (values := before[name]) is not None:
+                    tensor.copy_(values)
                 tensor.grad = None
                 tensor.requires_grad_(trained[name])
         model.train(training)

@@ -30,7 +30,7 @@ from medunlearn.metrics.text import rouge_l_recalls
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.quantization import round_weights
 from medunlearn.pipeline.attacking.measuring import StateMeasurer, restored
-from medunlearn.pipeline.attacking.relearning_run import rate_of, relearn
+from medunlearn.pipeline.attacking.relearning_run import items_of, rate_of, relearn
 from medunlearn.pipeline.questioning import longest_answer, store_of
 from medunlearn.progress import progress
 from medunlearn.results.runs import Recording, Run
@@ -107,7 +107,8 @@ def attack_recovery(
 
 def _facts(measurer: StateMeasurer, attack: RecoveryAttack) -> dict[str, Any]:
     if isinstance(attack, Relearning):
-        return {"lr": rate_of(measurer.run, attack), "steps": attack.steps, "batch_size": attack.batch_size}
+        taught = {"lr": rate_of(measurer.run, attack), "items": items_of(measurer.run, attack)}
+        return {**taught, "steps": attack.steps, "batch_size": attack.batch_size}
     if isinstance(attack, RepeatedSampling):
         return {"samples": attack.samples, "temperature": attack.temperature, "top_p": attack.top_p}
     return {}

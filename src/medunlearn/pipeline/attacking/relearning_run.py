@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 
 from medunlearn.attacks.membership.membership_run import longest
 from medunlearn.attacks.recovery.recovery_attacks import FORGET_HALF, RETAIN, Relearning
-from medunlearn.config import TrainSettings
+from medunlearn.config import TrainSettings, What
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question
 from medunlearn.data.splits import Split, shuffled
@@ -28,6 +28,8 @@ from medunlearn.training.loop_settings import LoopSettings
 from medunlearn.training.objectives import NextToken
 from medunlearn.training.trainable import choose_trainable, merged
 
+SHARE_OF_PEAK = 0.1
+"""Of the learning rate of a model's training, for its relearning."""
 NOT_FINITE = "its weights are not finite, so nothing can be learned"
 ALONE = "the forget set has a single subject: no other half is left to ask about"
 NOTHING = "there is no item of the train fold to learn from"
@@ -86,7 +88,9 @@ def _variant(
     tables = [measurer.measure(questions, variant, attack.before)]
     asked = [question for question in questions if measurer.side(question) == "forget"]
     live = measurer.live
-    with restored(live), torch.random.fork_rng(devices=[]):
+    # An adapter is taken off again: the weights under it stay.
+    adapter = attack.trainable.partition(":")[0] == "lora"
+    with restored(live, copied=not adapter), torch.random.fork_rng(devices=[]):
         whole = choose_trainable(live.model, attack.trainable, seed=attack.seed)
         changed = replace(live, model=whole)
         plan = plan_of(measurer, attack, variant, learned)
@@ -142,7 +146,7 @@ def relearned_items(
 ) -> Sequence[TokenSequence]:
     """Records and questions of the train fold about these subjects; of the retain set none that is forgotten."""
     side, sides = ("retain" if variant == RETAIN else "forget"), benchmark.sides(split)
-    records, questions = training_data(benchmark, None, attack.items)
+    records, questions = training_data(benchmark, None, items_of(measurer.run, attack))
 
     def wanted(record_id: str) -> bool:
         return sides[record_id] == side and benchmark.subject(record_id) in learned
@@ -156,17 +160,34 @@ def relearned_items(
     )
 
 
+def trained_settings(run: Run) -> Mapping[str, Any]:
+    """Settings of the training that a run's model comes from; empty where no run says so."""
+    if run.info.verb == "train":
+        return run.info.config
+    for folder in map(Path, reversed(run.info.lineage)):
+        if (folder / FILE).exists() and (trained := Run.open(folder)).info.verb == "train":
+            return trained.info.config
+    return {}
+
+
 def rate_of(run: Run, attack: Relearning) -> float:
-    """The learning rate: the attack's own, else that of the model's own training, else the default of `train`."""
+    """The learning rate: the attack's own, else a share of the peak of the model's own training.
+
+    AdamW's first steps move every weight by the rate itself. At the peak, five of them take from a small model what
+    it knows of everybody, the target included, and show nothing of what was forgotten.
+    """
     if attack.lr is not None:
         return attack.lr
-    default = float(TrainSettings.model_fields["lr"].default)
-    for folder in map(Path, reversed(run.info.lineage)):
-        if (folder / FILE).exists():
-            trained = Run.open(folder)
-            if trained.info.verb == "train":
-                return float(trained.info.config["lr"])
-    return float(run.info.config["lr"]) if run.info.verb == "train" else default
+    trained = trained_settings(run).get("lr")
+    return float(TrainSettings.model_fields["lr"].default) if trained is None else SHARE_OF_PEAK * float(trained)
+
+
+def items_of(run: Run, attack: Relearning) -> What:
+    """What is trained on: the attack's own, else what the model was trained on, else records and questions."""
+    if attack.items != "trained":
+        return attack.items
+    known: What = trained_settings(run).get("train_on", "both")
+    return known
 
 
 def _loop(attack: Relearning, lr: float) -> LoopSettings:

@@ -119,7 +119,7 @@ def gather(
         show_text=may_show,
         membership=_membership(attacks, reference, broken) if attacks else Membership(),
         reconstruction=_reconstruction(models, replicates, seed),
-        recovery=tuple(_recovery(models, replicates, seed)),
+        recovery=tuple(_recovery(models, reference, replicates, seed)),
         ranks=_ranks(models),
         epochs=_epochs(models),
         utility=gather_utility([model.run for model in models]),
@@ -174,8 +174,11 @@ def _reconstruction(models: Sequence[Evaluated], replicates: int, seed: int) -> 
     return Reconstruction(reported(attacks.table()), reported(attacks.comparisons)) if attacks else Reconstruction()
 
 
-def _recovery(models: Sequence[Evaluated], replicates: int, seed: int) -> Iterator[Recovery]:
-    """Tables of the recovery attacks, a kind at a time; nothing is read of models that the report calls broken."""
+def _recovery(
+    models: Sequence[Evaluated], reference: ReferenceCheck | None, replicates: int, seed: int
+) -> Iterator[Recovery]:
+    """Tables of the recovery attacks, a kind at a time; no reading of broken models, or against one that is no
+    reference."""
     broken = {model.run.label for model in models if model.record.info.problems}
     for kind in RECOVERY:
         attacks = _attacks([attacked_as(model, kind) for model in models], models, replicates, seed)
@@ -183,6 +186,8 @@ def _recovery(models: Sequence[Evaluated], replicates: int, seed: int) -> Iterat
             continue
         table = shown(attacks.table())
         table["reading"] = table["reading"].mask(table["model"].isin(list(broken)))
+        if reference is not None and not reference.passed:
+            table = table.assign(reading=None)
         yield Recovery(
             kind=kind,
             title=attack_class(kind).title,
