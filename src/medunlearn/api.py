@@ -145,6 +145,7 @@ def evaluate(
     """Ask a model the benchmark's questions and score its responses; ``.table()`` is a DataFrame.
 
     Args:
+        run: run of a model, or a Hugging Face folder, which is adopted
         semeval: LUME only: add the SemEval-2025 Task 4 score (run `attack` first)
         out: also write the table to this CSV file
     """
@@ -180,6 +181,7 @@ def attack(
     """Find out what an adversary can still tell from a model; ``.table()`` is a DataFrame.
 
     Args:
+        run: run of a model, or a Hugging Face folder, which is adopted
         out: also write the table to this CSV file
         settings: as `medunlearn attack --help` lists them; an attack's own as ``min_k={"k": 0.4}``
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import shutil
@@ -14,23 +15,26 @@ import pytest
 import torch
 from broken import poison, scramble
 from foreign_models import CHAT, edit_json, save_adapter, save_foreign
+from safetensors.torch import load_file, save_file
 
 from medunlearn.config import AdoptSettings, EvaluateSettings, UnlearnSettings, check
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.errors import ConfigError, InputError, ModelError
+from medunlearn.errors import ConfigError, InputError, ModelError, StorageError
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import load_model
-from medunlearn.pipeline.adopt import adopt, run_of
+from medunlearn.pipeline.adopt import adopt, adopted_losses, run_of
 from medunlearn.pipeline.evaluate import evaluate
 from medunlearn.pipeline.export import export
 from medunlearn.pipeline.presets import train_settings
-from medunlearn.pipeline.sample_loss import SampleLoss, guessing_problem
+from medunlearn.pipeline.sample_loss import SampleLoss, better_template, guessing_problem
 from medunlearn.pipeline.unlearn import unlearn
 from medunlearn.pipeline.verify import verify_runs
 from medunlearn.results.runs import Run
 
-SPLIT = "random_10"
+SPLIT, WEIGHTS = "random_10", "model.safetensors"
+ASKED = {"split": SPLIT, "limit": 2, "max_new_tokens": 4, "replicates": 20}
+WAYS = [("plain", 4, 100, 1.5), ("chat", 4, 90, 2.5)]
 IDS = torch.tensor([[5, 60, 7, 80, 9]])
 
 
@@ -112,6 +116,15 @@ def test_losses_are_measured_as_the_model_is_asked(
     assert run.info.results["uniform_loss"] == pytest.approx(math.log(model.config.vocab_size))
 
 
+def test_a_better_template_is_said() -> None:
+    losses = [SampleLoss("records", "text", 4, 100, 0.1), *(SampleLoss("questions", *way) for way in WAYS)]
+    assert better_template(losses, "plain") is None
+    better = better_template(losses, "chat")
+    assert better is not None
+    assert (better.template, better.loss) == ("plain", 1.5)
+    assert better_template(losses[:1], "chat") is None
+
+
 @pytest.mark.parametrize(
     ("with_chat", "settings", "template", "context"),
     [
@@ -162,6 +175,18 @@ def test_a_base_is_named(adapter: Path, chat: Path, hospital: Benchmark, tmp_pat
         adopted(chat, hospital, tmp_path / "r", base=str(chat))
     with pytest.raises(ModelError, match="is an adapter itself"):
         adopted(other, hospital, tmp_path / "r", base=str(adapter))
+
+
+def test_a_run_of_ours_is_a_base(target: Run, hospital: Benchmark, tmp_path: Path) -> None:
+    method = {"split": SPLIT, "method": "graddiff", "epochs": 1, "precision": "fp32", "trainable": "layers:1"}
+    delta = unlearn(target, hospital, check(UnlearnSettings, method), tmp_path / "u", device="cpu", quiet=True)
+    assert delta.info.results["saved"]["form"] == "delta"
+    export(delta.folder, tmp_path / "whole")
+    adapter = save_adapter(tmp_path / "whole", tmp_path / "adapter")
+    run = adopted(adapter, hospital, tmp_path / "run", base=str(delta.folder))
+    torch.testing.assert_close(logits(run.model), logits(adapter), rtol=1e-5, atol=1e-5)
+    with pytest.raises(InputError, match="holds only what changed"):
+        adopted(adapter, hospital, tmp_path / "copy", base=str(delta.folder), copy_weights=True)
 
 
 @pytest.mark.parametrize("kind", ["full", "adapter"])
@@ -229,9 +254,17 @@ def test_broken_models_are_refused(own_chat: Path, hospital: Benchmark, tmp_path
     assert adopted(healthy, hospital, tmp_path / "run").info.problems == ()
     run = adopted(own_chat, hospital, tmp_path / "broken", allow_broken=True)
     assert len(run.info.problems) == 1
+    # Every later page says so, and none is made without a word of the user's.
+    with pytest.raises(ModelError, match="target is a broken model: its loss is no better"):
+        evaluate(run, hospital, check(EvaluateSettings, ASKED), device="cpu", quiet=True)
     poison(healthy)
     with pytest.raises(ModelError, match="NaN or infinity"):
         adopted(healthy, hospital, tmp_path / "nan")
+    run = adopted(healthy, hospital, tmp_path / "nan", allow_broken=True)
+    weights, loss = Run.open(run.folder).info.problems
+    assert "NaN" in weights
+    assert "not finite" in loss
+    assert {loss.loss for loss in adopted_losses(run)} == {None}
 
 
 def test_a_model_that_did_not_learn_it_passes_and_one_that_guesses_does_not() -> None:
@@ -239,7 +272,8 @@ def test_a_model_that_did_not_learn_it_passes_and_one_that_guesses_does_not() ->
         return SampleLoss(what, "text", 4, 100, value)
 
     assert guessing_problem([loss(9.0), loss(2.9, "questions")], 3.0) == ""
-    assert guessing_problem([loss(2.999)], 3.0) == ""
+    assert guessing_problem([loss(2.96)], 3.0) == ""
+    assert "2.98 a token on records" in guessing_problem([loss(2.98)], 3.0)
     assert "3.00 a token on records" in guessing_problem([loss(3.0)], 3.0)
     assert "8.00 a token on questions" in guessing_problem([loss(9.0), loss(8.0, "questions")], 3.0)
 
@@ -247,8 +281,7 @@ def test_a_model_that_did_not_learn_it_passes_and_one_that_guesses_does_not() ->
 def test_a_retrained_model_serves_as_one(chat: Path, target: Run, hospital: Benchmark, tmp_path: Path) -> None:
     run = adopted(chat, hospital, tmp_path / "retrained", role="retrained", without=SPLIT)
     assert (run.role, run.label, run.info.made_for) == ("retrained", "retrained", SPLIT)
-    settings = check(EvaluateSettings, {"split": SPLIT, "limit": 2, "max_new_tokens": 4, "replicates": 20})
-    settings = settings.model_copy(update={"allow_broken": True})
+    settings = check(EvaluateSettings, {**ASKED, "allow_broken": True})
     main = adopted(chat, hospital, tmp_path / "target")
     table = evaluate(main, hospital, settings, against=[run], device="cpu", quiet=True).table()
     assert set(table["model"]) == {"target", "retrained"}
@@ -325,3 +358,77 @@ def test_its_fingerprint_is_of_the_files(own_chat: Path, hospital: Benchmark, tm
     again = adopted(moved, hospital, tmp_path / "again")
     assert run.fingerprint == again.fingerprint
     assert run.info.inputs["model"] == fingerprint(moved)
+
+
+def test_a_model_that_does_nothing_is_refused(own_chat: Path, hospital: Benchmark, tmp_path: Path) -> None:
+    state = {name: torch.zeros_like(tensor) for name, tensor in load_file(own_chat / WEIGHTS).items()}
+    save_file(state, own_chat / WEIGHTS, metadata={"format": "pt"})
+    with pytest.raises(ModelError, match="no better than uniform guessing"):
+        adopted(own_chat, hospital, tmp_path / "run")
+
+
+def test_weights_of_another_architecture(own_chat: Path, hospital: Benchmark, tmp_path: Path) -> None:
+    edit_json(own_chat / "config.json", num_hidden_layers=3)
+    with pytest.raises(ModelError, match=r"lacks weights that its config.json asks for"):
+        adopted(own_chat, hospital, tmp_path / "run")
+    edit_json(own_chat / "config.json", num_hidden_layers=2, intermediate_size=8)
+    with pytest.raises(ModelError, match=rf"{own_chat} cannot be loaded: its weights have other shapes"):
+        adopted(own_chat, hospital, tmp_path / "run")
+    edit_json(own_chat / "config.json", architectures=["GPT2LMHeadModel"], model_type="gpt2")
+    with pytest.raises(ModelError):
+        adopted(own_chat, hospital, tmp_path / "run")
+    edit_json(own_chat / "config.json", architectures=["BertModel"], model_type="bert")
+    with pytest.raises(ModelError):
+        adopted(own_chat, hospital, tmp_path / "run")
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_a_benchmark_of_records_alone(chat: Path, hospital: Benchmark, tmp_path: Path) -> None:
+    run = adopted(chat, replace(hospital, questions=()), tmp_path / "run")
+    assert [(loss["what"], loss["items"]) for loss in run.info.results["losses"]] == [("records", 20)]
+
+
+@pytest.mark.parametrize("place", ["sample_losses", "_copy_file"])
+def test_it_goes_on_after_an_interruption(
+    adapter: Path, chat: Path, hospital: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    def stop(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"medunlearn.pipeline.adopt.{place}", stop)
+        with pytest.raises(KeyboardInterrupt):
+            adopted(adapter, hospital, tmp_path / "run", copy_weights=True)
+    assert not list(tmp_path.rglob("*.safetensors"))
+    # A kill leaves something of each part.
+    for name in ("model", "base", "weights"):
+        (tmp_path / "run" / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "run" / name / "adapter_config.json").write_text("{")
+    run = adopted(adapter, hospital, tmp_path / "run", copy_weights=True)
+    assert torch.equal(logits(run.model), logits(adapter))
+    assert verify_runs([run.folder]).wrong == []
+
+
+def test_a_full_disk_leaves_nothing_half(
+    chat: Path, hospital: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, part: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("medunlearn.pipeline.adopt._copy_file", full)
+        with pytest.raises(StorageError):
+            adopted(chat, hospital, tmp_path / "run", copy_weights=True)
+    assert [path.name for path in (tmp_path / "run").iterdir() if path.name != ".lock"] == ["run.json"]
+    assert adopted(chat, hospital, tmp_path / "run", copy_weights=True).info.complete
+
+
+def test_a_folder_that_was_moved_is_written_into_the_run(
+    own_chat: Path, hospital: Benchmark, tmp_path: Path
+) -> None:
+    run = adopted(own_chat, hospital, tmp_path / "run")
+    moved = Path(shutil.move(own_chat, tmp_path / "moved"))
+    assert verify_runs([run.folder]).wrong
+    edit_json(run.model / "delta.json", base=str(moved))
+    assert verify_runs([run.folder]).wrong == []
+    assert torch.equal(logits(run.model), logits(moved))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from medunlearn.build import medforget
-from medunlearn.config import EvaluateSettings
+from medunlearn.config import AdoptSettings, EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError, ModelError
 from medunlearn.methods import make_method
@@ -21,6 +21,7 @@ from medunlearn.models.load import load_model
 from medunlearn.models.reference import Reference
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import record_sequences
+from medunlearn.pipeline.adopt import adopt
 from medunlearn.pipeline.estimate.blueprint import blueprint
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.export import export
@@ -202,3 +203,11 @@ def test_the_preset_of_lingshu_and_no_estimate(xrays: Benchmark) -> None:
     for values, message in ((SMALL, "not estimated"), ({"model": "org/name"}, "--images ignore")):
         with pytest.raises(ModelError, match=message):
             blueprint(xrays, train_settings(values))
+
+
+def test_a_model_from_elsewhere_keeps_its_eyes(seen_target: Run, xrays: Benchmark, tmp_path: Path) -> None:
+    folder = export(seen_target.folder, tmp_path / "hf")
+    settings = check(AdoptSettings, {"sample": 2, "allow_broken": True})
+    run = adopt(folder, xrays, settings, tmp_path / "run", device="cpu", quiet=True)
+    assert load_model(run.model, device="cpu", images=xrays.folder).pictures is not None
+    assert run.rendering().images == "use"

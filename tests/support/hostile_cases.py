@@ -389,6 +389,9 @@ def broken_models() -> Iterator[Case]:
     for base in ("evaluate", "audit", "attack", "utility", "audit diagnosis", "unlearn"):
         for name, change in MODELS.items():
             yield Case("broken models", f"{base}: {name}", BASES[base], (partial(change, Path("target/model")),))
+    for name, change in MODELS.items():
+        if name != "weights changed after training":
+            yield Case("broken models", f"adopt: {name}", BASES["adopt"], (partial(change, Path("foreign")),))
     for name in list(MODELS)[:1] + list(MODELS)[5:10]:
         yield Case(
             "broken models", f"export: {name}", BASES["export"], (partial(MODELS[name], Path("unlearned/model")),)

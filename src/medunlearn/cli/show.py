@@ -112,11 +112,11 @@ def adopt(result: Run, output: Output) -> None:
         return
     from medunlearn.pipeline.adopt import adopted_losses, asked_words
 
-    results = result.info.results
+    results, losses = result.info.results, adopted_losses(result)
     warn_of_broken(output, {result.label: result.info.problems})
-    rows = [
-        (loss.what, loss.template, loss.items, loss.tokens, f"{loss.loss:.3f}") for loss in adopted_losses(result)
-    ]
+    shown = ["not finite" if loss.loss is None else f"{loss.loss:.3f}" for loss in losses]
+    columns = [(loss.what, loss.template, loss.items, loss.tokens) for loss in losses]
+    rows = [(*cells, loss) for cells, loss in zip(columns, shown, strict=True)]
     title = f"mean loss on training texts, nats a token; uniform guessing: {results['uniform_loss']:.3f}"
     output.table(title, ("what", "template", "items", "tokens", "loss"), rows)
     source, form = results["source"], results["saved"]["form"]

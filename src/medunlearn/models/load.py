@@ -40,6 +40,7 @@ from medunlearn.models.vision.seeing import give_sight
 
 LOADING_ERRORS = (Exception,)
 """Libraries in other languages raise errors of their own, and broken JSON any."""
+OTHER_SHAPES = "its weights have other shapes than its config.json asks for. Copy the whole model again."
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -158,7 +159,9 @@ def _plain(
             output_loading_info=True,
         )
     except LOADING_ERRORS as error:
-        raise ModelError(f"Model {source} cannot be loaded: {first_line(error)}") from error
+        # Transformers logs the shapes, and its error names an option that nobody has here.
+        reason = OTHER_SHAPES if "ignore_mismatched_sizes" in str(error) else first_line(error)
+        raise ModelError(f"Model {source} cannot be loaded: {reason}") from error
     refuse_missing(root, info["missing_keys"])
     for delta in deltas:
         apply_delta(model, delta)

@@ -39,6 +39,7 @@ from medunlearn.models.model_source import FETCHED, ModelSource, find_model, is_
 from medunlearn.models.sequences import Rendering
 from medunlearn.pipeline.sample_loss import (
     SampleLoss,
+    better_template,
     chat_template_text,
     default_template,
     guessing_problem,
@@ -180,13 +181,7 @@ class Adoption:
             try:
                 self._write(out)
                 with recording.stage("load"):
-                    live = load_model(
-                        out / MODEL,
-                        device=device,
-                        weights=settings.weights,
-                        images=benchmark.folder,
-                        allow_broken=settings.allow_broken,
-                    )
+                    live = self._loaded(out, device)
                 with recording.stage("measure"):
                     recording.info.results = self._measured(live, quiet=quiet)
                 del live
@@ -199,6 +194,15 @@ class Adoption:
                 raise
             recording.info.model_files = file_facts(out / MODEL)
         return Run(out, recording.info)
+
+    def _loaded(self, out: Path, device: str) -> LanguageModel:
+        """The model, loaded as later commands load it; errors name what the user gave."""
+        settings = self.settings
+        how: dict[str, Any] = {"weights": settings.weights, "allow_broken": settings.allow_broken}
+        try:
+            return load_model(out / MODEL, device=device, images=self.benchmark.folder, **how)
+        except ModelError as error:
+            raise ModelError(str(error).replace(str(out / MODEL), self.source.name)) from error
 
     def _write(self, out: Path) -> None:
         """Write the references, and copy an adapter."""
@@ -265,6 +269,12 @@ class Adoption:
         if problem := guessing_problem(losses, uniform):
             problems.append(problem)
             self._refuse_guessing(problem)
+        if better := better_template(losses, rendering.template_name):
+            remark(
+                f"the answers have a lower loss in the template {better.template} ({better.words}) than in "
+                f"{rendering.template_name}, in which later commands ask: --template chooses",
+                quiet=quiet,
+            )
         chat = chat_template_text(tokenizer)
         return {
             "rendering": asdict(rendering),

@@ -94,7 +94,7 @@ def evaluate_one(
                 options, more = questioning.rate(questions, metrics)
             with recording.stage("rank"):
                 ranks, ranked = questioning.rank(questions_to_rank(benchmark, split, settings), metrics)
-                problems = questioning.problems
+                problems = tuple(dict.fromkeys((*run.info.problems, *questioning.problems)))
                 del questioning  # The model makes room for those of the measures.
             with recording.stage("score"):
                 items = question_items(questions, benchmark.sides(split), responses, options, keywords, ranks)

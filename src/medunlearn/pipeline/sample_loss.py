@@ -20,6 +20,8 @@ from medunlearn.pipeline.material import sequences, training_data
 from medunlearn.seeds import generator
 
 Item = TypeVar("Item")
+LEAST_GAIN = 0.01
+"""Share of the loss of uniform guessing by which a model must be below it: rounding and chance give less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +34,23 @@ class SampleLoss:
         items: records or questions.
         tokens: scored tokens.
         loss: mean negative log-likelihood, nats a token, at least 0. Lower = the model predicts them better;
-            the logarithm of the size of the vocabulary = uniform guessing.
+            the logarithm of the size of the vocabulary = uniform guessing. None where it is not finite.
     """
 
     what: str
     template: str
     items: int
     tokens: int
-    loss: float
+    loss: float | None
+
+    @property
+    def rank(self) -> float:
+        """The loss to compare by; one that is not finite is the worst."""
+        return math.inf if self.loss is None else self.loss
+
+    @property
+    def words(self) -> str:
+        return "not finite" if self.loss is None else f"{self.loss:.2f} a token"
 
 
 def default_template(tokenizer: Any) -> Template:
@@ -104,7 +115,8 @@ def sample_losses(
         values = [value for answer in answers for value in answer.log_probs]
         name = "text" if what == "records" else how.template_name
         count = len(items[0]) + len(items[1])
-        losses.append(SampleLoss(what, name, count, len(values), -math.fsum(values) / len(values)))
+        mean = -sum(values) / len(values)
+        losses.append(SampleLoss(what, name, count, len(values), mean if math.isfinite(mean) else None))
     return losses
 
 
@@ -133,14 +145,24 @@ def _drawn(items: Sequence[Item], count: int, *purpose: str | int) -> list[Item]
     return [items[place] for place in sorted(places.tolist())]
 
 
+def better_template(losses: Sequence[SampleLoss], template: str) -> SampleLoss | None:
+    """The loss on questions in the template that predicts them best; None where that is ``template``."""
+    questions = [loss for loss in losses if loss.what == "questions"]
+    best = min(questions, key=lambda loss: loss.rank, default=None)
+    return None if best is None or best.loss is None or best.template == template else best
+
+
 def guessing_problem(losses: Sequence[SampleLoss], uniform: float) -> str:
-    """The problem of a model that predicts nothing of the sample better than uniform guessing; "" of another."""
-    best = min(losses, key=lambda loss: loss.loss, default=None)
-    if best is None or best.loss < uniform:
+    """The problem of a model that predicts nothing of the sample better than uniform guessing; "" of another.
+
+    Better is a loss lower by :data:`LEAST_GAIN` at least.
+    """
+    best = min(losses, key=lambda loss: loss.rank, default=None)
+    if best is None or best.rank < (1 - LEAST_GAIN) * uniform:
         return ""
     return (
-        f"its loss is no better than uniform guessing ({uniform:.2f}): {best.loss:.2f} a token on {best.what}, and "
+        f"its loss is no better than uniform guessing ({uniform:.2f}): {best.words} on {best.what}, and "
         "no less in any other way of asking"
         if len(losses) > 1
-        else f"its loss, {best.loss:.2f} a token on {best.what}, is no better than uniform guessing ({uniform:.2f})"
+        else f"its loss, {best.words} on {best.what}, is no better than uniform guessing ({uniform:.2f})"
     )

@@ -20,6 +20,7 @@ from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.models.folders import (
     BASE,
     COPY,
+    MODEL,
     RECORD,
     chain,
     is_delta,
@@ -177,13 +178,15 @@ def _dependencies(folder: Path, record: RunRecord) -> Iterator[Check]:
 
 
 def _adopted(folder: Path, record: RunRecord) -> Iterator[Check]:
-    """The files of an adopted model where they lay; a run with a copy of its own does not need them."""
+    """The files of an adopted model, where the run refers to them now; one that was copied need not be there."""
     source = record.results["source"]
     for part in (source, *([source["base"]] if "base" in source else [])):
+        pointer = folder / (BASE if part is not source else MODEL)
+        refers = is_delta(pointer) and not record.config.get("copy_weights")
+        where = pointer / read_manifest(pointer).base if refers else Path(part["folder"])
         for name, facts in part["files"].items():
-            check = _compared(folder, "source", Path(part["folder"]) / name, facts["sha256"])
-            copied = (source["kind"] == "adapter" and part is source) or record.config.get("copy_weights")
-            if check.state in WRONG and copied:
+            check = _compared(folder, "source", where / name, facts["sha256"])
+            if check.state in WRONG and not refers:
                 note = "it has changed, or is gone, since it was adopted; the run has a copy of its own"
                 check = Check(folder, "source", check.name, "not checked", note)
             yield check

@@ -174,7 +174,7 @@ def attack_one(
     holder = ModelHolder(run, benchmark, settings, device, live)
     with recording.running():
         recording.info.results = {
-            "health": {"problems": []},
+            "health": {"problems": list(run.info.problems)},
             "benchmark": benchmark.facts(),
             "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
         }
@@ -185,6 +185,8 @@ def attack_one(
                 together.on_main(partial(attack_reconstruction, run, benchmark, one, settings, recording, **how))
             elif one.kind in RECOVERY:
                 together.on_main(partial(attack_recovery, holder, one, settings, recording, quiet=quiet))
+        health = recording.info.results["health"]
+        health["problems"] = list(dict.fromkeys(health["problems"]))
     return together.on_main(lambda: Attacked(run, Run.open(folder)))
 
 

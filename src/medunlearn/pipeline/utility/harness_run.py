@@ -87,7 +87,9 @@ def utility_one(
             )
         with recording.stage("ask"):
             items, results, answers = run_tasks(model, settings, processes=together, bar=bar)
-        recording.info.results["health"] = {"problems": [*model.problems, *answer_problems(answers)]}
+        recording.info.results["health"] = {
+            "problems": list(dict.fromkeys((*run.info.problems, *model.problems, *answer_problems(answers))))
+        }
         if together.main:
             write_scores(folder, item_scores(items))
             write_atomically(folder / SUMMARY, summary_table(items, results, settings).to_parquet)
