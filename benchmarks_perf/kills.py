@@ -113,6 +113,10 @@ def cases(given: Path, server: FakeServer) -> list[Case]:
         file = experiment(folder, splits=["random_25"], retrain=["random_25"], seeds=[0])
         return ["sweep", file.name, "--jobs=2", "--device=cpu"]
 
+    def tune(folder: Path) -> list[object]:
+        file = experiment(folder, split="random_25", retrain=False, seeds=[0], runs=4, space={"epochs": [1, 2]})
+        return ["tune", file.name, "--jobs=2", "--device=cpu", "--evaluate.allow-broken=true"]
+
     def words(*some: object) -> Callable[[Path], list[object]]:
         return lambda folder: [*some, "--out=out"]
 
@@ -121,6 +125,7 @@ def cases(given: Path, server: FakeServer) -> list[Case]:
 
     return [
         Case("sweep", sweep, workers=True),
+        Case("tune", tune, workers=True),
         Case("run", lambda folder: ["run", experiment(folder, split="random_10").name, "--device=cpu"]),
         Case("train", words("train", bench, *TINY, "--epochs=2", "--pretrain-epochs=1")),
         Case("train, LoRA", words("train", bench, *TINY, "--epochs=2", "--trainable=lora:2")),

@@ -323,7 +323,7 @@ def report(
     """Write report.html, report.md and report.json; returns the HTML file's path.
 
     Args:
-        runs: runs evaluated on one split, with runs of `judge` on their benchmark; a sweep's folder; or audits
+        runs: runs evaluated on one split, with runs of `judge` on their benchmark; a sweep; a tuning; or audits
         out: folder of the report
         benchmark: for examples of answers, LUME's findings, TOFU's measures
         split: which evaluation, if there are several

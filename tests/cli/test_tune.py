@@ -64,6 +64,23 @@ def test_the_commands_of_the_page(tuned: Any) -> None:
     assert {path.stat().st_mode & 0o077 for path in out.rglob("*")} == {0}
 
 
+def test_its_report_is_written_again(tuned: Any, medunlearn: Medunlearn, tmp_path: Path) -> None:
+    out = tuned[-1]
+    said = medunlearn("report", out, "--out", tmp_path / "page", "--title", "Again")
+    assert "Closest to the goal" in said.stdout
+    first, second = (
+        json.loads((place / "report.json").read_text()) for place in (out / "report", tmp_path / "page")
+    )
+    assert {key: second[key] for key in ("ranking", "results", "trials", "best")} == {
+        key: first[key] for key in ("ranking", "results", "trials", "best")
+    }
+    assert "Again" in (tmp_path / "page" / "report.md").read_text()
+    assert "give its folder alone" in medunlearn("report", out, out, "--out", tmp_path / "p2", code=2).text
+    (tmp_path / "tune.json").write_text('{"status": "running"}')
+    said = medunlearn("report", tmp_path, "--out", tmp_path / "p3", code=2)
+    assert "has not ended" in said.text
+
+
 def test_every_setting_that_the_page_names_is_one(medunlearn: Medunlearn) -> None:
     (table,) = [part for part in PAGE.text.split("\n\n") if part.startswith("| key |")]
     named = {word for line in table.splitlines()[2:] for word in line.split("|")[1].split("`")[1::2]}

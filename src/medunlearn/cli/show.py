@@ -419,9 +419,20 @@ def report(result: tuple[Any, Path], output: Output) -> None:
     from medunlearn.papers.memorization.report import AuditContent, findings
     from medunlearn.reports.claims import findings_text
     from medunlearn.reports.content import ReportContent
+    from medunlearn.reports.tune_report import TuneContent, headline
 
     content, page = result
     facts: dict[str, Any] = {"report": str(page)}
+    if isinstance(content, TuneContent):
+        answer = headline(content)
+        facts["closest"] = answer.answer if answer else None
+        text = f"{answer.label}: {answer.answer}" if answer else ""
+        if not output.data(facts):
+            for line in content.caveats:
+                output.line(line)
+            output.line(text)
+            output.say(f"report: {page}")
+        return
     if isinstance(content, AuditContent | ReportContent):
         audits = isinstance(content, AuditContent)
         claims = findings(content) if isinstance(content, AuditContent) else content.paper.findings

@@ -350,7 +350,7 @@ _VERBS = (
     ),
     Verb(
         "report",
-        "Write report.html, report.md and report.json from runs, a sweep, or audits.",
+        "Write report.html, report.md and report.json from runs, a sweep, a tuning, or audits.",
         "runs/target runs/retrained runs/npo --benchmark bench/ --out report/; audits: medunlearn report "
         "runs/audit runs/audit-base --relations relations.yaml --out report/",
         "out benchmark split title show_text",

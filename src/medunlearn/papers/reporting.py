@@ -1,8 +1,9 @@
-"""The report of runs, of a sweep or of audits: `medunlearn report`."""
+"""The report of runs, of a sweep, of a tuning or of audits: `medunlearn report`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
 from medunlearn.reports.write import free_folder, write_report
 from medunlearn.results.runs import Run
+
+TUNING = "tune.json"
 
 
 def report_content(
@@ -32,6 +35,15 @@ def report_content(
 
         swept = folder_report(folders[0], benchmark, **options)
         return swept, write_report(swept.report, page)
+    if any((folder / TUNING).exists() for folder in folders):
+        if len(folders) > 1:
+            raise InputError("A tuning is reported by itself: give its folder alone.")
+        from medunlearn.pipeline.tuning.tune_record import read_content
+        from medunlearn.reports.tune_report import tuning_report
+
+        tuning = read_content(folders[0])
+        tuning = replace(tuning, title=options.get("title") or tuning.title)
+        return tuning, write_report(tuning_report(tuning), page)
     from medunlearn.papers.memorization.compare import audit_content, is_audit
 
     if any(map(is_audit, folders)):

@@ -28,6 +28,7 @@ from medunlearn.reports.readings import number, rows_of
 from medunlearn.reports.table_blocks import records
 
 AXES = ("utility", "forgetting", "ranks")
+_CLOSEST = "Closest to the goal, on subjects that nothing was chosen by"
 HOW: tuple[str, ...] = (
     "Every method had the same budget, and its first trial is the untuned method. Trials were chosen by the "
     "objective on one half of the subjects, the choosing half, on the first fold alone. The results are of the "
@@ -53,6 +54,7 @@ class TuneContent:
     budget: str
     benchmark: Mapping[str, Any]
     missing: Sequence[tuple[str, str]] = ()
+    refused: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Spread:
     @property
     def cell(self) -> Cell:
         """The mean, with the spread of several seeds below it."""
-        note = f"{decimal(self.least)} to {decimal(self.greatest)}, {self.seeds} seeds" if self.seeds > 1 else ""
+        note = f"{decimal(self.least)} to {decimal(self.greatest)}" if self.seeds > 1 else ""
         return Cell(decimal(self.mean), note)
 
 
@@ -121,6 +123,7 @@ def tuning_report(content: TuneContent) -> Report:
     )
     counts = content.subjects
     facts = (
+        ("Objective", content.objective),
         ("Budget", content.budget),
         ("Choosing half", f"{counts['choosing']['forget']} forget, {counts['choosing']['retain']} retain subjects"),
         (
@@ -141,15 +144,17 @@ def headline(content: TuneContent) -> Headline | None:
     (method, value), fold = ranked[0], _folds(content)[0]
     target = spread(content.results, "target", "", fold, "value")
     untuned = spread(content.results, method, "untuned", fold, "value")
-    said = [f"{method} with its best settings: {_words(value)} ({content.objective})."]
+    said = [f"{method} with its best settings: {_words(value)}."]
     if untuned:
         said.append(f"Its untuned settings: {_words(untuned)}.")
     if target:
         said.append(f"The target itself, which forgot nothing: {_words(target)}.")
         if value.mean >= target.mean:
             said.append("No method came closer than doing nothing.")
+    if content.refused:
+        return Headline(_CLOSEST, "not decided", (content.refused[0], *said))
     answer = "none" if target and value.mean >= target.mean else method
-    return Headline("Closest to the goal, on subjects that nothing was chosen by", answer, tuple(said))
+    return Headline(_CLOSEST, answer, tuple(said))
 
 
 def main_tables(content: TuneContent) -> list[Table]:

@@ -97,7 +97,7 @@ class TuneObjective:
         """In a sentence."""
         if self.goal is not None:
             names = ", ".join(self.axes)
-            return f"distance to the retrained model over {names} (root mean square, fold {self.fold}), 0 = as it"
+            return f"distance to the retrained model over {names} (root mean square, fold {self.fold}); 0 is none"
         return (
             f"distance of the share of forgotten facts ranked first from {self.level:.3f}, the level of unseen "
             f"subjects, with utility at least {self.floor:.3f} (fold {self.fold}); 1 and more: below that floor"

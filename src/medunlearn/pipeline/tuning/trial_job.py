@@ -10,7 +10,7 @@ from medunlearn.config import EvaluateSettings, UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.folder_lock import patient
 from medunlearn.data.storage import read_frame
-from medunlearn.errors import NonFiniteLossError, OutOfMemoryError
+from medunlearn.errors import FrozenParametersError, NonFiniteLossError, OutOfMemoryError
 from medunlearn.pipeline.epochs.epoch_selection import TABLE
 from medunlearn.pipeline.epochs.epoch_settings import epoch_settings
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
@@ -47,7 +47,7 @@ class TrialJob:
 
 
 def perform_trial(job: TrialJob, slot: Slot) -> TuneTrial:
-    """The trial as it ended. One that diverges or does not fit in memory has failed."""
+    """The trial as it ended. One that diverges, moves nothing or does not fit in memory has failed."""
     with freed(slot), patient(ORPHAN_SECONDS):
         started, benchmark = time.perf_counter(), open_benchmark(job.benchmark)
         pruner = Pruner(job.objective, job.trials, job.halving, job.settings.epochs)
@@ -62,7 +62,7 @@ def perform_trial(job: TrialJob, slot: Slot) -> TuneTrial:
                 stop=pruner,
             )
             trial = _ended(job, run, benchmark, pruner, slot.device)
-        except (NonFiniteLossError, OutOfMemoryError) as error:
+        except (FrozenParametersError, NonFiniteLossError, OutOfMemoryError) as error:
             trial = replace(
                 job.trial, state="failed", reason=str(error), by_epoch=pruner.by_epoch, epochs=job.trial.planned
             )

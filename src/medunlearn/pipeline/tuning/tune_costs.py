@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.errors import MedunlearnError
+from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.pipeline.estimate.blueprint import blueprint
 from medunlearn.pipeline.estimate.stage_cost import Planner
 from medunlearn.pipeline.material import rendering_for
@@ -45,3 +45,21 @@ class TrialCosts:
             self._planner = Planner(self.benchmark, model, rendering_for(training), self.device)
         settings = tuning.unlearning(method, params, seed, trial=False)
         return float(self._planner.unlearning(settings).work.flops)
+
+    def check_budget(self) -> None:
+        """Refuse a budget in FLOPs that a method's untuned trial does not fit into, or that cannot be counted.
+
+        Raises:
+            InputError: says how many FLOPs are needed at least.
+        """
+        if self.tuning.settings.flops is None:
+            return
+        needs = {method: self(method, {}) for method in self.tuning.methods}
+        if unknown := [method for method, flops in needs.items() if flops is None]:
+            raise InputError(f"flops: those of {', '.join(unknown)} cannot be estimated here. Give runs instead.")
+        most = max(needs, key=lambda method: needs[method] or 0.0)
+        if (least := needs[most] or 0.0) > self.tuning.share:
+            raise InputError(
+                f"flops={self.tuning.settings.flops:g}: the share of each method, {self.tuning.share:.3g}, is less "
+                f"than one untuned run of {most} takes ({least:.3g}). Give {least * len(needs):.3g} at least."
+            )

@@ -13,7 +13,7 @@ from medunlearn.pipeline.questioning import questions_to_ask
 from medunlearn.pipeline.tuning.method_trials import MethodTrials
 from medunlearn.pipeline.tuning.tune_costs import TrialCosts
 from medunlearn.pipeline.tuning.tune_plan import Tuning
-from medunlearn.pipeline.tuning.tune_result import subject_counts
+from medunlearn.pipeline.tuning.tune_record import subject_counts
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,15 @@ class TuneForecast:
 
 
 def foresee(tuning: Tuning, *, device: str = "auto") -> TuneForecast:
-    """What a tuning will take; of a benchmark that is yet to be built, only what its file says."""
+    """What a tuning will take; of a benchmark that is yet to be built, only what its file says.
+
+    Raises:
+        InputError: a budget in FLOPs that is too small or cannot be counted.
+    """
     settings, benchmark = tuning.settings, tuning.base.opened
     costs = None if benchmark is None else TrialCosts(tuning, benchmark, device)
+    if costs is not None:
+        costs.check_budget()
     methods = tuple(_method(tuning, method, benchmark, costs) for method in tuning.methods)
     kinds = {"target": "targets", "retrained": "retrained models", "unlearn": "unlearned models"}
     kinds["evaluate"] = "evaluations"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from medunlearn.config import TINIES, EvaluateSettings, TuneSettings, UnlearnSettings, check
 from medunlearn.config.reading import merged
@@ -20,37 +20,17 @@ from medunlearn.pipeline.part_check import check_unlearning, shape_with
 from medunlearn.pipeline.presets import unlearn_settings
 from medunlearn.pipeline.questioning import half_of
 from medunlearn.pipeline.sweep import sweep_plan
-from medunlearn.pipeline.sweep.cells import SweepCell
 from medunlearn.pipeline.sweep.sweep_plan import Sweep
 from medunlearn.pipeline.tuning.objective import RANKS
 from medunlearn.pipeline.tuning.space import Space, space_facts, space_of
 from medunlearn.pipeline.tuning.study import check_installed
+from medunlearn.pipeline.tuning.tune_cells import Half, TuneCell, make_cells
 from medunlearn.pipeline.unlearn import with_retrained
 from medunlearn.registry import names
 
-Half = Literal["choosing", "reporting"]
-Setting = Literal["", "untuned", "best"]
 _BY_TUNE = ("evaluate_every", "evaluate", "attack", "utility", "keep_epochs", "select", "stop_early")
 """Settings of an unlearning run that tuning sets itself."""
 _SHARED = ("name", "out", "benchmark", "train", "retrain", "unlearn", "evaluate", "seeds", "seed")
-
-
-@dataclass
-class TuneCell(SweepCell):
-    """One piece of a tuning: a model, an evaluation, or a method's trials.
-
-    Attributes:
-        setting: of an unlearned model: the method's untuned settings, or its best ones.
-        half: of an evaluation, the subjects that are asked about.
-        place: of an evaluation on the choosing half, its settings' place in :attr:`Tuning.measures`.
-    """
-
-    setting: Setting = ""
-    half: Half | None = None
-    place: int = 0
-
-    def facts(self) -> dict[str, Any]:
-        return super().facts() | {"setting": self.setting, "half": self.half}
 
 
 @dataclass(frozen=True)
@@ -192,7 +172,21 @@ def plan(values: Mapping[str, Any]) -> Tuning:
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     checked = Tuning(checked.settings, base, spaces, (), _notes(checked))
-    return Tuning(checked.settings, base, spaces, tuple(_cells(checked)), checked.notes)
+    return Tuning(
+        checked.settings,
+        base,
+        spaces,
+        tuple(
+            make_cells(
+                checked.methods,
+                checked.seeds,
+                settings.split,
+                retrain=settings.retrain,
+                measures=len(checked.measures),
+            )
+        ),
+        checked.notes,
+    )
 
 
 def _spaces(problems: list[str], tuning: Tuning) -> dict[str, Space]:
@@ -263,57 +257,3 @@ def _notes(tuning: Tuning) -> tuple[str, ...]:
             "that knows which values are usual ranks more facts first; where that is known, give it: rank_level."
         )
     return tuple(notes)
-
-
-def _cells(tuning: Tuning) -> Iterator[TuneCell]:
-    """Every cell, each behind those that it waits for."""
-    settings, first, split = tuning.settings, tuning.seeds[0], tuning.settings.split
-    roles: tuple[Literal["target", "retrained"], ...] = ("target", "retrained") if settings.retrain else ("target",)
-    for seed in tuning.seeds:
-        end, names_of = f", seed {seed}" if len(tuning.seeds) > 1 else "", dict[str, str]()
-        for role in roles:
-            names_of[role] = f"{role}{end}"
-            yield TuneCell(f"{role}{end}", role, seed, split if role == "retrained" else None)
-        if seed == first:
-            choosing = []
-            for role in roles:
-                for place in range(len(tuning.measures)):
-                    name = f"evaluate {role} on the choosing half{end}" + (f" ({place + 1})" if place else "")
-                    choosing.append(name)
-                    yield replace(_asked(name, seed, (names_of[role],), "choosing"), place=place)
-            for method in tuning.methods:
-                needs = (names_of["target"], *choosing, *names_of.values())
-                yield TuneCell(f"tune {method}", "tune", seed, split, method, needs=tuple(dict.fromkeys(needs)))
-        for role in roles:
-            yield _asked(f"evaluate {role}{end}", seed, (names_of[role],), "reporting")
-        for method in tuning.methods:
-            model = ""
-            for setting in ("untuned", "best"):
-                # The first seed's models are those of the trials.
-                needs = (f"tune {method}",) if seed == first or setting == "best" else ()
-                before, model = model, f"{method} {setting}{end}"
-                if seed != first:
-                    yield TuneCell(
-                        model, "unlearn", seed, split, method,
-                        needs=(*dict.fromkeys(names_of.values()), *needs), after=(before,) if before else (),
-                        setting=setting,
-                    )  # fmt: skip
-                    needs = (model,)
-                after = (f"evaluate {before}",) if before else ()
-                yield _asked(f"evaluate {model}", seed, needs, "reporting", method, setting, after)
-
-
-def _asked(
-    name: str,
-    seed: int,
-    needs: tuple[str, ...],
-    half: Half,
-    method: str | None = None,
-    setting: Setting = "",
-    after: tuple[str, ...] = (),
-) -> TuneCell:
-    # Evaluations of one model write to one store of responses.
-    alone = f"{method or needs[0]}, seed {seed}"
-    return TuneCell(
-        name, "evaluate", seed, None, method, needs=needs, after=after, alone=alone, setting=setting, half=half
-    )

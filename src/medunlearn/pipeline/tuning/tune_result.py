@@ -1,85 +1,28 @@
-"""A tuning's record (``tune.json``, ``trials.parquet``, ``results.parquet``), its results and their report."""
+"""A tuning's results and their report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
-from medunlearn.data.records import SIDES
-from medunlearn.data.storage import write_atomically, write_json
 from medunlearn.models.ancestry import model_use
-from medunlearn.pipeline.questioning import half_of
 from medunlearn.pipeline.tuning.method_trials import MethodTrials, counts
 from medunlearn.pipeline.tuning.objective import AxisValues, TuneObjective
 from medunlearn.pipeline.tuning.space import Space, default_values
-from medunlearn.pipeline.tuning.trials import TABLE, TuneTrial, trial_table
-from medunlearn.pipeline.tuning.tune_plan import TuneCell, Tuning
-from medunlearn.results.evaluated import Evaluated
-from medunlearn.results.machine import code, hardware, packages
+from medunlearn.pipeline.tuning.trials import TuneTrial, trial_table
+from medunlearn.pipeline.tuning.tune_cells import TuneCell
+from medunlearn.pipeline.tuning.tune_plan import Tuning
+from medunlearn.pipeline.tuning.tune_record import FILE, subject_counts
+from medunlearn.reports.tune_report import TuneContent, tuning_report
+from medunlearn.results.evaluated import Evaluated, reference_of
 
-if TYPE_CHECKING:
-    from medunlearn.reports.tune_report import TuneContent
-
-FILE, RESULTS = "tune.json", "results.parquet"
 _LABELS = ("model", "setting", "seed", "fold")
-
-
-def tune_facts(tuning: Tuning, benchmark: Benchmark) -> dict[str, Any]:
-    """The part of ``tune.json`` that does not change while a tuning runs."""
-    settings = tuning.settings
-    return {
-        "name": settings.name,
-        "status": "running",
-        "settings": settings.model_dump(mode="json"),
-        "data_use": tightest([benchmark.data_use, model_use(str(settings.train.get("model")))]),
-        "benchmark": benchmark.facts(),
-        "subjects": subject_counts(tuning, benchmark),
-        "spaces": {method: {d.name: d.text for d in space} for method, space in tuning.spaces.items()},
-        "notes": list(tuning.notes),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "code": code(),
-        "packages": packages(),
-        "hardware": hardware(),
-    }
-
-
-def subject_counts(tuning: Tuning, benchmark: Benchmark) -> dict[str, dict[str, int]]:
-    """Half -> side -> its number of subjects with questions, before any limit."""
-    split = benchmark.split(tuning.settings.split)
-    return {
-        half: {side: len(half_of(benchmark, split, side, tuning.evaluating(half))) for side in SIDES}
-        for half in ("choosing", "reporting")
-    }
-
-
-def write_record(
-    tuning: Tuning,
-    facts: dict[str, Any],
-    studies: Mapping[str, MethodTrials],
-    status: str,
-    result: Tuned | None = None,
-) -> None:
-    """Write ``tune.json`` and the table of all trials; with a result also ``results.parquet``."""
-    out = tuning.settings.out
-    best = {method: trial for method, study in studies.items() if (trial := study.best)}
-    facts |= {
-        "status": status,
-        "cells": [cell.facts() for cell in tuning.cells],
-        "best": {method: {"trial": t.number, "params": t.params, "value": t.value} for method, t in best.items()},
-    }
-    if result is not None:
-        facts |= {"objective": result.objective, "caveats": list(result.caveats)}
-        write_atomically(out / RESULTS, result.results.to_parquet)
-    write_json(out / FILE, facts)
-    trials = [trial for study in studies.values() for trial in study.trials]
-    write_atomically(out / TABLE, trial_table(trials).to_parquet)
 
 
 @dataclass(frozen=True)
@@ -95,6 +38,7 @@ class Tuned:
         objective: in a sentence.
         caveats: sentences that a reader must know first.
         subjects: half -> side -> number of subjects.
+        refused: why nothing is decided against the retrained model; empty where it is a reference.
         report: its path.
     """
 
@@ -109,6 +53,7 @@ class Tuned:
     caveats: tuple[str, ...]
     subjects: Mapping[str, Mapping[str, int]]
     budget: str
+    refused: tuple[str, ...]
     benchmark: Mapping[str, Any]
     report: Path | None = None
 
@@ -135,17 +80,14 @@ class Tuned:
 
     def content(self) -> TuneContent:
         """Content of its report."""
-        from medunlearn.reports.tune_report import TuneContent
-
-        return TuneContent(
-            self.title, self.best, self.trials, self.results, self.spaces, self.objective, self.caveats,
-            self.subjects, self.budget, self.benchmark, tuple(self.failed),
-        )  # fmt: skip
+        shared = {
+            field.name: getattr(self, field.name) for field in fields(TuneContent) if hasattr(self, field.name)
+        }
+        return TuneContent(**shared, missing=tuple(self.failed))
 
     def with_report(self) -> Tuned:
         """The same with its report written."""
         from medunlearn.reports import write_report
-        from medunlearn.reports.tune_report import tuning_report
 
         return replace(self, report=write_report(tuning_report(self.content()), self.folder / "report"))
 
@@ -165,24 +107,42 @@ def tuned(
     if len(objectives) > 1 and not settings.retrain:
         words += "; each seed has its own level and floor"
     budget = f"{tuning.share:g} {'trials' if settings.runs else 'FLOPs'} a method"
+    refused = _refused(tuning, evaluated)
     best = pd.DataFrame([_best_row(tuning, study) for study in studies.values()])
     return Tuned(
-        settings.out,
-        settings.name,
-        pd.DataFrame([cell.facts() for cell in tuning.cells]),
-        trial_table(trials),
-        results,
-        best,
-        {method: {d.name: d.text for d in space} for method, space in tuning.spaces.items()},
-        words,
-        (*_caveats(tuning, studies, evaluated), *tuning.notes),
-        subject_counts(tuning, benchmark),
-        budget,
-        {
+        folder=settings.out,
+        title=settings.name,
+        cells=pd.DataFrame([cell.facts() for cell in tuning.cells]),
+        trials=trial_table(trials),
+        results=results,
+        best=best,
+        spaces={method: {d.name: d.text for d in space} for method, space in tuning.spaces.items()},
+        objective=words,
+        caveats=(*refused, *_caveats(tuning, studies, evaluated), *tuning.notes),
+        subjects=subject_counts(tuning, benchmark),
+        budget=budget,
+        refused=refused,
+        benchmark={
             **benchmark.facts(),
             "data_use": tightest([benchmark.data_use, model_use(str(settings.train.get("model")))]),
         },
     )
+
+
+def _refused(tuning: Tuning, evaluated: Mapping[str, Evaluated]) -> tuple[str, ...]:
+    """Why nothing may be read against a retrained model, by the reference check on the reporting half."""
+    reasons: dict[str, None] = {}
+    settings = tuning.evaluating("reporting")
+    for seed in tuning.seeds:
+        models = [
+            evaluated[cell.name]
+            for cell in tuning.cells
+            if cell.name in evaluated and cell.seed == seed and cell.method is None
+        ]
+        check = reference_of(models, settings.replicates, settings.seed)
+        end = f" (seed {seed})" if len(tuning.seeds) > 1 else ""
+        reasons |= {f"{caveat.removesuffix('.')}{end}.": None for caveat in check.caveats} if check else {}
+    return tuple(reasons)
 
 
 def _results(
@@ -194,12 +154,9 @@ def _results(
         for fold in tuning.evaluating("reporting").folds:
             standing, objective = AxisValues.of(model.summary, fold), objectives.get((cell.seed, fold))
             value = objective.of(standing) if objective else None
-            labels = (_model(tuning, cell), cell.setting, cell.seed, fold)
-            rows.append(
-                dict(zip(_LABELS, labels, strict=True))
-                | standing.facts()
-                | {"value": value, "problem": "; ".join(model.record.info.problems)}
-            )
+            labels = zip(_LABELS, (_model(tuning, cell), cell.setting, cell.seed, fold), strict=True)
+            row: dict[str, Any] = {**dict(labels), **standing.facts(), "value": value}
+            rows.append(row | {"problem": "; ".join(model.record.info.problems)})
     columns = [*_LABELS, "utility", "forgetting", "ranks", "value", "problem"]
     numbers = dict.fromkeys(("utility", "forgetting", "ranks", "value"), "Float64")
     return pd.DataFrame(rows, columns=columns).astype(numbers)

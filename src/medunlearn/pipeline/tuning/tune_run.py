@@ -21,10 +21,13 @@ from medunlearn.pipeline.tuning.method_trials import MethodTrials
 from medunlearn.pipeline.tuning.objective import AxisValues, TuneObjective, level_of_unseen
 from medunlearn.pipeline.tuning.trial_job import TrialJob, perform_trial
 from medunlearn.pipeline.tuning.trials import TuneTrial
+from medunlearn.pipeline.tuning.tune_cells import TuneCell
 from medunlearn.pipeline.tuning.tune_costs import TrialCosts
-from medunlearn.pipeline.tuning.tune_plan import TuneCell, Tuning
-from medunlearn.pipeline.tuning.tune_result import Tuned, tune_facts, tuned, write_record
+from medunlearn.pipeline.tuning.tune_plan import Tuning
+from medunlearn.pipeline.tuning.tune_record import tune_facts, write_record
+from medunlearn.pipeline.tuning.tune_result import Tuned, tuned
 from medunlearn.progress import Advance, progress
+from medunlearn.reports.tune_report import TuneContent
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run, drop_checkpoints
 
@@ -45,7 +48,7 @@ def run_tuning(
         say: told one line at the start, and one at the end of each trial and cell.
 
     Raises:
-        InputError: a device or number of jobs that cannot be used; another command writes to this folder.
+        InputError: a device, number of jobs or budget that cannot be used; another command writes to this folder.
         KeyboardInterrupt: interrupted; the same call goes on from there.
     """
     out = tuning.settings.out
@@ -72,7 +75,7 @@ def run_tuning(
                 work.write("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
             raise
         result = tuned(tuning, work.studies, work.evaluated(), work.objectives(), work.benchmark)
-        work.write("failed" if result.failed else "complete", result)
+        work.write("failed" if result.failed else "complete", result.content())
         say("report: best settings, spread over seeds, and the curve of trials")
         return result.with_report()
 
@@ -83,6 +86,7 @@ class TuneWork:
     def __init__(self, tuning: Tuning, benchmark: Benchmark, device: str, say: Say) -> None:
         self.tuning, self.benchmark, self.say = tuning, benchmark, say
         costs = TrialCosts(tuning, benchmark, device)
+        costs.check_budget()
         self.studies = {method: MethodTrials.open(tuning, method, benchmark, costs) for method in tuning.methods}
         # The trials are the longest way.
         self.board = Board(tuning.cells, {f"tune {method}": 1e3 for method in tuning.methods})
@@ -281,8 +285,8 @@ class TuneWork:
                     found[seed, fold] = self._objective(target, goal, fold)
         return found
 
-    def write(self, status: str = "running", result: Tuned | None = None) -> None:
-        write_record(self.tuning, self.facts, self.studies, status, result)
+    def write(self, status: str = "running", content: TuneContent | None = None) -> None:
+        write_record(self.tuning, self.facts, self.studies, status, content)
 
 
 def _seconds(trials: list[TuneTrial]) -> float:
