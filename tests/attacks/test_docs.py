@@ -54,7 +54,9 @@ def test_numbers_and_words_of_the_page_are_those_of_the_code() -> None:
     assert "({})".format(", ".join(map(str, (0, *relearning.points)))) in PAGE.text
     one, few, all_of_them = sampling.numbers
     assert f"k = {one}, {few} and {all_of_them}" in PAGE.text
-    assert f"about {relearning.subjects} subjects a side" in PAGE.text
+    assert (
+        f"about {relearning.subjects} subjects a side are asked, of sampling about {sampling.subjects}" in PAGE.text
+    )
     assert relearning.batch_size == 16
     assert f"`int4`: the same of {GROUP} weights" in PAGE.text
     rows = [word for cell in re.findall(r"^\| ([a-z ,]+) \|", PAGE.text, re.MULTILINE) for word in cell.split(", ")]

@@ -47,6 +47,9 @@ def test_a_run_and_those_that_it_is_compared_with(medunlearn: Medunlearn, outsid
     # A model has no likelihood ratio to itself.
     own = areas[(areas["model"] == "retrained") & (areas["attack"] == "reference")]
     assert own["value"].tolist() == [0.5]
+    # Without evaluations nobody knows whether the retrained model is a reference; with them, this one is none.
+    assert found["caveats"]
+    assert "against the retrained model" in found["caveats"][0]
     pairs = {(row["model"], row["against"]) for row in found["comparisons"]}
     assert pairs == {("GA", "target"), ("GA", "retrained"), ("target", "retrained")}
     rates = table[table["measure"] == "tpr_at_1pct_fpr"]

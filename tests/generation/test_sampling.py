@@ -89,9 +89,13 @@ def test_names() -> None:
     assert [one.name for one in found] == ["greedy", "temperature_0.7", "top_k_10", "temperature_0.7_top_k_50"]
     assert [one.draws for one in found] == [False, True, True, True]
     assert parse_decodings(["temperature=0"]) == (Decoding(),)
+    (nucleus,) = parse_decodings(["temperature=0.7+top_p=0.9"])
+    assert (nucleus, nucleus.name) == (Decoding(0.7, None, 0.9), "temperature_0.7_top_p_0.9")
     with pytest.raises(ConfigError) as wrong:
-        parse_decodings(["hot", "top_k=0", "top_k=2.5", "greedy", "greedy", "temperature=-1"])
-    assert len(wrong.value.problems) == 5
+        parse_decodings(
+            ["hot", "top_k=0", "top_k=2.5", "greedy", "greedy", "temperature=-1", "top_p=0", "top_p=1.1"]
+        )
+    assert len(wrong.value.problems) == 7
 
 
 def test_ratings_of_all_cuts_are_those_of_each(tiny_base: Any, tmp_path: Any) -> None:

@@ -56,6 +56,13 @@ def test_text_in_text_out(tmp_path: Path) -> None:
     assert all(body["max_tokens"] == 7 and "messages" not in body for body in bodies)
 
 
+def test_nucleus_sampling_is_asked_of_the_server(tmp_path: Path) -> None:
+    with FakeServer(answer=say) as server:
+        run(server.base_url, tmp_path, (Decoding(0.7, None, 0.9),))
+        bodies = [body for body, _ in server.seen]
+    assert all((body["temperature"], body["top_p"]) == (0.7, 0.9) and "top_k" not in body for body in bodies)
+
+
 def test_what_fails_has_a_reason_and_is_asked_again(tmp_path: Path) -> None:
     def sulk(body: dict[str, Any], nth: int) -> str:
         return "error_500" if "patient 2" in body["prompt"] else "well"

@@ -29,6 +29,7 @@ from medunlearn.pipeline.attacking.attack_run import attack, attack_one, attack_
 from medunlearn.pipeline.attacking.relearning_run import relearned_items, relearning_subjects
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.report.gather import gather
+from medunlearn.pipeline.report.gather_attacks import recovery_content
 from medunlearn.reports.write import write_report
 from medunlearn.results.runs import Run
 
@@ -214,6 +215,20 @@ def test_words_that_cannot_be_attacked(pulses: Benchmark, knowing: dict[str, Run
     how = attack_settings({"split": "patient=p00", "attacks": "relearning", "relearning.data": "forget_half"})
     with pytest.raises(InputError, match="single subject"):
         attack(knowing["target"], pulses, how, device="cpu", quiet=True)
+
+
+def test_a_report_leaves_out_what_was_attacked_with_other_settings(
+    knowing: dict[str, Run], pulses: Benchmark, attacked: Attacks
+) -> None:
+    plain = check(EvaluateSettings, {"split": "gone", "metrics": ["rouge_l", "em"], "replicates": 50})
+    names = ("nothing", "target", "retrained")
+    models = [evaluate_one(knowing[name], pulses, plain, device="cpu", quiet=True) for name in names]
+    for name in names:
+        how = settings("sampling", **({"sampling.samples": 2} if name == "target" else {}))
+        attack(knowing[name], pulses, how, device="cpu", quiet=True)
+    (sampling,) = [part for part in recovery_content(models, None, 50, 0) if part.kind == "sampling"]
+    assert set(sampling.table["model"]) == {models[0].run.label, "retrained"}
+    assert sampling.notes == ("target is left out: it was attacked with other settings.",)
 
 
 def test_the_verb_and_the_report(

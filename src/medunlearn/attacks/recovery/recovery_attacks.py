@@ -24,7 +24,8 @@ class RecoveryAttack:
     """Settings that all recovery attacks have.
 
     Attributes:
-        subjects: questions about this many subjects a side are asked (seeded); null: about all.
+        subjects: questions about this many subjects a side are asked (seeded); null: about all. Fewer than 40
+            retained ones settle no check of the retrained model where models do not differ.
         fold: of the questions.
         context: context mode; null: as the model was trained.
         max_new_tokens: longest response; 0: as `evaluate` has it.
@@ -36,7 +37,7 @@ class RecoveryAttack:
     source: ClassVar[str]
     variant: ClassVar[str] = ""
 
-    subjects: Annotated[int | None, Field(ge=1)] = 20
+    subjects: Annotated[int | None, Field(ge=1)] = 50
     fold: Fold = "train"
     context: Context | None = None
     max_new_tokens: Annotated[int, Field(ge=0)] = 0
@@ -139,6 +140,7 @@ class RepeatedSampling(RecoveryAttack):
     title: ClassVar[str] = "Sampling"
     source: ClassVar[str] = "Hayes et al. 2024 (arXiv 2410.19482)"
 
+    subjects: Annotated[int | None, Field(ge=1)] = 20
     samples: Annotated[int, Field(ge=1, le=10_000)] = 32
     temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import e
 from typing import Any
 
 import pandas as pd
 
-from medunlearn.attacks import ATTACKS, attack_class
-from medunlearn.attacks.attacked import Attacked, Attacks
-from medunlearn.attacks.reconstruction.reconstruction_results import reported
-from medunlearn.attacks.recovery.recovery_attacks import RECOVERY
-from medunlearn.attacks.recovery.recovery_results import EXTRA, READINGS, shown
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import UNKNOWN, tightest
 from medunlearn.data.records import SIDES
@@ -27,17 +22,22 @@ from medunlearn.metrics.leakage.leakage_score import LEAKAGE, PAPER_EXTRACTOR, e
 from medunlearn.models.health import banner
 from medunlearn.pipeline.epochs.epoch_selection import TABLE
 from medunlearn.pipeline.presets import is_tiny
+from medunlearn.pipeline.report.gather_attacks import (
+    attacked_as,
+    attacks_on,
+    joined,
+    membership_content,
+    reconstruction_content,
+    recovery_content,
+)
 from medunlearn.pipeline.report.papers import GatheredRuns, paper_part
 from medunlearn.pipeline.utility.numbers import gather_utility
-from medunlearn.registry import names
 from medunlearn.reports.content import (
     Example,
     JudgementTables,
     Membership,
     ModelResult,
     Ranks,
-    Reconstruction,
-    Recovery,
     ReportContent,
 )
 from medunlearn.results.composites import COMPOSITES, DEGRADATION_SCORE
@@ -50,7 +50,6 @@ from medunlearn.results.evaluated import (
     reference_of,
 )
 from medunlearn.results.fact_table import ALPHA, calibration, subject_table
-from medunlearn.results.reference_check import ReferenceCheck
 from medunlearn.statistics.bootstrap import REPLICATES
 
 EXAMPLES_A_SIDE = 4
@@ -95,7 +94,7 @@ def gather(
             "or evaluate the runs on this one."
         )
     attacked = tuple(map(attacked_as, models))
-    attacks = _attacks(attacked, models, replicates, seed)
+    attacks = attacks_on(attacked, models, replicates, seed)
     may_show = show_text or results["benchmark"]["invented"]
     reference = reference_of(models, replicates, seed)
     broken = {model.run.label: model.record.info.problems for model in models if model.record.info.problems}
@@ -117,9 +116,9 @@ def gather(
         broken=warnings,
         reference=reference,
         show_text=may_show,
-        membership=_membership(attacks, reference, broken) if attacks else Membership(),
-        reconstruction=_reconstruction(models, replicates, seed),
-        recovery=tuple(_recovery(models, reference, replicates, seed)),
+        membership=membership_content(attacks, reference, broken) if attacks else Membership(),
+        reconstruction=reconstruction_content(models, replicates, seed),
+        recovery=tuple(recovery_content(models, reference, replicates, seed)),
         ranks=_ranks(models),
         epochs=_epochs(models),
         utility=gather_utility([model.run for model in models]),
@@ -153,52 +152,6 @@ def _check_comparable(models: Sequence[Evaluated]) -> None:
             )
 
 
-def _membership(attacks: Attacks, reference: ReferenceCheck | None, broken: Collection[str]) -> Membership:
-    """Tables and curves of membership attacks; no reading of broken models, or against one that is no reference."""
-    table, known = attacks.table(), names("attacks", ATTACKS)
-    if "reading" in table:
-        table["reading"] = table["reading"].mask(table["model"].isin(list(broken)))
-    if reference is not None and not reference.passed:
-        table = table.assign(reading=None)
-    return Membership(
-        table=table,
-        comparisons=attacks.comparisons,
-        curves=_joined([one.curves.assign(model=one.run.label) for one in attacks.models if len(one.curves)]),
-        titles={name: attack_class(name).title for name in table["attack"].unique() if name in known},
-    )
-
-
-def _reconstruction(models: Sequence[Evaluated], replicates: int, seed: int) -> Reconstruction:
-    """Tables of reconstruction attacks; empty without any."""
-    attacks = _attacks([attacked_as(model, "reconstruction") for model in models], models, replicates, seed)
-    return Reconstruction(reported(attacks.table()), reported(attacks.comparisons)) if attacks else Reconstruction()
-
-
-def _recovery(
-    models: Sequence[Evaluated], reference: ReferenceCheck | None, replicates: int, seed: int
-) -> Iterator[Recovery]:
-    """Tables of the recovery attacks, a kind at a time; no reading of broken models, or against one that is no
-    reference."""
-    broken = {model.run.label for model in models if model.record.info.problems}
-    for kind in RECOVERY:
-        attacks = _attacks([attacked_as(model, kind) for model in models], models, replicates, seed)
-        if attacks is None:
-            continue
-        table = shown(attacks.table())
-        table["reading"] = table["reading"].mask(table["model"].isin(list(broken)))
-        if reference is not None and not reference.passed:
-            table = table.assign(reading=None)
-        yield Recovery(
-            kind=kind,
-            title=attack_class(kind).title,
-            table=table,
-            comparisons=shown(attacks.comparisons),
-            words=READINGS,
-            measures=EXTRA,
-            notes=tuple(note for model in attacks.models for note in model.notes),
-        )
-
-
 def _ranks(models: Sequence[Evaluated]) -> Ranks:
     """Subjects of the forget set that each model's ranks still tell, and how p-values lie for unseen subjects."""
     forget = {model.run.label: _forgotten_facts(model) for model in models}
@@ -230,20 +183,6 @@ def _forgotten_facts(model: Evaluated) -> pd.DataFrame:
     return facts[(facts["side"] == "forget") & facts["p"].notna()] if len(facts) else facts
 
 
-def attacked_as(model: Evaluated, kind: str = "membership") -> Attacked | None:
-    """The attack of a kind on the split and benchmark that a model was evaluated on."""
-    attacked, about = Attacked.find(model.run, str(model.record.info.split), kind), model.record.info.benchmark
-    return attacked if attacked is not None and attacked.record.info.benchmark == about else None
-
-
-def _attacks(
-    attacked: Sequence[Attacked | None], models: Sequence[Evaluated], replicates: int, seed: int
-) -> Attacks | None:
-    """The attacks on models of a report, under the models' labels; None where there is none."""
-    known = [replace(one, run=model.run) for model, one in zip(models, attacked, strict=True) if one is not None]
-    return Attacks(tuple(known), replicates, seed) if known else None
-
-
 def _judged(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[JudgementTables, ...]:
     """The benchmark's panels, then those of each model's responses."""
     runs = [("", panel) for panel in panels]
@@ -256,17 +195,11 @@ def _judged(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[
     )
 
 
-def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Tables with rows, one after the other; empty of none."""
-    tables = [table for table in tables if len(table)]
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-
-
 def _epochs(models: Sequence[Evaluated]) -> pd.DataFrame:
     """The tables of epochs of the unlearning runs that have one for this split."""
     unlearned = [model.run for model in models if model.run.role == "unlearned"]
     paths = {run.label: run.folder / TABLE for run in unlearned if (run.folder / TABLE).exists()}
-    return _joined([read_frame(path).assign(model=label) for label, path in paths.items()])
+    return joined([read_frame(path).assign(model=label) for label, path in paths.items()])
 
 
 def _broken_epochs(models: Sequence[Evaluated]) -> dict[str, tuple[str, ...]]:
@@ -282,7 +215,7 @@ def _broken_epochs(models: Sequence[Evaluated]) -> dict[str, tuple[str, ...]]:
 def _comparisons(models: Sequence[Evaluated], replicates: int, seed: int) -> pd.DataFrame:
     """Each model against the target and the retrained model."""
     anchors = [model for model in models if model.run.role != "unlearned"]
-    return _joined(
+    return joined(
         [compared(model, [one for one in anchors if one is not model], replicates, seed) for model in models]
     )
 
