@@ -96,9 +96,10 @@ class Relearning(RecoveryAttack):
 
 @dataclass(frozen=True)
 class Quantization(RecoveryAttack):
-    """The weights of the decoder layers, rounded to 8 and to 4 bits (:mod:`medunlearn.models.quantization`).
+    """The weights of the decoder layers, rounded to 8 and to 4 bits in memory.
 
-    Unlearning moves weights by little, and rounding may move them back. Embeddings and the output head stay.
+    Unlearning moves weights by little, and rounding may move them back. Embeddings and the output head stay. The
+    formulas are those of :mod:`medunlearn.models.quantization`.
 
     Source: Zhang et al. 2024 (arXiv 2410.16454), "Catastrophic failure of LLM unlearning via quantization".
 
