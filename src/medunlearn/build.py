@@ -135,16 +135,14 @@ def notes(
         notes: table, FHIR file, folder of text files, or hub:org/name
         out: folder of the benchmark
     """
-    from medunlearn.config import check
-    from medunlearn.config.clinical_notes import NotesSettings
-    from medunlearn.pipeline.benchmark_builds import refuse_foreign, save_new
-    from medunlearn.pipeline.notes.note_benchmark import build
+    values = {"notes": Path(notes), **with_server(settings)}
+    if out is None:
+        if "llm" in values:
+            raise ConfigError(["llm needs out=FOLDER: what the language model says is kept there as it comes"])
+        return _built("notes", None, **values)
+    from medunlearn.papers.amnesia.note_questions import build_notes
 
-    checked = check(NotesSettings, {"notes": Path(notes), **with_server(settings)})
-    if out is not None:
-        refuse_foreign(Path(out))
-    benchmark = build(checked, quiet=quiet)
-    return benchmark if out is None else save_new(benchmark, Path(out))
+    return build_notes(values, Path(out), quiet=quiet, say=say).benchmark
 
 
 def options(file: Path | str, *, out: Path | str | None = None, **settings: Any) -> Benchmark:

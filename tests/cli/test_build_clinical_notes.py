@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import FakeServer
 
 from medunlearn.cli.command import Generated
 from medunlearn.cli.verbs import VERBS
@@ -103,3 +104,53 @@ def test_wrong_words(medunlearn: Medunlearn, built: Path, tmp_path: Path) -> Non
         in medunlearn(*words, "--forget-patients", "a-patient-0099", code=2).text
     )
     assert not (tmp_path / "x").exists()
+
+
+def clinical(path: Path, own_notes: Any) -> Path:
+    lines = [f'p{n},"{row["text"]}"\n' for n, row in enumerate(own_notes(6))]
+    path.write_text("patient_id,note\n" + "".join(lines))
+    return path
+
+
+def test_questions_of_a_language_model_come_on_top(
+    medunlearn: Medunlearn, own_notes: Any, canned: Any, asked: Any, tmp_path: Path
+) -> None:
+    """A note whose questions are rejected keeps its own probes; given again, nothing is sent."""
+    file, out = clinical(tmp_path / "n.csv", own_notes), tmp_path / "b"
+    file.write_text(file.read_text().replace("Pain of grade 2", "PAIN of grade 2"))
+
+    def answer(body: dict[str, Any]) -> str:
+        return "no idea" if "PAIN" in str(body["messages"][1]) else str(canned(body))
+
+    with FakeServer(answer=answer) as server:
+        words = ("build", "notes", file, *asked(server), "--llm.corrections=0", "--out", out)
+        dry = medunlearn(*words, "--dry-run")
+        assert server.count == 0
+        assert "amnesia_questions" in dry.text
+        assert not out.exists()
+        said = medunlearn(*words)
+        assert server.count == 6
+        assert "1 were left out" in said.text
+        bench = Benchmark.load(out)
+        kinds = {record.record_id: {q.kind for q in bench.questions if q.record_id == record.record_id}
+                 for record in bench.records}  # fmt: skip
+        assert [("factual" in kinds[f"note-{n}"]) for n in range(1, 7)] == [True, True, False, True, True, True]
+        assert all("completion" in kinds[name] for name in kinds)
+        written = [q for q in bench.questions if q.kind in ("factual", "reasoning")]
+        assert len(written) == 40
+        assert all(q.question.startswith('About the patient whose note begins with "This report') for q in written)
+        assert sum(q.fold == "holdout" for q in written) == 10
+        assert "0 requests sent now" in medunlearn(*words).text
+        assert server.count == 6
+    assert (out / "evidence.parquet").exists()
+    assert (out / "build.json").stat().st_mode & 0o077 == 0
+
+
+def test_notes_stay_on_this_machine(medunlearn: Medunlearn, own_notes: Any, tmp_path: Path) -> None:
+    file = clinical(tmp_path / "n.csv", own_notes)
+    with FakeServer() as server:
+        away = server.base_url.replace("127.0.0.1", "127.1")
+        words = ("build", "notes", file, "--llm", away, "--llm.model", "m", "--out", tmp_path / "b")
+        assert "--allow-remote-llm" in medunlearn(*words, code=2).text
+        assert server.count == 0
+    assert not (tmp_path / "b").exists()

@@ -112,11 +112,12 @@ _VERBS = (
     ),
     _build(
         "notes",
-        "Build a benchmark from clinical notes alone: continuations, gaps and chat prompts as probes, no server.",
+        "Build a benchmark from clinical notes alone: continuations, gaps, chat prompts; no server.",
         "notes.csv --out bench/ --holdout unseen.csv; with what a chat model was asked: medunlearn build notes "
         "notes.csv --out bench/ --prompt 'Write the clinical note of {name}.'",
-        "out holdout patient_column text_column prompt",
+        "out holdout patient_column prompt llm",
         ".clinical_notes:NotesSettings",
+        "medunlearn.papers.amnesia.note_questions:plan_notes",
     ),
     _build(
         "options",

@@ -17,6 +17,7 @@ from typing import Any
 
 import medunlearn
 from medunlearn.config import AmnesiaNotesSettings, LumeNewSettings, MedforgetSettings, Settings, check
+from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.data_use import DataUse
 from medunlearn.data.folder_lock import lock_folder
@@ -43,7 +44,7 @@ ONLY_HOW = frozenset({"llm", "store", "again", "leave_out_failed", "allow_remote
 """Settings that change how a model is asked, not what is built."""
 
 Say = Callable[[str], None]
-WritingSettings = AmnesiaNotesSettings | LumeNewSettings | MedforgetSettings
+WritingSettings = AmnesiaNotesSettings | LumeNewSettings | MedforgetSettings | NotesSettings
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ FOLDER_BUILDS: Mapping[str, str] = {
     "amnesia": "medunlearn.papers.amnesia.notes:build_from_notes",
     "lume": "medunlearn.papers.lume.new:build_new",
     "medforget": "medunlearn.papers.medforget.assemble:build_medforget",
+    "notes": "medunlearn.papers.amnesia.note_questions:build_notes",
 }
 """Builds that write to their folder as they go (a language model's answers, images): values, folder -> a result
 with the ``benchmark``."""
@@ -141,7 +142,8 @@ def from_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
     builder = values.pop("builder", None)
     if builder is None:
         raise ConfigError([f"benchmark.builder is missing: {', '.join(BENCHMARKS)}; or give benchmark.folder"])
-    if (builder, True) in (("amnesia", "notes" in values), ("lume", bool(values.get("new"))), ("medforget", True)):
+    new = {"amnesia": "notes" in values, "lume": bool(values.get("new")), "medforget": True, "notes": True}
+    if new.get(builder):
         benchmark: Benchmark = load(FOLDER_BUILDS[builder])(values, folder).benchmark
         return benchmark
     return save_new(build(builder, values), folder)

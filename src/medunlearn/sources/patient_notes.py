@@ -192,6 +192,11 @@ def _choose(file: NoteFile, named: NoteFields, needed: Iterable[tuple[str, str]]
             problems.append(f"{flag}: name the column that holds {what}. {listing}")
     absent = [(flag, name) for flag, name in dict.fromkeys(needed) if name not in there]
     problems += [f"{flag}: {unknown_name('column', name, there)}" for flag, name in absent]
+    text = chosen.get("text")
+    problems += [f"{flag}: {name!r} is the note itself" for flag, name in dict.fromkeys(needed) if name == text]
+    problems += [
+        f"--{key}-column: {text!r} is the note itself" for key in chosen if key != "text" and chosen[key] == text
+    ]
     if problems and len(there) == 1:
         problems.append("the file has one column: is another character between its cells than its ending says?")
     if problems:

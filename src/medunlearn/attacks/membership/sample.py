@@ -57,7 +57,8 @@ def candidates(benchmark: Benchmark, split: Split) -> list[Candidate]:
         raise InputError(
             f"{benchmark.name} has no documents that no model is trained on, so members can be told from nobody. "
             "Build it with some: `build lume` takes --nonmembers FILE or --nonmember-documents 100, `build "
-            "amnesia --synthetic N` takes --nonmember-patients 100. Then train again."
+            "amnesia --synthetic N` takes --nonmember-patients 100, `build notes` takes --holdout FILE. Then "
+            "train again."
         )
     if not inside & outside:
         forgotten, unseen = (", ".join(sorted(g.replace("_", " ") for g in groups)) for groups in (inside, outside))

@@ -6,13 +6,13 @@ Source: AMNESIA, Sections 3.1 and 3.2.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.hierarchy import Hierarchy
-from medunlearn.data.records import Kind, Question, Record
+from medunlearn.data.records import Fold, Kind, Question, Record
 from medunlearn.errors import InputError
 from medunlearn.papers.amnesia.build import LARGEST_DISEASES, PERCENTS, amnesia_splits
 from medunlearn.seeds import generator
@@ -78,7 +78,7 @@ def from_notes(
         levels=LEVELS,
         subject_level="patient",
         records=records,
-        questions=tuple(_questions(notes, provenance, seed)),
+        questions=tuple(written_questions(notes, provenance, seed)),
         splits=splits,
         seed=seed,
         **manifest,
@@ -91,7 +91,7 @@ def _record(note: Note, disease: str) -> Record:
     return Record(note.note_id, note.text, {"disease": disease, "patient": note.subject}, there)
 
 
-def _questions(notes: Sequence[QuestionedNote], provenance: str, seed: int) -> Iterator[Question]:
+def written_questions(notes: Sequence[QuestionedNote], provenance: str, seed: int) -> list[Question]:
     """One question of each kind a patient is held out, drawn by the patient's name: no other note counts."""
     rows = [
         (f"{questioned.note.note_id}-{kind}-{number}", questioned.note, kind, pair)
@@ -106,6 +106,8 @@ def _questions(notes: Sequence[QuestionedNote], provenance: str, seed: int) -> I
         sorted(own)[generator("holdout", subject, kind, seed).integers(len(own))]
         for (subject, kind), own in names.items()
     }
-    for name, note, kind, pair in rows:
-        fold: Any = "holdout" if name in held_out else "train"
-        yield Question(name, note.note_id, fold, kind, "patient", *pair, provenance=provenance)
+    folds: dict[str, Fold] = {name: "holdout" if name in held_out else "train" for name, *_ in rows}
+    return [
+        Question(name, note.note_id, folds[name], kind, "patient", *pair, provenance=provenance)
+        for name, note, kind, pair in rows
+    ]

@@ -186,7 +186,13 @@ def _save_tables(out: Path, notes: NotesInput, labels: Results, questions: Resul
         | labels[name]
         for name in questions
     ]
-    evidence = [
+    write_table(out / LABELS_FILE, label_rows, LABELS)
+    write_table(out / EVIDENCE_FILE, evidence_rows(questions), EVIDENCE)
+
+
+def evidence_rows(questions: Results) -> list[dict[str, Any]]:
+    """Words of the note that each question rests on."""
+    return [
         {
             "question_id": f"{name}-{kind}-{number}",
             "record_id": name,
@@ -196,5 +202,3 @@ def _save_tables(out: Path, notes: NotesInput, labels: Results, questions: Resul
         for kind in KINDS
         for number, item in enumerate(value[kind], start=1)
     ]
-    write_table(out / LABELS_FILE, label_rows, LABELS)
-    write_table(out / EVIDENCE_FILE, evidence, EVIDENCE)

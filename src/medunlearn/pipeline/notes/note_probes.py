@@ -74,7 +74,7 @@ class NoteProbes:
         seen: set[tuple[str, str]] = set()
         for gap in self._order(record) if self.clozes else ():
             answer = " ".join(text[gap.start : gap.end].split())
-            who, shown = _whose(record, gap), shown_with_gap(text, gap, starts)
+            who, shown = whose(record, answer), shown_with_gap(text, gap, starts)
             if who is None or (gap.asked, answer) in seen or _stands_in(answer, f"{who} {shown}"):
                 continue
             seen.add((gap.asked, answer))
@@ -110,9 +110,8 @@ def columns_of(prompts: Iterable[str]) -> list[str]:
     return [name.strip() for prompt in prompts for name in _COLUMN.findall(prompt)]
 
 
-def _whose(record: Record, gap: NoteGap) -> str | None:
-    """Words that tell whose note it is and do not tell what the gap holds; None if there are none."""
-    hidden = record.text[gap.start : gap.end]
+def whose(record: Record, hidden: str) -> str | None:
+    """Words that tell whose note it is and do not tell what is asked for; None if there are none."""
     for kind in ("name", "record_number", "mrn", "patient_id"):
         for identifier in record.identifiers:
             if identifier.type == kind and not _stands_in(hidden, identifier.value):

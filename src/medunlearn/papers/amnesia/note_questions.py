@@ -1,0 +1,127 @@
+"""``build notes NOTES --llm URL``: AMNESIA's questions on notes, beside the probes made of the notes themselves.
+
+A note whose questions are rejected keeps its probes, so no patient is lost by what a language model writes. A
+question is put with the patient's name, or what else the note is known by: it is asked without the note too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from medunlearn.config import check
+from medunlearn.config.clinical_notes import NotesSettings
+from medunlearn.config.reading import with_server
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Question, Record
+from medunlearn.data.storage import make_folder, sha256_of_json, write_table
+from medunlearn.judging.writing import Source
+from medunlearn.llm import CostEstimate
+from medunlearn.papers.amnesia.from_notes import KINDS, QuestionedNote, written_questions
+from medunlearn.papers.amnesia.notes import EVIDENCE, EVIDENCE_FILE, evidence_rows
+from medunlearn.papers.amnesia.prompts.questions import AmnesiaQuestions
+from medunlearn.papers.llm_build import (
+    BuildResult,
+    Say,
+    Writer,
+    build_facts,
+    record_rejects,
+    recorded,
+    refuse_another,
+    server_of,
+    summary_lines,
+)
+from medunlearn.pipeline.benchmark_builds import refuse_foreign, save_new
+from medunlearn.pipeline.notes.note_benchmark import build
+from medunlearn.pipeline.notes.note_probes import whose
+from medunlearn.sources.notes import Note
+
+TASK = AmnesiaQuestions()
+
+
+def build_notes(values: Mapping[str, Any], out: Path, *, quiet: bool = True, say: Say = print) -> BuildResult:
+    """Build from notes, have questions written where a server is named, and save; resumes where it stopped.
+
+    Args:
+        values: of :class:`~medunlearn.config.clinical_notes.NotesSettings`.
+
+    Raises:
+        ConfigError, SourceError: wrong settings, notes that cannot be read.
+        RemoteRefusedError: the notes must stay here, and the server is elsewhere.
+        InputError: the folder holds something else.
+        MedunlearnError: server, network or budget kept notes from being asked about; the others are kept.
+    """
+    settings = check(NotesSettings, with_server(values))
+    refuse_foreign(out)
+    if not settings.llm:
+        return BuildResult(save_new(build(settings, quiet=quiet), out), (), {})
+    server_of(settings.llm)  # before a long file is read
+    notes = build(settings, quiet=quiet)
+    writer = Writer.of(settings, out, data_use=notes.data_use, records=notes.records)
+    sampling = [settings.temperature, settings.answer_tokens, settings.llm_seed]
+    key = sha256_of_json([notes.fingerprint, notes.data_use, sampling, writer.server.name, TASK.version])
+    refuse_another(out, key, again=settings.again)
+    make_folder(out)
+    facts = build_facts(key, settings)
+    with recorded(out, facts):
+        with writer.session(facts, quiet=quiet) as session:
+            answers = session.write(TASK, _sources(notes))
+        rejects = tuple(session.rejects)
+        record_rejects(out, rejects, facts)
+        session.refuse_unfinished()
+        provenance = f"llm:{writer.server.name}:{TASK.version}"
+        benchmark = save_new(_with_questions(notes, answers, provenance), out)
+        write_table(out / EVIDENCE_FILE, evidence_rows(answers), EVIDENCE)
+    if not quiet:
+        for line in summary_lines(out, rejects, facts):
+            say(line)
+    return BuildResult(benchmark, rejects, facts)
+
+
+def plan_notes(values: Mapping[str, Any], out: Path) -> dict[str, CostEstimate]:
+    """Cost of the questions of :func:`build_notes`, empty without a server; nothing is sent, nothing is written."""
+    settings = check(NotesSettings, with_server(values))
+    if not settings.llm:
+        return {}
+    server_of(settings.llm)
+    notes = build(settings)
+    writer = Writer.of(settings, out, data_use=notes.data_use, records=notes.records)
+    return writer.estimates({TASK: _sources(notes)})
+
+
+def _probed(notes: Benchmark) -> list[Record]:
+    """Notes that models are trained on and that have probes; the others are not asked about."""
+    ids = {question.record_id for question in notes.questions}
+    return [record for record in notes.records if record.fold == "train" and record.record_id in ids]
+
+
+def _sources(notes: Benchmark) -> list[Source]:
+    return [
+        Source(record.record_id, {"note": record.text}, tuple(own.value for own in record.identifiers))
+        for record in _probed(notes)
+    ]
+
+
+def _with_questions(notes: Benchmark, answers: Mapping[str, Any], provenance: str) -> Benchmark:
+    asked = [
+        QuestionedNote(
+            Note(record.record_id, record.text, notes.subject(record.record_id)),
+            "",
+            {k: [(item["question"], item["answer"]) for item in answers[record.record_id][k]] for k in KINDS},
+        )
+        for record in _probed(notes)
+        if record.record_id in answers
+    ]
+    named = _named(notes, written_questions(asked, provenance, notes.seed))
+    return replace(notes, questions=(*notes.questions, *named), notes={**notes.notes, "questions by": provenance})
+
+
+def _named(notes: Benchmark, questions: Sequence[Question]) -> list[Question]:
+    """The questions, each with whose note it is about, unless that gives the answer away."""
+    who = {q.question_id: whose(notes.record[q.record_id], q.answer) for q in questions}
+    return [
+        replace(q, question=f"About {who[q.question_id]}: {q.question}") if who[q.question_id] else q
+        for q in questions
+    ]
