@@ -79,3 +79,8 @@ def test_a_long_text_is_shown_around_the_cut() -> None:
     assert not cut.whole
     (cut,) = continuations(WORDS, ["8"], shortest=5, longest=8)
     assert not cut.whole, "the rest is cut"
+
+
+def test_a_line_break_at_the_cut_is_a_part_of_the_rest() -> None:
+    (cut,) = continuations("a b\nc d", ["50%"], shortest=1, longest=9)
+    assert (cut.prompt, cut.answer) == ("a b", "\nc d")

@@ -72,6 +72,7 @@ class PrefixCut:
     """A text's beginning and how it goes on.
 
     Attributes:
+        answer: the rest; white space stands before it where that is not one space.
         words: how many stand before the cut.
         whole: nothing is left out, neither of the beginning nor of the rest.
     """
@@ -96,8 +97,8 @@ def continuations(text: str, prefixes: Iterable[str], *, shortest: int, longest:
     for count in sorted(count for count in counts if shortest <= count <= len(words) - shortest):
         start, end = max(0, count - longest), min(len(words), count + longest)
         whole = start == 0 and end == len(words)
-        prompt, answer = text[words[start][0] : words[count - 1][1]], text[words[count][0] : words[end - 1][1]]
-        cuts.append(PrefixCut(prompt, answer, count, whole))
+        prompt, rest = text[words[start][0] : words[count - 1][1]], text[words[count - 1][1] : words[end - 1][1]]
+        cuts.append(PrefixCut(prompt, rest[1:] if rest[:1] == " " and rest[1:2].strip() else rest, count, whole))
     return cuts
 
 

@@ -13,10 +13,13 @@ import medunlearn as mu
 from medunlearn.attacks.membership.sample import candidates
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.facts import facts_of
-from medunlearn.data.records import Identifier
+from medunlearn.data.records import Identifier, Record
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.pipeline.notes.note_gaps import BLANK, gaps_in, note_sentences, shown_with_gap
+from medunlearn.pipeline.notes.note_identifiers import identifier_columns, identify
 from medunlearn.pipeline.notes.note_levels import chain_of
+from medunlearn.pipeline.notes.note_probes import whose
+from medunlearn.sources.patient_notes import PatientNote
 from medunlearn.synthetic import invent_hospital
 
 PROMPT = "Write the clinical note of {name}, {complaint}."
@@ -225,7 +228,8 @@ def test_wrong_settings(notes: Path, values: dict[str, Any], message: str) -> No
 
 
 TEXT = (
-    "Discharge summary\nDiagnosis: acute heart failure\nPlan:\nwater restriction, daily weight\n\n"
+    "Discharge summary\nDiagnosis: acute heart failure\nPlan:\nwater restriction, daily weight\n"
+    "Impression: 1. Well. 2. Old.\n"
     "Ann Vane, born 1950-02-03, was given furosemide 40 mg twice daily for 5 days. Creatinine was 1.31 mg/dL, "
     "pulse of 88 bpm, version 7. Seen on 2020-01-02."
 )
@@ -245,6 +249,7 @@ def test_the_gaps_of_a_note() -> None:
         ("section", "section:diagnosis", "acute heart failure"),
         ("section", "section:plan", "water restriction, daily weight"),
     }
+    assert not [gap for gap in gaps if TEXT[gap.start : gap.end] in ("1", "2")], "numbers of a list are no facts"
     shown = {gap.asked: shown_with_gap(TEXT, gap, note_sentences(TEXT)) for gap in gaps}
     assert shown["value:creatinine"] == "Creatinine was ____ mg/dL, pulse of 88 bpm, version 7."
     assert shown["section:diagnosis"] == "Diagnosis: ____"
@@ -273,4 +278,43 @@ def test_levels_nest_where_they_can() -> None:
     assert chain_of([*rows, {"patient": "p3", "house": "h1", "ward": "c"}], ["house", "ward"]) == (
         "ward",
         "patient",
+    )
+
+
+def test_a_note_is_called_by_nothing_that_is_asked_for() -> None:
+    text = "Findings: the heart is large and both lungs are clear, no effusion at all. Pulse was 88 bpm today."
+    bare = Record("n", text, {"patient": "p"})
+    beginning = (
+        'the patient whose note begins with "Findings: the heart is large and both lungs are clear, no effusion"'
+    )
+    assert whose(bare, "88", text.index("88")) == beginning
+    assert whose(bare, text[10:70], 10) is None, "the answer begins within the beginning"
+    assert whose(bare, "large") is None
+    named = Record("n", text, {}, (Identifier("name", "Ann Vane"), Identifier("mrn", "H-77")))
+    assert whose(named, "88") == "Ann Vane"
+    assert whose(named, "Ann Vane") == "the patient with the number H-77"
+
+
+def test_columns_that_are_identifiers() -> None:
+    columns = [
+        "name",
+        "MRN",
+        "birth_date",
+        "image",
+        "age",
+        "hospital",
+        "ward",
+        "first_name",
+        "patient_id",
+        "note_date",
+    ]
+    assert identifier_columns(columns) == ["name", "MRN", "birth_date", "first_name", "patient_id"]
+    note = PatientNote("n", "4711", "Ann Vane (4711) of H-7 and X4711.", values={
+        "first_name": "Ann", "last_name": "Vane", "patient_id": "4711", "mrn": "H-7x"})  # fmt: skip
+    (own,) = identify([note], ["first_name", "last_name", "patient_id", "mrn"], "none")
+    assert own == (
+        Identifier("name", "Ann Vane"),
+        Identifier("first_name", "Ann"),
+        Identifier("last_name", "Vane"),
+        Identifier("patient_id", "4711"),
     )

@@ -31,6 +31,7 @@ _UNIT = re.compile(
     r"|(?P<value>%|°\s?[CF]?|(?:[A-Za-zµ]{1,6}|[x×]?\s?10\^\d+)/(?:[A-Za-zµ]{1,6}|\d+\s?\w+)|mm\s?Hg|bpm|mmol|kg|cm|mm|pg|fL|U|L)"
     r"(?![\w/]))"
 )
+_NUMBERING = re.compile(r"[.)]\s")
 _LABEL = re.compile(r"([A-Za-z][A-Za-z-]+)(?:\s+(?:of|is|was|were|at|to|level|count|[a-z]+ing))*[\s:=,(]*$")
 _HEADING = re.compile(r"^[ \t]*(?P<head>[A-Z][A-Za-z][A-Za-z /&'-]{1,50}):[ \t]*\n?(?P<body>[^\n]+)", re.MULTILINE)
 
@@ -92,7 +93,11 @@ def _facts(text: str, identifiers: Sequence[Identifier]) -> Iterator[NoteGap]:
 
 
 def _measured(text: str, start: int, end: int) -> str | None:
-    """What a number measures, by its unit and the word before it; None if nothing says so."""
+    """What a number measures, by its unit and the word before it; None if nothing says so, or it numbers a list."""
+    if _NUMBERING.match(text, end) and (
+        not (before := text[max(0, start - 3) : start].rstrip(" ")) or before[-1] in "\n:.;"
+    ):
+        return None
     unit, label = _UNIT.match(text, end), _LABEL.search(text, max(0, start - 60), start)
     kind = unit.lastgroup if unit else None
     if kind is None and label is None:

@@ -22,7 +22,8 @@ _FULL_NAMES = ("patient_name", "full_name")
 
 def identifier_columns(columns: Iterable[str]) -> list[str]:
     """Columns that are named as a kind of identifier: name, mrn, birth_date, phone, address, ..."""
-    return [name for name in columns if kind_of(name).name not in (UNKNOWN, *NOT_HERS)]
+    kinds = {name: kind_of(name) for name in columns}
+    return [name for name, kind in kinds.items() if kind.form != "none" and kind.name not in (UNKNOWN, *NOT_HERS)]
 
 
 def identify(

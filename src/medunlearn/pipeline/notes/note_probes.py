@@ -74,7 +74,7 @@ class NoteProbes:
         seen: set[tuple[str, str]] = set()
         for gap in self._order(record) if self.clozes else ():
             answer = " ".join(text[gap.start : gap.end].split())
-            who, shown = whose(record, answer), shown_with_gap(text, gap, starts)
+            who, shown = whose(record, answer, gap.start), shown_with_gap(text, gap, starts)
             if who is None or (gap.asked, answer) in seen or _stands_in(answer, f"{who} {shown}"):
                 continue
             seen.add((gap.asked, answer))
@@ -110,15 +110,21 @@ def columns_of(prompts: Iterable[str]) -> list[str]:
     return [name.strip() for prompt in prompts for name in _COLUMN.findall(prompt)]
 
 
-def whose(record: Record, hidden: str) -> str | None:
-    """Words that tell whose note it is and do not tell what is asked for; None if there are none."""
+def whose(record: Record, hidden: str, start: int | None = None) -> str | None:
+    """Words that tell whose note it is and do not tell what is asked for; None if there are none.
+
+    Args:
+        hidden: the answer.
+        start: its place in the note, where it has one: the note is not called by words that are a part of it.
+    """
     for kind in ("name", "record_number", "mrn", "patient_id"):
         for identifier in record.identifiers:
             if identifier.type == kind and not _stands_in(hidden, identifier.value):
                 return identifier.value if kind == "name" else f"the patient with the number {identifier.value}"
     words = record.text.split(maxsplit=BEGINNING)
     beginning = " ".join(words[:BEGINNING])
-    if len(words) <= BEGINNING or _stands_in(hidden, beginning):
+    inside = start is not None and len(words) > BEGINNING and start < len(record.text) - len(words[BEGINNING])
+    if len(words) <= BEGINNING or inside or _stands_in(hidden, beginning):
         return None
     return f'the patient whose note begins with "{beginning}"'
 
