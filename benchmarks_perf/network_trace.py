@@ -33,6 +33,7 @@ from medunlearn.judging import rehearsal
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 import network_log
+from case_evidence import AUTHORITY
 
 SMALL = "--model tiny --tiny-width 32 --tiny-layers 2 --epochs 2 --precision fp32"
 QUICK = "--replicates 20 --max-new-tokens 4"
@@ -41,6 +42,8 @@ ASK = "--llm URL --llm.model rehearsal"
 LIBRARIES = "transformers huggingface_hub datasets evaluate lm_eval accelerate peft plotly pandas rich sklearn"
 PROBE = {("socket", "AF_INET6"), ("bind", "::1:0")}
 """What urllib3 does when it is imported, to learn whether there is IPv6; nothing is sent."""
+SUPPORT = str(Path(__file__).parents[1] / "tests" / "support")
+CASE = f"import sys; sys.path.insert(0, {SUPPORT!r}); import case_evidence; case_evidence.write_example('case')"
 COMMANDS = f"""
 python import medunlearn, importlib; [importlib.import_module(name) for name in '{LIBRARIES}'.split()]
 list methods
@@ -91,6 +94,11 @@ export tasks bench --split random_25 --out tasks-of-bench --like target --folds 
 demo audit --out demo-audit --texts 2 --epochs 2
 verify target --subject patient-0003 --benchmark bench
 sbom target
+python {CASE}
+verify case
+case key --out owner/signing.key
+case timestamp case --command "python authority.py"
+case purge target bench --patient patient-0003 --benchmark bench
 """.strip()
 EXPERIMENT = """
 name: Trace
@@ -241,6 +249,7 @@ def write_inputs(place: Path, url: str) -> None:
     options = [{"question": f"Is it {n}?", "options": ["yes", "no"], "answer": "no"} for n in range(8)]
     rows("questions.jsonl", options)
     rows("tasks/capitals.jsonl", [{"question": f"{n}?", "choices": ["a", "b"], "answer": n % 2} for n in range(6)])
+    (place / "authority.py").write_text(AUTHORITY)
     (place / "tasks" / "capitals.yaml").write_text(CAPITALS.replace("FOLDER", str(place / "tasks")))
     dose = "The dose is 5 mg orally twice daily; it is contraindicated in renal impairment. "
     texts = ["".join(f"Part {place}x{n}. {dose}" for n in range(3)) for place in range(4)]

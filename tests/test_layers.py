@@ -31,7 +31,7 @@ FLOORS = [
     {"judging"},
     {"attacks", "audit"},
     {"pipeline"},
-    {"papers"},
+    {"papers", "cases"},
     {"api", "build"},
     {"cli"},
     {"__main__"},
@@ -48,6 +48,7 @@ WITH_TORCH = {
     "results",
     "pipeline",
     "papers",
+    "cases",
 }
 # `medunlearn/__init__.py` is the door: it names what is upstairs, and opens it when asked.
 NOT_ROOMS = {"__init__", "__pycache__", "py.typed"}

@@ -27,6 +27,8 @@ from medunlearn.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from medunlearn.attacks.attacked import Attacks
+    from medunlearn.cases.purge import Purge
+    from medunlearn.cases.signing_keys import KeyFiles
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.data.describe import Description
     from medunlearn.judging.annotators import PeopleAgreement
@@ -370,28 +372,32 @@ def export(
 
 def verify(
     folders: Sequence[Folder], *, subject: str | None = None, benchmark: BenchmarkOrFolder | None = None,
-    identifiers: Folder | None = None, out: Folder | None = None, quiet: bool = False
+    identifiers: Folder | None = None, out: Folder | None = None, public_key: Folder | None = None,
+    quiet: bool = False
 ) -> Holders | Verification:  # fmt: skip
-    """Check runs against what they recorded; with a subject, list every file that still holds it.
+    """Check runs against what they recorded, or a model against its case; with a subject, list the files that hold
+    it.
 
     Args:
-        folders: runs; with a subject folders or files to look through, with everything below
+        folders: runs; or a case, with the model that it is about before it; with a subject folders or files to look
+            through, with everything below
         subject: who: level=node,node of the benchmark (patient=patient-0007)
         benchmark: the subject's benchmark: tells records, identifiers, and which weights were trained on them
         identifiers: file with names and numbers of the subject, one a line
         out: also write the log to this file (.parquet, .csv or .json); it holds no text of the subject
+        public_key: of a case: the owner's public key, from another source than the case
     """
     from medunlearn.pipeline.holders.holders import LOGS, find_holders
     from medunlearn.pipeline.holders.traces import read_identifiers
 
     if subject is None and identifiers is None:
-        from medunlearn.pipeline.verify import verify_runs
-
         if benchmark is not None or out is not None:
             raise ConfigError(
                 ["there is nobody to look for: --benchmark and --out need --subject or --identifiers"]
             )
-        return verify_runs(list(map(Path, folders)))
+        return _checked(list(map(Path, folders)), public_key)
+    if public_key is not None:
+        raise ConfigError(["--public-key is for a case: leave --subject and --identifiers out"])
     if out is not None and Path(out).suffix.lower() not in LOGS:
         raise ConfigError([f"--out {out}: the log is written as {', '.join(LOGS)}"])
     names = [] if identifiers is None else read_identifiers(Path(identifiers))
@@ -400,6 +406,73 @@ def verify(
     if out is not None:
         log.write(Path(out))
     return log
+
+
+def _checked(folders: list[Path], public_key: Folder | None) -> Verification:
+    """Checks of runs, or of a case and the model beside it."""
+    from medunlearn.cases.case_checks import looks_like_case, verify_case
+    from medunlearn.pipeline.verify import verify_runs
+
+    cases = [folder for folder in folders if looks_like_case(folder)]
+    if not cases:
+        if public_key is not None:
+            raise ConfigError(["--public-key is for a case, and none of these folders is one"])
+        return verify_runs(folders)
+    models = [folder for folder in folders if folder not in cases]
+    if len(cases) > 1 or len(models) > 1:
+        raise ConfigError(["a case is checked alone or with one model: medunlearn verify MODEL case/"])
+    from medunlearn.cases.signing_keys import read_public_key
+
+    key = None if public_key is None else read_public_key(Path(public_key))
+    return verify_case(cases[0], models[0] if models else None, public_key=key)
+
+
+def case_key(*, out: Folder) -> KeyFiles:
+    """Make an Ed25519 key pair that signs cases, and the secret for pseudonyms where its folder has none.
+
+    Args:
+        out: the private key; OUT.pub and pseudonyms.key stand beside it
+    """
+    from medunlearn.cases.signing_keys import make_key
+
+    return make_key(Path(out))
+
+
+def case_timestamp(case: Folder, *, url: str | None = None, command: str | None = None) -> Path:
+    """Have an authority time-stamp a case's signed statement (RFC 3161). Sends its SHA-256 and nothing else.
+
+    Args:
+        case: folder of the case
+        url: address of the authority, http:// or https://
+        command: instead of an address: reads the query from standard input, writes the reply to standard output
+    """
+    from medunlearn.cases.timestamps import timestamp_case
+
+    return timestamp_case(Path(case), url=url, command=command)
+
+
+def case_purge(
+    folders: Sequence[Folder], *, patient: str | None = None, benchmark: BenchmarkOrFolder | None = None,
+    identifiers: Folder | None = None, kinds: Sequence[str] = (), yes: bool = False, quiet: bool = False
+) -> Purge:  # fmt: skip
+    """List every file that still holds a patient, and delete these files where that is confirmed.
+
+    Args:
+        folders: folders or files to look through, with everything below; nothing outside of them is touched
+        patient: id of the patient in the benchmark
+        benchmark: the patient's benchmark: tells records, identifiers, and which weights were trained on them
+        identifiers: file with names and numbers of the patient, one a line
+        kinds: delete files of this kind alone (weights, store, benchmark, ...); repeatable
+        yes: delete the files; without it they are listed
+    """
+    from medunlearn.cases.purge import purge_patient
+    from medunlearn.pipeline.holders.traces import read_identifiers
+
+    names = [] if identifiers is None else read_identifiers(Path(identifiers))
+    bench = None if benchmark is None else _benchmark(benchmark)
+    return purge_patient(
+        list(map(Path, folders)), bench, patient, identifiers=names, kinds=kinds, confirmed=yes, quiet=quiet
+    )
 
 
 def run(

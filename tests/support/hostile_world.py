@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from case_evidence import write_example
 from click.testing import CliRunner
 from fake_server import FakeServer
 
@@ -79,6 +80,10 @@ BASES: Mapping[str, str] = {
     "export": "export unlearned --out out",
     "export tasks": "export tasks bench --split random_25 --out out",
     "verify": "verify target bench --subject patient=patient-0001 --benchmark bench --out out/held.parquet",
+    "verify case": "verify case",
+    "case key": "case key --out out/signing.key",
+    "case timestamp": "case timestamp case --url http://127.0.0.1:9/",
+    "case purge": "case purge target bench --patient patient-0001 --benchmark bench",
     "list": "list methods",
     "sbom": "sbom unlearned --out out/sbom.json",
 }
@@ -231,6 +236,7 @@ def _files(root: Path) -> None:
     capitals = [{"question": f"{n}?", "choices": ["one", "two of"], "answer": n % 2} for n in range(3)]
     _lines(root / "tasks" / "capitals.jsonl", capitals)
     (root / "tasks" / "capitals.yaml").write_text(TASK)
+    write_example(root / "case")
     (root / "experiment.yaml").write_text(EXPERIMENT)
     (root / "sweep.yaml").write_text(SWEEP)
     (root / "tune.yaml").write_text(TUNE)

@@ -292,6 +292,43 @@ def _verified(result: Any, output: Output) -> None:
         raise MedunlearnError(f"{len(result.wrong)} of {len(result.checks)} checks failed: {result.wrong[0]}")
 
 
+def case_key(result: Any, output: Output) -> None:
+    secret = "made" if result.made_secret else "was there already, and is this key's too"
+    facts = {"private": result.private, "public": result.public, "secret": result.secret, "key_id": result.key_id}
+    if not output.data({name: str(value) for name, value in facts.items()}):
+        output.line(f"{result.private}: the private key. Keep it to yourself: it signs cases.")
+        output.line(f"{result.secret}: the secret of the pseudonyms ({secret}). Keep it, and a copy, to yourself.")
+        output.line(f"{result.public}: the public key, for everybody who checks a case.")
+        output.line(f"Key id: {result.key_id}")
+
+
+def case_timestamp(result: Any, output: Output) -> None:
+    if not output.data({"reply": str(result)}):
+        output.line(f"{result}: time stamp of the case's statement.")
+
+
+def case_purge(result: Any, output: Output) -> None:
+    """Print the files that hold a patient and what became of them.
+
+    Raises:
+        MedunlearnError: a file that was to be deleted is still there.
+    """
+    unseen = result.log.not_looked_at
+    facts = {"deleted": result.confirmed, "complete": result.log.complete, "files": result.log.files}
+    missed = [{"path": str(one.path), "reason": one.reason} for one in unseen]
+    if not output.data(lambda: {**facts, "rows": records(result.table()), "not_looked_at": missed}):
+        columns = ("path", "kind", "how", "bytes", "outcome", "note")
+        output.frame("Files that hold the patient", result.table(), {column: column for column in columns})
+        for one in unseen:
+            output.line(f"not looked at: {one.path}: {one.reason}")
+        gone = Counter(one.outcome for one in result.files)
+        counts = ", ".join(f"{number:,} {outcome}" for outcome, number in gone.items()) or "none holds the patient"
+        more = "" if result.confirmed or not result.files else " Nothing was deleted: --yes deletes them."
+        output.line(f"{result.log.files:,} files read: {counts}; {len(unseen):,} were not looked at.{more}")
+    if result.left:
+        raise MedunlearnError(f"{len(result.left)} files still hold the patient: {result.left[0].note}.")
+
+
 def export_tasks(result: Any, output: Output) -> None:
     facts = {"folder": str(result.folder), "groups": list(result.groups), "tasks": dict(result.tasks)}
     if not output.data(facts):

@@ -377,14 +377,39 @@ _VERBS = (
     ),
     Verb(
         "verify",
-        "Check runs against what they recorded: weights, tables, responses, what they depend on. With --subject: "
-        "list every file that still holds a subject, and how.",
-        "runs/npo; for a deletion request: medunlearn verify runs/ bench/ --subject patient=patient-0007 "
-        "--benchmark bench/ --out holders.parquet",
-        "subject benchmark identifiers out",
-        notes="Of runs the exit code is 1 if anything differs or is missing. Of a subject: text, tables, archives "
-        "and stores are read; weights are told by their run's training, tokenizers by "
+        "Check runs, or a model and its case: weights, tables, responses, signatures, what they depend on. With "
+        "--subject: list every file that still holds a subject, and how.",
+        "runs/npo; a case: medunlearn verify runs/npo case/ --public-key owner.pub; for a deletion request: "
+        "medunlearn verify runs/ bench/ --subject patient=patient-0007 --benchmark bench/ --out holders.parquet",
+        "subject benchmark identifiers public_key out",
+        notes="Of runs and cases the exit code is 1 if anything differs or is missing. Of a subject: text, tables, "
+        "archives and stores are read; weights are told by their run's training, tokenizers by "
         "strings. What could not be looked at is listed. Nothing is changed.",
+    ),
+    Verb(
+        "case key",
+        "Make the key pair that signs cases of deletion requests, and the secret for pseudonyms.",
+        "--out owner/signing.key",
+        "out",
+        notes="The private key and pseudonyms.key stay with you; give OUT.pub to whoever checks a case. Nothing is "
+        "overwritten: a second key in the same folder has the same secret, so that earlier patients can be told.",
+    ),
+    Verb(
+        "case timestamp",
+        "Have an authority time-stamp a case (RFC 3161).",
+        "case/ --url http://tsa.example.org; with a command: medunlearn case timestamp case/ --command "
+        '"openssl ts -reply -queryfile /dev/stdin -config tsa.cnf"',
+        "url command",
+        notes="The SHA-256 of the signed statement and a random number are sent, nothing else.",
+    ),
+    Verb(
+        "case purge",
+        "List every file that still holds a patient, and with --yes delete these files.",
+        "runs/ bench/ --patient patient-0007 --benchmark bench/; then: medunlearn case purge runs/ bench/ "
+        "--patient patient-0007 --benchmark bench/ --kinds responses --yes",
+        "patient benchmark identifiers kinds yes",
+        notes="A file is deleted as a whole, with what it holds of others. Files outside of the folders and behind "
+        "links stay. The exit code is 1 if a file that was to be deleted is still there.",
     ),
     Verb(
         "list",
@@ -409,6 +434,7 @@ GROUPS: Mapping[tuple[str, ...], str] = {
     ("audit", "kinds"): "Kinds of what a model memorized (beneficial, uninformative, harmful): find, review, "
     "correct.",
     ("export",): "Write a model or a benchmark's tasks for others.",
+    ("case",): "Evidence of deletion requests: keys, time stamps, and files that hold a patient.",
 }
 MOVED: Mapping[str, str] = {
     "kinds": "medunlearn audit kinds",

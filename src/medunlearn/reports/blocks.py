@@ -240,6 +240,8 @@ class Report:
 
     Attributes:
         data: every number behind the blocks, as ``report.json`` has it; without it the file has the blocks.
+        brief: a narrow page without a table of contents, of few sides in print.
+        footer: last line of the page.
     """
 
     title: str
@@ -247,6 +249,11 @@ class Report:
     kind: str = "Report"
     facts: tuple[tuple[str, str], ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
+    brief: bool = False
+    footer: str = (
+        "Written by medunlearn. This file loads nothing from a network. The same numbers are in report.md and "
+        "report.json beside it."
+    )
 
 
 def blocks(*parts: Parts) -> tuple[Block, ...]:

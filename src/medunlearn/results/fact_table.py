@@ -13,6 +13,7 @@ from math import e, exp, fsum, log
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from medunlearn.data.fact_ranks import FactRank, p_value
@@ -24,12 +25,11 @@ _LEAST = 1e-9
 """Two p-values that are nearer are the same."""
 
 
-def fact_table(ranks: Mapping[str, Sequence[FactRank]], labels: pd.DataFrame, context: str) -> pd.DataFrame:
-    """One row a fact: item (question or record), place, fact (its kind), rank, of, p, reason, context, labels.
+def fact_table(ranks: Mapping[str, Sequence[FactRank]], labels: pd.DataFrame) -> pd.DataFrame:
+    """One row a fact: item (question), place, fact (its kind), rank, of, p, reason, and the question's labels.
 
     Args:
-        labels: as :func:`medunlearn.results.scores.question_labels` or ``record_labels`` gives them.
-        context: what stood before the facts: ``closed_book``, ``note``, or ``record`` for the record's own text.
+        labels: as :func:`medunlearn.results.scores.question_labels` gives them.
     """
     rows = [
         {
@@ -40,14 +40,13 @@ def fact_table(ranks: Mapping[str, Sequence[FactRank]], labels: pd.DataFrame, co
             "of": fact.of,
             "p": p_value(fact),
             "reason": fact.reason,
-            "context": context,
         }
         for question, facts in ranks.items()
         for place, fact in enumerate(facts)
     ]
-    columns = ["item", "place", "fact", "rank", "of", "p", "reason", "context"]
+    columns = ["item", "place", "fact", "rank", "of", "p", "reason"]
     table = pd.DataFrame(rows, columns=columns).astype(
-        {"item": "str", "fact": "str", "rank": "Int64", "p": "Float64", "reason": "string", "context": "str"}
+        {"item": "str", "fact": "str", "rank": "Int64", "p": "Float64", "reason": "string"}
     )
     return table.merge(labels.astype({"item": "str"}), on="item", how="left", validate="many_to_one")
 
@@ -55,16 +54,14 @@ def fact_table(ranks: Mapping[str, Sequence[FactRank]], labels: pd.DataFrame, co
 def combined_p(p_values: Sequence[float]) -> float:
     """One p-value of a subject from those of her facts, valid however they depend on each other.
 
-    e times their geometric mean, at most 1; of a single fact its own. Facts of one patient are not independent, so
-    Fisher's sum is not used.
+    e times their geometric mean, at most 1. Facts of one patient are not independent, so Fisher's sum is not used.
 
     Source: Vovk & Wang 2020, "Combining p-values via averaging", Biometrika 107 (arXiv 1212.4966): the geometric
     mean scaled up by e.
     """
     if not p_values:
         raise ValueError("a subject without a ranked fact has no p-value")
-    factor = e if len(p_values) > 1 else 1.0
-    return min(1.0, factor * exp(fsum(map(log, p_values)) / len(p_values)))
+    return min(1.0, e * exp(fsum(map(log, p_values)) / len(p_values)))
 
 
 def subject_table(facts: pd.DataFrame, unseen: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -79,7 +76,7 @@ def subject_table(facts: pd.DataFrame, unseen: pd.DataFrame | None = None) -> pd
         share of unseen subjects (and herself) whose facts rank as high as hers on average; null without any.
     """
     ranked = facts.dropna(subset=["p"])
-    others = None if unseen is None else mean_logs(unseen.dropna(subset=["p"])).to_numpy(dtype=np.float64)
+    others = None if unseen is None else _mean_logs(unseen.dropna(subset=["p"]))
     rows = []
     for subject, own in ranked.groupby("subject", sort=True):
         mine = float(np.log(own["p"].astype(float)).mean())
@@ -97,10 +94,10 @@ def subject_table(facts: pd.DataFrame, unseen: pd.DataFrame | None = None) -> pd
     return pd.DataFrame(rows, columns=columns).astype({"p": "Float64", "p_unseen": "Float64"})
 
 
-def mean_logs(facts: pd.DataFrame) -> pd.Series[Any]:
-    """Mean logarithm of the p-values of each subject's ranked facts, by subject."""
+def _mean_logs(facts: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Mean logarithm of the p-values of each subject's facts."""
     logs = pd.DataFrame({"subject": facts["subject"], "log": np.log(facts["p"].to_numpy(dtype=np.float64))})
-    return logs.groupby("subject", sort=True)["log"].mean()
+    return logs.groupby("subject")["log"].mean().to_numpy(dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +110,7 @@ class Calibration:
         p: of a Kolmogorov-Smirnov test on one fact a subject (seeded), since facts of one subject are not
             independent; at most conservative, p-values having steps.
         facts, subjects: how many there were.
-        first: share of facts that came first.
-        due: that share where p-values are uniform: the mean of 1 / (alternatives + 1).
+        first: share of facts that came first; 1 / (alternatives + 1) where p-values are uniform.
     """
 
     distance: float
@@ -122,7 +118,6 @@ class Calibration:
     facts: int
     subjects: int
     first: float
-    due: float
 
     def facts_for_report(self) -> dict[str, Any]:
         """Its numbers by name, and whether they are uniform."""
@@ -153,7 +148,6 @@ def calibration(unseen: pd.DataFrame, seed: int = 0) -> Calibration | None:
         facts=len(ranked),
         subjects=len(single),
         first=float((ranked["rank"] == 1).mean()),
-        due=float((1 / ranked["of"].astype(float)).mean()),
     )
 
 
@@ -169,11 +163,3 @@ def _distance(facts: pd.DataFrame) -> float:
         for step in np.unique(p)
     ]
     return max(*gaps, *below)
-
-
-def calibration_by_kind(unseen: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """One row a kind of fact: fact, and the numbers of its :class:`Calibration` by name."""
-    kinds = {kind: calibration(own, seed) for kind, own in unseen.groupby("fact", sort=True)}
-    rows = [{"fact": kind, **checked.facts_for_report()} for kind, checked in kinds.items() if checked]
-    names = ["fact", "distance", "p", "facts", "subjects", "first", "due", "uniform"]
-    return pd.DataFrame(rows, columns=names)

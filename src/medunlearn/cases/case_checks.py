@@ -1,0 +1,238 @@
+"""Verification of a case: its signature, every file, the verdict, the model as it is now, and the model's
+ledger."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from medunlearn.cases.case_folder import EVIDENCE, PAGE, PUBLIC_KEY, SETTINGS, STATEMENT
+from medunlearn.cases.digests import digest_model, weights_by_name
+from medunlearn.cases.envelope import SignatureError, is_as_written, unverified_payload, verified_payload
+from medunlearn.cases.evidence import Battery, CaseDecision, CaseEvidence, ModelDigest
+from medunlearn.cases.ledger import ledger_path, read_ledger
+from medunlearn.cases.signing_keys import key_id, public_key_of
+from medunlearn.cases.statement import LEDGER_HEAD, MODELS, NOTES, subject_digests, subjects_of
+from medunlearn.cases.timestamps import QUERY, REPLY, timestamp_problem
+from medunlearn.cases.verdicts import decide
+from medunlearn.data.leftovers import is_leftover
+from medunlearn.data.storage import read_json, sha256_of
+from medunlearn.errors import InputError, MedunlearnError
+from medunlearn.input_files import regular_file
+from medunlearn.models.folders import model_folder
+from medunlearn.pipeline.verify import Check, Verification
+
+BatteryRunner = Callable[[CaseEvidence, Path], Battery]
+"""Runs the battery of a case again, on the model in a folder as it is now."""
+_NAMES = (*(f"{name}/" for name in MODELS), NOTES, LEDGER_HEAD)
+
+
+def looks_like_case(folder: Path) -> bool:
+    """Whether a folder is a case, or what is left of one."""
+    return any((folder / name).exists() for name in (STATEMENT, EVIDENCE, PAGE))
+
+
+def verify_case(
+    folder: Path,
+    model: Path | None = None,
+    *,
+    public_key: Ed25519PublicKey | None = None,
+    run_battery: BatteryRunner | None = None,
+) -> Verification:
+    """Check a case against its signature, and a model against the case. Nothing is changed.
+
+    Args:
+        model: run or model folder as it is now; None: the models' files are not checked.
+        public_key: the owner's, from another source than the case; None: the case's own, which tells of changes by
+            everybody but the one who signed.
+        run_battery: runs the battery again on ``model``; None: the verdict is not checked on it.
+
+    Raises:
+        InputError: the folder holds no case, or ``model`` holds no model.
+    """
+    if not folder.is_dir() or not looks_like_case(folder):
+        raise InputError(f"{folder} holds no case (no {STATEMENT}).")
+    checks = list(_Case(folder, public_key).checks())
+    evidence = _evidence(folder)
+    if evidence is None:
+        return Verification(tuple(checks))
+    if model is None:
+        checks.append(Check(folder, "model", "model", "not checked", "name its folder too: verify MODEL CASE"))
+    else:
+        checks += _model_checks(evidence.model_in, evidence.model_out, model)
+        checks.append(_ledger_check(folder, evidence, model))
+    checks.append(_battery_check(folder, evidence, model, run_battery))
+    return Verification(tuple(checks))
+
+
+def _evidence(folder: Path) -> CaseEvidence | None:
+    try:
+        return CaseEvidence.of(regular_file(folder / EVIDENCE).read_bytes(), folder / EVIDENCE)
+    except (OSError, InputError):
+        return None
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Checks of a case's own files."""
+
+    folder: Path
+    public_key: Ed25519PublicKey | None
+
+    def checks(self) -> Iterator[Check]:
+        named: Mapping[str, str] = {}
+        if not (self.folder / STATEMENT).exists():
+            yield Check(self.folder, "signature", STATEMENT, "missing", "copy the whole case again")
+        else:
+            content = regular_file(self.folder / STATEMENT).read_bytes()
+            yield from self._signature(content)
+            try:
+                named = subjects_of(unverified_payload(content))
+            except SignatureError:
+                named = {}
+        files = {name: digest for name, digest in named.items() if not name.startswith(_NAMES)}
+        for name, digest in files.items():
+            yield self._file(name, digest)
+        yield from self._content(named)
+        yield from self._timestamp()
+        for path in sorted(path for path in self.folder.rglob("*") if path.is_file() or path.is_symlink()):
+            name = path.relative_to(self.folder).as_posix()
+            if name not in (*files, STATEMENT, QUERY, REPLY) and not is_leftover(path):
+                yield Check(self.folder, "file", name, "orphan", "it is not signed, and no part of the case")
+
+    def _signature(self, content: bytes) -> Iterator[Check]:
+        path = self.folder / PUBLIC_KEY
+        own = public_key_of(path.read_bytes()) if path.is_file() else None
+        key = self.public_key or own
+        if key is None:
+            why = "the case holds no public key: give the owner's with --public-key"
+            yield Check(self.folder, "signature", STATEMENT, "not checked", why)
+            return
+        try:
+            verified_payload(content, key)
+        except SignatureError as error:
+            yield Check(self.folder, "signature", STATEMENT, "differs", self._why(content, own, str(error)))
+            return
+        if not is_as_written(content, key):
+            why = "the signature holds, but something around it was changed"
+            yield Check(self.folder, "signature", STATEMENT, "differs", why)
+        else:
+            yield Check(self.folder, "signature", STATEMENT, "ok", f"key {key_id(key)}")
+        if self.public_key is None:
+            why = "by the case's own public key: whose it is, --public-key FILE of the owner tells"
+            yield Check(self.folder, "signer", PUBLIC_KEY, "not checked", why)
+
+    def _why(self, content: bytes, own: Ed25519PublicKey | None, why: str) -> str:
+        """Another key's signature is told from a changed statement."""
+        if self.public_key is not None and own is not None:
+            try:
+                verified_payload(content, own)
+            except SignatureError:
+                return why
+            return f"another key signed it: {key_id(own)}, not {key_id(self.public_key)}"
+        return why
+
+    def _file(self, name: str, digest: str) -> Check:
+        path = self.folder / name
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            return Check(self.folder, "case file", name, "differs", "it would be outside of the case")
+        if not path.exists():
+            return Check(self.folder, "case file", name, "missing", "copy the whole case again")
+        if not path.is_file() or sha256_of(path) != digest:
+            return Check(self.folder, "case file", name, "differs", "it was changed after the case was signed")
+        return Check(self.folder, "case file", name, "ok")
+
+    def _content(self, named: Mapping[str, str]) -> Iterator[Check]:
+        """Whether evidence, statement, settings and verdict agree."""
+        path = self.folder / EVIDENCE
+        if not path.exists():
+            if EVIDENCE not in named:
+                yield Check(self.folder, "case file", EVIDENCE, "missing", "copy the whole case again")
+            return
+        try:
+            evidence = CaseEvidence.of(regular_file(path).read_bytes(), EVIDENCE)
+            settings = read_json(self.folder / SETTINGS) if (self.folder / SETTINGS).exists() else evidence.settings
+        except InputError as error:
+            yield Check(self.folder, "evidence", EVIDENCE, "differs", str(error))
+            return
+        expected = subject_digests(evidence, {})
+        problems = []
+        if {name: digest for name, digest in named.items() if name.startswith(_NAMES)} != expected:
+            problems.append("the statement names other models, notes or another ledger")
+        if settings != evidence.settings:
+            problems.append(f"{SETTINGS} has other settings")
+        if verdict_of(evidence, evidence.battery) != evidence.decision:
+            problems.append("its numbers give another verdict by the rules of this version")
+        yield Check(self.folder, "evidence", EVIDENCE, "differs" if problems else "ok", "; ".join(problems))
+
+    def _timestamp(self) -> Iterator[Check]:
+        if not (self.folder / REPLY).exists():
+            return
+        problem = timestamp_problem(self.folder)
+        note = problem or f"of this statement; `openssl ts -verify` checks the authority's signature ({REPLY})"
+        yield Check(self.folder, "time stamp", REPLY, "differs" if problem else "ok", note)
+
+
+def verdict_of(evidence: CaseEvidence, battery: Battery) -> CaseDecision:
+    """The decision that the rules give for a case with the numbers of a battery."""
+    models = evidence.model_in.fingerprint, evidence.model_out.fingerprint
+    return decide(battery, exact=evidence.exact, models=models, earlier=evidence.ledger.rows)
+
+
+def _model_checks(before: ModelDigest, after: ModelDigest, model: Path) -> Iterator[Check]:
+    """The files of a model as they are now, against those that came out."""
+    if not Path(model_folder(model)).is_dir():
+        raise InputError(f"There is no model in {model}: name its run, or its Hugging Face folder.")
+    try:
+        now = digest_model(model)
+    except MedunlearnError as error:
+        yield Check(model, "model", "model", "missing", str(error))
+        return
+    digests, expected = weights_by_name(now), weights_by_name(after)
+    if digests == weights_by_name(before) != expected:
+        yield Check(model, "model", "model", "differs", "it is the model that went in: nothing was forgotten in it")
+        return
+    for name, wanted in expected.items():
+        if name not in digests:
+            yield Check(model, "model file", name, "missing", "the case names it")
+        elif digests[name] != wanted:
+            yield Check(model, "model file", name, "differs", "another SHA-256 than the case says")
+        else:
+            yield Check(model, "model file", name, "ok")
+    for name in digests.keys() - expected.keys():
+        yield Check(model, "model file", name, "differs", "the case does not name it")
+
+
+def _ledger_check(folder: Path, evidence: CaseEvidence, model: Path) -> Check:
+    """Whether the model's ledger has the row of this case, after the row that the case follows."""
+    path = ledger_path(model)
+    if not path.exists():
+        return Check(path.parent, "ledger", path.name, "missing", "earlier patients cannot be told without it")
+    try:
+        ledger = read_ledger(model)
+    except (MedunlearnError, OSError) as error:
+        return Check(path.parent, "ledger", path.name, "differs", str(error))
+    sha256 = hashlib.sha256((folder / STATEMENT).read_bytes()).hexdigest() if (folder / STATEMENT).exists() else ""
+    row = ledger.row_of(sha256)
+    if row is None:
+        return Check(path.parent, "ledger", path.name, "differs", "it has no row of this case")
+    facts = evidence.ledger.rows, evidence.ledger.head or "", evidence.request.patients
+    if (row.row, row.previous, row.entry.patients) != facts:
+        return Check(
+            path.parent, "ledger", path.name, "differs", "the row of this case has another place or content"
+        )
+    return Check(path.parent, "ledger", path.name, "ok", f"row {row.row + 1} of {len(ledger.rows)}")
+
+
+def _battery_check(folder: Path, evidence: CaseEvidence, model: Path | None, run: BatteryRunner | None) -> Check:
+    name = evidence.battery.name
+    if run is None or model is None:
+        return Check(folder, "battery", name, "not checked", "it was not run again on the model")
+    decision = verdict_of(evidence, run(evidence, model))
+    same = decision.verdict == evidence.decision.verdict
+    note = f"{decision.verdict} now, {evidence.decision.verdict} in the case"
+    return Check(folder, "battery", name, "ok" if same else "differs", note)

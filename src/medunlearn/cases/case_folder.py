@@ -1,0 +1,216 @@
+"""A case on disk: evidence, settings, software, schema, page, public key, and a signed statement over all of them.
+
+| file | content |
+|---|---|
+| ``case.html`` | one page for the privacy officer |
+| ``evidence.json`` | everything as data (:mod:`medunlearn.cases.evidence`) |
+| ``evidence.schema.json`` | its JSON schema |
+| ``settings.json`` | settings of the method, without paths and patients |
+| ``sbom.cdx.json`` | all installed software (CycloneDX) |
+| ``public-key.pem`` | key that the statement can be checked with |
+| ``statement.dsse.json`` | in-toto statement in a DSSE envelope over all of these, models, notes and ledger |
+| ``statement.tsq``, ``statement.tsr`` | where a time stamp was asked for (:mod:`medunlearn.cases.timestamps`) |
+
+It is written into a hidden folder beside its place and renamed: there is a whole case, or none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from medunlearn.cases.envelope import IN_TOTO, sign
+from medunlearn.cases.evidence import SCHEMA, CaseEvidence
+from medunlearn.cases.officer_page import officer_page
+from medunlearn.cases.signing_keys import STATEMENT, key_id, public_pem
+from medunlearn.cases.statement import PREDICATE_TYPE, statement
+from medunlearn.data.leftovers import holds_nothing, part_of, remove_stray_parts
+from medunlearn.data.storage import as_storage_error, make_folder
+from medunlearn.errors import InputError
+from medunlearn.input_files import regular_file
+from medunlearn.pipeline.holders.contents import Piece, pieces
+from medunlearn.pipeline.holders.traces import SubjectTraces, words_of
+from medunlearn.results.sbom import FILE as SBOM
+from medunlearn.results.sbom import sbom
+
+__all__ = [
+    "EVIDENCE",
+    "PAGE",
+    "PREDICATE_TYPE",
+    "PUBLIC_KEY",
+    "SBOM",
+    "SETTINGS",
+    "STATEMENT",
+    "CaseFolder",
+    "write_case",
+]
+
+EVIDENCE, PAGE, SETTINGS, PUBLIC_KEY = "evidence.json", "case.html", "settings.json", "public-key.pem"
+_OWN = frozenset({EVIDENCE, PAGE, SETTINGS, PUBLIC_KEY, STATEMENT, SBOM, SCHEMA.name})
+
+
+@dataclass(frozen=True)
+class CaseFolder:
+    """A case that was written whole.
+
+    Attributes:
+        sha256: of the signed envelope: what the ledger's row names.
+    """
+
+    folder: Path
+    evidence: CaseEvidence
+    sha256: str
+
+    @staticmethod
+    def open(folder: Path) -> CaseFolder:
+        """A case, unchecked (:func:`medunlearn.cases.case_checks.verify_case` checks it).
+
+        Raises:
+            InputError: the folder holds no case, or one that cannot be read.
+        """
+        if not is_case(folder):
+            raise InputError(f"{folder} holds no case (no {STATEMENT}).")
+        envelope = regular_file(folder / STATEMENT).read_bytes()
+        if not (folder / EVIDENCE).exists():
+            raise InputError(f"{folder / EVIDENCE} is missing. Copy the whole case again.")
+        evidence = CaseEvidence.of(regular_file(folder / EVIDENCE).read_bytes(), folder / EVIDENCE)
+        return CaseFolder(folder, evidence, hashlib.sha256(envelope).hexdigest())
+
+
+def is_case(folder: Path) -> bool:
+    """Whether a folder is a case."""
+    return (folder / STATEMENT).exists()
+
+
+def write_case(
+    folder: Path,
+    evidence: CaseEvidence,
+    key: Ed25519PrivateKey,
+    *,
+    traces: SubjectTraces | None = None,
+    attachments: Mapping[str, bytes] | None = None,
+) -> CaseFolder:
+    """Write and sign a case; a folder that holds this case already is left as it is.
+
+    Args:
+        folder: new, or empty.
+        traces: of the patient; a case in which one of them stands is refused.
+        attachments: further files, by name within the case: the full report, say.
+
+    Raises:
+        InputError: the folder holds something else, or a file would hold a trace of the patient.
+        StorageError: the disk refused; no case is there.
+    """
+    if is_case(folder):
+        return _same_case(folder, evidence)
+    if folder.exists() and (not folder.is_dir() or not holds_nothing(folder)):
+        raise InputError(f"{folder} is not empty, and a case is written into a new folder. Choose another --out.")
+    files = case_files(evidence, key, attachments or {})
+    part = part_of(folder)
+    try:
+        make_folder(folder.parent)
+        remove_stray_parts(folder.parent, f".{folder.name}.*.part")
+        shutil.rmtree(part, ignore_errors=True)
+        for name, content in files.items():
+            _write(part / name, content)
+        if traces is not None:
+            _refuse_traces(evidence, part, attachments or (), traces)
+        if folder.exists():
+            remove_stray_parts(folder)
+        _sync(part)
+        part.rename(folder)
+        _sync(folder.parent)
+    except OSError as error:
+        if folder.exists() and is_case(folder):
+            return _same_case(folder, evidence)
+        raise as_storage_error(error, folder) or error from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return CaseFolder(folder, evidence, hashlib.sha256(files[STATEMENT]).hexdigest())
+
+
+def case_files(
+    evidence: CaseEvidence, key: Ed25519PrivateKey, attachments: Mapping[str, bytes]
+) -> dict[str, bytes]:
+    """Name -> content of every file of a case, the statement over all others last."""
+    for name in attachments:
+        parts = PurePosixPath(name).parts
+        if name in _OWN or not parts or ".." in parts or name.startswith("/") or "\\" in name:
+            raise InputError(f"{name!r} cannot be a further file of a case. Give it another name.")
+    public = key.public_key()
+    content = evidence.content()
+    files = {
+        EVIDENCE: content,
+        SCHEMA.name: SCHEMA.read_bytes(),
+        SETTINGS: _json(evidence.settings),
+        SBOM: _json(sbom()),
+        PUBLIC_KEY: public_pem(public),
+        PAGE: officer_page(evidence, hashlib.sha256(content).hexdigest(), key_id(public)).encode(),
+        **attachments,
+    }
+    digests = {name: hashlib.sha256(one).hexdigest() for name, one in files.items()}
+    return {**files, STATEMENT: sign(IN_TOTO, _json(statement(evidence, digests)), key)}
+
+
+def _json(value: object) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _same_case(folder: Path, evidence: CaseEvidence) -> CaseFolder:
+    """The case that is there, if it is this one but for the time."""
+    there = CaseFolder.open(folder)
+    if there.evidence.model_copy(update={"created": evidence.created}) != evidence:
+        raise InputError(f"{folder} holds another case, and a case is never overwritten. Choose another --out.")
+    return there
+
+
+def _write(path: Path, content: bytes) -> None:
+    make_folder(path.parent)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    """Make names in a folder last."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _refuse_traces(evidence: CaseEvidence, folder: Path, attachments: Iterable[str], traces: SubjectTraces) -> None:
+    """Refuse evidence or further files with an id, an identifier or a run of words of the patient's.
+
+    The page and the settings say nothing that the evidence does not. A part of a name is no trace here: Page, Rich
+    and Case are surnames.
+    """
+    found = [("evidence", Piece(words_of(text), 0, [text])) for text in _texts(evidence.model_dump(mode="json"))]
+    overlap = traces.phrases.longest - 1
+    found += [(name, piece) for name in attachments for piece in pieces(folder / name, overlap)]
+    for name, piece in found:
+        counts = traces.phrases.count(piece.words, piece.fresh)
+        del counts["part of an identifier"]
+        if counts.total() or any(value in traces.exact for value in piece.values):
+            raise InputError(
+                f"The {name} of the case would hold a trace of the patient ({next(iter(counts), 'id')}); nothing "
+                "was written. Leave it out of settings, titles and further files."
+            )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)

@@ -1,0 +1,298 @@
+"""The ledger beside a model: every deletion request that the model has been through, in order.
+
+``requests.parquet`` stands in the run's folder (or the model's, where there is no run) and goes on with the model:
+the model that comes out of a request has the rows of the model that went in, and one more. Each row names the
+SHA-256 of the row before, so that no row can be changed, left out or put in without all later ones changing; the
+head stands in ``run.json`` and, signed, in the next case. It holds pseudonyms and dates, no id.
+
+Which records are those of earlier patients is written down nowhere. :func:`earlier_records` computes the pseudonym
+of every patient in the notes and looks it up: that takes the owner's secret, and the notes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from medunlearn.cases.pseudonyms import OwnerSecret
+from medunlearn.data.folder_lock import lock_folder
+from medunlearn.data.storage import read_table, sha256_of_json, table_bytes, write_together, writer
+from medunlearn.errors import BenchmarkError, InputError
+from medunlearn.models.folders import MODEL, RECORD, model_identity
+from medunlearn.results.record import RunRecord
+
+LEDGER = "requests.parquet"
+REQUESTS = "requests"
+"""Key in the results of ``run.json``: number of rows and head."""
+CARRIED = "carried over"
+_SCHEMA = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("previous", pa.string()),
+        ("patients", pa.list_(pa.string())),
+        ("received", pa.string()),
+        ("closed", pa.string()),
+        ("verdict", pa.string()),
+        ("case_sha256", pa.string()),
+        ("model_in", pa.string()),
+        ("model_out", pa.string()),
+        ("secret", pa.string()),
+        ("sha256", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One request that was carried out.
+
+    Attributes:
+        patients: pseudonyms.
+        received, closed: ISO dates.
+        verdict: the case's, or ``carried over``: no request, but another model that was made from this one.
+        case_sha256: of the case's signed statement; "" of a row without a case.
+        model_in, model_out: fingerprints.
+        secret: id of the secret of the pseudonyms.
+    """
+
+    patients: tuple[str, ...]
+    received: str
+    closed: str
+    verdict: str
+    case_sha256: str
+    model_in: str
+    model_out: str
+    secret: str
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    """An entry in its place: ``sha256`` is over everything else in the row, ``previous`` that of the row before."""
+
+    row: int
+    previous: str
+    entry: LedgerEntry
+    sha256: str
+
+    @staticmethod
+    def of(row: int, previous: str, entry: LedgerEntry) -> LedgerRow:
+        return LedgerRow(row, previous, entry, sha256_of_json([row, previous, asdict(entry)]))
+
+    def values(self) -> dict[str, Any]:
+        own = {"row": self.row, "previous": self.previous, "sha256": self.sha256}
+        return {**asdict(self.entry), **own}
+
+
+@dataclass(frozen=True)
+class RequestLedger:
+    """The rows of a ledger whose chain is whole."""
+
+    rows: tuple[LedgerRow, ...] = ()
+
+    @property
+    def head(self) -> str | None:
+        """Hash of the last row; None of an empty ledger."""
+        return self.rows[-1].sha256 if self.rows else None
+
+    @property
+    def model(self) -> str | None:
+        """Fingerprint of the model that it is the ledger of; None of an empty one."""
+        return self.rows[-1].entry.model_out if self.rows else None
+
+    @property
+    def requests(self) -> tuple[LedgerRow, ...]:
+        """The rows of requests."""
+        return tuple(row for row in self.rows if row.entry.patients)
+
+    def extended(self, entry: LedgerEntry) -> RequestLedger:
+        """With one more row."""
+        return RequestLedger((*self.rows, LedgerRow.of(len(self.rows), self.head or "", entry)))
+
+    def row_of(self, case_sha256: str) -> LedgerRow | None:
+        """The row of a case."""
+        return next((row for row in self.rows if row.entry.case_sha256 == case_sha256), None)
+
+
+def ledger_path(model: Path) -> Path:
+    """Where the ledger of a run or a model folder stands: beside ``run.json`` where there is one."""
+    inside = model.name == MODEL and (model.parent / RECORD).exists()
+    return (model.parent if inside else model) / LEDGER
+
+
+def read_ledger(model: Path, *, fingerprint: str | None = None) -> RequestLedger:
+    """The ledger of a model; empty where there is none.
+
+    Args:
+        fingerprint: of the model, where it is known already.
+
+    Raises:
+        InputError: it is broken, its chain is, its end was cut off, or it is another model's.
+    """
+    path = ledger_path(model)
+    ledger = read_ledger_file(path)
+    recorded = _recorded(path.parent)
+    if recorded is not None and recorded.get("head") not in {None, *(row.sha256 for row in ledger.rows)}:
+        raise InputError(
+            f"{path} lacks rows that {RECORD} beside it names: it was cut off or put back. Restore it from a copy; "
+            "without it earlier patients would be trained on again."
+        )
+    if ledger.rows and ledger.model != (fingerprint or model_identity(str(model))):
+        raise InputError(
+            f"{path} is the ledger of another model. Put back the model's own; of a model that was made from "
+            "another by further training, carry the ledger over (docs/cases.md#the-ledger)."
+        )
+    return ledger
+
+
+def read_ledger_file(path: Path) -> RequestLedger:
+    """The rows of a file, whatever model it stands beside; empty where there is none.
+
+    Raises:
+        InputError: broken, or its chain is: names the first row that does not follow.
+    """
+    if not path.exists() and not path.is_symlink():
+        return RequestLedger()
+    try:
+        table = read_table(path, _SCHEMA)
+    except BenchmarkError as error:
+        raise InputError(f"{path} cannot be read as a ledger. Restore it from a copy. ({error})") from error
+    names = [one.name for one in fields(LedgerEntry)]
+    rows: list[LedgerRow] = []
+    for place, values in enumerate(table):
+        try:
+            facts = {name: values[name] for name in names} | {"patients": tuple(values["patients"])}
+            row = LedgerRow.of(place, rows[-1].sha256 if rows else "", LedgerEntry(**facts))
+        except TypeError:
+            row = None
+        if row is None or row.values() != values | {"patients": tuple(values["patients"] or ())}:
+            raise InputError(
+                f"{path}: row {place} does not follow the row before it: a row was changed, left out or put in. "
+                "Restore the ledger from a copy."
+            )
+        rows.append(row)
+    return RequestLedger(tuple(rows))
+
+
+def append_request(source: Path, target: Path, entry: LedgerEntry) -> RequestLedger:
+    """Write the ledger of the model that came out: the rows of the one that went in, and one more.
+
+    Given again with the same case, nothing changes, so that a killed command is repeated safely.
+
+    Args:
+        source, target: run or model folder of the model that went in, and of the one that came out.
+
+    Raises:
+        InputError: a ledger of another model or owner, or the target has one with another end.
+        StorageError: the disk refused; the old ledger is there.
+    """
+    path = ledger_path(target)
+    with lock_folder(path.parent, "forget"):
+        there = read_ledger_file(path)
+        if entry.case_sha256 and there.row_of(entry.case_sha256) is not None:
+            _write(path, there)
+            return there
+        ledger = read_ledger(source, fingerprint=entry.model_in)
+        refuse_other_secret(ledger, entry.secret)
+        if there.rows and there != ledger:
+            raise InputError(
+                f"{path} holds other requests than those of the model that went in. Choose another --out."
+            )
+        extended = ledger.extended(entry)
+        _write(path, extended)
+    return extended
+
+
+def carry_ledger(source: Path, target: Path, *, secret: OwnerSecret, on: date) -> RequestLedger:
+    """Write the ledger of a model that was made from another one by further training, a merge or a quantization.
+
+    The new row says that no request was carried out; the earlier patients have to be tested again in the new model.
+
+    Raises:
+        InputError: as :func:`append_request`.
+    """
+    day = on.isoformat()
+    models = model_identity(str(source)), model_identity(str(target))
+    # A name for the row, so that it is written once.
+    name = sha256_of_json([CARRIED, *models])
+    return append_request(source, target, LedgerEntry((), day, day, CARRIED, name, *models, secret.secret_id))
+
+
+def refuse_other_secret(ledger: RequestLedger, secret_id: str) -> None:
+    """Refuse a secret that is not the one of the ledger's pseudonyms: no earlier patient could be told by it.
+
+    Raises:
+        InputError: another secret.
+    """
+    if any(row.entry.secret != secret_id for row in ledger.rows):
+        raise InputError(
+            "The ledger's pseudonyms were made with another secret, so earlier patients cannot be told by this "
+            "one. Put pseudonyms.key of the earlier requests beside the key."
+        )
+
+
+@dataclass(frozen=True)
+class EarlierRecords:
+    """Records of patients of earlier requests: never to be trained on, and to be tested again.
+
+    Attributes:
+        records: their ids, in the order of the notes.
+        subjects: id -> its row in the ledger.
+        absent: pseudonyms of earlier patients who are not in these notes: removed from them, or under another id.
+    """
+
+    records: tuple[str, ...]
+    subjects: Mapping[str, int]
+    absent: tuple[str, ...]
+
+
+def earlier_records(
+    ledger: RequestLedger, secret: OwnerSecret, owners: Iterable[tuple[str, str]], level: str = "patient"
+) -> EarlierRecords:
+    """The records of earlier patients among some notes.
+
+    Args:
+        owners: record id and subject id of every record.
+        level: the level of the subjects.
+
+    Raises:
+        InputError: the ledger's pseudonyms were made with another secret.
+    """
+    refuse_other_secret(ledger, secret.secret_id)
+    rows = {name: row.row for row in ledger.requests for name in row.entry.patients}
+    pairs: Sequence[tuple[str, str]] = list(owners)
+    known = {subject: secret.pseudonym(subject, level) for subject in dict.fromkeys(owner for _, owner in pairs)}
+    subjects = {subject: rows[name] for subject, name in known.items() if name in rows}
+    present = set(known.values())
+    return EarlierRecords(
+        tuple(record for record, owner in pairs if owner in subjects),
+        subjects,
+        tuple(name for name in rows if name not in present),
+    )
+
+
+def _recorded(folder: Path) -> Mapping[str, Any] | None:
+    """What ``run.json`` says of the ledger beside it."""
+    if not (folder / RECORD).exists():
+        return None
+    facts = RunRecord.read(folder).results.get(REQUESTS)
+    return facts if isinstance(facts, Mapping) else None
+
+
+def _write(path: Path, ledger: RequestLedger) -> None:
+    """Write a ledger, and its head and hash into the run's record; a killed write is completed by the next one."""
+    content = table_bytes([row.values() for row in ledger.rows], _SCHEMA)
+    files = {path: writer(content)}
+    if (path.parent / RECORD).exists():
+        record = RunRecord.read(path.parent)
+        record.results[REQUESTS] = {"rows": len(ledger.rows), "head": ledger.head}
+        record.tables = {**(record.tables or {}), LEDGER: hashlib.sha256(content).hexdigest()}
+        text = json.dumps(record.as_dict(), indent=2, ensure_ascii=False) + "\n"
+        files[path.parent / RECORD] = writer(text.encode())
+    write_together(files)

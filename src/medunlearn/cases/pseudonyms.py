@@ -1,0 +1,85 @@
+"""Pseudonyms of patients: HMAC-SHA-256 with a secret that stays with the owner.
+
+The secret is a file of its own, ``pseudonyms.key`` beside the signing key. A signing key may be lost, stolen or
+replaced; the secret stays as long as the ledger is in use, or earlier patients cannot be told and would be trained
+back in. Without the secret nobody can try out ids: a plain hash of a patient number is undone in seconds. The
+secret and the notes tell who the earlier patients were: no list of them is kept anywhere.
+
+Source: RFC 2104 (HMAC); Regulation (EU) 2016/679, Article 4(5).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from medunlearn.errors import InputError
+from medunlearn.input_files import regular_file
+
+SECRET = "pseudonyms.key"
+"""Name of the secret's file, beside the signing key."""
+_BYTES = 32
+_FIRST = "medunlearn pseudonyms 1"
+
+
+def new_secret() -> bytes:
+    """Content of a new file: 32 random bytes as hex, after a line that says what it is."""
+    return f"{_FIRST}\n{secrets.token_hex(_BYTES)}\n".encode()
+
+
+@dataclass(frozen=True, repr=False)
+class OwnerSecret:
+    """The key of all pseudonyms of an owner."""
+
+    key: bytes
+
+    @staticmethod
+    def read(path: Path) -> OwnerSecret:
+        """From its file.
+
+        Raises:
+            InputError: no such file, or another one.
+        """
+        if not os.path.lexists(path):
+            raise InputError(
+                f"There is no {path}. `medunlearn case key --out KEYFILE` makes {SECRET} beside the key."
+            )
+        if regular_file(path).stat().st_size > 1 << 10:
+            raise InputError(f"{path} is not the secret that `medunlearn case key` makes.")
+        first, _, rest = path.read_bytes().decode(errors="replace").partition("\n")
+        try:
+            key = bytes.fromhex(rest.strip())
+        except ValueError:
+            key = b""
+        if first != _FIRST or len(key) != _BYTES:
+            raise InputError(f"{path} is not the secret that `medunlearn case key` makes.")
+        return OwnerSecret(key)
+
+    @staticmethod
+    def beside(key: Path) -> OwnerSecret:
+        """The secret in the folder of a signing key."""
+        return OwnerSecret.read(key.with_name(SECRET))
+
+    @property
+    def secret_id(self) -> str:
+        """What tells this secret from another, 64 hex digits; it gives away neither the secret nor a pseudonym."""
+        return self._code("secret id")
+
+    def pseudonym(self, subject: str, level: str = "patient") -> str:
+        """A subject's pseudonym, 64 hex digits: the same in all cases of this owner.
+
+        Args:
+            subject: the id as it stands in the notes, to the letter.
+            level: the level that it is an id of, so that patient 7 and document 7 differ.
+        """
+        return self._code("subject", level, subject)
+
+    def _code(self, *parts: str) -> str:
+        # Lengths before the parts: no two lists of parts are the same bytes.
+        coded = [part.encode() for part in ("medunlearn", *parts)]
+        message = b"".join(len(part).to_bytes(8, "big") + part for part in coded)
+        return hmac.new(self.key, message, hashlib.sha256).hexdigest()

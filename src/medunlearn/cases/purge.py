@@ -1,0 +1,129 @@
+"""Purge: every file under some folders that holds a patient, listed, and deleted where that is confirmed.
+
+A file is deleted as a whole, with what it holds of others: a benchmark's tables, the weights of a model. Nothing
+outside of the given folders is touched, symbolic links are not followed, and a file that has changed since it was
+looked at stays. Deleting a name is all that happens: backups, snapshots and a disk's free blocks keep what they
+have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pandas as pd
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.storage import sha256_of
+from medunlearn.errors import ConfigError, InputError
+from medunlearn.pipeline.holders.holders import Holder, Holders, find_holders
+
+Outcome = Literal["listed", "kept", "deleted", "changed", "refused"]
+
+
+@dataclass(frozen=True)
+class PurgedFile:
+    """A file that holds the patient, and what became of it.
+
+    Attributes:
+        outcome: ``listed`` without confirmation; ``kept``: of a kind that was not asked for; ``changed``: another
+            content than the one that was looked at; ``refused``: the system did not delete it.
+        names: further names of the file (hard links), under which it is still there.
+    """
+
+    holder: Holder
+    outcome: Outcome
+    note: str = ""
+    names: int = 0
+
+
+@dataclass(frozen=True)
+class Purge:
+    """Result of a purge."""
+
+    files: tuple[PurgedFile, ...]
+    log: Holders = field(repr=False)
+    confirmed: bool = False
+
+    @property
+    def left(self) -> list[PurgedFile]:
+        """Files that still hold the patient though their deletion was confirmed, those kept on purpose aside."""
+        wrong = ("changed", "refused")
+        return [one for one in self.files if one.outcome in wrong or (one.outcome == "deleted" and one.names)]
+
+    def table(self) -> pd.DataFrame:
+        """One row a file: path, kind, how, bytes, outcome, note."""
+        rows = [
+            (
+                str(it.holder.path),
+                it.holder.kind,
+                ", ".join(it.holder.evidence),
+                it.holder.bytes,
+                it.outcome,
+                it.note,
+            )
+            for it in self.files
+        ]
+        return pd.DataFrame(rows, columns=["path", "kind", "how", "bytes", "outcome", "note"])
+
+
+def purge_patient(
+    folders: Sequence[Path],
+    benchmark: Benchmark | None,
+    patient: str | None,
+    *,
+    identifiers: Iterable[str] = (),
+    kinds: Iterable[str] = (),
+    confirmed: bool = False,
+    quiet: bool = False,
+) -> Purge:
+    """List every file that holds a patient, and delete them if that is confirmed.
+
+    Args:
+        benchmark, patient, identifiers: who (:func:`medunlearn.pipeline.holders.holders.find_holders`).
+        kinds: of the files to delete (``weights``, ``store``, ...); none: all.
+        confirmed: delete.
+
+    Raises:
+        InputError: nobody to look for, no such folder, or a folder that is the root of everything.
+        UnknownNameError: no such patient; never names another.
+        ConfigError: a kind that no file has.
+    """
+    roots = [folder.resolve() for folder in folders]
+    if any(root == Path(root.anchor) for root in roots):
+        raise InputError(
+            "The root of the file system is no folder to purge. Name the folders that may hold the patient."
+        )
+    log = find_holders(folders, benchmark, patient, identifiers=identifiers, quiet=quiet)
+    wanted, known = {*kinds}, {holder.kind for holder in log.holders}
+    if unknown := wanted - known:
+        raise ConfigError([f"--kinds {kind}: no file of this kind holds the patient" for kind in sorted(unknown)])
+    # The benchmark was read; what it tells is no longer needed on the disk.
+    files = [
+        PurgedFile(holder, "kept" if confirmed else "listed")
+        if not confirmed or (wanted and holder.kind not in wanted)
+        else _deleted(holder, roots)
+        for holder in log.holders
+    ]
+    return Purge(tuple(files), log, confirmed)
+
+
+def _deleted(holder: Holder, roots: Sequence[Path]) -> PurgedFile:
+    path = holder.path
+    try:
+        # Looked at again: a folder above may have become a link since.
+        if path.is_symlink() or not any(path.resolve().is_relative_to(root) for root in roots):
+            return PurgedFile(holder, "refused", "it is no longer inside of the given folders")
+        if sha256_of(path) != holder.sha256:
+            return PurgedFile(holder, "changed", "it was changed after it was looked at: give the command again")
+        others = path.stat().st_nlink - 1
+        path.unlink()
+    except FileNotFoundError:
+        return PurgedFile(holder, "deleted", "something else deleted it")
+    except (OSError, InputError) as error:
+        why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        return PurgedFile(holder, "refused", why)
+    note = f"{others} further names of the file (hard links) are left" if others else ""
+    return PurgedFile(holder, "deleted", note, others)

@@ -1,0 +1,150 @@
+"""The verdict of a case, computed from its battery by one function.
+
+| verdict | when |
+|---|---|
+| deleted | exact deletion alone: the same training without her gives the same model, bit for bit |
+| residual found | a check finds an excess above its margin, after Holm's correction over all checks |
+| no baseline | nothing was compared with a retrained model, or with patients that no model saw |
+| inconclusive | a broken model; no check that found her before; or an excess that may be above its margin |
+| no residual found | every check that can tell is below its margin, with the bound of each |
+
+A check *can tell* if its probes were held out from the choice of settings, its excess has an upper bound, and the
+same test found her in the model before. What was not found before is no evidence of forgetting, and a model that
+answers nothing shows nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from medunlearn.cases.evidence import Battery, BatteryCheck, Bound, CaseDecision, Comparison, ExactDeletion, Verdict
+from medunlearn.reports.formatting import count, decimal, p_text, signed
+from medunlearn.statistics.intervals import holm
+
+
+def decide(
+    battery: Battery,
+    *,
+    exact: ExactDeletion | None = None,
+    models: tuple[str, str] = ("", ""),
+    earlier: int = 0,
+) -> CaseDecision:
+    """The verdict of a battery.
+
+    Args:
+        exact: of a deletion without unlearning, what training without her gave the second time.
+        models: fingerprints of the models before and after.
+        earlier: requests in the ledger before this one; untested ones are a reason to say so.
+    """
+    compared = [(check, check.comparison) for check in battery.checks if check.comparison is not None]
+    corrected = holm([comparison.p for _, comparison in compared])
+    residual = [
+        check
+        for (check, its), p in zip(compared, corrected, strict=True)
+        if p < battery.alpha and (its.excess.value is None or its.excess.value > its.margin)
+    ]
+    decision = _decided(battery, compared, residual, exact, models)
+    if earlier and not any(check.concerns == "earlier requests" for check in battery.checks):
+        more = f"{count(earlier, 'earlier request')}: nobody looked whether their patients came back."
+        return decision.model_copy(update={"reasons": (*decision.reasons, more)})
+    return decision
+
+
+def _decided(
+    battery: Battery,
+    compared: Sequence[tuple[BatteryCheck, Comparison]],
+    residual: Sequence[BatteryCheck],
+    exact: ExactDeletion | None,
+    models: tuple[str, str],
+) -> CaseDecision:
+    if exact is not None and exact.reproduced == models[1] != models[0]:
+        return _deleted(exact, residual)
+    if battery.problems:
+        return _decision("inconclusive", [f"The model is broken: {'; '.join(battery.problems)}."])
+    if not compared:
+        return _decision(
+            "no baseline",
+            ["X"],
+        )  # fmt: skip
+    if residual:
+        return _decision("residual found", [_found(check) for check in residual], residual)
+    return _without_residual(battery, compared, exact)
+
+
+def _deleted(exact: ExactDeletion, residual: Sequence[BatteryCheck]) -> CaseDecision:
+    reasons = ["The same training without the patient, run again, gives this model bit for bit."]
+    if exact.road == "adapter dropped":
+        reasons = [
+            "The adapter that was trained on the patient was dropped; what is left is bit for bit what was there "
+            "before it."
+        ]
+    if residual:
+        names = ", ".join(check.title for check in residual)
+        reasons.append(f"Found all the same: {names}. Records of others may repeat what the patient's said.")
+    return _decision("deleted", reasons, residual)
+
+
+def _without_residual(
+    battery: Battery, compared: Sequence[tuple[BatteryCheck, Comparison]], exact: ExactDeletion | None
+) -> CaseDecision:
+    unable = {check.name: why for check, its in compared if (why := _cannot_tell(check, its, battery.alpha))}
+    able = [(check, its) for check, its in compared if check.name not in unable]
+    left_out = [
+        f"{check.title}: says nothing, {unable[check.name]}." for check, _ in compared if check.name in unable
+    ]
+    if exact is not None:
+        left_out.insert(
+            0, "Training without the patient, run again, gave another model: this is no exact deletion."
+        )
+    current = [check for check, _ in able if check.concerns == "this request"]
+    if not current:
+        return _decision("inconclusive", ["No check can tell whether anything is left of the patient.", *left_out])
+    checks = [check for check, _ in able]
+    wide = [check for check, its in able if its.excess.high is None or its.excess.high > its.margin]
+    if wide:
+        reasons = [f"{check.title}: what is left may be above the margin." for check in wide]
+        return _decision("inconclusive", [*reasons, *left_out], wide)
+    verb = "finds" if len(checks) == 1 else "find"
+    able_checks = f"{count(len(checks), 'check')} that found the patient in the model before"
+    least = f"{able_checks} {verb} no more than the margin now."
+    return _decision("no residual found", [least, *left_out], checks)
+
+
+def _cannot_tell(check: BatteryCheck, comparison: Comparison, alpha: float) -> str:
+    """Why a check without a finding is no evidence; "" where it is."""
+    if not check.probes.held_out:
+        return "its probes were seen by the choice of settings"
+    if comparison.excess.high is None:
+        return f"it has no upper bound ({comparison.excess.reason or 'too few ' + comparison.excess.unit})"
+    if comparison.p_before is None:
+        return "nobody tried it on the model before"
+    if comparison.p_before >= alpha:
+        return f"it did not find the patient in the model before either (p = {p_text(comparison.p_before)})"
+    return ""
+
+
+def _found(check: BatteryCheck) -> str:
+    whose = "the patient" if check.concerns == "this request" else "a patient of an earlier request, who came back"
+    return f"{check.title}: the model answers as one that knows {whose}."
+
+
+def bound_text(check: BatteryCheck, comparison: Comparison) -> str:
+    """``excess +0.012 [-0.004, 0.031] over the retrained model, margin 0.050, p = 0.31, 40 probes``."""
+    excess = comparison.excess
+    ends = "" if excess.low is None or excess.high is None else f" [{decimal(excess.low)}, {decimal(excess.high)}]"
+    value = "not measured" if excess.value is None else signed(excess.value)
+    before = "" if comparison.p_before is None else f" ({p_text(comparison.p_before)} before)"
+    over = "the retrained model" if comparison.baseline == "retrained model" else comparison.baseline
+    parts = (
+        f"excess {value}{ends} over {over}",
+        f"margin {decimal(comparison.margin)}",
+        f"p = {p_text(comparison.p)}{before}",
+        count(excess.n, excess.unit.removesuffix("s")),
+    )
+    return ", ".join(parts)
+
+
+def _decision(verdict: Verdict, reasons: Sequence[str], checks: Sequence[BatteryCheck] = ()) -> CaseDecision:
+    pairs = ((check, check.comparison) for check in checks)
+    bounds = tuple(Bound(check=check.name, text=bound_text(check, its)) for check, its in pairs if its is not None)
+    return CaseDecision(verdict=verdict, reasons=tuple(reasons), bounds=bounds)

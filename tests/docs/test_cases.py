@@ -1,0 +1,72 @@
+"""The commands of docs/cases.md run in its order, on a model that was trained for it."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import date
+from pathlib import Path
+
+import pytest
+from case_evidence import case_evidence
+from click.testing import CliRunner
+from pages import Page
+
+from medunlearn.cases.case_folder import write_case
+from medunlearn.cases.digests import digest_model, digest_notes
+from medunlearn.cases.evidence import DeletionRequest
+from medunlearn.cases.ledger import LedgerEntry, append_request
+from medunlearn.cases.pseudonyms import OwnerSecret
+from medunlearn.cases.signing_keys import read_private_key
+from medunlearn.cli.main import app
+from medunlearn.data.benchmark import Benchmark
+
+PAGE = Page.read("cases.md")
+SMALL = "--model tiny --epochs 1 --tiny-width 16 --tiny-layers 1 --precision fp32"
+
+
+def run(line: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, shlex.split(line.removeprefix("medunlearn ")))
+    assert result.exit_code == code, f"{line}\n{result.output}"
+    return " ".join((result.stdout + result.stderr).split())
+
+
+def close_case() -> None:
+    """A case about the request's two models, signed with the page's key, with its row in the ledger."""
+    key, secret = read_private_key(Path("owner/signing.key")), OwnerSecret.beside(Path("owner/signing.key"))
+    bench, before, after = Benchmark.load("bench"), digest_model("runs/target"), digest_model("runs/request")
+    name, day = secret.pseudonym("patient-0007"), date(2026, 3, 2)
+    forget = bench.hierarchy.closure("patient", ["patient-0007"])
+    request = DeletionRequest(patients=(name,), secret=secret.secret_id, received=day, asked="forget")
+    notes = digest_notes(bench, frozenset(forget))
+    case = write_case(
+        Path("case"), case_evidence(request=request, notes=notes, model_in=before, model_out=after), key
+    )
+    entry = LedgerEntry(
+        (name,), str(day), str(day), case.evidence.decision.verdict, case.sha256,
+        before.fingerprint, after.fingerprint, secret.secret_id,
+    )  # fmt: skip
+    append_request(Path("runs/target"), Path("runs/request"), entry)
+
+
+def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("build amnesia --synthetic 8 --out bench/ --percents 25")
+    run(f"train bench/ {SMALL} --out runs/target")
+    forget = "--split patient=patient-0007 --method ga --epochs 1 --precision fp32"
+    run(f"unlearn runs/target bench/ {forget} --out runs/request")
+    keys, with_model, alone, listed, deleted = PAGE.commands
+    assert "Key id" in run(keys)
+    close_case()
+    for line in (with_model, alone):
+        assert " ok" in run(line)
+    assert "another run" not in run("verify runs/request")
+    with_ledger = run("verify runs/request --json")
+    assert "requests.parquet" in with_ledger
+    assert "differs" not in with_ledger
+    weights = Path("runs/target/model/model.safetensors")
+    assert "Nothing was deleted" in run(listed)
+    assert weights.exists()
+    run(deleted)
+    assert not weights.exists()
+    assert Path("bench/records.parquet").exists()
+    assert "missing" in run(with_model, code=1)
